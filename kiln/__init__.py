@@ -1,0 +1,53 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Kiln: a ``torch.compile`` backend in which every pass is Python on real MLIR.
+
+``torch.compile(model, backend="kiln")`` compiles a model; :func:`kiln.explain` reports what became of each op.
+Attributes are loaded on first use, so that ``import kiln`` (and ``kiln-opt``) does not import torch.
+"""
+
+import importlib
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kiln.frontend.backend import kiln as backend
+    from kiln.frontend.explain import explain
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "backend", "explain"]
+
+# Public name -> (module, attribute there).
+_LAZY = {
+    "backend": ("kiln.frontend.backend", "kiln"),
+    "explain": ("kiln.frontend.explain", "explain"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kiln' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
+def _name_backend() -> None:
+    """Make ``backend="kiln"`` resolvable from a checkout that is not installed.
+
+    An installation announces the backend through the entry-point group ``torch_dynamo_backends``. Where torch is
+    loaded already and knows no such backend, the frontend adds it; without torch loaded there is nothing to add to.
+    """
+    if "torch" in sys.modules and importlib.util.find_spec("kiln.frontend.registration") is not None:
+        importlib.import_module("kiln.frontend.registration").ensure_registered()
+
+
+_name_backend()

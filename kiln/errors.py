@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Every error Kiln raises on purpose.
+
+A message names what failed, where, what was expected, what was found and what to do; it is one line unless it
+carries a reproducer. Tools print it as ``error: <message>`` and exit with status 1.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "BackendOptionError",
+    "CompileError",
+    "InvalidIRError",
+    "KilnError",
+    "PassOptionError",
+    "PipelineParseError",
+    "UnknownPassError",
+    "UnsupportedError",
+    "did_you_mean",
+    "near_misses",
+]
+
+
+def near_misses(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
+    """The up to ``count`` candidates closest to ``name``, best first; empty when none is close.
+
+    A candidate that holds ``name`` as a whole word part (``fuse`` in ``fuse-elementwise``) counts as close.
+    """
+    pool = sorted(set(candidates))
+    close = difflib.get_close_matches(name, pool, n=count, cutoff=0.6)
+    if len(name) >= 3:
+        close += [c for c in pool if name in c and c not in close]
+    return close[:count]
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """``"; did you mean 'a' or 'b'?"``, or an empty string when nothing is near."""
+    close = near_misses(name, candidates)
+    return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+class KilnError(Exception):
+    """Base of all errors raised by Kiln."""
+
+
+class UnknownPassError(KilnError):
+    """A pipeline names a pass that is neither Kiln's nor MLIR's."""
+
+    def __init__(self, name: str, candidates: Iterable[str] = (), where: str = "") -> None:
+        self.name = name
+        at = f" {where}" if where else ""
+        super().__init__(f"unknown pass {name!r}{at}{did_you_mean(name, candidates)}")
+
+
+class PipelineParseError(KilnError):
+    """A pipeline string that does not parse; ``column`` counts from 1."""
+
+    def __init__(self, message: str, text: str = "", column: int | None = None) -> None:
+        self.text, self.column = text, column
+        at = f" at column {column} of {text!r}" if column is not None else (f" in {text!r}" if text else "")
+        super().__init__(f"pass pipeline{at}: {message}")
+
+
+class PassOptionError(KilnError):
+    """An unknown pass option, or a value of the wrong type."""
+
+    def __init__(self, pass_name: str, message: str) -> None:
+        self.pass_name = pass_name
+        super().__init__(f"pass {pass_name!r}: {message}")
+
+
+class InvalidIRError(KilnError):
+    """IR that does not parse, does not verify or breaks a stage's invariant.
+
+    ``location`` is MLIR's text of the location (``file.mlir:3:8`` or ``"model.py":12:5``).
+    """
+
+    def __init__(self, message: str, location: str = "") -> None:
+        self.message, self.location = message, location
+        super().__init__(f"{location}: {message}" if location else message)
+
+
+class UnsupportedError(KilnError):
+    """An op (or a form of it) that Kiln does not handle at this place.
+
+    Conversions catch it and take their next choice, recording ``reason``; where there is none it reaches the user.
+    """
+
+    def __init__(self, op: str, location: str = "", reason: str = "") -> None:
+        self.op, self.location, self.reason = op, location, reason
+        at = f" at {location}" if location else ""
+        super().__init__(f"{op}{at} is not supported{': ' + reason if reason else ''}")
+
+
+class BackendOptionError(KilnError):
+    """An unknown or ill-typed entry of ``torch.compile(..., options=...)`` or ``mode=``."""
+
+    def __init__(self, message: str, name: str = "", candidates: Iterable[str] = ()) -> None:
+        self.name = name
+        super().__init__(message + (did_you_mean(name, candidates) if name else ""))
+
+
+class CompileError(KilnError):
+    """A pass or a lowering failed; ``reproducer`` is the path of the IR before it, ``command`` reruns it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pass_name: str = "",
+        reproducer: str | None = None,
+        command: str | None = None,
+    ) -> None:
+        self.message, self.pass_name, self.reproducer, self.command = message, pass_name, reproducer, command
+        text = f"pass {pass_name!r} failed: {message}" if pass_name else message
+        if command:
+            text += f"\n  to reproduce: {command}"
+        elif reproducer:
+            text += f"\n  IR before the failure: {reproducer}"
+        super().__init__(text)

@@ -1,0 +1,120 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The base class of all passes, and the decorator that registers one.
+
+A pass is one file ``passes/fuse_elementwise.py`` with one class ``FuseElementwise``::
+
+    @register_pass
+    @dataclass
+    class FuseElementwise(Pass):
+        '''Fuse chains of elementwise ops.'''
+
+        name = "fuse-elementwise"
+        max_ops: int = 64
+
+        def run(self, module: ir.Module) -> None: ...
+
+Its dataclass fields are its options: ``fuse-elementwise{max-ops=32}`` in a pipeline.
+"""
+
+import dataclasses
+import inspect
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+__all__ = ["Note", "Pass", "register_pass", "registered_passes"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """One remark of a pass: strings only, since the op may be erased later."""
+
+    pass_name: str
+    op: str
+    location: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.op}: {self.reason} [{self.pass_name}]"
+
+
+class Pass:
+    """A transformation of one module. Subclasses are dataclasses whose fields are options.
+
+    ``run`` gets a module that verifies and leaves one that verifies, inside the module's context and with an
+    unknown location current. It raises :class:`kiln.errors.KilnError` to fail. It must be deterministic and keep no
+    op handle across an erasure. One instance may run on many modules; what it counts adds up.
+    """
+
+    name: ClassVar[str]
+
+    def run(self, module: "ir.Module") -> None:
+        """Rewrite ``module`` in place."""
+        raise NotImplementedError(f"{type(self).__name__}.run")
+
+    @property
+    def statistics(self) -> Counter[str]:
+        """What :meth:`count` collected, in the order of first use."""
+        return self.__dict__.setdefault("_statistics", Counter())
+
+    @property
+    def notes(self) -> list[Note]:
+        """What :meth:`note` collected, oldest first."""
+        return self.__dict__.setdefault("_notes", [])
+
+    def count(self, key: str, amount: int = 1) -> None:
+        """Add ``amount`` to the statistic ``key`` (usual keys: ``matched``, ``failed``)."""
+        self.statistics[key] += amount
+
+    def note(self, op: Any, reason: str) -> None:
+        """Record why ``op`` (an op, or its name as a string) was or was not rewritten."""
+        if isinstance(op, str):
+            self.notes.append(Note(self.name, op, "", reason))
+            return
+        operation = op.operation
+        self.notes.append(Note(self.name, operation.name, str(operation.location), reason))
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first paragraph of the class docstring on one line."""
+        doc = inspect.cleandoc(cls.__doc__ or "")
+        return " ".join(doc.split("\n\n", 1)[0].split())
+
+
+_REGISTRY: dict[str, type[Pass]] = {}
+
+P = TypeVar("P", bound=type[Pass])
+
+
+def register_pass(cls: P) -> P:
+    """Class decorator: make the pass known under ``cls.name``. A class that is no dataclass yet becomes one.
+
+    Raises ``TypeError`` for a class without a name or docstring, ``ValueError`` for a name that another class has.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, Pass):
+        raise TypeError(f"register_pass: {cls!r} is not a subclass of Pass")
+    name = cls.__dict__.get("name")
+    if not isinstance(name, str) or not name or name != name.lower() or " " in name or "_" in name:
+        raise TypeError(f"register_pass: {cls.__name__}.name must be a lower-case dashed string, found {name!r}")
+    if not cls.__dict__.get("__doc__"):
+        raise TypeError(f"register_pass: {cls.__name__} needs a docstring; its first paragraph is the pass summary")
+    if "__dataclass_fields__" not in cls.__dict__:
+        cls = dataclasses.dataclass(cls)  # type: ignore[assignment]
+    other = _REGISTRY.get(name)
+    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(
+            f"register_pass: {name!r} is defined by both {other.__module__}.{other.__qualname__} "
+            f"and {cls.__module__}.{cls.__qualname__}"
+        )
+    _REGISTRY[name] = cls
+    return cls
+
+
+def registered_passes() -> dict[str, type[Pass]]:
+    """The passes registered so far (see ``kiln.passes.registry`` for those not imported yet)."""
+    return dict(_REGISTRY)
