@@ -1,0 +1,181 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A vector-stage kernel -> a relocatable object with one entry point.
+
+The pass pipeline is the shortest one that lowers what a kernel holds (the ops present decide), with the verifier
+off: on kernels of this size both cost more than the lowering itself.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+from kiln.errors import CompileError
+from kiln.lowering.cpu import abi, jit
+from kiln.passes.core import Pass
+
+__all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline"]
+
+# Hand-tiled kernels leave LLVM nothing to unroll or vectorise: -O1 gives the same code in half the time.
+_OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
+_DEFAULT_OPT_LEVEL = 2
+
+
+@dataclass(frozen=True)
+class KernelObject:
+    """A compiled kernel. `entry` is the symbol `void entry(int64_t* blk)` (see lowering/cpu/abi.py)."""
+
+    name: str
+    object_bytes: bytes
+    pointers: int
+    symbols: int
+    scratch_bytes: str | None = None  # affine map text ()[symbols] -> (bytes per thread); None: no scratch
+    work: str | None = None  # affine map text ()[symbols] -> (elementary operations); None: unknown
+
+    @property
+    def entry(self) -> str:
+        return f"{self.name}_entry"
+
+    @property
+    def digest(self) -> str:
+        """Hash of the machine code, in hexadecimal."""
+        return hashlib.sha256(self.object_bytes).hexdigest()
+
+
+def compile_kernel(
+    module: ir.Module,
+    name: str,
+    *,
+    kind: str = "",
+    opt_level: int | None = None,
+    dump: Callable[[str, ir.Module], None] | None = None,
+) -> KernelObject:
+    """Compiles func @name of a vector-stage module for the host CPU.
+
+    Args:
+      module: one func.func per kernel on 1-D memrefs (scf, vector, arith, math, memref); it is not changed.
+      name: the kernel to export; other functions in the module become internal.
+      kind: the fusion's kind, which selects LLVM's optimisation level unless `opt_level` is given.
+      dump: called as dump("llvm", module) with the lowered module, for `.llvm.mlir` files.
+
+    Raises InvalidIRError for a wrong signature, CompileError when the lowering leaves an op or LLVM fails.
+    """
+    with module.context, ir.Location.unknown():
+        clone = _clone(module)
+        scratch, work = _func_maps(clone, name)
+        _expand_math(clone)
+        signature = abi.wrap_kernel(clone, name)
+        lower_to_llvm(clone, name)
+        _internalise(clone, keep=f"{name}_entry")
+        if dump is not None:
+            dump("llvm", clone)
+        level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
+        data = jit.object_bytes(clone, f"{name}_entry", level)
+    return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work)
+
+
+def lower_to_llvm(module: ir.Module, name: str = "module") -> None:
+    """Runs the lowering pipeline in place. Raises CompileError naming the first op that has no lowering."""
+    pipeline = lowering_pipeline(_op_names(module))
+    manager = PassManager.parse(pipeline)
+    manager.enable_verifier(False)
+    try:
+        manager.run(module.operation)
+    except ir.MLIRError as error:
+        raise CompileError(f"lowering of @{name}: {error}", pass_name=pipeline) from error
+    for op in _walk(module.operation):
+        if not op.name.startswith("llvm.") and op.name != "builtin.module":
+            raise CompileError(f"{op.name} at {op.location} in @{name} has no lowering to LLVM", pass_name=pipeline)
+
+
+def lowering_pipeline(ops: set[str]) -> str:
+    """The pass pipeline that lowers the given op names, in order:
+
+    * affine and strided memref ops to arithmetic, only where present;
+    * scf to branches (before vectors: masked tails sit inside scf.if);
+    * vector to LLVM with the x86 patterns;
+    * everything else through the dialects' own LLVM interfaces in one pass.
+    """
+    dialects = {name.partition(".")[0] for name in ops}
+    steps = []
+    if ops & {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape"}:
+        steps.append("expand-strided-metadata")
+    if "affine" in dialects or "expand-strided-metadata" in steps:
+        steps.append("lower-affine")
+    if ops & {"vector.transfer_read", "vector.transfer_write"}:
+        steps.append("convert-vector-to-scf")
+    if "scf" in dialects or "convert-vector-to-scf" in steps:
+        steps.append("convert-scf-to-cf")
+    if ops & {"arith.ceildivsi", "arith.floordivsi", "arith.ceildivui"} or "memref.realloc" in ops:
+        steps.append("arith-expand")
+    if "vector" in dialects:
+        steps.append("convert-vector-to-llvm")
+    steps += ["convert-to-llvm", "reconcile-unrealized-casts"]
+    return f"builtin.module({','.join(steps)})"
+
+
+def _clone(module: ir.Module) -> ir.Module:
+    clone = ir.Module.create()
+    for op in module.body:
+        clone.body.append(op.operation.clone())
+    return clone
+
+
+def _op_names(module: ir.Module) -> set[str]:
+    return {op.name for op in _walk(module.operation)}
+
+
+def _walk(op: ir.Operation):
+    for region in op.regions:
+        for block in region:
+            for child in block:
+                yield child.operation
+                yield from _walk(child.operation)
+
+
+def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
+    """The kiln.scratch_bytes and kiln.work maps of func @name, as text; both attributes are removed."""
+    for op in module.body:
+        if "sym_name" not in op.attributes or ir.StringAttr(op.attributes["sym_name"]).value != name:
+            continue
+        found = []
+        for key in ("kiln.scratch_bytes", "kiln.work"):
+            found.append(str(op.attributes[key]) if key in op.attributes else None)
+        for key in [key for key in op.attributes if key.startswith("kiln.")]:
+            del op.attributes[key]
+        return found[0], found[1]
+    return None, None
+
+
+def _expand_math(module: ir.Module) -> None:
+    """Runs `expand-vector-math`: math functions on vectors become polynomials (never scalar libm calls)."""
+    if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in _op_names(module)):
+        _vector_math_pass().run(module)
+
+
+_EXPANDED_ARITH = {"arith.remf", "arith.extf", "arith.truncf", "arith.maximumf", "arith.minimumf"}
+
+
+def _vector_math_pass() -> Pass:
+    from kiln.passes.expand_vector_math import ExpandVectorMath
+
+    return ExpandVectorMath()
+
+
+def _internalise(module: ir.Module, keep: str) -> None:
+    """Makes every defined function but the entry internal, and never inlined.
+
+    Inlined into the entry (and into the wrapper that the engine adds to each external function), the kernel would be
+    compiled up to three times and its pointers would lose `noalias`.
+    """
+    internal = ir.Attribute.parse("#llvm.linkage<internal>")
+    for op in module.body:
+        if op.operation.name != "llvm.func" or not len(op.operation.regions[0].blocks):
+            continue
+        if ir.StringAttr(op.attributes["sym_name"]).value != keep:
+            op.attributes["linkage"] = internal
+            op.attributes["no_inline"] = ir.UnitAttr.get()
