@@ -1,0 +1,247 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Builders of the ops that rules emit: ``linalg.generic``, ``kiln.view`` and ``kiln.empty``, sizes as expressions."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+
+from .dtypes import DType
+from .function_state import FunctionState
+from .scalars import Number, Scalar, ScalarBuilder
+from .sizes import Expr, as_expr, constant_of, dim
+
+__all__ = ["Emitter", "broadcast_shapes"]
+
+Size = int | Expr
+Body = Callable[..., "Scalar | Sequence[Scalar]"]
+
+
+def broadcast_shapes(shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...] | None:
+    """PyTorch's broadcast of ``shapes``; None where two sizes differ and neither is 1."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = [as_expr(1)] * rank
+    for shape in shapes:
+        for k, size in enumerate(shape, start=rank - len(shape)):
+            known = constant_of(result[k])
+            if known == 1:
+                result[k] = size
+            elif constant_of(size) != 1 and size != result[k]:
+                # A constant and an expression, or two expressions, that a guard made equal: keep the constant.
+                if known is not None and constant_of(size) is not None:
+                    return None
+                if known is None:
+                    result[k] = size if constant_of(size) is not None else result[k]
+    return tuple(result)
+
+
+class Emitter:
+    """Creates ops at the current insertion point and location, and records what is known of their results."""
+
+    def __init__(self, state: FunctionState) -> None:
+        self.state = state
+        self.scalars = ScalarBuilder()
+
+    def shape(self, value: ir.Value) -> tuple[Expr, ...]:
+        """Sizes of a builtin tensor, as expressions over the function's symbols."""
+        return self.state.info(value).shape
+
+    def dtype(self, value: ir.Value) -> DType:
+        """Element type of a builtin tensor."""
+        return self.state.info(value).dtype
+
+    def rank(self, value: ir.Value) -> int:
+        """Number of dimensions of a builtin tensor."""
+        return len(ir.RankedTensorType(value.type).shape)
+
+    def empty(self, shape: Sequence[Size], dtype: DType) -> ir.Value:
+        """``kiln.empty``: an uninitialised tensor."""
+        sizes = [as_expr(size) for size in shape]
+        (shape_map,), symbols = self.state.pack((0, sizes))
+        op = ir.Operation.create(
+            "kiln.empty",
+            results=[self.state.tensor_type(sizes, dtype)],
+            operands=symbols,
+            attributes={"shape": ir.AffineMapAttr.get(shape_map)},
+        )
+        return self.state.set_info(op.results[0], sizes, dtype)
+
+    def view(self, x: ir.Value, indices: Sequence[Size], shape: Sequence[Size]) -> ir.Value:
+        """``kiln.view``: ``result[d0..] = x[indices]``; ``indices`` are over result dims and the symbols.
+
+        An identity view gives ``x`` back.
+        """
+        exprs, sizes = [as_expr(index) for index in indices], [as_expr(size) for size in shape]
+        info = self.state.info(x)
+        if tuple(sizes) == info.shape and all(e == dim(k) for k, e in enumerate(exprs)):
+            return x
+        (index_map, shape_map), symbols = self.state.pack((len(sizes), exprs), (0, sizes))
+        op = ir.Operation.create(
+            "kiln.view",
+            results=[self.state.tensor_type(sizes, info.dtype)],
+            operands=[x, *symbols],
+            attributes={"map": ir.AffineMapAttr.get(index_map), "shape": ir.AffineMapAttr.get(shape_map)},
+        )
+        return self.state.set_info(op.results[0], sizes, info.dtype)
+
+    def generic(
+        self,
+        inputs: Sequence[ir.Value],
+        maps: Sequence[Sequence[Expr]],
+        outs: Sequence[ir.Value],
+        out_maps: Sequence[Sequence[Expr]],
+        iterators: str,
+        body: Body,
+        indices: Sequence[Expr] = (),
+    ) -> list[ir.Value]:
+        """``linalg.generic``. ``iterators`` has one letter a loop: ``p`` parallel, ``r`` reduction.
+
+        ``body(b, *inputs, *outs)`` gets :class:`Scalar` values of the tensors' own element types and returns one
+        scalar per out, of the out's element type. ``maps`` are lists of results over the loops; no symbols.
+        """
+        operands = [*inputs, *outs]
+        dtypes = [self.dtype(value) for value in operands]
+        attributes = {
+            "indexing_maps": ir.ArrayAttr.get(
+                [ir.AffineMapAttr.get(ir.AffineMap.get(len(iterators), 0, list(m))) for m in [*maps, *out_maps]]
+            ),
+            "iterator_types": ir.ArrayAttr.get(
+                [_iterator(letter) for letter in iterators],
+            ),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outs)]),
+        }
+        op = ir.Operation.create(
+            "linalg.generic", results=[o.type for o in outs], operands=operands, attributes=attributes, regions=1
+        )
+        location = op.location
+        block = ir.Block.create_at_start(op.regions[0], [d.type for d in dtypes], [location] * len(dtypes))
+        with ir.InsertionPoint(block):
+            args = [Scalar(value, dtype) for value, dtype in zip(block.arguments, dtypes, strict=True)]
+            returned = body(self.scalars, *args)
+            results = [returned] if isinstance(returned, Scalar) else list(returned)
+            for result, dtype in zip(results, dtypes[len(inputs) :], strict=True):
+                if result.dtype.type != dtype.type:
+                    raise TypeError(f"the body gives {result.dtype.name} for a result of {dtype.name}")
+            ir.Operation.create("linalg.yield", operands=[result.value for result in results])
+        for result, out in zip(op.results, outs, strict=True):
+            info = self.state.info(out)
+            self.state.set_info(result, info.shape, info.dtype)
+        return list(op.results)
+
+    def full(self, value: int | float | bool, shape: Sequence[Size], dtype: DType) -> ir.Value:
+        """A tensor of one constant: a ``linalg.generic`` without inputs (also what inits reductions)."""
+        identity = [dim(k) for k in range(len(shape))]
+        out = self.empty(shape, dtype)
+        return self.generic([], [], [out], [identity], "p" * len(shape), lambda b, _: b.const(value, dtype))[0]
+
+    def operand_map(self, x: ir.Value, shape: Sequence[Expr]) -> list[Expr]:
+        """The indexing map that broadcasts ``x`` to loops of sizes ``shape`` by PyTorch's rules."""
+        own = self.shape(x)
+        first = len(shape) - len(own)
+        return [
+            as_expr(0) if constant_of(size) == 1 and constant_of(shape[first + k]) != 1 else dim(first + k)
+            for k, size in enumerate(own)
+        ]
+
+    def pointwise(
+        self,
+        inputs: Sequence["ir.Value | int | float | bool"],
+        fn: Body,
+        dtype: DType,
+        *,
+        compute: DType | None = None,
+        shape: Sequence[Size] | None = None,
+    ) -> ir.Value:
+        """One elementwise ``linalg.generic`` with PyTorch's broadcasting.
+
+        ``inputs`` are builtin tensors or Python numbers. ``fn(b, *scalars)`` gets a scalar per input: cast to
+        ``compute`` first where that is given (numbers become constants of it), half types extended to float32 in any
+        case; numbers stay Python numbers without ``compute``. What ``fn`` returns is cast to ``dtype``.
+        ``shape`` defaults to the broadcast of the inputs' sizes.
+        """
+        tensors = [x for x in inputs if isinstance(x, ir.Value)]
+        if shape is None:
+            shape = broadcast_shapes([self.shape(x) for x in tensors])
+            if shape is None:
+                raise ValueError("the inputs do not broadcast")
+        sizes = [as_expr(size) for size in shape]
+        unique = list(dict.fromkeys(tensors))
+
+        def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
+            by_value = dict(zip(unique, args, strict=False))
+            scalars: list[Number] = []
+            for x in inputs:
+                if isinstance(x, ir.Value):
+                    scalar = by_value[x]
+                    if compute is not None:
+                        scalar = b.cast(scalar, compute)
+                    scalars.append(b.cast(scalar, scalar.dtype.compute))
+                else:
+                    scalars.append(b.const(x, compute.compute) if compute is not None else x)
+            result = fn(b, *scalars)
+            assert isinstance(result, Scalar)
+            return b.cast(result, dtype)
+
+        identity = [dim(k) for k in range(len(sizes))]
+        maps = [self.operand_map(x, sizes) for x in unique]
+        return self.generic(unique, maps, [self.empty(sizes, dtype)], [identity], "p" * len(sizes), body)[0]
+
+    def cast(self, x: ir.Value, dtype: DType) -> ir.Value:
+        """``x`` as ``dtype`` by PyTorch's cast; ``x`` itself if it has that type."""
+        if self.dtype(x) == dtype:
+            return x
+        identity = [dim(k) for k in range(self.rank(x))]
+        out = self.empty(self.shape(x), dtype)
+        return self.generic(
+            [x], [identity], [out], [identity], "p" * len(identity), lambda b, value, _: b.cast(value, dtype)
+        )[0]
+
+    def reduce(
+        self,
+        inputs: Sequence[ir.Value],
+        dims: Sequence[int],
+        init: int | float | bool,
+        combine: Callable[[ScalarBuilder, Scalar, Scalar], Scalar],
+        dtype: DType,
+        *,
+        keepdim: bool = False,
+        accumulate: DType | None = None,
+        element: Callable[..., Scalar] | None = None,
+    ) -> ir.Value:
+        """Reduction of the first input's ``dims`` (non-negative), loops in the order of its dimensions.
+
+        Each step is ``acc = combine(b, acc, element(b, *scalars))``, begun with ``init``, in the type ``accumulate``
+        (default: ``dtype``, float32 for half types). Scalars of all inputs (which broadcast to the first) are cast
+        to it, and ``element`` defaults to the first of them. The result is cast to ``dtype``; ``keepdim`` keeps the
+        reduced dimensions with size 1.
+        """
+        x = inputs[0]
+        sizes = self.shape(x)
+        acc_type = accumulate or dtype.compute
+        kept = [k for k in range(len(sizes)) if k not in set(dims)]
+
+        def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
+            *values, acc = args
+            casts = [b.cast(value, acc_type) for value in values]
+            return combine(b, acc, element(b, *casts) if element else casts[0])
+
+        iterators = "".join("p" if k in kept else "r" for k in range(len(sizes)))
+        start = self.full(init, [sizes[k] for k in kept], acc_type)
+        maps = [self.operand_map(value, sizes) for value in inputs]
+        result = self.generic(inputs, maps, [start], [[dim(k) for k in kept]], iterators, body)[0]
+        result = self.cast(result, dtype)
+        return self.keep_dims(result, dims) if keepdim else result
+
+    def keep_dims(self, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+        """``x`` with dimensions of size 1 inserted so that they get the positions ``dims``."""
+        rank = self.rank(x) + len(set(dims))
+        kept = [k for k in range(rank) if k not in set(dims)]
+        sizes = iter(self.shape(x))
+        shape = [next(sizes) if k in kept else as_expr(1) for k in range(rank)]
+        return self.view(x, [dim(k) for k in kept], shape)
+
+
+def _iterator(letter: str) -> ir.Attribute:
+    name = "parallel" if letter == "p" else "reduction"
+    return ir.Attribute.parse(f"#linalg.iterator_type<{name}>")

@@ -1,0 +1,73 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The table of lowering rules: torch op name -> rule.
+
+A rule is registered under the name of the op in the torch dialect (``torch.aten.add.Tensor``; the default overload has
+no suffix) or, for ``torch.operator``, under its ``name`` attribute, which has the same form.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+if TYPE_CHECKING:
+    from .context import LoweringContext
+
+__all__ = ["Rule", "find_rule", "load_rules", "lowers", "op_name", "registered_rules"]
+
+# A rule returns the builtin value of each result (a single one may come bare); None stands for a result without uses.
+Rule = Callable[["LoweringContext"], "ir.Value | Sequence[ir.Value | None]"]
+
+_RULES: dict[str, Rule] = {}
+_loaded = False
+
+
+def lowers(*names: str) -> Callable[[Rule], Rule]:
+    """Decorator: use the function for the torch ops ``names``.
+
+    ``@lowers("torch.aten.relu")``. Raises ``ValueError`` for a name that has a rule already.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            other = _RULES.get(name)
+            if other is not None and other is not rule:
+                raise ValueError(f"{name} is lowered by both {other.__module__} and {rule.__module__}")
+            _RULES[name] = rule
+        return rule
+
+    return register
+
+
+def load_rules() -> None:
+    """Import every module of this package, once."""
+    global _loaded
+    if _loaded:
+        return
+    package = importlib.import_module(__package__ or "")
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        importlib.import_module(f"{package.__name__}.{info.name}")
+    _loaded = True
+
+
+def find_rule(name: str) -> Rule | None:
+    """The rule for the op ``name``, or None."""
+    load_rules()
+    return _RULES.get(name)
+
+
+def registered_rules() -> dict[str, Rule]:
+    """All rules by op name, sorted."""
+    load_rules()
+    return dict(sorted(_RULES.items()))
+
+
+def op_name(op: ir.Operation) -> str:
+    """The name a rule is found by: the op's own, or what a ``torch.operator`` calls."""
+    if op.name == "torch.operator":
+        return ir.StringAttr(op.attributes["name"]).value
+    return op.name
