@@ -1,0 +1,241 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Outer-product matmul: register tiles of broadcast lhs elements times rhs row vectors.
+
+The kernel for rhs with unit stride along n, read in place, and, with packing, for every layout. A block
+[rows, cols] of sums lives in scratch; K is cut in pieces of kc, and every piece is summed from zero in
+registers and then added to the block. Resuming the accumulators from the block instead makes one chain
+of K additions, with about 5 times the error at K = 4096; the extra addition costs nothing measurable.
+"""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
+
+LINE = 64  # bytes of a cache line
+
+
+def round_up(x: int, unit: int) -> int:
+    return -(-x // unit) * unit
+
+
+def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+    """Element offsets and strides of the scratch areas (in the sum dtype) and their total `bytes`."""
+    mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
+    mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), schedule["kc"]
+    line = LINE // problem.sum_bytes
+    layout = {"tile": 0, "tile_stride": nc, "mc": mc, "nc": nc}
+    top = round_up(mc * nc, line)
+    k_padded = round_up(kc, schedule["width"])
+    if schedule["pack_lhs"]:
+        # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
+        layout["lhs"] = top
+        layout["lhs_stride"] = k_padded + line
+        layout["lhs_stride_m"] = round_up(mc, schedule["width"]) + schedule["width"]
+        top += round_up(max(mc * layout["lhs_stride"], k_padded * layout["lhs_stride_m"]), line)
+    if schedule["pack_rhs"]:
+        layout["rhs"] = top
+        top += round_up(nc * k_padded, line)
+    layout["elements"] = top
+    layout["bytes"] = top * problem.sum_bytes
+    return layout
+
+
+def emit_blocked(
+    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch."""
+    _Blocked(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+class _Blocked:
+    def __init__(
+        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
+        self.sum_type = element_type(problem.sum_dtype)
+        self.width, self.mr, self.nv = s["width"], s["mr"], s["nv"]
+        self.nr = self.nv * self.width
+        self.vector = b.vec(self.width, self.sum_type)
+        self.layout = block_layout(problem, s)
+        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
+        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
+
+    def emit(self) -> None:
+        lay = self.layout
+        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block)
+
+    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        b, k = self.b, known(self.p.k)
+        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
+        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
+        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
+        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
+
+        def piece(pc: Index) -> None:
+            depth = b.mini(b.subi(k, pc), self.s["kc"])
+            self.k_piece(pc, depth, b.addi(lhs0, b.muli(pc, self.lhs_k)), b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
+
+        b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
+        run_epilogue(
+            b, self.epilogue, batch, (m0, n0), (rows, cols), self.scratch, 0, self.layout["tile_stride"], self.width
+        )
+
+    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
+        """Adds the products of `depth` steps of k to the block."""
+        b = self.b
+        a_buffer, a_base, a_row, a_k = self.operands.lhs, lhs, self.lhs_row, self.lhs_k
+        if self.s["pack_lhs"]:
+            a_buffer, a_base, a_row, a_k = self.pack_lhs(lhs, rows, depth)
+        if self.s["pack_rhs"]:
+            self.pack_rhs(rhs, cols, depth)
+
+        def column_tile(j: Index) -> None:
+            if self.s["pack_rhs"]:
+                panel = b.addi(self.layout["rhs"], b.muli(j, round_up(self.s["kc"], self.width)))
+                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (self.scratch, panel, self.nr), rows, j, None)
+                return
+            right = (self.operands.rhs, b.addi(rhs, j), self.rhs_k)
+            left = b.subi(cols, j)
+            whole = b.cmpi("sge", left, self.nr)
+
+            def masked() -> None:
+                masks = [b.mask_below(b.maxi(b.subi(left, v * self.width), 0), self.width) for v in range(self.nv)]
+                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, masks)
+
+            b.if_(
+                whole,
+                lambda: self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, None),
+                masked,
+            )
+
+        b.for_(0, cols, self.nr, column_tile)
+
+    def row_tiles(self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: list | None) -> None:
+        b, mr = self.b, self.mr
+        packed = bool(self.s["pack_lhs"])
+        if isinstance(rows, int) and not packed:  # exact tail tile: no work on rows that do not exist
+            full = rows // mr * mr
+            b.for_(0, full, mr, lambda i: self.tile(pc, depth, left, right, rows, i, j, masks, mr, exact=True))
+            if rows > full:
+                self.tile(pc, depth, left, right, rows, full, j, masks, rows - full, exact=True)
+        else:
+            b.for_(0, rows, mr, lambda i: self.tile(pc, depth, left, right, rows, i, j, masks, mr, exact=packed))
+
+    def tile(
+        self,
+        pc: Index,
+        depth: Index,
+        left: tuple,
+        right: tuple,
+        rows: Index,
+        i: Index,
+        j: Index,
+        masks: list | None,
+        mr: int,
+        exact: bool,
+    ) -> None:
+        """One mr x nr register tile: sums from zero over this piece of k, then added to the block."""
+        b, nv, width = self.b, self.nv, self.width
+        a_buffer, a_base, a_row, a_k = left
+        r_buffer, r_base, r_k = right
+        # Rows past the end read the last row again; their sums land in padding rows that nothing reads.
+        row = [b.addi(i, r) if exact else b.mini(b.addi(i, r), b.subi(rows, 1)) for r in range(mr)]
+        starts = [b.addi(a_base, b.muli(x, a_row)) for x in row]
+        if exact:  # one base and known distances make cheaper addresses
+            start = b.addi(a_base, b.muli(i, a_row))
+            starts = [b.addi(start, b.muli(r, a_row)) for r in range(mr)]
+        ahead = self.s.get("prefetch", 0)
+
+        def steps(k: Index, acc: list[ir.Value], count: int) -> list[ir.Value]:
+            acc = list(acc)
+            for u in range(count):
+                ku = b.addi(k, u)
+                at = b.addi(r_base, b.muli(ku, r_k))
+                vectors = [
+                    b.cast_float(
+                        b.vload(r_buffer, b.addi(at, v * width), width, masks[v] if masks else None), self.sum_type
+                    )
+                    for v in range(nv)
+                ]
+                if ahead and masks is None:
+                    for byte in range(0, self.nr * self.p.sum_bytes, LINE):
+                        b.prefetch(r_buffer, b.sum_(at, b.muli(ahead, r_k), byte // self.p.sum_bytes))
+                for r in range(mr):
+                    x = b.load(a_buffer, b.addi(starts[r], b.muli(ku, a_k)))
+                    x = b.broadcast(b.cast_float(x, self.sum_type), width)
+                    for v in range(nv):
+                        acc[r * nv + v] = b.fma(x, vectors[v], acc[r * nv + v])
+            return acc
+
+        unroll = self.s.get("unroll", 1)
+        acc = [b.zero(self.vector)] * (mr * nv)
+        full = b.round_down(depth, unroll)
+        acc = b.for_(0, full, unroll, lambda k, a: steps(k, a, unroll), acc)
+        if unroll > 1:
+            acc = b.for_(full, depth, 1, lambda k, a: steps(k, a, 1), acc)
+
+        stride = self.layout["tile_stride"]
+        at = [b.sum_(b.muli(i, stride), j, r * stride + v * width) for r in range(mr) for v in range(nv)]
+        first = b.cmpi("eq", pc, 0)
+        if first is not True:
+            zeros = [b.zero(self.vector)] * len(acc)
+            before = b.if_(
+                first, lambda: zeros, lambda: [b.vload(self.scratch, x, width) for x in at], [self.vector] * len(acc)
+            )
+            acc = [b.addf(x, y) for x, y in zip(acc, before, strict=True)]
+        for x, index in zip(acc, at, strict=True):
+            b.vstore(x, self.scratch, index)
+
+    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> tuple[ir.Value, Index, Index, Index]:
+        """Copies the lhs block to scratch; returns (buffer, offset, row stride, k stride)."""
+        b, lay = self.b, self.layout
+        at = lay["lhs"]
+        padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
+        if self.lhs_k == 1:
+            s = lay["lhs_stride"]
+            source = (self.operands.lhs, lhs, self.lhs_row)
+            pack.copy_rows(b, *source, self.scratch, at, s, rows, padded, depth, self.width)
+            return self.scratch, at, s, 1
+        s = lay["lhs_stride_m"]
+        if self.lhs_row == 1:
+            source = (self.operands.lhs, lhs, self.lhs_k)
+            pack.copy_rows(b, *source, self.scratch, at, s, depth, depth, rows, self.width)
+        else:
+            source = (self.operands.lhs, lhs, (self.lhs_k, self.lhs_row))
+            pack.pack_strided(b, *source, self.scratch, at, (s, 1), depth, rows, padded)
+        return self.scratch, at, 1, s
+
+    def pack_rhs(self, rhs: Index, cols: Index, depth: Index) -> None:
+        """Packs the rhs block as [cols / nr][k][nr], zeros (or repeats) past the last column."""
+        b, nr, width = self.b, self.nr, self.width
+        k_padded = round_up(self.s["kc"], width)
+
+        def panel(j: Index) -> None:
+            at = b.addi(self.layout["rhs"], b.muli(j, k_padded))
+            here = b.mini(b.subi(cols, j), nr)
+            source = b.addi(rhs, b.muli(j, self.rhs_col))
+            if self.rhs_col == 1:
+                whole = b.cmpi("eq", here, nr)
+                for size, taken in ((nr, whole), (here, None)):
+                    args = (b, self.operands.rhs, source, self.rhs_k, self.scratch, at, nr, depth, depth)
+                    if taken is not None:
+                        b.if_(taken, lambda a=args, z=size: pack.copy_rows(*a, z, width))
+                    elif whole is not True:
+                        b.if_(b.cmpi("ne", here, nr), lambda a=args, z=size: pack.copy_rows(*a, z, width))
+            elif self.rhs_k == 1:
+                for v in range(self.nv):
+                    left = b.subi(here, v * width)
+                    strip = b.addi(source, b.muli(v * width, self.rhs_col))
+                    args = (b, self.operands.rhs, strip, self.rhs_col, self.scratch, b.addi(at, v * width), nr)
+                    b.if_(b.cmpi("sgt", left, 0), lambda a=args, z=left: pack.pack_transposed(*a, z, depth, width))
+            else:
+                strides = (self.rhs_k, self.rhs_col)
+                pack.pack_strided(b, self.operands.rhs, source, strides, self.scratch, at, (nr, 1), depth, here, nr)
+
+        b.for_(0, cols, nr, panel)

@@ -1,0 +1,76 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""`emit_matmul`: from a scheduled matmul problem to loops."""
+
+from dataclasses import replace
+
+from kiln.lowering.cpu.builder import Builder, Condition
+from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
+from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
+
+_LAYOUTS = {"dot": dot_layout, "blocked": block_layout, "vendor": vendor_layout}
+
+
+def emit_matmul(
+    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+) -> None:
+    """Emits `epilogue(lhs @ rhs)` at the current insertion point, as one thread's share of the work.
+
+    schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
+
+    * "dot", "blocked": see dot.py, blocked.py;
+    * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
+    * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
+
+    The thread's scratch must hold `scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
+    """
+    problem = normalise(problem)
+    kernel = schedule["kernel"]
+    rest = (operands, epilogue, ctx)
+    if kernel == "by_rows":
+        few: Condition = b.cmpi("sle", known(problem.m), schedule["limit"])
+        b.if_(
+            few,
+            lambda: emit_matmul(b, problem, schedule["small"], *rest),
+            lambda: emit_matmul(b, problem, schedule["large"], *rest),
+        )
+    elif kernel == "vendor":
+        b.if_(
+            leading_dimension_guard(b, problem),
+            lambda: emit_vendor(b, problem, schedule, *rest),
+            lambda: emit_matmul(b, problem, schedule["fallback"], *rest),
+        )
+    elif kernel == "dot":
+        emit_dot(b, problem, schedule, *rest)
+    elif kernel == "blocked":
+        emit_blocked(b, problem, schedule, *rest)
+    else:
+        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, vendor or by_rows")
+
+
+def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:
+    """Bytes of scratch that one thread needs; the same for all sizes."""
+    parts = [schedule[key] for key in ("small", "large", "fallback") if key in schedule]
+    own = _LAYOUTS[schedule["kernel"]](problem, schedule)["bytes"] if schedule["kernel"] in _LAYOUTS else 0
+    return max([own, *(scratch_bytes(problem, part) for part in parts)])
+
+
+def normalise(problem: MatmulProblem) -> MatmulProblem:
+    """The same problem with the strides of dimensions known to have size 1, which no access uses, set to what
+    makes the operand look dense."""
+    lhs, rhs = list(problem.lhs_strides), list(problem.rhs_strides)
+    _dense(lhs, problem.m, problem.k)
+    _dense(rhs, problem.k, problem.n)
+    return replace(problem, lhs_strides=tuple(lhs), rhs_strides=tuple(rhs))
+
+
+def _dense(strides: list, rows: object, cols: object) -> None:
+    if cols == 1 and strides[-2] != 1:
+        strides[-1] = 1
+    elif cols == 1:
+        strides[-1] = rows  # a vector: contiguous along its rows
+    elif rows == 1:
+        strides[-2] = cols if strides[-1] == 1 else 1

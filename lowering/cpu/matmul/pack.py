@@ -1,0 +1,161 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Packing of operand blocks into scratch, with conversion to the sum dtype, and register transposes."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+
+
+def transpose_registers(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The transpose of w vectors of w lanes (w a power of two), by 2-operand shuffles.
+
+    First inside 128-bit lanes by unpacks, which are one instruction each, then of the 128-bit blocks by
+    exchanges at growing distance (one vperm2f128 or vshuff32x4 each).
+    """
+    w = len(rows)
+    vector_type = ir.VectorType(rows[0].type)
+    group = min(w, 16 // (8 if isinstance(vector_type.element_type, ir.F64Type) else 4))
+    out = list(rows)
+    # Unpack stages: elements of 1, then 2, ... lanes interleave inside each 128-bit block.
+    size = 1
+    while size < group:
+        mixed = list(out)
+        for base in range(0, w, group):
+            for i in range(group):
+                if i & size:
+                    continue
+                x, y = out[base + i], out[base + i + size]
+                low: list[int] = []
+                high: list[int] = []
+                for block in range(0, w, group):
+                    half = group // 2
+                    for lanes, start in ((low, block), (high, block + half)):
+                        for e in range(0, half, size):
+                            lanes += [start + e + q for q in range(size)]
+                            lanes += [w + start + e + q for q in range(size)]
+                mixed[base + i], mixed[base + i + size] = b.shuffle(x, y, low), b.shuffle(x, y, high)
+        out = mixed
+        size *= 2
+    if group == 4:  # two unpack stages leave the middle columns exchanged
+        for base in range(0, w, 4):
+            out[base + 1], out[base + 2] = out[base + 2], out[base + 1]
+    # Exchange of 128-bit blocks: block q of group g swaps with block g of group q.
+    distance = 1
+    while distance * group < w:
+        for g in range(w // group):
+            if g & distance:
+                continue
+            for c in range(group):
+                p, q = g * group + c, (g + distance) * group + c
+                x, y = out[p], out[q]
+                keep: list[int] = []
+                move: list[int] = []
+                for blk in range(w // group):
+                    near = range(blk * group, (blk + 1) * group)
+                    if blk & distance:
+                        keep += [w + lane - distance * group for lane in near]
+                        move += [w + lane for lane in near]
+                    else:
+                        keep += list(near)
+                        move += [lane + distance * group for lane in near]
+                out[p], out[q] = b.shuffle(x, y, keep), b.shuffle(x, y, move)
+        distance *= 2
+    return out
+
+
+def copy_rows(
+    b: Builder,
+    source: ir.Value,
+    source_offset: Index,
+    source_stride: Index,
+    target: ir.Value,
+    target_offset: Index,
+    target_stride: Index,
+    rows: Index,
+    padded_rows: Index,
+    cols: Index,
+    width: int,
+) -> None:
+    """target[i, j] = source[min(i, rows - 1), j] for i < padded_rows, j < cols rounded up to width.
+
+    Both unit-stride along j; elements past `cols` become zero. Padding rows repeat the last one: they are
+    finite whenever the data are, and what is computed from them is never read.
+    """
+    element = ir.MemRefType(target.type).element_type
+    full = b.round_down(cols, width)
+    tail = b.subi(cols, full)
+    mask = b.mask_below(tail, width)
+
+    def row(i: Index) -> None:
+        src = b.addi(source_offset, b.muli(b.mini(i, b.subi(rows, 1)), source_stride))
+        dst = b.addi(target_offset, b.muli(i, target_stride))
+
+        def columns(j: Index, mask: ir.Value | None = None) -> None:
+            x = b.cast_float(b.vload(source, b.addi(src, j), width, mask), element)
+            b.vstore(x, target, b.addi(dst, j))
+
+        b.for_(0, full, width, columns)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
+
+    b.for_(0, padded_rows, 1, row)
+
+
+def pack_transposed(
+    b: Builder,
+    source: ir.Value,
+    source_offset: Index,
+    source_stride: Index,
+    target: ir.Value,
+    target_offset: Index,
+    target_stride: Index,
+    rows: Index,
+    cols: Index,
+    width: int,
+) -> None:
+    """target[j, i] = source[i, j] for a strip of `width` rows i and all j < cols.
+
+    The source has unit stride along j, the target along i. Rows past `rows` repeat the last one; the target
+    must have room for cols rounded up to `width`.
+    """
+    element = ir.MemRefType(target.type).element_type
+    last = b.subi(rows, 1)
+    starts = [b.addi(source_offset, b.muli(b.mini(i, last), source_stride)) for i in range(width)]
+    full = b.round_down(cols, width)
+    tail = b.subi(cols, full)
+    mask = b.mask_below(tail, width)
+
+    def columns(j: Index, mask: ir.Value | None = None) -> None:
+        loaded = [b.cast_float(b.vload(source, b.addi(s, j), width, mask), element) for s in starts]
+        for i, x in enumerate(transpose_registers(b, loaded)):
+            b.vstore(x, target, b.sum_(target_offset, b.muli(b.addi(j, i), target_stride)))
+
+    b.for_(0, full, width, columns)
+    b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
+
+
+def pack_strided(
+    b: Builder,
+    source: ir.Value,
+    source_offset: Index,
+    strides: tuple[Index, Index],
+    target: ir.Value,
+    target_offset: Index,
+    target_strides: tuple[Index, Index],
+    rows: Index,
+    cols: Index,
+    padded_cols: Index,
+) -> None:
+    """target[i, j] = source[i, min(j, cols - 1)], element by element, for any strides (rows x padded_cols)."""
+    element = ir.MemRefType(target.type).element_type
+
+    def one(i: Index, j: Index) -> None:
+        near = b.mini(j, b.subi(cols, 1))
+        x = b.load(source, b.sum_(source_offset, b.muli(i, strides[0]), b.muli(near, strides[1])))
+        at = b.sum_(target_offset, b.muli(i, target_strides[0]), b.muli(j, target_strides[1]))
+        b.store(b.cast_float(x, element), target, at)
+
+    b.for_(0, rows, 1, lambda i: b.for_(0, padded_cols, 1, lambda j: one(i, j)))

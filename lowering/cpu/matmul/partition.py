@@ -1,0 +1,97 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Blocks of the output over threads, and the epilogue over a finished block."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProblem, known
+
+BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
+
+
+def for_each_block(
+    b: Builder, problem: MatmulProblem, ctx: KernelContext, mc: int, nc: int, nr: int, body: BlockBody
+) -> None:
+    """`body(batch, m0, n0, rows, cols)` for each block of this thread's share; rows <= mc, 0 < cols <= nc.
+
+    Blocks are mc x nc; columns are cut finer, in units of nr, where the blocks would not occupy all
+    threads evenly: a share of one or two blocks a thread must not leave a thread idle.
+    """
+    m, n = known(problem.m), known(problem.n)
+    batches: Index = 1
+    for size in problem.batch:
+        batches = b.muli(batches, known(size))
+    row_blocks = b.ceildivi(m, mc)
+    groups = b.muli(batches, row_blocks)
+    col_blocks = b.ceildivi(n, nc)
+    blocks = b.muli(groups, col_blocks)
+    few = b.cmpi("slt", blocks, b.muli(ctx.nt, 4))
+    uneven = b.cmpi("ne", b.remi(blocks, ctx.nt), 0)
+    even_blocks = b.muli(b.ceildivi(col_blocks, ctx.nt), ctx.nt)
+    col_blocks = b.select_index(b.andc(few, uneven), even_blocks, col_blocks)
+    width = b.muli(b.ceildivi(b.ceildivi(n, b.maxi(col_blocks, 1)), nr), nr)
+    width = b.maxi(width, nr)
+    col_blocks = b.ceildivi(n, width)
+    lo, hi = b.split(ctx.tid, ctx.nt, b.muli(groups, col_blocks))
+
+    def block(task: Index) -> None:
+        # Column blocks vary slowest inside a batch: consecutive tasks of a thread share the rhs block.
+        batch_index = b.divi(task, b.muli(row_blocks, col_blocks))
+        inner = b.remi(task, b.muli(row_blocks, col_blocks))
+        m0 = b.muli(b.remi(inner, row_blocks), mc)
+        n0 = b.muli(b.divi(inner, row_blocks), width)
+        rows = b.mini(b.subi(m, m0), mc)
+        cols = b.mini(b.subi(n, n0), width)
+        body(unflatten(b, batch_index, problem.batch), m0, n0, rows, cols)
+
+    b.for_(lo, hi, 1, block)
+
+
+def unflatten(b: Builder, flat: Index, sizes: Sequence[Index | None]) -> list[Index]:
+    """The multi-index of a row-major flat index."""
+    index: list[Index] = []
+    for size in reversed(sizes[1:]):
+        index.append(b.remi(flat, known(size)))
+        flat = b.divi(flat, known(size))
+    return [flat, *reversed(index)] if sizes else []
+
+
+def offset_of(b: Builder, base: Index, index: Sequence[Index], strides: Sequence[Index | None]) -> Index:
+    """base + sum of index * stride."""
+    return b.sum_(base, *(b.muli(i, known(s)) for i, s in zip(index, strides, strict=True)))
+
+
+def run_epilogue(
+    b: Builder,
+    epilogue: Epilogue,
+    batch: list[Index],
+    origin: tuple[Index, Index],
+    extent: tuple[Index, Index],
+    sums: ir.Value,
+    sums_offset: Index,
+    row_stride: Index,
+    width: int,
+) -> None:
+    """Applies the epilogue to a block of sums [rows, cols] kept at sums_offset with the given row stride."""
+    (m0, n0), (rows, cols) = origin, extent
+    epilogue.begin_tile(b, batch, m0, n0, rows, cols)
+    full = b.round_down(cols, width)
+    tail = b.subi(cols, full)
+    mask = b.mask_below(tail, width)
+
+    def row(i: Index) -> None:
+        start = b.addi(sums_offset, b.muli(i, row_stride))
+        index = [*batch, b.addi(m0, i)]
+
+        def columns(j: Index, mask: ir.Value | None = None) -> None:
+            acc = b.vload(sums, b.addi(start, j), width, mask)
+            epilogue.apply(b, index, b.addi(n0, j), width, acc, mask)
+
+        b.for_(0, full, width, columns)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
+
+    b.for_(0, rows, 1, row)

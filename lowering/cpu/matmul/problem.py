@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a matmul leaf is asked to do: the problem, its buffers, the epilogue and the thread's context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+
+Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
+
+
+class Isa(Protocol):
+    """The machine facts that schedules use (`kiln.lowering.cpu.isa`)."""
+
+    @property
+    def vector_bytes(self) -> int: ...  # 32: AVX2, 64: AVX-512
+    @property
+    def vector_registers(self) -> int: ...
+    @property
+    def l1_bytes(self) -> int: ...
+    @property
+    def l2_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class MatmulProblem:
+    """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n].
+
+    Sizes are ints or `index` Values (None at schedule time). Strides are in elements, one per dimension
+    of the operand's logical shape [*batch, m, k] resp. [*batch, k, n]; 0 broadcasts; a transposed operand
+    is one with its last two strides exchanged. Unit strides must be ints. `dtype` is the operands'
+    element type: "f32", "f64", "bf16" or "f16"; the sum is taken in f32 (f64 for f64).
+    """
+
+    batch: tuple[Size, ...]
+    m: Size
+    n: Size
+    k: Size
+    lhs_strides: tuple[Size, ...]
+    rhs_strides: tuple[Size, ...]
+    dtype: str = "f32"
+
+    @property
+    def sum_dtype(self) -> str:
+        return "f64" if self.dtype == "f64" else "f32"
+
+    @property
+    def sum_bytes(self) -> int:
+        return 8 if self.dtype == "f64" else 4
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The operands' 1-D memrefs; element [0, ..., 0] sits at the offset."""
+
+    lhs: ir.Value
+    rhs: ir.Value
+    lhs_offset: Index = 0
+    rhs_offset: Index = 0
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a matmul may leave its sums: row m, column n of the batch at offset + m * row_stride + n."""
+
+    buffer: ir.Value
+    offset: Index
+    row_stride: Index
+
+
+class Epilogue(Protocol):
+    """The fused ops after the matmul, evaluated on one row of sums at a time.
+
+    `apply` gets the sums of columns [column, column + width) of one row (`index` = [*batch, m]) as a
+    vector of the sum dtype, must evaluate the fused ops and store the results; lanes off in `mask` are
+    outside of the matrix: neither load nor store them.
+    """
+
+    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        """Called before the rows of a tile, where loads and address parts common to the tile can be hoisted."""
+        ...
+
+    def apply(
+        self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
+    ) -> None: ...
+
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+        """A buffer of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
+        read otherwise (so a leaf may keep sums there), or None."""
+        ...
+
+    @property
+    def is_plain_store(self) -> bool:
+        """True when `apply` only stores the sums to `destination`: a leaf that put them there is done."""
+        ...
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    """One thread of the kernel: its number, the number of threads, and its private scratch memref<?xi8>."""
+
+    tid: Index
+    nt: Index
+    scratch: ir.Value
+    scratch_offset: Index = field(default=0)  # bytes; a multiple of 64
+
+
+def element_type(name: str) -> ir.Type:
+    """The builtin type of a dtype name."""
+    types = {"f32": ir.F32Type, "f64": ir.F64Type, "bf16": ir.BF16Type, "f16": ir.F16Type}
+    return types[name].get()
+
+
+def known(size: Size) -> Index:
+    """The size as an Index; schedule-time None is a programming error here."""
+    if size is None:
+        raise ValueError("matmul sizes must be given as ints or index values when code is emitted")
+    return size

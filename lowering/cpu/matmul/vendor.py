@@ -1,0 +1,140 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matmul blocks by the vendor's BLAS (MKL inside libtorch_cpu), with our epilogue on the block in cache.
+
+Called from inside the parallel region: each thread multiplies its own blocks, and MKL, which sees that it
+is inside of a parallel region, runs sequentially.
+"""
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func, llvm, memref
+
+from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.matmul.blocked import LINE, round_up
+from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
+from kiln.runtime.threads import symbol_address
+
+ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE of cblas.h
+_NAMES = {"f32": "cblas_sgemm", "f64": "cblas_dgemm"}
+
+
+def vendor_gemm_available() -> bool:
+    """Whether the installed torch exports cblas_sgemm and cblas_dgemm with MKL behind them (so that they may be
+    called from several threads at once, and run sequentially there)."""
+    return all(symbol_address(name) for name in (*_NAMES.values(), "MKL_Get_Max_Threads"))
+
+
+def vendor_fits(problem: MatmulProblem) -> bool:
+    """Whether dtype and (known) strides are ones BLAS takes: one unit stride in each operand, no row overlap."""
+    if problem.dtype not in _NAMES:
+        return False
+    lhs, rhs = problem.lhs_strides, problem.rhs_strides
+    return _fits(lhs[-2], lhs[-1], problem.m, problem.k) and _fits(rhs[-2], rhs[-1], problem.k, problem.n)
+
+
+def _fits(row: object, col: object, rows: object, cols: object) -> bool:
+    """For an operand [rows, cols]; sizes and strides that are no ints are taken to fit (checked at run time)."""
+
+    def ample(stride: object, extent: object) -> bool:
+        if not isinstance(stride, int):
+            return True
+        return stride >= extent if isinstance(extent, int) else stride > 0
+
+    return (col == 1 and ample(row, cols)) or (row == 1 and ample(col, rows))
+
+
+def vendor_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+    """Block size and the scratch `elements` and `bytes` that an epilogue without a destination needs."""
+    unit = LINE // problem.sum_bytes
+    nc = round_up(schedule["nc"], unit)
+    elements = round_up(schedule["mc"] * nc, unit)
+    return {"mc": schedule["mc"], "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes}
+
+
+def leading_dimension_guard(b: Builder, problem: MatmulProblem) -> Condition:
+    """Run-time condition under which every leading dimension that is not known is one BLAS takes."""
+    ok: Condition = True
+    lhs, rhs = problem.lhs_strides, problem.rhs_strides
+    for row, col, rows, cols in (
+        (lhs[-2], lhs[-1], problem.m, problem.k),
+        (rhs[-2], rhs[-1], problem.k, problem.n),
+    ):
+        stride, extent, count = (row, cols, rows) if col == 1 else (col, rows, cols)
+        if stride == extent or count == 1:
+            continue
+        single = b.cmpi("sle", known(count), 1)
+        ok = b.andc(ok, b.orc(single, b.cmpi("sge", known(stride), known(extent))))
+    return ok
+
+
+def emit_vendor(
+    b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits` and `leading_dimension_guard`."""
+    lay = vendor_layout(problem, s)
+    sum_type = element_type(problem.sum_dtype)
+    name = _NAMES[problem.dtype]
+    _declare(b, name, sum_type)
+    scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
+    k = known(problem.k)
+    lhs_row, lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
+    rhs_k, rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+
+    def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        lhs = offset_of(b, operands.lhs_offset, batch, problem.lhs_strides[:-2])
+        rhs = offset_of(b, operands.rhs_offset, batch, problem.rhs_strides[:-2])
+        lhs, rhs = b.addi(lhs, b.muli(m0, lhs_row)), b.addi(rhs, b.muli(n0, rhs_col))
+        target = epilogue.destination(b, batch)
+        if target is None:
+            sums, at, stride = scratch, 0, lay["nc"]
+        else:
+            sums, stride = target.buffer, target.row_stride
+            at = b.sum_(target.offset, b.muli(m0, stride), n0)
+        lda = b.maxi(lhs_row, b.maxi(k, 1)) if lhs_k == 1 else b.maxi(lhs_k, b.maxi(known(problem.m), 1))
+        ldb = b.maxi(rhs_k, b.maxi(known(problem.n), 1)) if rhs_col == 1 else b.maxi(rhs_col, b.maxi(k, 1))
+        one, zero = b.float_(1.0, sum_type), b.float_(0.0, sum_type)
+        arguments = [
+            *(b.int_(x, b.i32) for x in (ROW_MAJOR, NO_TRANS if lhs_k == 1 else TRANS)),
+            b.int_(NO_TRANS if rhs_col == 1 else TRANS, b.i32),
+            *(_int32(b, x) for x in (rows, cols, k)),
+            one,
+            _pointer(b, operands.lhs, lhs, problem.sum_bytes),
+            _int32(b, lda),
+            _pointer(b, operands.rhs, rhs, problem.sum_bytes),
+            _int32(b, ldb),
+            zero,
+            _pointer(b, sums, at, problem.sum_bytes),
+            _int32(b, b.maxi(stride, b.maxi(cols, 1))),
+        ]
+        func.call([], name, arguments)
+        if target is None or not epilogue.is_plain_store:
+            run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s["width"])
+
+    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block)
+
+
+def _int32(b: Builder, x: Index) -> ir.Value:
+    return b.int_(x, b.i32) if isinstance(x, int) else arith.index_cast(b.i32, x)
+
+
+def _pointer(b: Builder, buffer: ir.Value, offset: Index, size: int) -> ir.Value:
+    address = memref.extract_aligned_pointer_as_index(buffer)
+    address = b.value(b.addi(address, b.muli(offset, size)))
+    return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(b.i64, address))
+
+
+def _declare(b: Builder, name: str, real: ir.Type) -> None:
+    """Declares the C function once in the module of the kernel."""
+    module = b.entry.owner
+    while module.name != "builtin.module":
+        module = module.parent
+    body = module.regions[0].blocks[0]
+    for op in body:
+        if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
+            return
+    ptr = ir.Type.parse("!llvm.ptr")
+    i = b.i32
+    with ir.InsertionPoint.at_block_begin(body):
+        func.FuncOp(name, ([i, i, i, i, i, i, real, ptr, i, ptr, i, real, ptr, i], []), visibility="private")

@@ -1,0 +1,137 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Stand-alone kernels around the matmul and attention emitters, for tests and benchmarks."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch_mlir import ir
+from torch_mlir.dialects import func
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.lowering.cpu.matmul.problem import Destination, KernelContext
+from kiln.runtime.loader import load
+from kiln.runtime.threads import symbol_address
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16", torch.bool: "i8"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A stated machine, so that tests do not depend on the host's."""
+
+    vector_bytes: int = 32
+    vector_registers: int = 16
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+
+
+class StoreEpilogue:
+    """out = function(sum + bias[n]), with out[*batch, m, n] at the given strides (unit along n)."""
+
+    def __init__(
+        self,
+        out: ir.Value,
+        strides: Sequence[Index],
+        bias: ir.Value | None = None,
+        function: Callable[[Builder, ir.Value], ir.Value] | None = None,
+        in_place: bool = True,
+    ):
+        self.out, self.strides, self.bias, self.function = out, list(strides), bias, function
+        self.element = ir.MemRefType(out.type).element_type
+        self.in_place = in_place
+
+    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        pass
+
+    def apply(
+        self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
+    ) -> None:
+        if self.bias is not None:
+            acc = b.addf(acc, b.vload(self.bias, column, width, mask))
+        if self.function is not None:
+            acc = self.function(b, acc)
+        at = b.sum_(column, *(b.muli(i, s) for i, s in zip(index, self.strides, strict=True)))
+        b.vstore(b.cast_float(acc, self.element), self.out, at, mask)
+
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+        if not self.in_place or not isinstance(self.element, (ir.F32Type, ir.F64Type)):
+            return None
+        at = b.sum_(*(b.muli(i, s) for i, s in zip(batch, self.strides[:-1], strict=True)))
+        return Destination(self.out, at, self.strides[-1])
+
+    @property
+    def is_plain_store(self) -> bool:
+        return self.bias is None and self.function is None
+
+
+def rational_gate(b: Builder, x: ir.Value) -> ir.Value:
+    """x / (1 + x * x): an epilogue function without calls of the math dialect."""
+    return b.divf(x, b.fma(x, x, b.float_(1.0, x.type)))
+
+
+class Kernel:
+    """A compiled kernel that takes torch tensors and ints.
+
+    `emit(b, buffers, symbols, ctx)` writes the body; `dtypes` are the element types of the memrefs.
+    """
+
+    def __init__(
+        self,
+        dtypes: Sequence[str],
+        symbols: int,
+        scratch: int,
+        emit: Callable[[Builder, list[ir.Value], list[ir.Value], KernelContext], None],
+        kind: str = "matmul",
+    ):
+        with ir.Context() as context, ir.Location.unknown():
+            context.enable_multithreading(False)
+            dynamic = ir.ShapedType.get_dynamic_size()
+            index = ir.IndexType.get()
+            memrefs = [ir.MemRefType.get([dynamic], ir.Type.parse(t)) for t in (*dtypes, "i8")]
+            types = [*memrefs[:-1], *[index] * symbols, memrefs[-1], index, index]
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                function = func.FuncOp("kernel", (types, []))
+                block = function.add_entry_block()
+                arguments = list(block.arguments)
+                with ir.InsertionPoint(block):
+                    scratch_arg, tid, nt = arguments[-3:]
+                    n = len(dtypes)
+                    emit(Builder(block), arguments[:n], arguments[n:-3], KernelContext(tid, nt, scratch_arg))
+                    func.return_([])
+            module.operation.verify()
+            self.text = str(module)
+            self.object = compile_kernel(module, "kernel", kind=kind)
+        self.code = load([self.object.object_bytes], ["kernel_entry"])
+        self.scratch = -(-scratch // 64) * 64
+        address = self.code["kernel_entry"]
+        self._direct = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self._address = address
+        self._parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(
+            symbol_address("GOMP_parallel")
+        )
+
+    def bind(self, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = (), threads: int = 1) -> Callable[[], None]:
+        """A zero-argument call with everything prepared."""
+        scratch = torch.empty(self.scratch * threads + 64, dtype=torch.uint8)
+        base = -(-scratch.data_ptr() // 64) * 64
+        words = [t.data_ptr() for t in tensors] + list(symbols) + [base, self.scratch, int(threads > 1)]
+        block = (ctypes.c_int64 * len(words))(*words)
+        address = ctypes.addressof(block)
+        keep = (scratch, block, tensors)
+
+        def call(_keep: object = keep) -> None:
+            if threads > 1:
+                self._parallel(self._address, address, threads, 0)
+            else:
+                self._direct(address)
+
+        return call
+
+    def __call__(self, *tensors: torch.Tensor, symbols: Sequence[int] = (), threads: int = 1) -> None:
+        self.bind(tensors, symbols, threads)()
