@@ -1,0 +1,58 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The AOTAutograd wiring: from a Dynamo graph to compiled forward, backward and inference graphs."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+from torch.fx import GraphModule
+
+from kiln.frontend.compile import compile_graph
+from kiln.frontend.decompositions import decomposition_table
+from kiln.frontend.options import Options
+
+__all__ = ["compile_dynamo_graph"]
+
+
+def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Functionalise, take apart, split forward from backward, and compile each graph with ``compile_graph``.
+
+    Input mutations of an inference graph stay in it as a final ``aten.copy_``; the import turns them into results that
+    are written back.
+    """
+    compiler = aot_autograd(
+        fw_compiler=_reporting_strides(partial(_compile, options=options, kind="forward")),
+        bw_compiler=partial(_compile, options=options, kind="backward"),
+        inference_compiler=partial(_compile, options=options, kind="inference"),
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=decomposition_table(),
+        keep_inference_input_mutations=True,
+    )
+    return compiler(gm, example_inputs)
+
+
+def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
+    return compile_graph(gm, inputs, options, kind)
+
+
+def _reporting_strides(compile_forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell AOTAutograd the strides of the forward graph's outputs: those of its trace, which Kiln keeps exactly."""
+
+    def compile_and_report(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        compiled = compile_forward(gm, inputs)
+        context = TracingContext.try_get()
+        if context is not None and context.output_strides is not None and not context.output_strides:
+            output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+            for node in output.args[0]:
+                value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+                is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+                context.output_strides.append(tuple(value.stride()) if is_strided else None)
+        return compiled
+
+    return compile_and_report

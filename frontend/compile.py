@@ -1,0 +1,91 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""One AOT graph to a boxed callable: import, passes, host plan, executor; or ATen with the reason."""
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.fx import GraphModule
+
+from kiln.errors import CompileError, KilnError
+from kiln.frontend.aten_executor import AtenExecutor
+from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.options import Options
+from kiln.frontend.report import CompileReport, publish
+
+__all__ = ["compile_graph", "forget_warnings"]
+
+log = logging.getLogger("kiln")
+_warned: set[str] = set()
+
+
+def compile_graph(
+    gm: GraphModule, example_inputs: Sequence[Any], options: Options, kind: str
+) -> Callable[[list[Any]], list[Any]]:
+    """Compile one functional ATen graph.
+
+    Args:
+        gm: AOTAutograd's graph; every node carries ``meta["val"]``.
+        example_inputs: FakeTensors and SymInts, as the graph's placeholders.
+        options: settings of this compilation.
+        kind: "inference", "forward" or "backward".
+
+    Returns:
+        A callable with ``_boxed_call = True`` that takes one list (which it empties) and returns a list; the tensors
+        in it have the strides of ``meta["val"]``.
+
+    Raises:
+        CompileError: the graph does not compile and ``options.fallback`` is off.
+    """
+    report = CompileReport(kind, nodes=sum(node.op == "call_function" for node in gm.graph.nodes))
+    try:
+        run = _compile_native(gm, options, report)
+    except ImportUnsupported as unsupported:
+        run = _fall_back(gm, options, report, str(unsupported), None)
+    except (KilnError, Exception) as error:  # noqa: BLE001 - a defect of any pass must not break the user's model
+        run = _fall_back(gm, options, report, f"{type(error).__name__}: {error}", error)
+    publish(report)
+    if options.trace:
+        print(_one_line(report), file=sys.stderr)
+    return run
+
+
+def _compile_native(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
+    from kiln.frontend.native import compile_native
+
+    return compile_native(gm, options, report)
+
+
+def _fall_back(
+    gm: GraphModule, options: Options, report: CompileReport, reason: str, error: BaseException | None
+) -> AtenExecutor:
+    """The whole graph with ATen, warning once per reason; or an error where the user asked for one."""
+    if isinstance(error, CompileError):
+        report.reproducer = error.command or error.reproducer or ""
+    if not options.fallback:
+        if isinstance(error, CompileError):
+            raise error
+        raise CompileError(f"the {report.graph} graph does not compile: {reason}") from error
+    report.executor, report.fallback_reason = "aten", reason
+    report.decisions.clear()
+    report.kernels.clear()
+    log.info("graph (%s, %d nodes) runs with ATen: %s", report.graph, report.nodes, reason)
+    if error is not None and reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(f"kiln: a graph did not compile and runs with ATen: {reason}", RuntimeWarning, stacklevel=2)
+    return AtenExecutor(gm)
+
+
+def forget_warnings() -> None:
+    """Warn again about reasons already warned about."""
+    _warned.clear()
+
+
+def _one_line(report: CompileReport) -> str:
+    ways = ", ".join(f"{count} {way}" for way, count in sorted(report.ways().items()))
+    outcome = f"{len(report.kernels)} kernels ({ways})" if report.executor == "kiln" else report.fallback_reason
+    return f"kiln: {report.graph} graph of {report.nodes} ops in {report.seconds:.2f} s: {outcome}"

@@ -1,0 +1,312 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""From AOTAutograd's FX graph to ``func.func @main`` in the torch dialect (stage ``.torch.mlir``).
+
+The function takes the graph's tensors and symbols and returns its distinct computed tensors. What needs no code is
+kept beside the module, as :class:`OutputSpec`: outputs that are inputs, None, numbers, repeated outputs.
+
+Argument order: the tensors and sizes the graph itself takes, in its order; symbols bound to a size or stride of an
+argument; derived symbols; constants. Attributes of an argument: ``kiln.shape`` and ``kiln.strides`` (tensors),
+``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes). Attributes of a result: ``kiln.strides``, and
+``kiln.mutates = i`` where the result must be written to argument ``i`` after everything else has read it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import GraphModule, Node
+from torch_mlir import ir
+from torch_mlir.dialects import func
+from torch_mlir.extras.fx_importer import FxImporter
+
+from kiln.frontend.fx_types import (
+    ImportUnsupported,
+    address_strides,
+    check_tensor,
+    expressions,
+    node_location,
+    node_value,
+    shape_map,
+    stride_map,
+    tensor_leaves,
+    torch_type,
+    value_leaves,
+)
+from kiln.frontend.node_importer import KilnNodeImporter
+from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr, is_unbacked
+
+__all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """Where one argument of ``@main`` comes from.
+
+    ``kind``: "tensor" or "int" (graph input ``index``), "size" or "stride" (of graph input ``index``, ``dim``),
+    "derived" (``expr`` over the other symbols), "constant" (``name`` in :attr:`ImportedGraph.constants`).
+    """
+
+    kind: str
+    name: str
+    index: int = -1
+    dim: int = -1
+    expr: sympy.Expr | None = None
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One output of the FX graph.
+
+    ``kind``: "result" (result ``index`` of ``@main``), "input" (graph input ``index`` itself), "constant" (tensor
+    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry).
+    ``empty_strides``: for a result whose strides differ from ``kiln.strides`` when it is empty, those strides.
+    """
+
+    kind: str
+    index: int = -1
+    name: str = ""
+    value: Any = None
+    expr: sympy.Expr | None = None
+    empty_strides: tuple[sympy.Expr, ...] | None = None
+
+
+@dataclass
+class ImportedGraph:
+    """A module with ``@main``, and how to call it in place of the FX graph.
+
+    ``mutations``: pairs (graph input, result) to copy after the call, where the result is not that memory already.
+    """
+
+    module: ir.Module
+    inputs: list[InputSpec]
+    outputs: list[OutputSpec]
+    symbols: list[str]
+    constants: dict[str, torch.Tensor]
+    mutations: list[tuple[int, int]] = field(default_factory=list)
+    opaque: list[str] = field(default_factory=list)
+
+
+def import_graph(gm: GraphModule, context: ir.Context, func_name: str = "main") -> ImportedGraph:
+    """Import ``gm``, whose nodes carry ``meta["val"]``. The graph is not modified.
+
+    Raises:
+        ImportUnsupported: something that not even an opaque call can express, with the reason.
+    """
+    with context, ir.Location.unknown(context):
+        try:
+            return _Import(gm, context).run(func_name)
+        except NotAffine as error:
+            raise ImportUnsupported(f"the size {error.args[0]} is not an integer expression of sizes") from error
+
+
+class _Import:
+    def __init__(self, gm: GraphModule, context: ir.Context) -> None:
+        self.gm, self.context = gm, context
+        self.nodes = list(gm.graph.nodes)
+        self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        self.space = SymbolSpace()
+        self.inputs: list[InputSpec] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self.arg_types: list[ir.Type] = []
+        self.arg_attrs: list[dict[str, ir.Attribute]] = []
+        self.arg_nodes: list[Node | str | None] = []
+        # Copies into inputs at the graph's end: node of the copy -> (graph input, node copied from).
+        self.copies: dict[Node, tuple[int, Node]] = {}
+
+    def run(self, func_name: str) -> ImportedGraph:
+        self._collect()
+        self._bind_arguments()
+        module = ir.Module.create(ir.Location.unknown(self.context))
+        importer = FxImporter(module=None, context=self.context, config_check=False)
+        computed, outputs, mutations = self._plan_outputs()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp(func_name, ir.FunctionType.get(self.arg_types, []), loc=self._location())
+        block = function.add_entry_block()
+        nodes = KilnNodeImporter(importer, self.context, importer._cc, block)
+        nodes.space = self.space
+        self._bind_block(nodes, block)
+        nodes.run(node for node in self.nodes if node not in self.copies)
+        with ir.InsertionPoint(block):
+            returned = [nodes.resolve_node_value(node) for node in computed]
+            func.ReturnOp(returned)
+        self._finish(function, returned, computed, mutations)
+        return ImportedGraph(module, self.inputs, outputs, self.space.names, self.constants, mutations, nodes.opaque)
+
+    # -- symbols and arguments -----------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Check every value, register every symbol, find the copies into inputs."""
+        position = {node: i for i, node in enumerate(self.placeholders)}
+        for node in self.nodes:
+            if node.op == "output":
+                continue
+            for leaf in value_leaves(node_value(node)):
+                if isinstance(leaf, torch.Tensor):
+                    check_tensor(node.name, leaf)
+                    for expr in expressions(leaf):
+                        self.space.collect(expr)
+                elif isinstance(leaf, torch.SymInt) and node.op != "placeholder":
+                    self.space.collect(leaf.node.expr)
+            if node.target is torch.ops.aten.copy_.default and node.args[0] in position:
+                destination, source = node.args[0], node.args[1]
+                assert isinstance(destination, Node) and isinstance(source, Node)
+                self.copies[node] = (position[destination], source)
+        self.space.freeze()
+        derived_unbacked = [
+            text
+            for text, expr in self.space.derived.items()
+            if any(is_unbacked(symbol) for symbol in expr.free_symbols)
+        ]
+        if derived_unbacked:
+            raise ImportUnsupported(f"the size {derived_unbacked[0]} depends on data and is not affine")
+
+    def _bind_arguments(self) -> None:
+        bound: set[str] = set()
+        for index, node in enumerate(self.placeholders):
+            value = node_value(node)
+            if isinstance(value, torch.Tensor):
+                self._add_tensor(InputSpec("tensor", node.name, index), node, value, {})
+            elif isinstance(value, torch.SymInt):
+                name = str(value.node.expr)
+                if value.node.expr.is_Symbol and name not in bound and name in self.space.base:
+                    bound.add(name)
+                    self._add_symbol(InputSpec("int", name, index), name)
+            elif (
+                isinstance(value, (torch.SymFloat, torch.SymBool))
+                and node.users
+                or not isinstance(value, (int, float, bool, str, type(None)))
+                and node.users
+            ):
+                raise ImportUnsupported(f"input {node.name} is a {type(value).__name__}")
+        for name in self.space.base:
+            if name not in bound:
+                self._add_symbol(self._find_symbol(name), name)
+        for text, expr in self.space.derived.items():
+            self._add_symbol(InputSpec("derived", text, expr=expr), text)
+        for node in self.nodes:
+            if node.op == "get_attr":
+                tensor = _attribute(self.gm, str(node.target))
+                if isinstance(tensor, torch.Tensor):
+                    self.constants[str(node.target)] = tensor
+                    spec = InputSpec("constant", str(node.target))
+                    self._add_tensor(spec, node, tensor, {"kiln.constant": ir.StringAttr.get(str(node.target))})
+
+    def _add_tensor(self, spec: InputSpec, node: Node, tensor: torch.Tensor, attrs: dict[str, ir.Attribute]) -> None:
+        check_tensor(node.name, tensor)
+        self.inputs.append(spec)
+        self.arg_nodes.append(node)
+        self.arg_types.append(torch_type(tensor, self.context))
+        layout = {"kiln.shape": shape_map(self.space, tensor), "kiln.strides": stride_map(self.space, tensor)}
+        self.arg_attrs.append({**layout, **attrs})
+
+    def _add_symbol(self, spec: InputSpec, name: str) -> None:
+        self.inputs.append(spec)
+        self.arg_nodes.append(name)
+        self.arg_types.append(torch_type(0, self.context))
+        self.arg_attrs.append({"kiln.symbol": ir.StringAttr.get(name)})
+
+    def _find_symbol(self, name: str) -> InputSpec:
+        """A size or stride of an input that is exactly this symbol."""
+        for kind in ("size", "stride"):
+            for index, node in enumerate(self.placeholders):
+                value = node_value(node)
+                if not isinstance(value, torch.Tensor):
+                    continue
+                for dim, size in enumerate(value.size() if kind == "size" else value.stride()):
+                    if str(as_expr(size)) == name:
+                        return InputSpec(kind, name, index, dim)
+        raise ImportUnsupported(f"no input gives the value of symbol {name}")
+
+    def _bind_block(self, nodes: KilnNodeImporter, block: ir.Block) -> None:
+        for argument, what in zip(block.arguments, self.arg_nodes, strict=True):
+            if isinstance(what, Node):
+                nodes._v[(what, 0)] = argument
+            elif isinstance(what, str):
+                nodes.symbols[what] = argument
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    def _plan_outputs(self) -> tuple[list[Node], list[OutputSpec], list[tuple[int, int]]]:
+        """The nodes ``@main`` returns, where each output comes from, and the writes to inputs."""
+        output = next(node for node in reversed(self.nodes) if node.op == "output")
+        returned = output.args[0]
+        wanted = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        position = {node: i for i, node in enumerate(self.placeholders)}
+        computed: list[Node] = []
+        outputs = [self._output(arg, position, computed) for arg in wanted]
+        mutations: list[tuple[int, int]] = []
+        for index, source in self.copies.values():
+            if source not in computed:
+                computed.append(source)
+            mutations.append((index, computed.index(source)))
+        return computed, outputs, mutations
+
+    def _output(self, arg: Any, position: dict[Node, int], computed: list[Node]) -> OutputSpec:
+        if not isinstance(arg, Node):
+            if isinstance(arg, torch.Tensor):
+                raise ImportUnsupported("an output is a literal tensor")
+            return OutputSpec("value", value=arg)
+        if arg in position:
+            return OutputSpec("input", position[arg])
+        if arg in self.copies:
+            return OutputSpec("input", self.copies[arg][0])
+        if arg.op == "get_attr":
+            return OutputSpec("constant", name=str(arg.target))
+        value = node_value(arg)
+        if isinstance(value, torch.Tensor):
+            if arg not in computed:
+                computed.append(arg)
+            exact = tuple(as_expr(stride) for stride in value.stride())
+            differs = exact != tuple(address_strides(value))
+            return OutputSpec("result", computed.index(arg), empty_strides=exact if differs else None)
+        if isinstance(value, torch.SymInt):
+            if any(is_unbacked(symbol) for symbol in value.node.expr.free_symbols):
+                raise ImportUnsupported(f"output {arg.name} is a number known only at run time")
+            return OutputSpec("size", expr=value.node.expr)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return OutputSpec("value", value=value)
+        raise ImportUnsupported(f"output {arg.name} is a {type(value).__name__}")
+
+    def _finish(
+        self,
+        function: func.FuncOp,
+        returned: list[ir.Value],
+        computed: list[Node],
+        mutations: list[tuple[int, int]],
+    ) -> None:
+        """Function type, argument and result attributes, and a last check of the whole function."""
+        function_type = ir.FunctionType.get(self.arg_types, [value.type for value in returned])
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        function.attributes["kiln.symbols"] = ir.ArrayAttr.get([ir.StringAttr.get(n) for n in self.space.names])
+        function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in self.arg_attrs])
+        argument_of = {spec.index: i for i, spec in enumerate(self.inputs) if spec.kind == "tensor"}
+        results: list[ir.Attribute] = []
+        for index, node in enumerate(computed):
+            attrs: dict[str, ir.Attribute] = {}
+            for tensor in tensor_leaves(node_value(node)):
+                attrs["kiln.strides"] = stride_map(self.space, tensor)
+            for target, result in mutations:
+                if result == index:
+                    attrs["kiln.mutates"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), argument_of[target])
+            results.append(ir.DictAttr.get(attrs))
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(results)
+        try:
+            function.operation.verify()
+        except ir.MLIRError as error:
+            raise ImportUnsupported(f"the imported function does not verify: {str(error).splitlines()[-1]}") from error
+
+    def _location(self) -> ir.Location:
+        for node in self.nodes:
+            if node.op == "call_function":
+                return node_location(node, self.context)
+        return ir.Location.unknown(self.context)
+
+
+def _attribute(gm: GraphModule, target: str) -> Any:
+    value: Any = gm
+    for part in target.split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,203 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Types, strides and locations of FX nodes, in the terms of the torch dialect."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Node
+from torch_mlir import ir
+
+from kiln.frontend.symbols import SymbolSpace, as_expr
+
+__all__ = [
+    "ImportUnsupported",
+    "address_strides",
+    "attach_layout",
+    "check_tensor",
+    "expressions",
+    "node_location",
+    "node_value",
+    "shape_map",
+    "stride_map",
+    "tensor_leaves",
+    "torch_type",
+    "value_leaves",
+]
+
+_ELEMENT_TYPES: dict[torch.dtype, str] = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.uint8: "ui8",
+    torch.uint16: "ui16",
+    torch.uint32: "ui32",
+    torch.uint64: "ui64",
+    torch.int8: "si8",
+    torch.int16: "si16",
+    torch.int32: "si32",
+    torch.int64: "si64",
+    torch.bool: "i1",
+    torch.complex32: "complex<f16>",
+    torch.complex64: "complex<f32>",
+    torch.complex128: "complex<f64>",
+    torch.float8_e5m2: "f8E5M2",
+    torch.float8_e4m3fn: "f8E4M3FN",
+    torch.float8_e5m2fnuz: "f8E5M2FNUZ",
+    torch.float8_e4m3fnuz: "f8E4M3FNUZ",
+    torch.float8_e8m0fnu: "f8E8M0FNU",
+}
+
+
+class ImportUnsupported(Exception):
+    """What the import cannot express in the torch dialect; the message is the reason a report shows."""
+
+
+def node_value(node: Node) -> Any:
+    """The abstract value AOTAutograd left on ``node``: FakeTensor, SymInt, number, None, or a tuple of those."""
+    return node.meta.get("val")
+
+
+def value_leaves(value: Any) -> Iterator[Any]:
+    """The leaves of a node's value: itself, or the members of a tuple or list, in order."""
+    if isinstance(value, (tuple, list)):
+        for member in value:
+            yield from value_leaves(member)
+    else:
+        yield value
+
+
+def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among the leaves."""
+    for leaf in value_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+
+
+def check_tensor(name: str, tensor: torch.Tensor) -> None:
+    """Raise :class:`ImportUnsupported` for a tensor without plain strided CPU memory."""
+    if tensor.layout is not torch.strided:
+        raise ImportUnsupported(f"{name} has layout {tensor.layout}; only torch.strided tensors have memory Kiln knows")
+    if tensor.is_quantized:
+        raise ImportUnsupported(f"{name} is quantized ({tensor.dtype})")
+    if tensor.device.type != "cpu":
+        raise ImportUnsupported(f"{name} is on device {tensor.device}; this pipeline compiles for the CPU")
+    if tensor.dtype not in _ELEMENT_TYPES:
+        raise ImportUnsupported(f"{name} has dtype {tensor.dtype}, which the torch dialect has no type for")
+
+
+def expressions(tensor: torch.Tensor) -> Iterator[sympy.Expr]:
+    """The expressions of the sizes, then of the strides used for addressing."""
+    yield from map(as_expr, tensor.size())
+    yield from address_strides(tensor)
+
+
+def address_strides(tensor: torch.Tensor) -> list[sympy.Expr]:
+    """The strides, with ``Max(1, e)`` written ``e`` where the two differ for an empty tensor only.
+
+    PyTorch computes contiguous strides as products of ``max(size, 1)``. No element of an empty tensor is ever
+    addressed, so the plain product serves, and it stays affine.
+    """
+    strides = [as_expr(stride) for stride in tensor.stride()]
+    if not any(isinstance(stride, sympy.Max) for stride in strides):
+        return strides
+    sizes = [as_expr(size) for size in tensor.size()]
+    products = {
+        sympy.expand(sympy.Mul(*subset)) for count in range(1, len(sizes) + 1) for subset in combinations(sizes, count)
+    }
+    return [_without_max(stride, products) for stride in strides]
+
+
+def _without_max(stride: sympy.Expr, products: set[sympy.Expr]) -> sympy.Expr:
+    if isinstance(stride, sympy.Max) and len(stride.args) == 2 and sympy.Integer(1) in stride.args:
+        other = next(arg for arg in stride.args if arg != 1)
+        if sympy.expand(other) in products:
+            return other
+    return stride
+
+
+@lru_cache(maxsize=4096)
+def _parse_type(text: str, context: ir.Context) -> ir.Type:
+    return ir.Type.parse(text, context)
+
+
+def torch_type(value: Any, context: ir.Context) -> ir.Type:
+    """``!torch.vtensor<[2,?],f32>`` and the like; a list of tensors is ``!torch.list<vtensor>``.
+
+    Raises:
+        ImportUnsupported: a value without a type in the torch dialect.
+    """
+    if isinstance(value, torch.Tensor):
+        check_tensor("a result", value)
+        sizes = [as_expr(size) for size in value.size()]
+        dims = ",".join(str(size) if size.is_Integer else "?" for size in sizes)
+        text = f"!torch.vtensor<[{dims}],{_ELEMENT_TYPES[value.dtype]}>"
+    elif isinstance(value, (torch.SymBool, bool)):
+        text = "!torch.bool"
+    elif isinstance(value, (torch.SymInt, int)):
+        text = "!torch.int"
+    elif isinstance(value, (torch.SymFloat, float)):
+        text = "!torch.float"
+    elif value is None:
+        text = "!torch.none"
+    elif isinstance(value, str):
+        text = "!torch.str"
+    elif isinstance(value, (list, tuple)) and all(isinstance(member, torch.Tensor) for member in value):
+        text = "!torch.list<vtensor>"
+    else:
+        raise ImportUnsupported(f"a value of type {type(value).__name__} has no type in the torch dialect")
+    return _parse_type(text, context)
+
+
+def shape_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
+    """The sizes as ``affine_map<()[s0, ...] -> (dims)>``."""
+    return space.map([as_expr(size) for size in tensor.size()])
+
+
+def stride_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
+    """The strides used for addressing, in elements."""
+    return space.map(address_strides(tensor))
+
+
+def attach_layout(op: ir.Operation, values: Sequence[Any], space: SymbolSpace) -> None:
+    """Set ``kiln.strides`` (and ``kiln.shapes`` if a size is dynamic): one entry per result, unit for a non-tensor."""
+    tensors = [value if isinstance(value, torch.Tensor) else None for value in values]
+    if not any(tensor is not None for tensor in tensors):
+        return
+    unit = ir.UnitAttr.get()
+    op.attributes["kiln.strides"] = ir.ArrayAttr.get([unit if t is None else stride_map(space, t) for t in tensors])
+    if any(t is not None and not all(as_expr(size).is_Integer for size in t.size()) for t in tensors):
+        op.attributes["kiln.shapes"] = ir.ArrayAttr.get([unit if t is None else shape_map(space, t) for t in tensors])
+
+
+_FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
+_TORCH_ROOT = str(Path(torch.__file__).parent)
+
+
+@lru_cache(maxsize=4096)
+def _source_line(stack_trace: str) -> tuple[str, int] | None:
+    """The innermost frame outside of torch itself (the model's line), else the innermost one."""
+    frames = _FRAME.findall(stack_trace)
+    for file, line in reversed(frames):
+        if not file.startswith(_TORCH_ROOT):
+            return file, int(line)
+    return (frames[-1][0], int(frames[-1][1])) if frames else None
+
+
+def node_location(node: Node, context: ir.Context) -> ir.Location:
+    """``loc("add_1"("model.py":12:0))``: the FX node's name around the model's source line."""
+    trace = node.meta.get("stack_trace")
+    source = _source_line(trace) if isinstance(trace, str) else None
+    if source is None:
+        child = ir.Location.unknown(context)
+    else:
+        child = ir.Location.file(source[0], source[1], 0, context=context)
+    return ir.Location.name(node.name, child, context=context)

@@ -1,0 +1,54 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Environment variables that steer the frontend, typed, read when asked for, all in this one file.
+
+Options of ``torch.compile`` (``frontend/options.py``) win over a knob of the same meaning.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["KNOBS", "Knob", "dump_dir", "fallback", "verbose"]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One environment variable: its name, what it holds and what it does."""
+
+    name: str
+    kind: str
+    help: str
+
+
+KNOBS = (
+    Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
+    Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
+    Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),
+)
+
+
+def _flag(name: str, default: bool) -> bool:
+    text = os.environ.get(name, "").strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    return default
+
+
+def dump_dir() -> Path | None:
+    """``KILN_DUMP``: where stage dumps go, or None."""
+    text = os.environ.get("KILN_DUMP", "").strip()
+    return Path(text) if text else None
+
+
+def fallback() -> bool:
+    """``KILN_FALLBACK``: whether a graph that fails to compile runs with ATen (the default)."""
+    return _flag("KILN_FALLBACK", True)
+
+
+def verbose() -> bool:
+    """``KILN_VERBOSE``: whether each compiled graph prints one line."""
+    return _flag("KILN_VERBOSE", False)

@@ -1,0 +1,354 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Import of the nodes of one FX graph, on top of torch-mlir's ``GraphNodeImporter``.
+
+What differs from torch-mlir's own: integers that depend on sizes are written from their expression, not op by op;
+every op carries strides and symbolic shapes; a node the torch dialect cannot express becomes one opaque op; the FX
+graph is never modified.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import Node
+from torch_mlir import ir
+from torch_mlir.extras import fx_importer as tm
+
+from kiln.frontend.fx_types import (
+    ImportUnsupported,
+    attach_layout,
+    node_location,
+    node_value,
+    torch_type,
+    value_leaves,
+)
+from kiln.frontend.opaque import wrap_node
+from kiln.frontend.symbols import SymbolSpace, as_expr, is_unbacked
+
+__all__ = ["KilnNodeImporter"]
+
+aten = torch.ops.aten
+
+#: Checks on sizes that Dynamo's guards already made, or hints for the shape environment: nothing to run.
+_SIZE_HINTS = {aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default}
+
+
+class KilnNodeImporter(tm.GraphNodeImporter):
+    """Imports nodes into one block. ``tensors`` and ``symbols`` hold what the function's arguments bind."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.space = SymbolSpace()
+        self.symbols: dict[str, ir.Value] = {}
+        self.opaque: list[str] = []
+        self._ints: dict[Any, ir.Value] = {}
+
+    def run(self, nodes: Iterable[Node]) -> None:
+        """Import all computing nodes (placeholders and constants are bound before).
+
+        Raises:
+            ImportUnsupported: a node that even an opaque call cannot express.
+        """
+        for node in nodes:
+            if node.op != "call_function":
+                continue
+            loc = node_location(node, self._c)
+            with loc, ir.InsertionPoint(self._b):
+                self._import_node(node, loc)
+
+    def _import_node(self, node: Node, loc: ir.Location) -> None:
+        value = node_value(node)
+        target = node.target
+        if target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
+            if not isinstance(value, torch.Tensor):
+                return  # resolved from its meta value
+            self._import_getitem(loc, node)
+        elif target in _SIZE_HINTS:
+            return
+        elif target is aten._assert_scalar.default:
+            self._check_assert(node)
+        elif isinstance(target, OpOverload) and self._defines_symbols(node):
+            self._import_defining(loc, node, target)
+        elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
+            return  # a scalar of sizes: written where it is used
+        elif isinstance(target, OpOverload):
+            self._import_or_wrap(loc, node, target)
+        elif isinstance(target, HigherOrderOperator) or callable(target):
+            self._wrap(loc, node, f"{target} has no op in the torch dialect")
+        else:
+            raise ImportUnsupported(f"{node.name} calls {target}, which is not callable")
+
+    # -- scalars -------------------------------------------------------------------------------------------------
+
+    def resolve_node_value(self, node: Node, result_index: int = 0) -> ir.Value:
+        if (node, result_index) in self._v:
+            return super().resolve_node_value(node, result_index)
+        value = node_value(node)
+        if isinstance(value, torch.SymInt):
+            return self.int_value(value.node.expr)
+        if isinstance(value, torch.SymFloat):
+            return self._float_value(value.node.expr)
+        if value is None or isinstance(value, (bool, int, float)):
+            return self._import_literal(value)
+        raise ImportUnsupported(f"{node.name} ({type(value).__name__}) has no value in the torch dialect")
+
+    def int_value(self, expr: sympy.Expr) -> ir.Value:
+        """``!torch.int`` value of an integer expression over the symbols, emitted once."""
+        key = ir.AffineMap.get(0, len(self.space.names), [self.space.affine(expr)])
+        return self._affine_value(key.results[0])
+
+    def _affine_value(self, expr: ir.AffineExpr) -> ir.Value:
+        key = str(expr)
+        if key not in self._ints:
+            self._ints[key] = self._emit_affine(expr)
+        return self._ints[key]
+
+    def _emit_affine(self, expr: ir.AffineExpr) -> ir.Value:
+        if isinstance(expr, ir.AffineConstantExpr):
+            return self._import_literal(expr.value)
+        if isinstance(expr, ir.AffineSymbolExpr):
+            name = self.space.names[expr.position]
+            if name not in self.symbols:
+                raise ImportUnsupported(f"symbol {name} has no value at this point of the graph")
+            return self.symbols[name]
+        for kind, op in (
+            (ir.AffineAddExpr, "torch.aten.add.int"),
+            (ir.AffineMulExpr, "torch.aten.mul.int"),
+            (ir.AffineFloorDivExpr, "torch.aten.floordiv.int"),
+            (ir.AffineModExpr, "torch.aten.remainder.int"),
+        ):
+            if isinstance(expr, kind):
+                operands = [self._affine_value(expr.lhs), self._affine_value(expr.rhs)]
+                return ir.Operation.create(op, results=[self._cc.torch_int_type], operands=operands).result
+        raise ImportUnsupported(f"no integer op for {expr}")
+
+    def _float_value(self, expr: sympy.Expr) -> ir.Value:
+        """``!torch.float`` of a size-dependent float: a converted integer, or the quotient of two integers."""
+        name = type(expr).__name__
+        if expr.is_number:
+            return self._import_literal(float(expr))
+        if name == "ToFloat":
+            op, operands = "torch.aten.Float.Scalar", [self.int_value(expr.args[0])]
+        elif name == "IntTrueDiv":
+            op, operands = "torch.aten.div.int", [self.int_value(arg) for arg in expr.args]
+        else:
+            raise ImportUnsupported(f"the size-dependent float {expr}")
+        return ir.Operation.create(op, results=[self._cc.torch_float_type], operands=operands).result
+
+    def _check_assert(self, node: Node) -> None:
+        """Drop a check that holds by construction; any other must run, so the graph is not imported."""
+        condition = node_value(node.args[0]) if isinstance(node.args[0], Node) else node.args[0]
+        if isinstance(condition, torch.SymBool):
+            free = condition.node.expr.free_symbols
+            if not any(is_unbacked(symbol) for symbol in free) or condition.node.expr.is_Relational is False:
+                return
+            if isinstance(condition.node.expr, sympy.Ge) and condition.node.expr.args[1] == 0:
+                return  # sizes are not negative
+            raise ImportUnsupported(f"{node.name} checks {condition.node.expr}, known only at run time")
+        if not condition:
+            raise ImportUnsupported(f"{node.name} always fails: {node.args[1:]}")
+
+    # -- values known only at run time ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _defines_symbols(node: Node) -> bool:
+        return bool(node.meta.get("unbacked_bindings"))
+
+    def _import_defining(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
+        """An op whose result's size (or whose scalar result) is a new symbol: bind the symbol to a ``!torch.int``."""
+        value = node_value(node)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise ImportUnsupported(f"{node.name} reads a {type(value).__name__} out of a tensor")
+        results = self._emit_call(loc, node, target, [value] if not isinstance(value, tuple) else list(value))
+        op = results[0].owner
+        bound: list[str] = []
+        for position, leaf in enumerate(value_leaves(value)):
+            if isinstance(leaf, torch.SymInt) and leaf.node.expr.is_Symbol:
+                self.symbols[str(leaf.node.expr)] = results[position]
+                bound.append(str(leaf.node.expr))
+            elif isinstance(leaf, torch.Tensor):
+                for dim, size in enumerate(leaf.size()):
+                    expr = as_expr(size)
+                    if expr.is_Symbol and is_unbacked(expr) and str(expr) not in self.symbols:
+                        operands = [results[position], self._import_literal(dim)]
+                        self.symbols[str(expr)] = ir.Operation.create(
+                            "torch.aten.size.int", results=[self._cc.torch_int_type], operands=operands
+                        ).result
+                        bound.append(str(expr))
+        op.attributes["kiln.unbacked"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in bound])
+
+    # -- ops -----------------------------------------------------------------------------------------------------
+
+    def _import_or_wrap(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
+        value = node_value(node)
+        returns = len(target._schema.returns)
+        values = [] if returns == 0 else [value] if returns == 1 else list(value)
+        block_ops = len(self._b.operations)
+        try:
+            self._emit_call(loc, node, target, values)
+        except (ImportUnsupported, TypeError, AssertionError, KeyError, RuntimeError, ValueError) as error:
+            # The importer's own lookups raise all of these for arguments it has no form for.
+            for _ in range(len(self._b.operations) - block_ops):
+                self._b.operations[len(self._b.operations) - 1].erase()
+            self._forget_erased()
+            self._wrap(loc, node, str(error))
+
+    def _forget_erased(self) -> None:
+        """After ops were erased no memoised integer is trustworthy: start afresh."""
+        self._ints.clear()
+
+    def _emit_call(self, loc: ir.Location, node: Node, target: OpOverload, values: Sequence[Any]) -> Sequence[ir.Value]:
+        target, args = _prefer_scalar_overload(target, node)
+        schema = target._schema
+        operands: list[ir.Value] = []
+        for position, parameter in enumerate(schema.arguments):
+            if position < len(args):
+                operands.append(self._operand(loc, args[position], parameter.type))
+            elif parameter.name in node.kwargs:
+                operands.append(self._operand(loc, node.kwargs[parameter.name], parameter.type))
+            else:
+                operands.append(self._operand(loc, parameter.default_value, parameter.type))
+        op = self._create(loc, target, operands, values)
+        attach_layout(op, values, self.space)
+        results = list(op.results)
+        if len(values) > 1:
+            self._multi_result_nodes.add(node)
+        for index, result in enumerate(results):
+            self._v[(node, index)] = result
+        return results
+
+    def _create(
+        self, loc: ir.Location, target: OpOverload, operands: list[ir.Value], values: Sequence[Any]
+    ) -> ir.Operation:
+        """A registered torch op where it verifies, else ``torch.operator``."""
+        name = tm._get_mlir_op_name_for_schema(target._schema)
+        types = [torch_type(value, self._c) for value in values]
+        # Ops that write to an operand are modelled on non-value tensors; here every tensor is a value.
+        if self._c.is_registered_operation(name) and not target._schema.is_mutable:
+            op = ir.Operation.create(name, results=types, operands=operands, loc=loc)
+            try:
+                op.verify()
+                return op
+            except ir.MLIRError:
+                op.erase()
+        return ir.Operation.create(
+            "torch.operator", attributes={"name": ir.StringAttr.get(name)}, results=types, operands=operands, loc=loc
+        )
+
+    def _operand(self, loc: ir.Location, arg: Any, expected: Any) -> ir.Value:
+        inner = expected.getElementType() if isinstance(expected, torch.OptionalType) else expected
+        if isinstance(arg, (list, tuple)):
+            return self._import_list_argument(loc, list(arg), expected)
+        if isinstance(arg, Node) or arg is None:
+            return self.resolve_node_value(arg) if isinstance(arg, Node) else self._import_literal(None)
+        if isinstance(inner, torch.TensorType) and isinstance(arg, (bool, int, float)):
+            return self._wrapped_number(arg)
+        if isinstance(inner, torch.FloatType) and isinstance(arg, (bool, int)):
+            arg = float(arg)
+        elif isinstance(inner, torch.IntType) and isinstance(arg, bool):
+            arg = int(arg)
+        if isinstance(arg, (bool, int, float, str, torch.device, torch.dtype, torch.layout, torch.memory_format)):
+            return self._import_literal(arg)
+        raise ImportUnsupported(f"an argument of type {type(arg).__name__}")
+
+    def _import_list_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any) -> ir.Value:
+        inner = expected_jit_type
+        if isinstance(inner, torch.OptionalType):
+            inner = inner.getElementType()
+        if not isinstance(inner, torch.ListType):
+            raise ImportUnsupported(f"a list where the schema has {expected_jit_type}")
+        element = inner.getElementType()
+        optional = isinstance(element, torch.OptionalType)
+        kind = _LIST_KINDS.get(type(element.getElementType() if optional else element))
+        if kind is None:
+            raise ImportUnsupported(f"a list of {element}")
+        operands = [self._operand(loc, item, element) for item in arg]
+        text = f"!torch.list<optional<{kind}>>" if optional else f"!torch.list<{kind}>"
+        result = ir.Type.parse(text, context=self._c)
+        return ir.Operation.create("torch.prim.ListConstruct", results=[result], operands=operands, loc=loc).result
+
+    def _wrapped_number(self, number: bool | int | float) -> ir.Value:
+        """A Python number where the schema wants a tensor: 0-dim, of the number's own widest dtype."""
+        element = "i1" if isinstance(number, bool) else "si64" if isinstance(number, int) else "f64"
+        result = ir.Type.parse(f"!torch.vtensor<[],{element}>", context=self._c)
+        operands = [self._import_literal(number)]
+        op = ir.Operation.create("torch.prim.NumToTensor.Scalar", results=[result], operands=operands)
+        op.attributes["kiln.strides"] = ir.ArrayAttr.get([self.space.map([])])
+        return op.result
+
+    def _import_getitem(self, loc: ir.Location, node: Node) -> None:
+        source, index = node.args
+        assert isinstance(source, Node) and isinstance(index, int)
+        if source in self._multi_result_nodes:
+            self._v[(node, 0)] = self._v[(source, index)]
+            return
+        if source not in self._unpack_list_values:
+            members = list(node_value(source))
+            types = [torch_type(member, self._c) for member in members]
+            op = ir.Operation.create("torch.prim.ListUnpack", results=types, operands=[self._v[(source, 0)]], loc=loc)
+            attach_layout(op, members, self.space)
+            self._unpack_list_values[source] = tuple(op.results)
+        self._v[(node, 0)] = self._unpack_list_values[source][index]
+
+    def _wrap(self, loc: ir.Location, node: Node, reason: str) -> None:
+        """Call ``node`` as one opaque dispatcher op."""
+        overload, inputs, values = wrap_node(node)
+        operands = [self.resolve_node_value(arg) for arg in inputs]
+        op = self._create(loc, overload, operands, values)
+        op.attributes["kiln.opaque"] = ir.StringAttr.get(f"{node.target}: {reason}")
+        attach_layout(op, values, self.space)
+        self.opaque.append(f"{node.name}: {reason}")
+        if isinstance(node_value(node), (tuple, list)):
+            self._multi_result_nodes.add(node)
+        for index, result in enumerate(op.results):
+            self._v[(node, index)] = result
+
+
+_LIST_KINDS: dict[type, str] = {
+    torch.IntType: "int",
+    torch.FloatType: "float",
+    torch.BoolType: "bool",
+    torch.StringType: "str",
+    torch.TensorType: "vtensor",
+}
+
+
+def _prefer_scalar_overload(target: OpOverload, node: Node) -> tuple[OpOverload, tuple[Any, ...]]:
+    """``mul.Tensor(x, 2.0)`` is ``mul.Scalar(x, 2.0)``: a number must not become a tensor that takes part in promotion.
+
+    AOTAutograd writes the ``Tensor`` overload with a Python number in place of the tensor. The sibling overload with
+    the same parameter names and a ``Scalar`` there says the same.
+    """
+    args = node.args
+    numbers = [
+        i
+        for i, parameter in enumerate(target._schema.arguments[: len(args)])
+        if isinstance(parameter.type, torch.TensorType) and _is_number(args[i])
+    ]
+    if not numbers:
+        return target, args
+    packet: Callable[..., Any] = target.overloadpacket
+    for name in ("Scalar", "Tensor_Scalar", "ScalarOther", "ScalarSelf", "Scalar_mode", "other_Scalar"):
+        sibling = getattr(packet, name, None)
+        if sibling is None:
+            continue
+        theirs, ours = sibling._schema.arguments, target._schema.arguments
+        if [p.name for p in theirs] != [p.name for p in ours]:
+            continue
+        if all(
+            isinstance(theirs[i].type, torch.NumberType) == (i in numbers) or theirs[i].type == ours[i].type
+            for i in range(len(args))
+        ) and all(isinstance(theirs[i].type, torch.NumberType) for i in numbers):
+            return sibling, args
+    return target, args
+
+
+def _is_number(arg: Any) -> bool:
+    if isinstance(arg, Node):
+        arg = node_value(arg)
+    return isinstance(arg, (bool, int, float, torch.SymInt, torch.SymFloat))

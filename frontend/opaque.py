@@ -1,0 +1,118 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""FX nodes as opaque dispatcher ops: higher-order operators and arguments that the torch dialect has no form for.
+
+``kiln_fx::call_<hash>(Tensor a0, SymInt a1, ...) -> (Tensor, ...)`` runs the node's own Python target with its
+constant arguments filled in, so that it flows through import, planning and execution like any other ATen call.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from kiln.frontend.fx_types import ImportUnsupported, node_value
+
+__all__ = ["wrap_node"]
+
+_library = torch.library.Library("kiln_fx", "FRAGMENT")
+#: Name -> (identity of what it calls, overload): the same call is registered once.
+_registered: dict[str, tuple[Any, OpOverload]] = {}
+
+
+def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any]]:
+    """Register ``node`` as an op. Returns the op, the nodes that are its operands, and its results' values.
+
+    Raises:
+        ImportUnsupported: operands or results that are neither tensors nor sizes.
+    """
+    value = node_value(node)
+    values = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not all(isinstance(member, torch.Tensor) for member in values):
+        kinds = ", ".join(type(member).__name__ for member in values)
+        raise ImportUnsupported(f"{node.name} ({node.target}) returns {kinds}")
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    template: list[Any] = []
+    inputs: list[Node] = []
+    parameters: list[str] = []
+    for leaf in leaves:
+        if not isinstance(leaf, Node):
+            template.append(leaf)
+            continue
+        bound = _attribute(leaf)
+        if bound is not None:
+            template.append(bound)
+            continue
+        parameters.append(f"{_kind(leaf)} a{len(inputs)}")
+        template.append(_Slot(len(inputs)))
+        inputs.append(leaf)
+    returns = ", ".join(["Tensor"] * len(values))
+    signature = f"({', '.join(parameters)}) -> ({returns})"
+    overload = _register(node.target, template, spec, signature, isinstance(value, (tuple, list)))
+    return overload, inputs, values
+
+
+class _Slot:
+    """Stands for the ``index``-th operand in the argument template."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
+
+
+def _kind(node: Node) -> str:
+    value = node_value(node)
+    if isinstance(value, torch.Tensor):
+        return "Tensor"
+    if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+        return "SymInt"
+    raise ImportUnsupported(f"{node.name} ({type(value).__name__}) cannot be an operand of an opaque call")
+
+
+def _attribute(node: Node) -> Any:
+    """The sub-graph (not the tensor) that a ``get_attr`` node names, or None."""
+    if node.op != "get_attr":
+        return None
+    owner: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        owner = getattr(owner, part)
+    return owner if isinstance(owner, GraphModule) else None
+
+
+def _register(target: Callable[..., Any], template: list[Any], spec: Any, signature: str, is_tuple: bool) -> OpOverload:
+    described = [leaf.code if isinstance(leaf, GraphModule) else repr(leaf) for leaf in template]
+    digest = hashlib.sha256("\n".join([str(target), signature, str(spec), *described]).encode()).hexdigest()[:12]
+    identity = (target, [leaf for leaf in template if isinstance(leaf, GraphModule)])
+    name, attempt = f"call_{digest}", 0
+    while name in _registered and _registered[name][0] != identity:
+        attempt += 1
+        name = f"call_{digest}_{attempt}"
+    if name in _registered:
+        return _registered[name][1]
+
+    def call(*operands: Any) -> Any:
+        filled = [operands[leaf.index] if isinstance(leaf, _Slot) else leaf for leaf in template]
+        args, kwargs = pytree.tree_unflatten(filled, spec)
+        with torch.no_grad():
+            results = target(*args, **kwargs)
+        taken = {t.untyped_storage()._cdata for t in operands if isinstance(t, torch.Tensor)}
+        owned = [_own(result, taken) for result in (results if is_tuple else [results])]
+        return tuple(owned) if len(owned) > 1 else owned[0]
+
+    _library.define(name + signature)
+    _library.impl(name, call, "CompositeExplicitAutograd")
+    overload = getattr(torch.ops.kiln_fx, name).default
+    _registered[name] = (identity, overload)
+    return overload
+
+
+def _own(result: torch.Tensor, taken: set[int]) -> torch.Tensor:
+    """The schema promises fresh memory: copy a result that shares an operand's."""
+    return result.clone() if result.untyped_storage()._cdata in taken else result

@@ -1,0 +1,62 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``mode=`` and ``options=`` of ``torch.compile(..., backend="kiln")``, typed and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from kiln.errors import BackendOptionError
+from kiln.frontend import knobs
+
+__all__ = ["MODES", "Options"]
+
+#: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs, so the four differ in tuning effort only.
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of one compilation; the fields but ``mode`` are the keys of ``options=``."""
+
+    mode: str = field(default="default", metadata={"help": "one of MODES"})
+    fallback: bool = field(
+        default_factory=knobs.fallback,
+        metadata={"help": "run a graph that fails to compile with ATen (warning once) instead of raising"},
+    )
+    debug_dir: str = field(
+        default_factory=lambda: str(knobs.dump_dir() or ""),
+        metadata={"help": "folder for the IR of every stage of every graph; empty: none"},
+    )
+    trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
+    pipeline: str = field(
+        default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline's graph passes"}
+    )
+
+    @classmethod
+    def build(cls, mode: str | None = None, options: Mapping[str, Any] | None = None) -> "Options":
+        """Check and collect what ``torch.compile`` passed on.
+
+        Raises:
+            BackendOptionError: an unknown mode or option (naming the near ones) or a value of the wrong type.
+        """
+        if mode is not None and mode not in MODES:
+            raise BackendOptionError(f"unknown mode {mode!r}; modes are {', '.join(MODES)}", str(mode), MODES)
+        known = {f.name: f for f in fields(cls) if f.name != "mode"}
+        values: dict[str, Any] = {"mode": mode or "default"}
+        if options is not None and not isinstance(options, Mapping):
+            raise BackendOptionError(f"options must be a dict, found {type(options).__name__}")
+        for name, value in (options or {}).items():
+            if name not in known:
+                raise BackendOptionError(f"unknown option {name!r}; options are {', '.join(known)}", str(name), known)
+            expected = known[name].type
+            if not isinstance(value, _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]):
+                raise BackendOptionError(
+                    f"option {name!r} must be a {getattr(expected, '__name__', expected)}, found {value!r}"
+                )
+            values[name] = value
+        return cls(**values)
+
+
+_PYTHON_TYPES: dict[str, type] = {"bool": bool, "str": str, "int": int}

@@ -1,0 +1,104 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a compilation did, as data: filled by ``compile_graph``, printed by ``kiln.explain``."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+__all__ = ["CompileReport", "Decision", "Kernel", "collect", "publish"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which way one torch op went: ``way`` is "kiln", "torch-mlir" or "aten", ``reason`` why not an earlier one."""
+
+    op: str
+    location: str
+    way: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One generated kernel: its fusion's name and kind, the ops in its body, how often the graph launches it."""
+
+    name: str
+    kind: str
+    ops: tuple[str, ...]
+    launches: int = 1
+
+
+@dataclass
+class CompileReport:
+    """One compiled graph.
+
+    ``graph``: "inference", "forward" or "backward". ``executor``: "kiln", or "aten" when the whole graph runs with
+    ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
+    intermediates (0 where sizes are dynamic and unknown).
+    """
+
+    graph: str
+    nodes: int = 0
+    executor: str = "kiln"
+    fallback_reason: str = ""
+    reproducer: str = ""
+    decisions: list[Decision] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    aten_calls: list[Decision] = field(default_factory=list)
+    opaque: list[str] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+    workspace_bytes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the whole compilation."""
+        return sum(self.stages.values())
+
+    def ways(self) -> dict[str, int]:
+        """Number of torch ops per way."""
+        counts: dict[str, int] = {}
+        for decision in self.decisions:
+            counts[decision.way] = counts.get(decision.way, 0) + 1
+        return counts
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the block's wall time to ``stages[name]``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+
+class _Sinks(threading.local):
+    def __init__(self) -> None:
+        self.active: list[list[CompileReport]] = []
+
+
+_sinks = _Sinks()
+
+
+@contextmanager
+def collect() -> Iterator[list[CompileReport]]:
+    """Gather the reports of every graph this thread compiles inside the block.
+
+    The backward graph may be compiled by autograd's own thread; explain it by running backward inside the block.
+    """
+    reports: list[CompileReport] = []
+    _sinks.active.append(reports)
+    try:
+        yield reports
+    finally:
+        _sinks.active.remove(reports)
+
+
+def publish(report: CompileReport) -> None:
+    """Hand ``report`` to every active :func:`collect` of this thread."""
+    for reports in _sinks.active:
+        reports.append(report)

@@ -1,0 +1,170 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""From PyTorch's symbolic sizes (sympy) to MLIR's affine expressions over function-level symbols.
+
+A *symbol* is an integer known when the graph is called: a size variable of PyTorch's ``ShapeEnv`` (``s27``), an
+unbacked one (``u0``, known once the op that makes it has run), or a *derived* one: an expression that no semi-affine
+map can hold (``Max(1, s27)``), which the caller computes from the others and passes in.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, ModularIndexing, PythonMod
+from torch_mlir import ir
+
+__all__ = ["NotAffine", "SymbolSpace", "as_expr", "is_unbacked"]
+
+
+class NotAffine(Exception):
+    """An expression that has no integer semi-affine form, with the expression as its argument."""
+
+
+def as_expr(size: Any) -> sympy.Expr:
+    """The sympy expression of an ``int`` or a ``SymInt`` (replacements that guards made are applied)."""
+    if isinstance(size, torch.SymInt):
+        return size.node.expr
+    return sympy.Integer(int(size))
+
+
+def is_unbacked(symbol: sympy.Symbol) -> bool:
+    """Whether ``symbol`` gets its value while the graph runs (``u0``) rather than from the inputs."""
+    return symbol.name.startswith(("u", "zuf"))
+
+
+class SymbolSpace:
+    """The symbols of one function, in the order of ``kiln.symbols``.
+
+    First :meth:`collect` every expression the function needs, then :meth:`freeze`; from then on :meth:`affine` and
+    :meth:`map` build expressions over the fixed list. Order: base symbols by name, derived ones by text, unbacked
+    ones by name, so that the same graph always gives the same list.
+    """
+
+    def __init__(self) -> None:
+        self._base: dict[str, sympy.Expr] = {}
+        self._derived: dict[str, sympy.Expr] = {}
+        self._unbacked: dict[str, sympy.Expr] = {}
+        self._position: dict[str, int] = {}
+        self._maps: dict[tuple[sympy.Expr, ...], ir.AffineMapAttr] = {}
+        self.names: list[str] = []
+
+    @property
+    def base(self) -> list[str]:
+        return sorted(self._base, key=_natural)
+
+    @property
+    def derived(self) -> dict[str, sympy.Expr]:
+        """Text -> expression of the derived symbols."""
+        return {name: self._derived[name] for name in sorted(self._derived)}
+
+    @property
+    def unbacked(self) -> list[str]:
+        return sorted(self._unbacked, key=_natural)
+
+    def collect(self, expr: sympy.Expr) -> None:
+        """Register the symbols of ``expr``; what is not semi-affine becomes a derived symbol."""
+        if expr.is_Integer:
+            return
+        for symbol in expr.free_symbols:
+            (self._unbacked if is_unbacked(symbol) else self._base)[symbol.name] = symbol
+        self._reduce(expr)
+
+    def freeze(self) -> None:
+        self.names = [*self.base, *self.derived, *self.unbacked]
+        self._position = {name: i for i, name in enumerate(self.names)}
+
+    def _derive(self, expr: sympy.Expr) -> sympy.Expr:
+        if expr.is_integer is False:
+            raise NotAffine(expr)
+        self._derived[str(expr)] = expr
+        return expr
+
+    def _reduce(self, expr: sympy.Expr) -> None:
+        """Walk ``expr`` and register its maximal sub-expressions that are not semi-affine."""
+        try:
+            children = _affine_children(expr)
+            if children is None:
+                raise NotAffine(expr)
+            for child in children:
+                self._reduce(child)
+        except NotAffine:
+            self._derive(expr)
+
+    def affine(self, expr: sympy.Expr) -> ir.AffineExpr:
+        """``expr`` as an affine expression over ``s0 .. sn-1``; needs :meth:`freeze` and an active context."""
+        position = self._position.get(str(expr))
+        if position is not None:
+            return ir.AffineExpr.get_symbol(position)
+        if expr.is_Integer:
+            return ir.AffineExpr.get_constant(int(expr))
+        if isinstance(expr, sympy.Add):
+            terms = [self.affine(arg) for arg in _ordered(expr.args)]
+            total = terms[0]
+            for term in terms[1:]:
+                total = ir.AffineExpr.get_add(total, term)
+            return total
+        if isinstance(expr, sympy.Mul):
+            factors = [self.affine(arg) for arg in _ordered(expr.args)]
+            product = factors[0]
+            for factor in factors[1:]:
+                product = ir.AffineExpr.get_mul(product, factor)
+            return product
+        if isinstance(expr, sympy.Pow):
+            base = self.affine(expr.args[0])
+            power = base
+            for _ in range(int(expr.args[1]) - 1):
+                power = ir.AffineExpr.get_mul(power, base)
+            return power
+        if isinstance(expr, (FloorDiv, CleanDiv)):
+            return ir.AffineExpr.get_floor_div(self.affine(expr.args[0]), self.affine(expr.args[1]))
+        if isinstance(expr, (Mod, PythonMod)):
+            return ir.AffineExpr.get_mod(self.affine(expr.args[0]), self.affine(expr.args[1]))
+        if isinstance(expr, ModularIndexing):
+            base, divisor, modulus = (self.affine(arg) for arg in expr.args)
+            return ir.AffineExpr.get_mod(ir.AffineExpr.get_floor_div(base, divisor), modulus)
+        raise NotAffine(expr)
+
+    def map(self, exprs: Sequence[sympy.Expr]) -> ir.AffineMapAttr:
+        """``affine_map<()[s0, ...] -> (exprs)>`` over all symbols of the function."""
+        key = tuple(exprs)
+        attribute = self._maps.get(key)
+        if attribute is None:
+            results = [self.affine(expr) for expr in key]
+            attribute = ir.AffineMapAttr.get(ir.AffineMap.get(0, len(self.names), results))
+            self._maps[key] = attribute
+        return attribute
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """Sort key that puts ``s9`` before ``s10``."""
+    head = name.rstrip("0123456789")
+    tail = name[len(head) :]
+    return head, int(tail) if tail else -1, name
+
+
+def _ordered(args: Sequence[sympy.Expr]) -> list[sympy.Expr]:
+    """Symbols first, constants last (MLIR's own normal form); sympy's order otherwise."""
+    return sorted(args, key=lambda arg: bool(arg.is_Integer))
+
+
+def _affine_children(expr: sympy.Expr) -> Sequence[sympy.Expr] | None:
+    """The operands through which ``expr`` is semi-affine, or None when its head is not."""
+    if expr.is_Integer or isinstance(expr, sympy.Symbol):
+        return ()
+    if isinstance(expr, (sympy.Add, sympy.Mul)):
+        return expr.args
+    if isinstance(expr, sympy.Pow) and expr.args[1].is_Integer and int(expr.args[1]) > 0:
+        return expr.args[:1]
+    # MLIR's floordiv and mod want a positive divisor; a symbolic one is a size there, and sizes of 0 never divide.
+    if isinstance(expr, (FloorDiv, CleanDiv, Mod, PythonMod)) and _positive(expr.args[1]):
+        return expr.args
+    if isinstance(expr, ModularIndexing) and _positive(expr.args[1]) and _positive(expr.args[2]):
+        return expr.args
+    return None
+
+
+def _positive(expr: sympy.Expr) -> bool:
+    return expr.is_positive is True
