@@ -52,7 +52,8 @@ class UnknownPassError(KilnError):
     def __init__(self, name: str, candidates: Iterable[str] = (), where: str = "") -> None:
         self.name = name
         at = f" {where}" if where else ""
-        super().__init__(f"unknown pass {name!r}{at}{did_you_mean(name, candidates)}")
+        near = did_you_mean(name, candidates) or "; kiln-opt --list-passes shows Kiln's"
+        super().__init__(f"unknown pass {name!r}{at}{near}")
 
 
 class PipelineParseError(KilnError):
@@ -115,9 +116,16 @@ class CompileError(KilnError):
         command: str | None = None,
     ) -> None:
         self.message, self.pass_name, self.reproducer, self.command = message, pass_name, reproducer, command
-        text = f"pass {pass_name!r} failed: {message}" if pass_name else message
-        if command:
-            text += f"\n  to reproduce: {command}"
-        elif reproducer:
-            text += f"\n  IR before the failure: {reproducer}"
-        super().__init__(text)
+        super().__init__(message)
+
+    def set_reproducer(self, path: str, command: str) -> None:
+        """Add what was written after the failure."""
+        self.reproducer, self.command = path, command
+
+    def __str__(self) -> str:
+        text = f"pass {self.pass_name!r} failed: {self.message}" if self.pass_name else self.message
+        if self.command:
+            text += f"\n  to reproduce: {self.command}"
+        elif self.reproducer:
+            text += f"\n  IR before the failure: {self.reproducer}"
+        return text

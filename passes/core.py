@@ -79,6 +79,12 @@ class Pass:
         operation = op.operation
         self.notes.append(Note(self.name, operation.name, str(operation.location), reason))
 
+    def spec(self) -> str:
+        """The pass in pipeline text, with the options that differ from their defaults: ``fuse{max-ops=32}``."""
+        from kiln.passes.options import format_options
+
+        return self.name + format_options(self)
+
     @classmethod
     def summary(cls) -> str:
         """The first paragraph of the class docstring on one line."""

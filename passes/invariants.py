@@ -1,0 +1,162 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What the IR may hold at each stage boundary, and the checker.
+
+A stage is a row of ``STAGES``: the ops allowed directly in functions, the ops allowed in nested regions, and a few
+structural rules. ``torch`` and ``graph`` differ in meaning, not in ops. Kernel stages (vector, llvm) are checked by
+the lowering that makes them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.errors import InvalidIRError, KilnError, did_you_mean
+from kiln.passes.diagnostics import locate
+
+__all__ = ["STAGES", "Stage", "check_stage"]
+
+# What a linalg body and the scalar parts of a fusion consist of.
+_SCALAR = ("arith.*", "math.*", "linalg.index", "linalg.yield", "tensor.extract")
+# What a fusion's body may hold at its top level: the code generation language.
+_CODEGEN = (
+    "linalg.generic",
+    "kiln.view",
+    "kiln.pad",
+    "kiln.cat",
+    "kiln.empty",
+    "kiln.matmul",
+    "kiln.attention",
+    "kiln.yield",
+    "arith.constant",
+)
+_FUSED_TOP = ("kiln.fusion", "kiln.aten", "kiln.view", "kiln.empty", "arith.constant", "func.return")
+
+Rule = Callable[[ir.Operation], str | None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Names may end in ``.*``, which allows a whole dialect; ``regions`` are keyed by the op that owns the region.
+
+    ``rules`` see every op and return what is wrong with it, or None.
+    """
+
+    name: str
+    top: tuple[str, ...]
+    regions: dict[str, tuple[str, ...]]
+    rules: tuple[Rule, ...] = ()
+
+
+def _builtin_types(op: ir.Operation) -> str | None:
+    """From the kiln stage on every value is a ranked builtin tensor or a builtin scalar."""
+    for value in [*op.operands, *op.results]:
+        text = str(value.type)
+        if text.startswith("!"):
+            return f"has a value of type {text}; expected builtin tensors and scalars"
+        if text.startswith("tensor<*"):
+            return "has an unranked tensor"
+    return None
+
+
+def _fusion_attributes(*names: str) -> Rule:
+    def rule(op: ir.Operation) -> str | None:
+        if op.name != "kiln.fusion":
+            return None
+        missing = [n for n in names if n not in op.attributes]
+        return f"lacks attribute {missing[0]!r}" if missing else None
+
+    return rule
+
+
+def _isolated(op: ir.Operation) -> str | None:
+    """Each fusion is used as a value or is dropped: its results come from one yield that ends the body."""
+    if op.name != "kiln.fusion":
+        return None
+    blocks = list(op.regions[0].blocks)
+    if len(blocks) != 1:
+        return f"has {len(blocks)} blocks; expected 1"
+    last = list(blocks[0].operations)[-1:] if len(list(blocks[0].operations)) else []
+    if not last or last[0].operation.name != "kiln.yield":
+        return "does not end in kiln.yield"
+    return None
+
+
+_LINALG_BODY = {"linalg.generic": _SCALAR}
+_FUSED_REGIONS = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
+
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage("torch", ("torch.*", "func.return"), {}),
+        Stage("graph", ("torch.*", "func.return"), {}),
+        Stage(
+            "kiln",
+            ("kiln.*", "linalg.generic", "arith.constant", "func.return"),
+            _LINALG_BODY,
+            (_builtin_types,),
+        ),
+        Stage(
+            "fused",
+            _FUSED_TOP,
+            _FUSED_REGIONS,
+            (_builtin_types, _isolated, _fusion_attributes("kind", "name")),
+        ),
+        Stage(
+            "sched",
+            _FUSED_TOP,
+            _FUSED_REGIONS,
+            (_builtin_types, _isolated, _fusion_attributes("kind", "name", "schedule")),
+        ),
+        Stage("plan", ("kiln.*", "arith.constant", "func.return"), _FUSED_REGIONS, (_builtin_types,)),
+    )
+}
+
+
+def check_stage(module: ir.Module, stage: str) -> None:
+    """Raise :class:`InvalidIRError` for the first op that the stage does not allow, naming the op and its place.
+
+    Raises :class:`KilnError` for a stage that does not exist.
+    """
+    spec = STAGES.get(stage)
+    if spec is None:
+        raise KilnError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES) or '; stages: ' + ', '.join(STAGES)}")
+    for op in module.body.operations:
+        if op.operation.name != "func.func":
+            raise _violation(op.operation, spec, "stands at module level; expected func.func only")
+        for inner in _regions(op.operation):
+            _check(inner, spec, "func.func", spec.top)
+
+
+def _check(op: ir.Operation, spec: Stage, owner: str, allowed: tuple[str, ...]) -> None:
+    if not _matches(op.name, allowed):
+        place = "in a function" if owner == "func.func" else f"in the body of {owner}"
+        raise _violation(op, spec, f"is not allowed {place}; allowed: {', '.join(allowed)}")
+    for rule in spec.rules:
+        complaint = rule(op)
+        if complaint is not None:
+            raise _violation(op, spec, complaint)
+    if len(op.regions):
+        # An op without an entry (torch.prim.Loop) keeps the rules of the region it stands in.
+        inside = spec.regions.get(op.name, allowed)
+        for inner in _regions(op):
+            _check(inner, spec, op.name, inside)
+
+
+def _regions(op: ir.Operation) -> Iterator[ir.Operation]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+
+
+def _matches(name: str, allowed: tuple[str, ...]) -> bool:
+    return name in allowed or f"{name.split('.', 1)[0]}.*" in allowed
+
+
+def _violation(op: ir.Operation, spec: Stage, complaint: str) -> InvalidIRError:
+    file, line, column = locate(str(op.location))
+    where = f"{file}:{line}:{column}" if line else ""
+    return InvalidIRError(f"stage {spec.name!r}: {op.name} {complaint}", where)

@@ -1,0 +1,118 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Running steps on a module, with instruments around each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.errors import CompileError, KilnError, PipelineParseError
+from kiln.passes.core import Pass
+from kiln.passes.instruments.base import Instrument
+
+__all__ = ["PassManager", "PipelineStep", "run_pipeline", "until"]
+
+
+@dataclass
+class PipelineStep:
+    """One entry of a pipeline.
+
+    ``pass_`` may be given as pipeline text of one pass. ``why`` says in one line why the step stands where it
+    stands. ``stage`` is the stage that is complete after this step (``kiln``, ``fused``, ...), or empty.
+    """
+
+    pass_: Pass
+    why: str = ""
+    stage: str = ""
+
+    def __init__(self, pass_: Pass | str, why: str = "", stage: str = "") -> None:
+        if isinstance(pass_, str):
+            from kiln.passes.pipeline_parser import parse_pipeline
+
+            steps = parse_pipeline(pass_)
+            if len(steps) != 1:
+                raise PipelineParseError(f"a step is one pass, found {len(steps)}", pass_)
+            pass_ = steps[0].pass_
+        self.pass_, self.why, self.stage = pass_, why, stage
+
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.pass_.name
+
+
+class PassManager:
+    """Runs ``steps`` in order on one module.
+
+    Instruments are called in the order given before a pass and in reverse after it. A pass runs when every
+    ``should_run`` agrees.
+    """
+
+    def __init__(self, steps: Iterable[PipelineStep], instruments: Sequence[Instrument] = ()) -> None:
+        self.steps = list(steps)
+        self.instruments = list(instruments)
+
+    def run(self, module: ir.Module) -> ir.Module:
+        """Run all steps, mutating ``module``, which is also returned.
+
+        Raises :class:`CompileError` naming the pass when one raises an error of Kiln or MLIR; an instrument may have
+        set its ``reproducer`` and ``command``. Any other exception is a bug in a pass: it is raised as
+        ``CompileError`` as well, with its type in the message. The module is then half rewritten.
+        """
+        with module.context, ir.Location.unknown():
+            for instrument in self.instruments:
+                instrument.before_pipeline(module, self.steps)
+            for index, step in enumerate(self.steps):
+                if all(i.should_run(step, module) for i in self.instruments):
+                    self._run_step(index, step, module)
+            for instrument in reversed(self.instruments):
+                instrument.after_pipeline(module)
+        return module
+
+    def _run_step(self, index: int, step: PipelineStep, module: ir.Module) -> None:
+        try:
+            for instrument in self.instruments:
+                instrument.before_pass(step, module)
+            step.pass_.run(module)
+            for instrument in reversed(self.instruments):
+                instrument.after_pass(step, module)
+        except Exception as error:
+            failure = _wrap(step, error)
+            for instrument in reversed(self.instruments):
+                instrument.pass_failed(index, step, module, failure)
+            if failure is error:
+                raise
+            raise failure from error
+
+
+def run_pipeline(
+    module: ir.Module, pipeline: str | Iterable[PipelineStep], instruments: Sequence[Instrument] = ()
+) -> ir.Module:
+    """Run pipeline text, or steps, on ``module``. Raises what :func:`parse_pipeline` and :class:`PassManager` raise."""
+    if isinstance(pipeline, str):
+        from kiln.passes.pipeline_parser import parse_pipeline
+
+        with module.context:
+            pipeline = parse_pipeline(pipeline)
+    return PassManager(pipeline, instruments).run(module)
+
+
+def until(steps: Sequence[PipelineStep], stage: str) -> list[PipelineStep]:
+    """The steps up to the last one that completes ``stage``. Raises :class:`KilnError` naming the stages there are."""
+    last = [i for i, step in enumerate(steps) if step.stage == stage]
+    if not last:
+        stages = list(dict.fromkeys(step.stage for step in steps if step.stage))
+        raise KilnError(f"no step of this pipeline completes stage {stage!r}; stages: {', '.join(stages) or 'none'}")
+    return list(steps[: last[-1] + 1])
+
+
+def _wrap(step: PipelineStep, error: Exception) -> CompileError:
+    from kiln.passes.diagnostics import diagnostics_of
+
+    if isinstance(error, CompileError):
+        return error
+    first = diagnostics_of(error)[0]
+    message = f"{first.where}: {first.message}" if first.where else first.message
+    return CompileError(message, pass_name=step.name)

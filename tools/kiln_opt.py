@@ -1,0 +1,244 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln-opt``: run passes on ``.mlir`` text, as mlir-opt does, with Kiln's passes and MLIR's in one pipeline.
+
+Bad input is a one-line error on stderr and exit status 1, never a crash.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kiln.errors import CompileError, KilnError
+from kiln.tools.kiln_opt_options import Options, parse_arguments
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from kiln.passes.diagnostics import Diagnostic
+    from kiln.passes.instruments import Instrument
+    from kiln.passes.manager import PipelineStep
+
+__all__ = ["main"]
+
+_SEPARATOR = "// -----"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point. Returns the exit status: 0, or 1 after an error was printed."""
+    try:
+        return _run(parse_arguments(sys.argv[1:] if argv is None else list(argv)))
+    except KilnError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader of stdout has gone (`kiln-opt ... | head`).
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: Options) -> int:
+    from kiln.passes.registry import load_passes_from
+
+    for path in options.load:
+        load_passes_from(path)
+    if options.list_passes:
+        from kiln.tools.list_passes import list_passes
+
+        print(list_passes(options.list_passes == "names"))
+        return 0
+    steps = _steps(options)
+    name, text = _read(options.input)
+    chunks = _split(text) if options.split_input_file else [(0, text)]
+    outputs: list[str] = []
+    status = 0
+    for first_line, chunk in chunks:
+        # Blank lines in front keep the line numbers of the file.
+        ok, output = _process(options, steps, name, "\n" * first_line + chunk)
+        status = status if ok else 1
+        if output is not None:
+            outputs.append(output)
+    if outputs or status == 0:
+        _write(options.output, f"{_SEPARATOR}\n".join(outputs))
+    return status
+
+
+def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str) -> "tuple[bool, str | None]":
+    """One chunk: whether it went as it should, and the text to print (None after an error)."""
+    from torch_mlir import ir
+
+    from kiln.dialects import create_context
+    from kiln.passes.diagnostics import diagnostics_of, from_info
+    from kiln.passes.invariants import check_stage
+    from kiln.passes.manager import PassManager
+
+    reported: list[Diagnostic] = []
+    context = create_context()
+    context.allow_unregistered_dialects = options.allow_unregistered_dialect
+
+    def collect(info: "ir.Diagnostic") -> bool:
+        reported.append(from_info(info))
+        return True
+
+    handler = context.attach_diagnostic_handler(collect)
+    output = None
+    failure: Exception | None = None
+    try:
+        with context, ir.Location.unknown():
+            module = ir.Module.parse(text)
+            PassManager(steps, _instruments(options, reported)).run(module)
+            if options.check_stage:
+                check_stage(module, options.check_stage)
+            output = _print(options, module)
+    except (KilnError, ir.MLIRError) as error:
+        failure = error
+        reported += diagnostics_of(error)
+    finally:
+        handler.detach()
+    for diagnostic in reported:
+        _name_file(diagnostic, name)
+    if options.verify_diagnostics:
+        return _verify(options, name, text, reported), output
+    for diagnostic in reported:
+        print(diagnostic, file=sys.stderr)
+    if isinstance(failure, CompileError):
+        print(f"note: in pass {failure.pass_name!r}", file=sys.stderr)
+        if failure.command:
+            print(f"note: to reproduce: {failure.command}", file=sys.stderr)
+    return failure is None, output
+
+
+def _verify(options: Options, name: str, text: str, reported: "list[Diagnostic]") -> bool:
+    from kiln.tools.verify_diagnostics import verify
+
+    errors = verify(text, reported, only_expected=options.verify_diagnostics == "only-expected")
+    for error in errors:
+        error.file = error.file or name
+        print(error, file=sys.stderr)
+    return not errors
+
+
+def _steps(options: Options) -> "list[PipelineStep]":
+    from kiln.passes.manager import until
+    from kiln.passes.pipeline_parser import parse_pipeline
+    from kiln.tools.stderr_capture import captured_stderr
+
+    steps: list[PipelineStep] = []
+    if options.pipeline:
+        from kiln.errors import did_you_mean
+        from kiln.passes.pipelines import PIPELINES
+
+        if options.pipeline not in PIPELINES:
+            near = did_you_mean(options.pipeline, PIPELINES) or f"; there are {', '.join(PIPELINES)}"
+            raise KilnError(f"unknown pipeline {options.pipeline!r}{near}")
+        steps += PIPELINES[options.pipeline]()
+        if options.until:
+            steps = until(steps, options.until)
+    elif options.until:
+        raise KilnError("--until needs --pipeline")
+    # MLIR's option parser writes part of its complaint to file descriptor 2.
+    with captured_stderr():
+        for text in options.pass_pipeline:
+            steps += parse_pipeline(text)
+    return steps
+
+
+def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instrument]":
+    from kiln.passes import instruments
+    from kiln.passes.core import Note
+    from kiln.passes.diagnostics import Diagnostic, locate
+
+    class Collect(instruments.Remarks):
+        def report(self, note: Note) -> None:
+            message = f"{note.op}: {note.reason} [{note.pass_name}]"
+            reported.append(Diagnostic("remark", message, *locate(note.location)))
+
+    # Called in this order before a pass and in reverse after it: a pass is verified before it is printed, and timed
+    # by the innermost.
+    result: list[Instrument] = []
+    if options.reproducer_dir:
+        result.append(instruments.Reproducer(options.reproducer_dir))
+    if options.dump_stages:
+        result.append(instruments.StageDump(options.dump_stages, debug_info=options.debug_info))
+    if options.statistics:
+        result.append(instruments.Statistics(sys.stderr))
+    if options.remarks:
+        result.append(Collect())
+    before = None if options.print_before_all else options.print_before
+    after = None if options.print_after_all or options.print_after_change else options.print_after
+    if before is None or before or after is None or after:
+        result.append(
+            instruments.PrintIR(
+                before=before,
+                after=after,
+                only_changed=options.print_after_change,
+                debug_info=options.debug_info,
+                generic=options.generic,
+            )
+        )
+    result.append(instruments.CheckStages())
+    if options.verify_each:
+        result.append(instruments.VerifyEach())
+    if options.timing:
+        result.append(instruments.Timing(sys.stderr))
+    return result
+
+
+def _print(options: Options, module: "ir.Module") -> str:
+    text = module.operation.get_asm(enable_debug_info=options.debug_info, print_generic_op_form=options.generic)
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _name_file(diagnostic: "Diagnostic", name: str) -> None:
+    # Text is parsed without a file name; MLIR then writes "-".
+    if diagnostic.file == "-":
+        diagnostic.file = name
+    for note in diagnostic.notes:
+        _name_file(note, name)
+
+
+def _read(path: str) -> tuple[str, str]:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise KilnError(f"cannot read {path}: {error.strerror}") from error
+    name = "<stdin>" if path == "-" else path
+    try:
+        return name, data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise KilnError(f"{name}: not UTF-8 text (byte {error.start}); kiln-opt reads MLIR's text form") from error
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KilnError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _split(text: str) -> list[tuple[int, str]]:
+    """Chunks between ``// -----`` lines, each with the number of lines in front of it."""
+    chunks: list[tuple[int, str]] = []
+    start, lines = 0, text.split("\n")
+    for i, line in enumerate(lines):
+        if line.strip() == _SEPARATOR:
+            chunks.append((start, "\n".join(lines[start:i])))
+            start = i + 1
+    chunks.append((start, "\n".join(lines[start:])))
+    return chunks
+
+
+def _fail(message: str) -> int:
+    print(f"kiln-opt: error: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

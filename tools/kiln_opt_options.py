@@ -1,0 +1,116 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The command line of ``kiln-opt``."""
+
+import argparse
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from kiln.errors import KilnError, did_you_mean
+
+__all__ = ["Options", "parse_arguments"]
+
+
+@dataclass
+class Options:
+    """What was asked for; field names follow the options."""
+
+    input: str = "-"
+    output: str = "-"
+    pass_pipeline: list[str] = field(default_factory=list)
+    pipeline: str = ""
+    until: str = ""
+    load: list[str] = field(default_factory=list)
+    list_passes: str = ""
+    split_input_file: bool = False
+    verify_diagnostics: str = ""
+    verify_each: bool = True
+    allow_unregistered_dialect: bool = False
+    check_stage: str = ""
+    print_before: list[str] = field(default_factory=list)
+    print_after: list[str] = field(default_factory=list)
+    print_before_all: bool = False
+    print_after_all: bool = False
+    print_after_change: bool = False
+    debug_info: bool = False
+    generic: bool = False
+    timing: bool = False
+    statistics: bool = False
+    remarks: bool = False
+    dump_stages: str = ""
+    reproducer_dir: str = ""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise KilnError(message)
+
+
+def parse_arguments(argv: list[str]) -> Options:
+    """Raises :class:`KilnError` for a wrong command line, naming near options."""
+    parser = _make_parser()
+    namespace, rest = parser.parse_known_args(argv)
+    if rest:
+        known = [o for a in parser._actions for o in a.option_strings]  # pyright: ignore[reportPrivateUsage]
+        if rest[0].startswith("-") and rest[0] != "-":
+            name = rest[0].split("=", 1)[0]
+            raise KilnError(f"unknown option {name!r}{did_you_mean(name, known) or '; see kiln-opt --help'}")
+        raise KilnError(f"one input file at most, found {rest[0]!r} as well")
+    return Options(**vars(namespace))
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    p = _Parser(
+        prog="kiln-opt",
+        allow_abbrev=False,
+        description="Run Kiln's and MLIR's passes on .mlir text.",
+        epilog="example: kiln-opt --pass-pipeline='func.func(canonicalize),fuse-elementwise{max-ops=32}' in.mlir",
+    )
+    add = p.add_argument
+    add("input", nargs="?", default="-", help="input file; - or nothing reads standard input")
+    add("-o", dest="output", default="-", metavar="FILE", help="output file; standard output unless given")
+    add("--pass-pipeline", action="append", default=[], metavar="TEXT", help="passes to run; may be repeated")
+    add("--pipeline", default="", metavar="NAME", help="run a named pipeline (cpu)")
+    add("--until", default="", metavar="STAGE", help="stop the named pipeline when this stage is complete")
+    add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
+    add(
+        "--list-passes",
+        nargs="?",
+        const="long",
+        default="",
+        choices=["long", "names"],
+        help="list Kiln's passes with their options, types and defaults, and exit",
+    )
+    add("--split-input-file", action="store_true", help="process the parts between '// -----' lines separately")
+    add(
+        "--verify-diagnostics",
+        nargs="?",
+        const="all",
+        default="",
+        choices=["all", "only-expected"],
+        help="check diagnostics against the expected-error/-warning/-remark/-note comments",
+    )
+    add(
+        "--verify-each",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="run the verifier after each pass (on unless --no-verify-each)",
+    )
+    add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
+    add("--check-stage", default="", metavar="STAGE", help="check the result against the invariants of a stage")
+    add("--print-ir-before", dest="print_before", action="append", default=[], metavar="PASS", help="print before PASS")
+    add("--print-ir-after", dest="print_after", action="append", default=[], metavar="PASS", help="print after PASS")
+    add("--print-ir-before-all", dest="print_before_all", action="store_true", help="print before every pass")
+    add("--print-ir-after-all", dest="print_after_all", action="store_true", help="print after every pass")
+    add(
+        "--print-ir-after-change", dest="print_after_change", action="store_true", help="print after passes that change"
+    )
+    add("--mlir-print-debuginfo", dest="debug_info", action="store_true", help="print locations")
+    add("--mlir-print-op-generic", dest="generic", action="store_true", help="print ops in generic form")
+    add("--timing", action="store_true", help="print the wall time of each pass")
+    add("--statistics", action="store_true", help="print what passes counted")
+    add("--remarks", action="store_true", help="report passes' remarks (why an op was or was not rewritten)")
+    add("--dump-stages", default="", metavar="DIR", help="write NN-<pass>.mlir to DIR after each pass")
+    add("--reproducer-dir", default="", metavar="DIR", help="on failure write the failing pass's input to DIR")
+    return p
