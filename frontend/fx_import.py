@@ -174,12 +174,7 @@ class _Import:
                 if value.node.expr.is_Symbol and name not in bound and name in self.space.base:
                     bound.add(name)
                     self._add_symbol(InputSpec("int", name, index), name)
-            elif (
-                isinstance(value, (torch.SymFloat, torch.SymBool))
-                and node.users
-                or not isinstance(value, (int, float, bool, str, type(None)))
-                and node.users
-            ):
+            elif node.users and not isinstance(value, (int, float, str, type(None))):
                 raise ImportUnsupported(f"input {node.name} is a {type(value).__name__}")
         for name in self.space.base:
             if name not in bound:

@@ -31,7 +31,7 @@ class Options:
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(
-        default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline's graph passes"}
+        default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"}
     )
 
     @classmethod
