@@ -8,9 +8,9 @@ Attributes are loaded on first use, so that ``import kiln`` (and ``kiln-opt``) d
 """
 
 import importlib
-import importlib.util
-import sys
 from typing import TYPE_CHECKING, Any
+
+from kiln.frontend.registration import ensure_registered
 
 if TYPE_CHECKING:
     from kiln.frontend.backend import kiln as backend
@@ -40,14 +40,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-def _name_backend() -> None:
-    """Make ``backend="kiln"`` resolvable from a checkout that is not installed.
-
-    An installation announces the backend through the entry-point group ``torch_dynamo_backends``. Where torch is
-    loaded already and knows no such backend, the frontend adds it; without torch loaded there is nothing to add to.
-    """
-    if "torch" in sys.modules and importlib.util.find_spec("kiln.frontend.registration") is not None:
-        importlib.import_module("kiln.frontend.registration").ensure_registered()
-
-
-_name_backend()
+# An installation announces the backend through the entry-point group ``torch_dynamo_backends``; this makes
+# ``backend="kiln"`` resolvable from a checkout as well. It imports no torch.
+ensure_registered()

@@ -41,9 +41,8 @@ class Diagnostic:
         text = f"{self.where}: " if self.where else ""
         text += f"{self.severity}: {_one_line(self.message)}"
         for note in self.notes:
-            text += (
-                f" ({note.where + ': ' if note.where and note.where != self.where else ''}{_one_line(note.message)})"
-            )
+            where = f"{note.where}: " if note.where and note.where != self.where else ""
+            text += f" (note: {where}{_one_line(note.message)})"
         return text
 
 

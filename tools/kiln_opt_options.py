@@ -42,6 +42,10 @@ class Options:
     reproducer_dir: str = ""
 
 
+# Options whose value may be left out; argparse's own way of that would take the input file for the value.
+_BARE = {"--list-passes": "long", "--verify-diagnostics": "all"}
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise KilnError(message)
@@ -50,6 +54,7 @@ class _Parser(argparse.ArgumentParser):
 def parse_arguments(argv: list[str]) -> Options:
     """Raises :class:`KilnError` for a wrong command line, naming near options."""
     parser = _make_parser()
+    argv = [f"{a}={_BARE[a]}" if a in _BARE else a for a in argv]
     namespace, rest = parser.parse_known_args(argv)
     if rest:
         known = [o for a in parser._actions for o in a.option_strings]  # pyright: ignore[reportPrivateUsage]
@@ -76,8 +81,6 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(
         "--list-passes",
-        nargs="?",
-        const="long",
         default="",
         choices=["long", "names"],
         help="list Kiln's passes with their options, types and defaults, and exit",
@@ -85,8 +88,6 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--split-input-file", action="store_true", help="process the parts between '// -----' lines separately")
     add(
         "--verify-diagnostics",
-        nargs="?",
-        const="all",
         default="",
         choices=["all", "only-expected"],
         help="check diagnostics against the expected-error/-warning/-remark/-note comments",
@@ -103,9 +104,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--print-ir-after", dest="print_after", action="append", default=[], metavar="PASS", help="print after PASS")
     add("--print-ir-before-all", dest="print_before_all", action="store_true", help="print before every pass")
     add("--print-ir-after-all", dest="print_after_all", action="store_true", help="print after every pass")
-    add(
-        "--print-ir-after-change", dest="print_after_change", action="store_true", help="print after passes that change"
-    )
+    add("--print-ir-after-change", dest="print_after_change", action="store_true", help="print after changes")
     add("--mlir-print-debuginfo", dest="debug_info", action="store_true", help="print locations")
     add("--mlir-print-op-generic", dest="generic", action="store_true", help="print ops in generic form")
     add("--timing", action="store_true", help="print the wall time of each pass")
