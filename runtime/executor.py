@@ -1,0 +1,231 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Runs a plan on PyTorch tensors."""
+
+import ctypes
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kiln.errors import KilnError
+from kiln.runtime.aten_call import decode_call
+from kiln.runtime.binding import Binder, Binding, StateLayout, segments
+from kiln.runtime.loader import load
+from kiln.runtime.plan import AtenStep, Buffer, Plan
+from kiln.runtime.program import derived_values, write_program
+from kiln.runtime.threads import max_threads
+
+__all__ = ["Executor", "InputError"]
+
+_MAX_BINDINGS = 256
+"""Sizes of which bindings are kept; beyond, the oldest is dropped."""
+
+
+class InputError(KilnError):
+    """An argument is not what the graph was compiled for."""
+
+
+class Executor:
+    """A callable that runs one plan.
+
+    Args:
+      plan: from `kiln.lowering.host.plan.build_plan`, or `Plan.from_bytes`.
+      constants: tensors by name for the plan's named constants. Kept alive; their memory must not move.
+      check: verify dtype, device, sizes and strides of the arguments at every call, not only at the first one with
+        given sizes (0.4 us an argument). Dynamo's guards check the same.
+
+    ``executor(inputs)`` takes the graph's inputs (tensors, ints, and whatever the graph ignores) and returns a list of
+    fresh output tensors and ints. It may be called from several threads at once and re-entrantly: each running call
+    has a state and a workspace of its own, which later calls reuse.
+
+    Raises KilnError when a constant is missing or the code needs a symbol that this PyTorch lacks; at a call,
+    InputError for an argument of another dtype, device, size or stride than compiled for, and whatever an ATen
+    operator raises.
+    """
+
+    def __init__(
+        self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False
+    ) -> None:
+        self.plan = plan
+        self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
+        parts = segments(plan)
+        self._layout = StateLayout(plan, parts)
+        native = any(part.launches for part in parts)
+        addresses: list[int] = []
+        if native:
+            entries = [kernel.entry for kernel in plan.kernels]
+            self._code = load([plan.launcher, *plan.objects], ["kiln_run", *entries])
+            addresses = [self._code[entry] for entry in entries]
+        self._binder = Binder(plan, parts, self._layout, addresses)
+        self._bound: dict[tuple[int, ...], Binding] = {}
+        self._lock = threading.Lock()
+        self._free: list[_State] = []
+        self._check = check
+        self._parts = parts
+        program = write_program(plan, parts, self._layout)
+        self.source = program.source
+        namespace = {name: self._resolve(name, value) for name, value in program.namespace.items()}
+        namespace |= {
+            "bound": _Unbound() if check else self._bound,
+            "bind": self._bind,
+            "threads": max_threads,
+            "free": self._free,
+            "make_state": self._make_state,
+            "empty": _empty,
+            "restride": _restride,
+            "view": _view,
+            "constants": self.constants,
+            "launch": ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code["kiln_run"]) if native else None,
+        }
+        exec(compile(program.source, f"<kiln plan {plan.name}>", "exec"), namespace)
+        self.run = namespace["run"]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.run(inputs)
+
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace held between calls (one per call that ever ran at the same time as others)."""
+        return sum(sum(state.sizes) for state in self._free)
+
+    # -- parts of the program ------------------------------------------------------------------------
+
+    def _resolve(self, name: str, value: object) -> object:
+        kind = name.partition("_")[0]
+        if kind == "dtype":
+            return getattr(torch, str(value))
+        if kind == "pack":
+            return struct.Struct(str(value)).pack_into
+        assert isinstance(value, AtenStep)
+        return decode_call(value.op, value.args, value.kwargs)
+
+    def _make_state(self) -> "_State":
+        state = _State(self._layout)
+        for buffer in self._layout.constants:
+            address = self.constants[self.plan.buffers[buffer].index].data_ptr()
+            struct.pack_into("q", state.words, 8 * self._layout.slots[buffer], address)
+        return state
+
+    def _bind(
+        self, epoch: int, key: tuple[int, ...], previous: Binding | None, inputs: Sequence[Any] | None
+    ) -> Binding:
+        """The binding for a key (symbol values, thread count), made and remembered; checks the arguments."""
+        plan = self.plan
+        known = [i for i, s in enumerate(plan.symbols) if s.source not in ("derived", "constant")]
+        values: list[int | None] = [None] * len(plan.symbols)
+        given = key[1:-1] if epoch else key[:-1]
+        ready = [i for i in known if plan.symbols[i].source != "aten" or self._epoch_of(i) <= epoch]
+        for i, value in zip(ready, given, strict=True):
+            values[i] = int(value)
+        derived_values(plan, values)
+        binding = self._bound.get(key)
+        if binding is None:
+            binding = self._binder.bind(epoch, values, key[-1], previous)
+            _add_sizes(binding, plan, self._parts, epoch, self._layout.epochs)
+        if inputs is not None:
+            for buffer in plan.buffers:
+                if buffer.kind == "input":
+                    _check_input(buffer, binding, inputs)
+        with self._lock:
+            while len(self._bound) >= _MAX_BINDINGS:
+                del self._bound[next(iter(self._bound))]
+            self._bound[key] = binding
+        return binding
+
+    def _epoch_of(self, symbol: int) -> int:
+        return self.plan.steps[self.plan.symbols[symbol].input].epoch + 1
+
+
+class _Unbound(dict):
+    """A dictionary that finds nothing, so that every call binds, and checks, again."""
+
+
+class _State:
+    """The words and the workspaces of one running call."""
+
+    __slots__ = ("address", "bases", "sizes", "tensors", "words")
+
+    def __init__(self, layout: StateLayout) -> None:
+        self.words = bytearray(8 * layout.words)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.words))
+        self.sizes = [0] * layout.epochs
+        self.bases = [0] * layout.epochs
+        self.tensors: list[torch.Tensor | None] = [None] * layout.epochs
+
+    def grow(self, epoch: int, size: int) -> None:
+        """Replaces the workspace of an epoch by one of `size` bytes (64-byte aligned, as PyTorch allocates)."""
+        self.tensors[epoch] = None
+        tensor = torch.empty(size, dtype=torch.uint8)
+        self.tensors[epoch], self.sizes[epoch], self.bases[epoch] = tensor, size, tensor.data_ptr()
+
+
+def _add_sizes(binding: Binding, plan: Plan, parts: Sequence[Any], epoch: int, epochs: int) -> None:
+    """Evaluates the sizes that the program asks for: allocations and views."""
+    binding.tensors = {
+        i: (binding.shape(b), binding.strides(b))
+        for i, b in enumerate(plan.buffers)
+        if b.epoch <= epoch and b.kind in ("tensor", "aten")
+    }
+    binding.views = {
+        k: [binding.view(o) for o in part.aten.operands]
+        for k, part in enumerate(parts)
+        if part.aten is not None and part.epoch == epoch
+    }
+    if epoch == epochs - 1:
+        binding.views[-1] = [binding.view(o.tensor) if o.tensor else None for o in plan.outputs]
+
+
+def _constant(plan: Plan, index: int, given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    constant = plan.constants[index]
+    if constant.data >= 0:
+        dtype = getattr(torch, constant.dtype)
+        data = bytearray(plan.blobs[constant.data])
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        return flat.reshape(constant.shape)
+    if constant.name not in given:
+        raise KilnError(f"plan {plan.name!r} needs the constant {constant.name!r}; given: {', '.join(given) or 'none'}")
+    return given[constant.name].detach()
+
+
+def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any]) -> None:
+    tensor = inputs[buffer.index]
+    where = f"argument {buffer.index}"
+    if not isinstance(tensor, torch.Tensor):
+        raise InputError(f"{where}: expected a tensor, found {type(tensor).__name__}")
+    if tensor.device.type != "cpu" or tensor.dtype is not getattr(torch, buffer.dtype):
+        raise InputError(f"{where}: expected {buffer.dtype} on cpu, found {tensor.dtype} on {tensor.device}")
+    if tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_conj():
+        raise InputError(f"{where}: expected plain strided memory, found layout {tensor.layout} or a lazy conj/neg bit")
+    shape, strides = binding.shape(buffer), binding.strides(buffer)
+    if tuple(tensor.shape) != shape:
+        raise InputError(f"{where}: compiled for shape {shape}, found {tuple(tensor.shape)}")
+    found = tensor.stride()
+    wrong = [d for d, size in enumerate(shape) if size > 1 and found[d] != strides[d]]
+    if wrong and 0 not in shape:
+        raise InputError(f"{where}: compiled for strides {strides}, found {found}; make it contiguous or recompile")
+
+
+def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+
+
+def _restride(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """The tensor with the strides that generated code assumes; itself if they differ only where they do not matter."""
+    shape = tensor.shape
+    if tensor.numel() == 0 or all(a == b or n == 1 for a, b, n in zip(tensor.stride(), strides, shape, strict=True)):
+        return tensor
+    copy = torch.empty_strided(shape, strides, dtype=tensor.dtype)
+    return copy.copy_(tensor)
+
+
+def _empty_general(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+try:  # half the cost of torch.empty_strided; what Inductor's wrappers call
+    from torch._C._dynamo.guards import _empty_strided_cpu as _empty
+except ImportError:
+    _empty = _empty_general

@@ -1,0 +1,253 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A compiled graph as data: what to launch, in which order, on which buffers.
+
+A `Plan` is what `kiln.lowering.host.plan.build_plan` returns and what `kiln.runtime.executor.Executor` runs. It holds
+numbers, strings and machine code only, so it can be stored (`Plan.to_bytes`) and run in a process without MLIR.
+
+Sizes that depend on symbols are *expressions*: an int, or affine text over the plan's symbols ``s0, s1, ...``
+(``"s0 * 4 + s1 floordiv 2"``, as MLIR prints it).
+"""
+
+import dataclasses
+import json
+import struct
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+from kiln.errors import KilnError
+
+__all__ = [
+    "AtenStep",
+    "Buffer",
+    "Expr",
+    "Kernel",
+    "Launch",
+    "Operand",
+    "Output",
+    "Plan",
+    "Pointer",
+    "Step",
+    "Symbol",
+]
+
+Expr = int | str
+"""A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
+
+_MAGIC = b"KILNPLAN"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size known only at run time.
+
+    source: "input" (an int argument), "size" or "stride" (of tensor argument `input` along `dim`), "derived" (Python
+    expression `expr` over the names of other symbols), "constant" (the integer `expr`) or "aten" (an integer result of
+    step `input`, known once that has run).
+    """
+
+    name: str
+    source: str
+    input: int = -1
+    dim: int = -1
+    expr: str = ""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One piece of memory.
+
+    kind: "input" (argument `index`), "constant" (`Plan.constants[index]`), "aten" (made by an ATen step), "tensor" (a
+    torch tensor of its own: an output, or an operand of an ATen step) or "workspace" (a range of the shared workspace).
+    shape, strides: elements; strides are those that generated code assumes.
+    bytes: extent from the first to the last element. first, last: indices of the first and last step that use it.
+    epoch: 0, or the number of ATen steps with integer results that its sizes wait for.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    bytes: Expr
+    index: int = -1
+    first: int = -1
+    last: int = -1
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel: function `entry` of `Plan.objects[object]`."""
+
+    name: str
+    entry: str
+    object: int
+    kind: str
+    pointers: int
+    symbols: int
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The address `bytes` past the start of a buffer."""
+
+    buffer: int
+    bytes: Expr = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
+
+    scratch: bytes per thread. work: elementary operations, which decide how many threads pay; -1 if unknown.
+    """
+
+    kernel: int
+    pointers: tuple[Pointer, ...]
+    symbols: tuple[Expr, ...]
+    scratch: Expr = 0
+    work: Expr = -1
+    name: str = ""
+    epoch: int = 0
+    step: str = "launch"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor made of a buffer: the buffer's own tensor, or (with `shape`) a strided view of it.
+
+    offset: elements past the buffer's first element. dtype: only if it is not the buffer's.
+    """
+
+    buffer: int
+    shape: tuple[Expr, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
+    offset: Expr = 0
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class AtenStep:
+    """A call through PyTorch's dispatcher; see runtime/aten_call.py for `op`, `args` and `kwargs`.
+
+    results: per result the buffer that it fills, or -1 - k for symbol k (an integer result).
+    """
+
+    op: str
+    args: str
+    kwargs: str
+    operands: tuple[Operand, ...]
+    symbols: tuple[Expr, ...]
+    results: tuple[int, ...]
+    name: str = ""
+    reason: str = ""
+    epoch: int = 0
+    step: str = "aten"
+
+
+Step = Launch | AtenStep
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value that the graph returns: a tensor, or an integer expression."""
+
+    tensor: Operand | None = None
+    value: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor known when the plan is made: `name` if the executor is given it, else `data` (raw bytes in a blob)."""
+
+    name: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    data: int = -1
+
+
+@dataclass
+class Plan:
+    """Everything needed to run a compiled graph on a CPU."""
+
+    name: str
+    num_inputs: int
+    symbols: list[Symbol] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    constants: list[Constant] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    offsets: dict[int, int] | None = None  # workspace buffer -> byte offset, when all sizes are static
+    text: str = ""  # the .plan.mlir dump
+    launcher: bytes = b""
+    objects: list[bytes] = field(default_factory=list)
+    blobs: list[bytes] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        """Serialises the plan: a JSON header, then the raw objects. Same plan, same bytes."""
+        binary = [self.launcher, *self.objects, *self.blobs]
+        header = {f.name: _encode(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in _BINARY}
+        header["sizes"] = [len(b) for b in binary]
+        header["counts"] = [len(self.objects), len(self.blobs)]
+        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+        return _MAGIC + struct.pack("<IQ", _VERSION, len(text)) + text + b"".join(binary)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Plan":
+        """Inverse of `to_bytes`. Raises KilnError for data that is no plan of this version."""
+        try:
+            if data[:8] != _MAGIC:
+                raise KilnError("not a Kiln plan")
+            version, length = struct.unpack_from("<IQ", data, 8)
+            if version != _VERSION:
+                raise KilnError(f"plan version {version}, expected {_VERSION}; compile the graph again")
+            header = json.loads(data[20 : 20 + length])
+            binary, at = [], 20 + length
+            for size in header.pop("sizes"):
+                if at + size > len(data):
+                    raise KilnError(f"plan cut off after {len(data)} bytes")
+                binary.append(data[at : at + size])
+                at += size
+            objects, _ = header.pop("counts")
+            values: dict[str, Any] = {
+                f.name: _decode(f.type, header[f.name]) for f in dataclasses.fields(cls) if f.name not in _BINARY
+            }
+        except (struct.error, KeyError, TypeError, ValueError) as error:
+            raise KilnError(f"broken plan: {error}") from error
+        return cls(**values, launcher=binary[0], objects=binary[1 : 1 + objects], blobs=binary[1 + objects :])
+
+
+_BINARY = {"launcher", "objects", "blobs"}
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_encode(v) for v in value]
+    if isinstance(value, dict):
+        return [[k, v] for k, v in sorted(value.items())]
+    return value
+
+
+def _decode(type_: Any, value: Any) -> Any:
+    """JSON -> a value of a field's type."""
+    if value is None or type_ in (int, str, bool) or type_ == Expr:
+        return value
+    origin, arguments = typing.get_origin(type_), typing.get_args(type_)
+    if type_ == Step:
+        return _decode({"launch": Launch, "aten": AtenStep}[value["step"]], value)
+    if origin is list:
+        return [_decode(arguments[0], v) for v in value]
+    if origin is tuple:
+        return tuple(_decode(arguments[0], v) for v in value)
+    if origin is dict:
+        return {k: v for k, v in value}
+    if dataclasses.is_dataclass(type_):
+        return type_(**{f.name: _decode(f.type, value[f.name]) for f in dataclasses.fields(type_)})  # type: ignore[misc]
+    inner = [a for a in arguments if a is not type(None)]  # X | None
+    return _decode(inner[0], value) if len(inner) == 1 else value

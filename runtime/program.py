@@ -1,0 +1,219 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The Python function that runs one plan, written out as straight-line source.
+
+A loop over plan data costs several microseconds a call in lookups; the written-out function only does what this plan
+needs: read symbols, find the binding, allocate outputs, pack addresses, call native code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kiln.runtime.binding import Segment, StateLayout
+from kiln.runtime.expressions import derived_evaluator
+from kiln.runtime.plan import Operand, Plan, Symbol
+
+__all__ = ["Program", "write_program"]
+
+
+@dataclass
+class Program:
+    """Source of ``def run(inputs)`` and the objects that it names."""
+
+    source: str
+    namespace: dict[str, object] = field(default_factory=dict)
+
+
+def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> Program:
+    """Writes the program of a plan.
+
+    The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
+    ``make_state``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``.
+    """
+    return _Writer(plan, parts, layout).write()
+
+
+class _Writer:
+    def __init__(self, plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> None:
+        self.plan, self.parts, self.layout = plan, parts, layout
+        self.lines: list[str] = []
+        self.namespace: dict[str, object] = {}
+        self.made: set[int] = set()  # buffers that have a tensor `tN`
+        self.last_use = self._last_uses()
+
+    def write(self) -> Program:
+        self._inputs()
+        self._emit("key = (" + "".join(f"s{i}, " for i in self._known(0)) + "threads())")
+        self._emit("b0 = bound.get(key) or bind(0, key, None, inputs)")
+        if any(part.launches for part in self.parts):
+            self._emit("state = free.pop() if free else make_state()")
+            self._workspace(0)
+        for k, part in enumerate(self.parts):
+            if part.launches:
+                self._native(k, part)
+            else:
+                self._aten(k, part)
+            for buffer in sorted(b for b, last in self.last_use.items() if last == k and b in self.made):
+                self._emit(f"del t{buffer}")
+        if any(part.launches for part in self.parts):
+            self._emit("free.append(state)")
+        self._emit(f"return [{', '.join(self._outputs())}]")
+        body = "\n".join(f"    {line}" for line in self.lines)
+        return Program(f"def run(inputs):\n{body}\n", self.namespace)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _emit(self, line: str) -> None:
+        self.lines.append(line)
+
+    def _known(self, epoch: int) -> list[int]:
+        """Positions of the symbols whose values key the bindings of an epoch (all known so far, none derived)."""
+        return [
+            i for i, s in enumerate(self.plan.symbols)
+            if s.source not in ("derived", "constant") and _epoch(self.plan, s) <= epoch
+        ]  # fmt: skip
+
+    def _inputs(self) -> None:
+        used = sorted(i for i, b in enumerate(self.plan.buffers) if b.kind == "input" and self._is_used(i))
+        for i in used:
+            self._emit(f"t{i} = inputs[{self.plan.buffers[i].index}]")
+            self.made.add(i)
+        for i, s in enumerate(self.plan.symbols):
+            if s.source == "input":
+                self._emit(f"s{i} = inputs[{s.input}]")
+            elif s.source in ("size", "stride"):
+                self._emit(f"s{i} = inputs[{s.input}].{s.source}({s.dim})")
+
+    def _is_used(self, buffer: int) -> bool:
+        return buffer in self.last_use
+
+    def _last_uses(self) -> dict[int, int]:
+        """Buffer -> index of the last segment that needs its tensor; buffers returned are never dropped."""
+        last: dict[int, int] = {}
+        for k, part in enumerate(self.parts):
+            for launch in part.launches:
+                last.update((p.buffer, k) for p in launch.pointers)
+            if part.aten is not None:
+                last.update((o.buffer, k) for o in part.aten.operands)
+                last.update((r, k) for r in part.aten.results if r >= 0)
+        for output in self.plan.outputs:
+            if output.tensor is not None:
+                last[output.tensor.buffer] = len(self.parts)
+        kinds = ("input", "aten", "tensor", "constant")
+        return {b: k for b, k in last.items() if self.plan.buffers[b].kind in kinds}
+
+    def _workspace(self, epoch: int) -> None:
+        self._emit(f"if state.sizes[{epoch}] < b{epoch}.workspace: state.grow({epoch}, b{epoch}.workspace)")
+
+    def _static(self, sizes: Sequence[int | str]) -> str | None:
+        return repr(tuple(sizes)) if all(isinstance(e, int) for e in sizes) else None
+
+    def _allocate(self, buffer: int, epoch: int) -> None:
+        data = self.plan.buffers[buffer]
+        if data.kind != "tensor" or buffer in self.made:
+            return
+        shape = self._static(data.shape) or f"b{epoch}.tensors[{buffer}][0]"
+        strides = self._static(data.strides) or f"b{epoch}.tensors[{buffer}][1]"
+        self.namespace[f"dtype_{data.dtype}"] = data.dtype
+        self._emit(f"t{buffer} = empty({shape}, {strides}, dtype_{data.dtype})")
+        self.made.add(buffer)
+
+    def _native(self, k: int, part: Segment) -> None:
+        e = part.epoch
+        for launch in part.launches:
+            for pointer in launch.pointers:
+                self._allocate(pointer.buffer, e)
+        addresses = [f"t{buffer}.data_ptr()" for buffer in self.layout.fresh[k]]
+        start = self.layout.start[k]
+        if start == self.layout.WORKSPACE + self.layout.epochs and self.layout.epochs == 1:
+            # No constants in between: table, workspace and buffers are consecutive words.
+            words = [f"b0.tables[{k}]", "state.bases[0]", *addresses]
+            self._pack(k, self.layout.TABLE, words)
+        else:
+            self._pack(f"{k}t", self.layout.TABLE, [f"b{e}.tables[{k}]", *(f"state.bases[{i}]" for i in range(e + 1))])
+            if addresses:
+                self._pack(k, start, addresses)
+        self._emit("launch(state.address)")
+
+    def _pack(self, name: int | str, start: int, words: list[str]) -> None:
+        self.namespace[f"pack_{name}"] = f"{len(words)}q"
+        self._emit(f"pack_{name}(state.words, {8 * start}, {', '.join(words)})")
+
+    def _aten(self, k: int, part: Segment) -> None:
+        step, e = part.aten, part.epoch
+        assert step is not None
+        for operand in step.operands:
+            self._allocate(operand.buffer, e)
+        operands = [self._tensor(o, f"b{e}.views[{k}][{i}]") for i, o in enumerate(step.operands)]
+        symbols = [str(s) if isinstance(s, int) else f"b{e}.values[{s!r}]" for s in step.symbols]
+        self.namespace[f"call_{k}"] = step
+        self._emit(f"r = call_{k}([{', '.join(operands)}], [{', '.join(symbols)}])")
+        bound = False
+        for i, result in enumerate(step.results):
+            if result < 0:
+                self._emit(f"s{-1 - result} = int(r[{i}])")
+                bound = True
+            elif result in self.last_use:
+                self._emit(f"t{result} = r[{i}]")
+                self.made.add(result)
+        self._emit("del r")
+        if bound:
+            self._next_epoch(e + 1)
+        for result in step.results:
+            if result in self.made:
+                data = self.plan.buffers[result]
+                at = e + 1 if bound else e
+                strides = self._static(data.strides) or f"b{at}.tensors[{result}][1]"
+                self._emit(f"if t{result}.stride() != {strides}: t{result} = restride(t{result}, {strides})")
+
+    def _next_epoch(self, epoch: int) -> None:
+        known = "".join(f"s{i}, " for i in self._known(epoch))
+        self._emit(f"key = ({epoch}, {known}threads())")
+        self._emit(f"b{epoch} = bound.get(key) or bind({epoch}, key, b{epoch - 1}, None)")
+        if any(part.launches for part in self.parts):
+            self._workspace(epoch)
+
+    def _tensor(self, operand: Operand, dynamic: str) -> str:
+        """Source of a tensor: the buffer's own, or a view with given sizes, or sizes taken from `dynamic`."""
+        kind = self.plan.buffers[operand.buffer].kind
+        text = f"constants[{self.plan.buffers[operand.buffer].index}]" if kind == "constant" else f"t{operand.buffer}"
+        if operand.dtype and operand.dtype != self.plan.buffers[operand.buffer].dtype:
+            self.namespace[f"dtype_{operand.dtype}"] = operand.dtype
+            text = f"{text}.view(dtype_{operand.dtype})"
+        if operand.shape is None:
+            return text
+        if all(isinstance(e, int) for e in (*operand.shape, *(operand.strides or ()), operand.offset)):
+            return f"view({text}, {operand.shape!r}, {operand.strides!r}, {operand.offset})"
+        return f"view({text}, *{dynamic})"
+
+    def _outputs(self) -> list[str]:
+        final = self.layout.epochs - 1
+        texts = []
+        for i, output in enumerate(self.plan.outputs):
+            if output.tensor is not None:
+                self._allocate(output.tensor.buffer, final)
+                texts.append(self._tensor(output.tensor, f"b{final}.views[-1][{i}]"))
+            elif isinstance(output.value, int):
+                texts.append(str(output.value))
+            else:
+                texts.append(f"b{final}.values[{output.value!r}]")
+        return texts
+
+
+def _epoch(plan: Plan, symbol: Symbol) -> int:
+    """The epoch in which a symbol becomes known: 0, or one past that of the ATen step that returns it."""
+    return plan.steps[symbol.input].epoch + 1 if symbol.source == "aten" else 0
+
+
+def derived_values(plan: Plan, values: list[int | None]) -> None:
+    """Fills in the derived and constant symbols whose inputs are known, in place."""
+    names = [s.name for s in plan.symbols if s.name.isidentifier()]
+    at = {s.name: i for i, s in enumerate(plan.symbols)}
+    for i, symbol in enumerate(plan.symbols):
+        if symbol.source == "constant":
+            values[i] = int(symbol.expr)
+        elif symbol.source == "derived":
+            function = derived_evaluator(symbol.expr, names)
+            known = [values[at[name]] or 0 for name in names]
+            values[i] = function(*known)
