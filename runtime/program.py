@@ -44,10 +44,12 @@ class _Writer:
 
     def write(self) -> Program:
         self._inputs()
-        self._emit("key = (" + "".join(f"s{i}, " for i in self._known(0)) + "threads())")
+        self._emit("key = (" + "".join(f"s{i}, " for i in self._known(0)) + "threads(),)")
         self._emit("b0 = bound.get(key) or bind(0, key, None, inputs)")
         if any(part.launches for part in self.parts):
-            self._emit("state = free.pop() if free else make_state()")
+            # Between a test of `free` and its pop another thread may take the last one.
+            self._emit("try: state = free.pop()")
+            self._emit("except IndexError: state = make_state()")
             self._workspace(0)
         for k, part in enumerate(self.parts):
             if part.launches:
@@ -169,7 +171,7 @@ class _Writer:
 
     def _next_epoch(self, epoch: int) -> None:
         known = "".join(f"s{i}, " for i in self._known(epoch))
-        self._emit(f"key = ({epoch}, {known}threads())")
+        self._emit(f"key = ({epoch}, {known}threads(),)")
         self._emit(f"b{epoch} = bound.get(key) or bind({epoch}, key, b{epoch - 1}, None)")
         if any(part.launches for part in self.parts):
             self._workspace(epoch)
