@@ -11,10 +11,11 @@ from torch_mlir import ir
 from kiln.errors import UnsupportedError
 
 from . import torch_values
-from .dtypes import F32, DType, dtype_from_code, promote
-from .emitter import Emitter
+from .dtypes import BOOL, F32, I64, DType, dtype_from_code, promote
+from .emitter import Argument, At, Body, Emitter, Size
 from .function_state import FunctionState, TensorInfo
 from .registry import op_name
+from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of
 from .torch_values import NOT_CONSTANT
 
@@ -58,10 +59,18 @@ class LoweringContext(Emitter):
 
     def tensor(self, i: int) -> ir.Value:
         """Operand ``i`` as a builtin tensor."""
-        found = self.lookup(self.torch_operand(i))
-        if found is None:
+        operand = self.torch_operand(i)
+        if torch_values.number_of(operand) is not None:
+            info = self.state.result_info(operand.owner, 0)  # type: ignore[arg-type]
+            assert info is not None
+            argument = self.argument(i)
+            return self.pointwise([argument], lambda b, x: x, info.dtype, compute=info.dtype, shape=())
+        return self._computed(self.lookup(operand), i)
+
+    def _computed(self, value: ir.Value | None, i: int) -> ir.Value:
+        if value is None or self.dtype(value).is_opaque:
             self.unsupported(f"operand {i} of type {self.torch_operand(i).type} is no tensor that Kiln computes")
-        return found
+        return value
 
     def optional_tensor(self, i: int) -> ir.Value | None:
         """Operand ``i`` as a builtin tensor, None for ``None``."""
@@ -73,16 +82,16 @@ class LoweringContext(Emitter):
 
     def optional_tensors(self, i: int) -> list[ir.Value | None]:
         """Operand ``i``, a list of tensors and Nones."""
-        elements = torch_values.list_elements(self.torch_operand(i))
+        operand = self.torch_operand(i)
+        if operand in self.state.lists:
+            return [None if v is None else self._computed(v, i) for v in self.state.lists[operand]]
+        elements = torch_values.list_elements(operand)
         if elements is None:
             self.unsupported(f"operand {i} is no list that is built in the graph")
-        result: list[ir.Value | None] = []
-        for element in elements:
-            found = self.lookup(element)
-            if found is None and torch_values.python_value(element) is not None:
-                self.unsupported(f"operand {i} holds a {element.type}, which Kiln does not compute")
-            result.append(found)
-        return result
+        return [
+            None if torch_values.python_value(element) is None else self._computed(self.lookup(element), i)
+            for element in elements
+        ]
 
     def is_none(self, i: int) -> bool:
         """True if operand ``i`` is the constant None, or is missing."""
@@ -141,19 +150,23 @@ class LoweringContext(Emitter):
             return value
         self.unsupported(f"operand {i}: expected a number, found {value!r}")
 
-    def argument(self, i: int) -> "ir.Value | int | float | bool":
-        """Operand ``i`` as an input of :meth:`pointwise`: a builtin tensor or a constant number.
+    def argument(self, i: int) -> Argument:
+        """Operand ``i`` as an input of :meth:`pointwise`: a builtin tensor or a number.
 
         A 0-d tensor that the importer made from a number is that number.
         """
         operand = self.torch_operand(i)
-        source = torch_values.number_of(operand)
-        if source is not None:
-            value = torch_values.python_value(source)
-            if isinstance(value, int | float):
-                return value
-            self.unsupported(f"operand {i} is a number known only at run time")
-        return self.tensor(i) if self.lookup(operand) is not None else self.number(i)
+        number = torch_values.number_of(operand)
+        if number is None and self.lookup(operand) is not None:
+            return self.tensor(i)
+        number = operand if number is None else number
+        value = torch_values.python_value(number)
+        if isinstance(value, int | float):
+            return value
+        size = torch_values.size_number(number, self.state)
+        if size is None:
+            self.unsupported(f"operand {i} of type {operand.type} is no tensor and no number made of sizes")
+        return size
 
     def index(self, i: int, default: Any = _MISSING) -> Expr:
         """Operand ``i``, an int or SymInt, as an expression over the symbols; ``default`` stands in for None."""
@@ -199,7 +212,7 @@ class LoweringContext(Emitter):
         if code is None:
             return default
         found = dtype_from_code(code)
-        if found is None:
+        if found is None or found.is_opaque:
             self.unsupported(f"the element type with ScalarType number {code}")
         return found
 
@@ -217,7 +230,7 @@ class LoweringContext(Emitter):
     def result_info(self, k: int = 0) -> TensorInfo:
         """Sizes and element type of result ``k``."""
         info = self.state.result_info(self.op, k)
-        if info is None:
+        if info is None or info.dtype.is_opaque:
             self.unsupported(f"result {k} has the type {self.op.results[k].type}, which Kiln does not compute")
         return info
 
@@ -231,13 +244,28 @@ class LoweringContext(Emitter):
 
     # -- type promotion
 
-    def common_dtype(self, inputs: Sequence["ir.Value | int | float | bool"]) -> DType:
+    def elementwise(
+        self, inputs: Sequence[Argument], fn: Body, *, compute: DType | None = None, round_numbers: bool = True
+    ) -> ir.Value:
+        """:meth:`pointwise` to result 0's sizes and element type, computed in ``compute`` (default: that type)."""
+        info = self.result_info()
+        return self.pointwise(
+            inputs, fn, info.dtype, compute=compute or info.dtype, shape=info.shape, round_numbers=round_numbers
+        )
+
+    def named(self, value: ir.Value, shape: Sequence[Size], dtype: DType) -> ir.Value:
+        """Record what is known of the result of a named op; returns it."""
+        return self.state.set_info(value, shape, dtype)
+
+    def common_dtype(self, inputs: Sequence[Argument]) -> DType:
         """PyTorch's ``result_type``: tensors with dimensions first, then 0-d tensors, then numbers.
 
         A lower class counts only if its category (bool, integer, float) is higher.
         """
         classes: list[DType | None] = [None, None, None]
         for x in inputs:
+            if isinstance(x, At):
+                x = x.value
             if isinstance(x, ir.Value):
                 level, dtype = (0 if self.rank(x) else 1), self.dtype(x)
             else:
@@ -263,9 +291,9 @@ def _category(dtype: DType) -> int:
     return 2 if dtype.is_float else 1 if dtype.is_int else 0
 
 
-def _number_dtype(value: int | float | bool) -> DType:
-    from .dtypes import BOOL, I64
-
+def _number_dtype(value: SizeNumber | int | float | bool) -> DType:
+    if isinstance(value, SizeNumber):
+        return F32 if value.is_float else I64
     if isinstance(value, bool):
         return BOOL
     return I64 if isinstance(value, int) else F32

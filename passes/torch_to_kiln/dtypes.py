@@ -35,7 +35,8 @@ class DType:
     """One element type.
 
     ``name`` is PyTorch's (``float32``), ``code`` its ScalarType number, ``kind`` one of ``f`` (float), ``i`` (signed),
-    ``u`` (unsigned), ``b`` (bool); ``mlir`` the builtin element type, ``torch`` the torch dialect's.
+    ``u`` (unsigned), ``b`` (bool), ``o`` (opaque: complex and 8-bit floats, which only ATen computes); ``mlir`` is the
+    builtin element type, ``torch`` the torch dialect's.
     """
 
     name: str
@@ -44,6 +45,11 @@ class DType:
     kind: str
     mlir: str
     torch: str
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for types that Kiln carries but does not compute."""
+        return self.kind == "o"
 
     @property
     def is_float(self) -> bool:
@@ -78,6 +84,8 @@ class DType:
     @property
     def type(self) -> ir.Type:
         """The builtin element type in the current context."""
+        if self.kind == "o":
+            return ir.Type.parse(self.mlir)
         if self.kind != "f":
             return ir.IntegerType.get_signless(self.bits)
         return {"f16": ir.F16Type, "bf16": ir.BF16Type, "f32": ir.F32Type, "f64": ir.F64Type}[self.mlir].get()
@@ -110,20 +118,28 @@ BF16 = DType("bfloat16", 15, 16, "f", "bf16", "bf16")
 U16 = DType("uint16", 27, 16, "u", "i16", "ui16")
 U32 = DType("uint32", 28, 32, "u", "i32", "ui32")
 U64 = DType("uint64", 29, 64, "u", "i64", "ui64")
+COMPLEX32 = DType("complex32", 8, 32, "o", "complex<f16>", "complex<f16>")
+COMPLEX64 = DType("complex64", 9, 64, "o", "complex<f32>", "complex<f32>")
+COMPLEX128 = DType("complex128", 10, 128, "o", "complex<f64>", "complex<f64>")
+F8E5M2 = DType("float8_e5m2", 23, 8, "o", "f8E5M2", "f8E5M2")
+F8E4M3FN = DType("float8_e4m3fn", 24, 8, "o", "f8E4M3FN", "f8E4M3FN")
+F8E5M2FNUZ = DType("float8_e5m2fnuz", 25, 8, "o", "f8E5M2FNUZ", "f8E5M2FNUZ")
+F8E4M3FNUZ = DType("float8_e4m3fnuz", 26, 8, "o", "f8E4M3FNUZ", "f8E4M3FNUZ")
 
-_ALL = (U8, I8, I16, I32, I64, F16, F32, F64, BOOL, BF16, U16, U32, U64)
+_OPAQUE = (COMPLEX32, COMPLEX64, COMPLEX128, F8E5M2, F8E4M3FN, F8E5M2FNUZ, F8E4M3FNUZ)
+_ALL = (U8, I8, I16, I32, I64, F16, F32, F64, BOOL, BF16, U16, U32, U64, *_OPAQUE)
 _BY_CODE = {d.code: d for d in _ALL}
 _BY_TORCH = {d.torch: d for d in _ALL}
-_BY_MLIR = {d.mlir: d for d in reversed((F16, F32, F64, BF16, BOOL, I8, I16, I32, I64))}
+_BY_MLIR = {d.mlir: d for d in (F16, F32, F64, BF16, BOOL, I8, I16, I32, I64, *_OPAQUE)}
 
 
 def dtype_from_code(code: int) -> DType | None:
-    """The type with PyTorch's ScalarType number ``code``; None for complex, quantised and 8-bit float types."""
+    """The type with PyTorch's ScalarType number ``code``; None for quantised and other types that Kiln cannot even carry."""
     return _BY_CODE.get(code)
 
 
 def dtype_from_torch(text: str) -> DType | None:
-    """The type written ``text`` (``si64``, ``bf16``) in the torch dialect; None for one that Kiln does not compute."""
+    """The type written ``text`` (``si64``, ``bf16``) in the torch dialect; None for one that Kiln cannot carry."""
     return _BY_TORCH.get(text)
 
 
@@ -140,6 +156,8 @@ def promote(a: DType, b: DType) -> DType | None:
     """PyTorch's ``promote_types``; None where PyTorch itself refuses (uint64 with signed integers)."""
     if a == b:
         return a
+    if a.is_opaque or b.is_opaque:
+        return None
     if a.is_bool or b.is_bool:
         return b if a.is_bool else a
     if a.is_float != b.is_float:

@@ -4,17 +4,34 @@
 """Builders of the ops that rules emit: ``linalg.generic``, ``kiln.view`` and ``kiln.empty``, sizes as expressions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from .dtypes import DType
 from .function_state import FunctionState
-from .scalars import Number, Scalar, ScalarBuilder
+from .scalars import Number, Scalar, ScalarBuilder, SizeNumber
 from .sizes import Expr, as_expr, constant_of, dim
 
-__all__ = ["Emitter", "broadcast_shapes"]
+__all__ = ["Argument", "At", "Emitter", "broadcast_shapes"]
 
 Size = int | Expr
+
+
+@dataclass(frozen=True)
+class At:
+    """A tensor read at ``indices``, expressions over the loops, instead of by broadcasting."""
+
+    value: ir.Value
+    indices: tuple[Expr, ...]
+
+    @staticmethod
+    def dims(value: ir.Value, dims: Sequence[int]) -> "At":
+        """``value`` read at the loops ``dims``, one for each of its dimensions."""
+        return At(value, tuple(dim(k) for k in dims))
+
+
+Argument = ir.Value | At | SizeNumber | int | float | bool
 Body = Callable[..., "Scalar | Sequence[Scalar]"]
 
 
@@ -146,46 +163,69 @@ class Emitter:
 
     def pointwise(
         self,
-        inputs: Sequence["ir.Value | int | float | bool"],
+        inputs: Sequence[Argument],
         fn: Body,
         dtype: DType,
         *,
         compute: DType | None = None,
         shape: Sequence[Size] | None = None,
+        extend: bool = True,
+        round_numbers: bool = False,
     ) -> ir.Value:
         """One elementwise ``linalg.generic`` with PyTorch's broadcasting.
 
-        ``inputs`` are builtin tensors or Python numbers. ``fn(b, *scalars)`` gets a scalar per input: cast to
-        ``compute`` first where that is given (numbers become constants of it), half types extended to float32 in any
-        case; numbers stay Python numbers without ``compute``. What ``fn`` returns is cast to ``dtype``.
-        ``shape`` defaults to the broadcast of the inputs' sizes.
+        ``inputs`` are builtin tensors, Python numbers or numbers made of sizes. ``fn(b, *scalars)`` gets a scalar per
+        input, cast to ``compute`` first where that is given (numbers become constants of it; without it Python
+        numbers stay so). Half types are extended to float32 unless ``extend`` is false; numbers then are exact in
+        float32 (PyTorch's arithmetic kernels) or, with ``round_numbers``, rounded to the half type (its others).
+        What ``fn`` returns is cast to ``dtype``. ``shape`` defaults to the broadcast of the inputs' sizes.
         """
-        tensors = [x for x in inputs if isinstance(x, ir.Value)]
         if shape is None:
-            shape = broadcast_shapes([self.shape(x) for x in tensors])
+            shape = broadcast_shapes([self.shape(x) for x in inputs if isinstance(x, ir.Value)])
             if shape is None:
                 raise ValueError("the inputs do not broadcast")
         sizes = [as_expr(size) for size in shape]
-        unique = list(dict.fromkeys(tensors))
+        reads = self._reads(inputs, sizes)
+        unique = list(dict.fromkeys(read for read in reads if read is not None))
 
         def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
-            by_value = dict(zip(unique, args, strict=False))
+            loaded = dict(zip(unique, args, strict=False))
             scalars: list[Number] = []
-            for x in inputs:
-                if isinstance(x, ir.Value):
-                    scalar = by_value[x]
-                    if compute is not None:
-                        scalar = b.cast(scalar, compute)
-                    scalars.append(b.cast(scalar, scalar.dtype.compute))
+            for x, read in zip(inputs, reads, strict=True):
+                scalar: Number
+                if read is not None:
+                    scalar = loaded[read]
+                elif isinstance(x, SizeNumber):
+                    scalar = b.size_number(x, self.state.symbol_value)
+                elif compute is not None and isinstance(x, int | float):
+                    scalar = b.const(x, compute if round_numbers or not extend else compute.compute)
                 else:
-                    scalars.append(b.const(x, compute.compute) if compute is not None else x)
+                    assert isinstance(x, int | float)
+                    scalar = x
+                if isinstance(scalar, Scalar):
+                    if compute is not None and (read is not None or scalar.dtype != compute.compute):
+                        scalar = b.cast(scalar, compute)
+                    if extend:
+                        scalar = b.cast(scalar, scalar.dtype.compute)
+                scalars.append(scalar)
             result = fn(b, *scalars)
             assert isinstance(result, Scalar)
             return b.cast(result, dtype)
 
         identity = [dim(k) for k in range(len(sizes))]
-        maps = [self.operand_map(x, sizes) for x in unique]
-        return self.generic(unique, maps, [self.empty(sizes, dtype)], [identity], "p" * len(sizes), body)[0]
+        out = self.empty(sizes, dtype)
+        values = [read.value for read in unique]
+        return self.generic(values, [r.indices for r in unique], [out], [identity], "p" * len(sizes), body)[0]
+
+    def _reads(self, inputs: Sequence[Argument], sizes: Sequence[Expr]) -> list[At | None]:
+        """Where each input is read in loops of ``sizes``; None for numbers."""
+        reads: list[At | None] = []
+        for x in inputs:
+            if isinstance(x, ir.Value):
+                reads.append(At(x, tuple(self.operand_map(x, sizes))))
+            else:
+                reads.append(x if isinstance(x, At) else None)
+        return reads
 
     def cast(self, x: ir.Value, dtype: DType) -> ir.Value:
         """``x`` as ``dtype`` by PyTorch's cast; ``x`` itself if it has that type."""
@@ -199,7 +239,7 @@ class Emitter:
 
     def reduce(
         self,
-        inputs: Sequence[ir.Value],
+        inputs: Sequence[ir.Value | At],
         dims: Sequence[int],
         init: int | float | bool,
         combine: Callable[[ScalarBuilder, Scalar, Scalar], Scalar],
@@ -208,28 +248,32 @@ class Emitter:
         keepdim: bool = False,
         accumulate: DType | None = None,
         element: Callable[..., Scalar] | None = None,
+        convert: bool = True,
     ) -> ir.Value:
         """Reduction of the first input's ``dims`` (non-negative), loops in the order of its dimensions.
 
         Each step is ``acc = combine(b, acc, element(b, *scalars))``, begun with ``init``, in the type ``accumulate``
         (default: ``dtype``, float32 for half types). Scalars of all inputs (which broadcast to the first) are cast
-        to it, and ``element`` defaults to the first of them. The result is cast to ``dtype``; ``keepdim`` keeps the
-        reduced dimensions with size 1.
+        to it unless ``convert`` is false, and ``element`` defaults to the first of them. The result is cast to
+        ``dtype``; ``keepdim`` keeps the reduced dimensions with size 1.
         """
         x = inputs[0]
+        assert isinstance(x, ir.Value)
         sizes = self.shape(x)
         acc_type = accumulate or dtype.compute
         kept = [k for k in range(len(sizes)) if k not in set(dims)]
+        reads = [read for read in self._reads(inputs, sizes) if read is not None]
 
         def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
             *values, acc = args
-            casts = [b.cast(value, acc_type) for value in values]
+            casts = [b.cast(value, acc_type if convert else value.dtype.compute) for value in values]
             return combine(b, acc, element(b, *casts) if element else casts[0])
 
         iterators = "".join("p" if k in kept else "r" for k in range(len(sizes)))
         start = self.full(init, [sizes[k] for k in kept], acc_type)
-        maps = [self.operand_map(value, sizes) for value in inputs]
-        result = self.generic(inputs, maps, [start], [[dim(k) for k in kept]], iterators, body)[0]
+        values = [read.value for read in reads]
+        maps = [read.indices for read in reads]
+        result = self.generic(values, maps, [start], [[dim(k) for k in kept]], iterators, body)[0]
         result = self.cast(result, dtype)
         return self.keep_dims(result, dims) if keepdim else result
 

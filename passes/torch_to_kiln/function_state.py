@@ -15,12 +15,15 @@ from . import torch_values
 from .dtypes import DType, dtype_from_builtin, dtype_from_torch
 from .sizes import Expr, as_expr, constant_of, pack_symbols
 
-__all__ = ["FunctionState", "TensorInfo", "parse_tensor_type"]
+__all__ = ["FunctionState", "TensorInfo", "argument_info", "parse_tensor_type"]
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Sizes (affine expressions over the function's symbols) and element type, with its sign, of a builtin tensor."""
+    """Sizes (affine expressions over the function's symbols) and element type, with its sign, of a builtin tensor.
+
+    The element type may be an opaque one (complex, 8-bit floats), which only ATen computes.
+    """
 
     shape: tuple[Expr, ...]
     dtype: DType
@@ -41,29 +44,50 @@ def parse_tensor_type(text: str) -> tuple[tuple[int | None, ...], str] | None:
 class FunctionState:
     """The builtin side of one function under conversion.
 
-    ``symbols`` holds the index values of the new function, in the order of its ``kiln.symbols`` attribute: affine
-    expressions count them from ``s0``. New ops go to the current insertion point.
+    Affine expressions count the symbols in the order of the function's ``kiln.symbols``, from ``s0``. A symbol has an
+    index value once :meth:`bind` was called: arguments at the start, data-dependent sizes when the op that makes them
+    has been converted. New ops go to the current insertion point.
     """
 
-    def __init__(self) -> None:
-        self.symbols: list[ir.Value] = []
-        self.symbol_names: list[str] = []
+    def __init__(self, symbol_names: Sequence[str] = ()) -> None:
+        self.symbol_names: list[str] = list(symbol_names)
+        self.symbols: list[ir.Value | None] = [None] * len(self.symbol_names)
         self.values: dict[ir.Value, ir.Value] = {}  # torch tensor -> builtin tensor
+        self.lists: dict[ir.Value, list[ir.Value | None]] = {}  # torch list of tensors -> builtin tensors
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
         self.infos: dict[ir.Value, TensorInfo] = {}  # builtin tensor -> what is known of it
 
     # -- symbols
 
-    def add_symbol(self, name: str, value: ir.Value) -> Expr:
-        """Make the index ``value`` known as the symbol ``name``; returns its expression."""
-        self.symbols.append(value)
-        self.symbol_names.append(name)
-        return ir.AffineExpr.get_symbol(len(self.symbols) - 1)
+    def symbol(self, name: str) -> Expr:
+        """The expression of the symbol ``name``; a name that is new joins at the end."""
+        if name not in self.symbol_names:
+            self.symbol_names.append(name)
+            self.symbols.append(None)
+        return ir.AffineExpr.get_symbol(self.symbol_names.index(name))
+
+    def bind(self, name: str, value: ir.Value) -> Expr:
+        """Give the symbol ``name`` its index value; returns its expression.
+
+        Whoever converts an op with ``kiln.unbacked = ["u0", ...]`` calls this for each of these names.
+        """
+        expr = self.symbol(name)
+        self.symbols[self.symbol_names.index(name)] = value
+        return expr
+
+    def symbol_value(self, position: int) -> ir.Value:
+        """The index value of the symbol ``s<position>``; raises ``InvalidIRError`` before it is bound."""
+        if position >= len(self.symbols):
+            raise InvalidIRError(f"s{position} is used but the function has {len(self.symbols)} symbols")
+        value = self.symbols[position]
+        if value is None:
+            raise InvalidIRError(f"symbol {self.symbol_names[position]} has no value at this point of the function")
+        return value
 
     def pack(self, *groups: tuple[int, Sequence[Expr]]) -> tuple[list[ir.AffineMap], list[ir.Value]]:
         """Maps for groups of ``(number of dims, results)`` and the index operands that their symbols stand for."""
         maps, used = pack_symbols(*groups)
-        return maps, [self.symbols[position] for position in used]
+        return maps, [self.symbol_value(position) for position in used]
 
     # -- values
 
@@ -91,10 +115,9 @@ class FunctionState:
         return ir.RankedTensorType.get([dynamic if size is None else size for size in sizes], dtype.type)
 
     def result_info(self, op: ir.Operation, number: int) -> TensorInfo | None:
-        """Sizes and element type of a torch op's result, by its type and ``kiln.shapes``; None for another type.
+        """Sizes and element type of a torch op's result, by its type and ``kiln.shapes``; None if it is no tensor.
 
-        Raises ``InvalidIRError`` for a dynamic size without ``kiln.shapes``. An element type that Kiln does not
-        compute gives None as well.
+        Raises ``InvalidIRError`` for a dynamic size without ``kiln.shapes``.
         """
         parsed = parse_tensor_type(str(op.results[number].type))
         if parsed is None:
@@ -131,3 +154,24 @@ class FunctionState:
             if found is not None:
                 self.sizes[value] = found
         return found
+
+
+def argument_info(argument: ir.Value, attrs: ir.Attribute | None) -> tuple[tuple[Expr, ...], DType]:
+    """Sizes and element type of a function argument, by its type and its attribute ``kiln.shape``.
+
+    Raises ``InvalidIRError`` if it is no ranked tensor or a dynamic size is not given.
+    """
+    parsed = parse_tensor_type(str(argument.type))
+    dtype = dtype_from_torch(parsed[1]) if parsed else None
+    where = f"argument of type {argument.type}"
+    if parsed is None or dtype is None:
+        raise InvalidIRError(f"{where}: expected a tensor of known rank and element type, or !torch.int")
+    sizes = parsed[0]
+    given: list[Expr] | None = None
+    if attrs is not None and "kiln.shape" in ir.DictAttr(attrs):
+        given = list(ir.AffineMapAttr(ir.DictAttr(attrs)["kiln.shape"]).value.results)
+        if len(given) != len(sizes):
+            raise InvalidIRError(f"{where}: kiln.shape has {len(given)} sizes, expected {len(sizes)}")
+    if given is None and None in sizes:
+        raise InvalidIRError(f"{where}: has dynamic sizes but no kiln.shape")
+    return tuple(as_expr(s) if s is not None else given[k] for k, s in enumerate(sizes)), dtype  # type: ignore[index]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, math
 
-from .dtypes import BOOL, F32, I32, I64, DType
+from .dtypes import BOOL, F32, F64, I32, I64, DType
+from .sizes import Expr
 
-__all__ = ["Number", "Scalar", "ScalarBuilder"]
+__all__ = ["Number", "Scalar", "ScalarBuilder", "SizeNumber"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,18 @@ class Scalar:
 
     value: ir.Value
     dtype: DType
+
+
+@dataclass(frozen=True)
+class SizeNumber:
+    """A number known when the graph is called: an integer expression of sizes, as an int or a float.
+
+    ``divisor``, where given, makes it the float quotient of the two.
+    """
+
+    expr: Expr
+    is_float: bool = False
+    divisor: Expr | None = None
 
 
 Number = Scalar | int | float | bool
@@ -50,6 +63,20 @@ class ScalarBuilder:
     def index(self, dim: int) -> Scalar:
         """The loop index of ``dim`` as int64."""
         return Scalar(arith.index_cast(I64.type, linalg.index(dim)), I64)
+
+    def size(self, expr: Expr, symbol: Callable[[int], ir.Value]) -> Scalar:
+        """An expression of sizes as int64; the body captures the index values of its symbols."""
+        return Scalar(arith.index_cast(I64.type, _index_value(expr, symbol)), I64)
+
+    def size_number(self, number: SizeNumber, symbol: Callable[[int], ir.Value]) -> Scalar:
+        """A :class:`SizeNumber` as int64, or as float64 if it is a float."""
+        value = self.size(number.expr, symbol)
+        if not number.is_float:
+            return value
+        value = self.cast(value, F64)
+        if number.divisor is None:
+            return value
+        return self.div(value, self.cast(self.size(number.divisor, symbol), F64))
 
     def pair(self, x: Number, y: Number) -> tuple[Scalar, Scalar]:
         """Both as scalars of one type; a Python number takes the other's type."""
@@ -226,3 +253,25 @@ class ScalarBuilder:
             for i in indices
         ]
         return Scalar(tensor.extract(table, casts), dtype)
+
+
+def _index_value(expr: Expr, symbol: Callable[[int], ir.Value]) -> ir.Value:
+    """``expr``, over symbols only, as ops on index values; divisors are positive, as in affine expressions."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr):
+        return arith.constant(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), expr.value))
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return symbol(expr.position)
+    if not isinstance(expr, ir.AffineBinaryExpr):
+        raise TypeError(f"{expr} is no expression of sizes")
+    lhs, rhs = _index_value(expr.lhs, symbol), _index_value(expr.rhs, symbol)
+    if isinstance(expr, ir.AffineAddExpr):
+        return arith.addi(lhs, rhs)
+    if isinstance(expr, ir.AffineMulExpr):
+        return arith.muli(lhs, rhs)
+    if isinstance(expr, ir.AffineCeilDivExpr):
+        return arith.ceildivsi(lhs, rhs)
+    quotient = arith.floordivsi(lhs, rhs)
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return quotient
+    return arith.subi(lhs, arith.muli(quotient, rhs))

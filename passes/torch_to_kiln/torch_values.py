@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of
 
 if TYPE_CHECKING:
     from .function_state import FunctionState
 
-__all__ = ["NOT_CONSTANT", "definition", "int_expr", "list_elements", "number_of", "python_value"]
+__all__ = ["NOT_CONSTANT", "definition", "int_expr", "list_elements", "number_of", "python_value", "size_number"]
 
 
 class _NotConstant:
@@ -101,6 +102,21 @@ def int_expr(value: ir.Value, state: "FunctionState") -> Expr | None:
     if any(arg is None for arg in args):
         return None
     return _arithmetic(op.name, [arg for arg in args if arg is not None])
+
+
+def size_number(value: ir.Value, state: "FunctionState") -> SizeNumber | None:
+    """A ``!torch.int`` or ``!torch.float`` that is made of sizes, or None."""
+    expr = state.int_expr(value)
+    if expr is not None:
+        return SizeNumber(expr)
+    op = definition(value)
+    if op is None:
+        return None
+    if op.name in ("torch.aten.Float.Scalar", "torch.aten.div.int"):
+        exprs = [state.int_expr(operand) for operand in op.operands]
+        if all(e is not None for e in exprs):
+            return SizeNumber(exprs[0], True, exprs[1] if len(exprs) > 1 else None)  # type: ignore[arg-type]
+    return None
 
 
 def _arithmetic(name: str, args: list[Expr]) -> Expr | None:

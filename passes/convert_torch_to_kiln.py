@@ -1,0 +1,241 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Conversion of the torch dialect to kiln and linalg on builtin tensors, op by op."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from kiln.errors import InvalidIRError, UnsupportedError
+from kiln.passes.core import Pass, register_pass
+
+if TYPE_CHECKING:
+    from kiln.passes.torch_to_kiln.context import LoweringContext
+    from kiln.passes.torch_to_kiln.function_state import FunctionState
+
+__all__ = ["ConvertTorchToKiln", "Decision"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which way one torch op went: ``way`` is ``kiln``, ``torch-mlir`` or ``aten``; ``reason`` why no earlier one."""
+
+    op: str
+    location: str
+    way: str
+    reason: str = ""
+
+
+@register_pass
+@dataclass
+class ConvertTorchToKiln(Pass):
+    """Convert torch ops to kiln and linalg ops: by Kiln's rules, else torch-mlir's, else a kiln.aten call.
+
+    Ops are converted in order into a new function on builtin tensors; sizes become index symbols. One op that has no
+    rule never fails the graph. ``decisions`` tells for every op which way it went and why. Ops without uses vanish,
+    except impure ones.
+
+    Before::
+
+        func.func @main(%x: !torch.vtensor<[4,8],f32>) -> !torch.vtensor<[4,8],f32> {
+          %0 = torch.aten.relu %x : !torch.vtensor<[4,8],f32> -> !torch.vtensor<[4,8],f32>
+          return %0 : !torch.vtensor<[4,8],f32>
+        }
+
+    After::
+
+        func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+          %0 = "kiln.empty"() {shape = affine_map<() -> (4, 8)>} : () -> tensor<4x8xf32>
+          %1 = linalg.generic ... ins(%x) outs(%0) { ... arith.maximumf ... }
+          return %1 : tensor<4x8xf32>
+        }
+    """
+
+    name = "convert-torch-to-kiln"
+    torch_mlir: bool = True
+    """Try torch-mlir's conversion for ops that Kiln has no rule for."""
+    aten: tuple[str, ...] = ()
+    """Ops that always become ATen calls, by name (``torch.aten.relu``): to bisect a wrong result."""
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """One entry per converted op, in order."""
+        return self.__dict__.setdefault("_decisions", [])
+
+    def run(self, module: ir.Module) -> None:
+        """Convert every function that holds torch types."""
+        for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            if "!torch." in str(function.attributes["function_type"]):
+                self._convert_function(function)
+
+    # -- functions
+
+    def _convert_function(self, old: ir.Operation) -> None:
+        from kiln.passes.torch_to_kiln.function_state import FunctionState
+        from kiln.passes.torch_to_kiln.liveness import live_ops
+
+        names = (
+            [ir.StringAttr(name).value for name in old.attributes["kiln.symbols"]]
+            if "kiln.symbols" in old.attributes
+            else []
+        )
+        state = FunctionState(names)
+        old_block = old.regions[0].blocks[0]
+        with ir.InsertionPoint(old), old.location:
+            new = ir.Operation.create(
+                "func.func",
+                attributes={a.name: a.attr for a in old.attributes}
+                | {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))},
+                regions=1,
+            )
+        self._convert_arguments(old, old_block, new, state)
+        block = new.regions[0].blocks[0]
+        terminator: ir.Operation | None = None
+        with ir.InsertionPoint(block):
+            for op in live_ops(old_block):
+                if op.name == "func.return":
+                    terminator = op
+                else:
+                    self._convert_op(op, state, block)
+            returned = self._return(terminator, state)
+        inputs = [argument.type for argument in block.arguments]
+        new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [v.type for v in returned]))
+        old.erase()
+
+    def _convert_arguments(
+        self, old: ir.Operation, old_block: ir.Block, new: ir.Operation, state: "FunctionState"
+    ) -> None:
+        from kiln.passes.torch_to_kiln.function_state import argument_info
+
+        block = ir.Block.create_at_start(new.regions[0], [], [])
+        all_attrs = old.attributes["arg_attrs"] if "arg_attrs" in old.attributes else None
+        for k, argument in enumerate(old_block.arguments):
+            attrs = all_attrs[k] if all_attrs is not None else None
+            if str(argument.type) == "!torch.int":
+                value = block.add_argument(ir.IndexType.get(), argument.location)
+                name = attrs["kiln.symbol"].value if attrs is not None and "kiln.symbol" in attrs else f"arg{k}"
+                state.sizes[argument] = state.bind(name, value)
+                continue
+            shape, dtype = argument_info(argument, attrs)
+            value = block.add_argument(state.tensor_type(shape, dtype), argument.location)
+            state.values[argument] = state.set_info(value, shape, dtype)
+
+    def _return(self, terminator: ir.Operation | None, state: "FunctionState") -> list[ir.Value]:
+        if terminator is None:
+            raise InvalidIRError("the function has no func.return")
+        returned: list[ir.Value] = []
+        for k, operand in enumerate(terminator.operands):
+            value = state.values.get(operand)
+            if value is None:
+                raise InvalidIRError(
+                    f"result {k} has the type {operand.type}: expected a tensor", str(terminator.location)
+                )
+            returned.append(value)
+        with terminator.location:
+            ir.Operation.create("func.return", operands=returned)
+        return returned
+
+    # -- ops
+
+    def _convert_op(self, op: ir.Operation, state: "FunctionState", block: ir.Block) -> None:
+        from kiln.passes.torch_to_kiln.context import LoweringContext
+
+        if self._is_lazy(op, state):
+            return
+        if op.name == "torch.prim.ListUnpack" and op.operands[0] in state.lists:
+            self._record(op, state, state.lists[op.operands[0]])
+            return
+        cx = LoweringContext(op, state)
+        with op.location:
+            way, reason, results = self._choose(cx, block)
+        self.decisions.append(Decision(cx.name, str(op.location), way, reason))
+        self.count(way)
+        if reason:
+            self.note(op, f"{way}: {reason}")
+        if len(op.results) == 1 and str(op.results[0].type).startswith("!torch.list"):
+            state.lists[op.results[0]] = results
+        else:
+            self._record(op, state, results)
+
+    @staticmethod
+    def _is_lazy(op: ir.Operation, state: "FunctionState") -> bool:
+        """Constants, lists and arithmetic on sizes are read where they are used."""
+        if op.name.startswith("torch.constant.") or op.name in _LAZY:
+            return True
+        if "kiln.unbacked" in op.attributes or len(op.results) != 1:
+            return False
+        kind = str(op.results[0].type)
+        return kind in ("!torch.float", "!torch.bool", "!torch.number") or (
+            kind == "!torch.int" and state.int_expr(op.results[0]) is not None
+        )
+
+    def _choose(self, cx: "LoweringContext", block: ir.Block) -> tuple[str, str, list[ir.Value | None]]:
+        """Convert by the first way that works; returns way, why not an earlier one, and a value per result."""
+        from kiln.passes.torch_to_kiln.registry import find_rule
+
+        if cx.name in self.aten or cx.op.name in self.aten:
+            return "aten", "asked for by an option", self._aten(cx, "asked for by an option")
+        rule = find_rule(cx.name)
+        if rule is None:
+            reason = "Kiln has no rule for it"
+        else:
+            mark = len(block.operations)
+            try:
+                results = rule(cx)
+                return "kiln", "", [results] if isinstance(results, ir.Value) else list(results)
+            except UnsupportedError as error:
+                reason = error.reason
+                _erase_from(block, mark)
+        if self.torch_mlir and "kiln.unbacked" not in cx.op.attributes:
+            from kiln.passes.torch_to_kiln.torch_mlir_fallback import convert_with_torch_mlir
+
+            mark = len(block.operations)
+            try:
+                return "torch-mlir", reason, list(convert_with_torch_mlir(cx))
+            except UnsupportedError as error:
+                reason = f"{reason}; torch-mlir: {error.reason}"
+                _erase_from(block, mark)
+        return "aten", reason, self._aten(cx, reason)
+
+    @staticmethod
+    def _aten(cx: "LoweringContext", reason: str) -> list[ir.Value | None]:
+        from kiln.passes.torch_to_kiln.aten_fallback import convert_to_aten
+
+        return list(convert_to_aten(cx, reason))
+
+    @staticmethod
+    def _record(op: ir.Operation, state: "FunctionState", results: "list[ir.Value | None]") -> None:
+        """Map the op's tensor results to ``results``, checking element types and ranks."""
+        if len(results) != len(op.results):
+            raise InvalidIRError(f"{op.name}: {len(op.results)} results, converted to {len(results)}", str(op.location))
+        for k, (old, new) in enumerate(zip(op.results, results, strict=True)):
+            info = state.result_info(op, k)
+            if info is None or new is None:
+                continue
+            expected = state.tensor_type(info.shape, info.dtype)
+            found = ir.RankedTensorType(new.type)
+            if found.rank != expected.rank or found.element_type != expected.element_type:
+                raise InvalidIRError(f"{op.name}: result {k}: expected {expected}, found {found}", str(op.location))
+            if new not in state.infos:
+                state.set_info(new, info.shape, info.dtype)
+            state.values[old] = new
+
+
+_LAZY = frozenset(
+    {
+        "torch.prim.ListConstruct",
+        "torch.prim.TupleConstruct",
+        "torch.derefine",
+        "torch.prim.NumToTensor.Scalar",
+        "torch.runtime.assert",
+    }
+)
+
+
+def _erase_from(block: ir.Block, mark: int) -> None:
+    """Erase what a conversion that gave up has left behind."""
+    operations = [op.operation for op in block.operations]
+    for op in reversed(operations[mark:]):
+        op.erase()
