@@ -1,0 +1,129 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Calling a compiled ``@main`` in place of its FX graph: arguments in, outputs out, inputs written back."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+
+from kiln.frontend.fx_import import ImportedGraph, InputSpec, OutputSpec
+
+__all__ = ["BoxedGraph", "compile_exprs"]
+
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+class BoxedGraph:
+    """The callable AOTAutograd gets: takes one list of inputs, which it empties, and returns the list of outputs.
+
+    ``run`` takes the arguments of ``@main`` without its constants, in order (tensors and ints), and returns a list
+    with its results.
+    """
+
+    def __init__(self, imported: ImportedGraph, run: Run) -> None:
+        self._boxed_call = True
+        self._run = run
+        self._specs = [spec for spec in imported.inputs if spec.kind != "constant"]
+        self._outputs = imported.outputs
+        self._mutations = imported.mutations
+        self._constants = imported.constants
+        self._plain_inputs = all(spec.kind in ("tensor", "int") for spec in self._specs)
+        self._order = [spec.index for spec in self._specs]
+        self._values = _value_function(self._specs, self._outputs)
+        results = [spec.index for spec in self._outputs]
+        is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
+        self._plain_outputs = is_plain and not self._mutations and results == list(range(len(results)))
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        given = list(inputs)
+        inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
+        symbols, sizes, empties = self._values(given)
+        if self._plain_inputs:
+            args = [given[index] for index in self._order]
+        else:
+            # Symbols the graph does not take by itself come after its own arguments, in the order of their values.
+            own = [given[spec.index] for spec in self._specs if spec.kind in ("tensor", "int")]
+            args = own + list(symbols)
+        results = self._run(args)
+        if self._plain_outputs:
+            return results if isinstance(results, list) else list(results)
+        for target, index in self._mutations:
+            if results[index] is not given[target]:
+                given[target].copy_(results[index])
+        return self._assemble(given, results, sizes, empties)
+
+    def _assemble(
+        self, given: list[Any], results: Sequence[Any], sizes: Sequence[int], empties: Sequence[Sequence[int]]
+    ) -> list[Any]:
+        outputs: list[Any] = []
+        next_size, next_empty = iter(sizes), iter(empties)
+        for spec in self._outputs:
+            if spec.kind == "result":
+                result = results[spec.index]
+                if spec.empty_strides is not None:
+                    strides = next(next_empty)
+                    if result.numel() == 0:
+                        result = result.as_strided(result.size(), strides)
+                outputs.append(result)
+            elif spec.kind == "input":
+                outputs.append(given[spec.index])
+            elif spec.kind == "size":
+                outputs.append(next(next_size))
+            elif spec.kind == "constant":
+                outputs.append(self._constants[spec.name])
+            else:
+                outputs.append(spec.value)
+        return outputs
+
+
+def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:
+    """``inputs -> (symbols to pass, integer outputs, strides of empty outputs)``, as one compiled Python function."""
+    sources: dict[str, str] = {}
+    passed: list[sympy.Expr] = []
+    for spec in specs:
+        if spec.kind == "int":
+            sources[spec.name] = f"inputs[{spec.index}]"
+        elif spec.kind in ("size", "stride"):
+            sources[spec.name] = f"inputs[{spec.index}].{spec.kind}({spec.dim})"
+            passed.append(sympy.Symbol(spec.name))
+        elif spec.kind == "derived":
+            assert spec.expr is not None
+            passed.append(spec.expr)
+    sizes = [spec.expr for spec in outputs if spec.kind == "size" and spec.expr is not None]
+    empties = [spec.empty_strides for spec in outputs if spec.empty_strides is not None]
+    wanted = [*passed, *sizes, *(expr for strides in empties for expr in strides)]
+    if not wanted:
+        return lambda inputs: ((), (), ())
+    text = ", ".join(
+        [_tuple(_text(expr) for expr in passed), _tuple(_text(expr) for expr in sizes)]
+        + [_tuple(_tuple(_text(expr) for expr in strides) for strides in empties)]
+    )
+    used = {symbol.name for expr in wanted for symbol in sympy.sympify(expr).free_symbols}
+    lines = [f"    {name} = {source}\n" for name, source in sources.items() if name in used]
+    return _define("def values(inputs):\n" + "".join(lines) + f"    return ({text})\n", "values")
+
+
+def compile_exprs(exprs: Mapping[str, sympy.Expr], symbols: Sequence[str]) -> Callable[..., tuple[int, ...]]:
+    """A Python function of the integers ``symbols`` that returns the values of ``exprs`` in order."""
+    body = _tuple(_text(expr) for expr in exprs.values())
+    return _define(f"def values({', '.join(symbols)}):\n    return {body}\n", "values")
+
+
+def _text(expr: Any) -> str:
+    return PythonPrinter().doprint(expr) if isinstance(expr, sympy.Expr) else str(expr)
+
+
+def _tuple(items: Any) -> str:
+    texts = list(items)
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _define(source: str, name: str) -> Callable[..., Any]:
+    scope: dict[str, Any] = {"math": math, "torch": torch}
+    exec(source, scope)  # noqa: S102 - our own text, made of integer expressions
+    return scope[name]

@@ -1,0 +1,221 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Arguments and outputs of every kind reach and leave a compiled graph as in eager."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
+
+def count_graphs(fn, **options):
+    """A compiled ``fn``, and a list that grows by one per graph compiled."""
+    from kiln.frontend.backend import kiln as backend
+
+    graphs = []
+
+    def counting(gm, inputs):
+        graphs.append(gm)
+        return backend(gm, inputs)
+
+    return torch.compile(fn, backend=counting, fullgraph=True, **options), graphs
+
+
+def test_module(check):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3))
+    with torch.no_grad():
+        check(model, torch.randn(5, 8))
+
+
+def test_none_and_number_outputs(check):
+    with torch.no_grad():
+        check(lambda x, n: (x + n, None, 3, 2.5, "name", n * 2), torch.randn(4), 7)
+
+
+def test_none_argument(check):
+    with torch.no_grad():
+        check(lambda x, bias: x * 2 if bias is None else x + bias, torch.randn(4), None)
+
+
+def test_float_argument(check):
+    with torch.no_grad():
+        compiled = check(lambda x, a: x * a, torch.randn(4), 1.5)
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x, 2.5), x * 2.5)
+
+
+def test_int_argument_varies():
+    compiled, graphs = count_graphs(lambda x, n: x[:n] * n)
+    x = torch.randn(10)
+    with torch.no_grad():
+        for n in (2, 3, 5, 7):
+            torch.testing.assert_close(compiled(x, n), x[:n] * n)
+    assert len(graphs) <= 2
+
+
+def test_symint_output(check):
+    with torch.no_grad():
+        check(lambda x: (x.relu(), x.shape[0] * 2 + 1, x.numel()), torch.randn(3, 4), dynamic=True)
+
+
+def test_dynamic_compiles_once():
+    compiled, graphs = count_graphs(lambda x, w: F.relu(x @ w).sum(-1), dynamic=True)
+    w = torch.randn(6, 9)
+    with torch.no_grad():
+        for rows in (2, 3, 5, 17, 64):
+            x = torch.randn(rows, 6)
+            torch.testing.assert_close(compiled(x, w), F.relu(x @ w).sum(-1), rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 1
+
+
+def test_constant_outputs(check):
+    with torch.no_grad():
+        check(lambda x: (torch.ones(3), torch.arange(4), x + 1, torch.tensor([1.0, 2.0, 3.0])), torch.randn(2))
+
+
+def test_captured_constant_tensor(check):
+    table = torch.randn(4)
+    with torch.no_grad():
+        check(lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table, torch.randn(4))
+
+
+def test_empty_graph(check):
+    with torch.no_grad():
+        check(lambda x: x, torch.randn(3))
+        check(lambda x: (x, x), torch.randn(3))
+        check(lambda x, y: (y, x), torch.randn(3), torch.randn(2))
+
+
+def test_duplicated_outputs(check):
+    def fn(x):
+        y = x + 1
+        return y, y, y * 2
+
+    with torch.no_grad():
+        check(fn, torch.randn(3))
+
+
+def test_duplicated_inputs(check):
+    x = torch.randn(3)
+    with torch.no_grad():
+        check(lambda a, b: (a + b, a * b), x, x)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), (2, 0, 5)])
+def test_zero_size(check, shape):
+    with torch.no_grad():
+        check(
+            lambda x: (x + 1, x.sum(), x.sum(0), torch.cat([x, x]), x.relu().t() if x.dim() == 2 else x),
+            torch.randn(shape),
+        )
+
+
+def test_zero_size_dynamic():
+    compiled = torch.compile(lambda x: (x * 2, x.sum(-1)), backend="kiln", dynamic=True)
+    with torch.no_grad():
+        for shape in [(3, 4), (5, 6), (0, 4), (3, 0)]:
+            x = torch.randn(shape)
+            ours, sums = compiled(x)
+            assert ours.stride() == (x * 2).stride() and ours.shape == x.shape
+            torch.testing.assert_close(sums, x.sum(-1))
+
+
+def test_zero_dim(check):
+    with torch.no_grad():
+        check(
+            lambda x, y: (x + y, x.sin(), x.item() if False else x.clone(), (x * y).sum()),
+            torch.tensor(2.0),
+            torch.tensor(3.0),
+        )
+
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+DTYPES += [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(check, dtype):
+    x = torch.randint(0, 2, (5, 7)).to(dtype)
+    y = torch.randint(0, 2, (5, 7)).to(dtype)
+    with torch.no_grad():
+        check(lambda a, b: (a + b, a * b, torch.where(a > b, a, b), a.to(torch.float32), a == b, a.sum()), x, y)
+
+
+def test_complex_runs(check):
+    with torch.no_grad():
+        check(lambda x: (torch.view_as_real(x * x.conj()), x.abs()), torch.randn(3, 4, dtype=torch.complex64))
+
+
+def test_several_threads():
+    compiled = torch.compile(lambda x: F.softmax(x * 2, -1) + x.sum(), backend="kiln")
+    inputs = [torch.randn(16, 33) for _ in range(4)]
+    with torch.no_grad():
+        compiled(inputs[0])
+    errors = []
+
+    def work(x):
+        try:
+            for _ in range(20):
+                with torch.no_grad():
+                    torch.testing.assert_close(compiled(x), F.softmax(x * 2, -1) + x.sum(), rtol=1e-4, atol=1e-4)
+        except Exception as error:  # noqa: BLE001 - reported by the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_reentrant():
+    """A compiled function called from within another compiled function's custom op."""
+    inner = torch.compile(lambda x: x.sin() * 2, backend="kiln")
+
+    @torch.library.custom_op("kiln_test::reenter", mutates_args=())
+    def reenter(x: torch.Tensor) -> torch.Tensor:
+        return inner(x)
+
+    reenter.register_fake(lambda x: torch.empty_like(x))
+    outer = torch.compile(lambda x: reenter(x + 1) * 3, backend="kiln")
+    x = torch.randn(8)
+    with torch.no_grad():
+        torch.testing.assert_close(outer(x), (x + 1).sin() * 6)
+
+
+def test_custom_op(check):
+    @torch.library.custom_op("kiln_test::scaled_cube", mutates_args=())
+    def scaled_cube(x: torch.Tensor, scale: float, names: list[int]) -> torch.Tensor:
+        return x**3 * scale + sum(names)
+
+    scaled_cube.register_fake(lambda x, scale, names: torch.empty_like(x))
+    with torch.no_grad():
+        check(lambda x: scaled_cube(x + 1, 2.0, [1, 2]).relu(), torch.randn(4, 5))
+
+
+def test_custom_op_mutates(check):
+    @torch.library.custom_op("kiln_test::fill_with", mutates_args=("out",))
+    def fill_with(out: torch.Tensor, value: float) -> None:
+        out.fill_(value)
+
+    def fn(x):
+        y = x + 1
+        fill_with(y, 3.0)
+        return y * 2, x
+
+    with torch.no_grad():
+        check(fn, torch.randn(4))
+
+
+def test_boxed_call_empties_the_list():
+    from kiln.frontend.aten_executor import AtenExecutor
+
+    gm = torch.fx.symbolic_trace(lambda x: (x + 1,))
+    inputs = [torch.ones(2)]
+    assert torch.equal(AtenExecutor(gm)(inputs)[0], torch.full((2,), 2.0))
+    assert inputs == []
