@@ -1,0 +1,66 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builders of ``kiln.pad`` and ``kiln.cat`` with sizes as expressions over the function's symbols."""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from .context import LoweringContext
+from .sizes import Expr, as_expr, constant_of
+
+
+def pad(
+    cx: LoweringContext,
+    x: ir.Value,
+    value: int | float | bool,
+    low: "Sequence[int | Expr]",
+    high: "Sequence[int | Expr]",
+    shape: "Sequence[int | Expr] | None" = None,
+) -> ir.Value:
+    """``x`` with ``low``/``high`` elements of ``value`` around it; negative amounts crop. ``x`` itself for no padding.
+
+    ``shape``: sizes of the result where they are known in a simpler form than ``low + size + high``.
+    """
+    lows, highs = [as_expr(v) for v in low], [as_expr(v) for v in high]
+    if all(constant_of(v) == 0 for v in [*lows, *highs]):
+        return x
+    dtype = cx.dtype(x)
+    sums = [a + size + b for a, size, b in zip(lows, cx.shape(x), highs, strict=True)]
+    sizes = [as_expr(v) for v in shape] if shape is not None else sums
+    maps, symbols = cx.state.pack((0, lows), (0, highs), (0, sizes))
+    op = ir.Operation.create(
+        "kiln.pad",
+        results=[cx.state.tensor_type(sizes, dtype)],
+        operands=[x, cx.scalars.const(value, dtype).value, *symbols],
+        attributes={n: ir.AffineMapAttr.get(m) for n, m in zip(("low", "high", "shape"), maps, strict=True)},
+    )
+    return cx.state.set_info(op.results[0], sizes, dtype)
+
+
+def cat(cx: LoweringContext, inputs: Sequence[ir.Value], at: int, shape: "Sequence[int | Expr]") -> ir.Value:
+    """Concatenation along the non-negative dim ``at``; the only input itself where there is just one."""
+    sizes = [as_expr(v) for v in shape]
+    if len(inputs) == 1:
+        return inputs[0]
+    dtype = cx.dtype(inputs[0])
+    (shape_map,), symbols = cx.state.pack((0, sizes))
+    op = ir.Operation.create(
+        "kiln.cat",
+        results=[cx.state.tensor_type(sizes, dtype)],
+        operands=[*inputs, *symbols],
+        attributes={
+            "dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), at),
+            "shape": ir.AffineMapAttr.get(shape_map),
+        },
+    )
+    return cx.state.set_info(op.results[0], sizes, dtype)
+
+
+def list_unpack(value: ir.Value) -> ir.Operation | None:
+    """The ``torch.prim.ListUnpack`` of a list of tensors: its results tell how many pieces there are, and their sizes."""
+    for use in value.uses:
+        user = use.owner.operation
+        if user.name == "torch.prim.ListUnpack":
+            return user
+    return None

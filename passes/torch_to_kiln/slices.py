@@ -1,0 +1,218 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Slices, splits and windows as ``kiln.view``; writing into a slice as ``kiln.cat``.
+
+PyTorch clamps the bounds of a slice. With symbolic sizes the trace has decided whether they were clamped, and the
+size of the result tells how: :func:`slice_start` checks its candidates against it.
+"""
+
+from torch_mlir import ir
+
+from .context import LoweringContext
+from .registry import lowers
+from .reshape import SizeAlgebra, same_size
+from .shape_ops import cat, list_unpack
+from .sizes import Expr, as_expr, constant_of, dim
+from .torch_values import definition
+from .views import copy, permute
+
+_END = (1 << 63) - 1
+
+
+def non_negative(cx: LoweringContext, expr: Expr) -> bool:
+    """Whether ``expr`` cannot be negative: positive terms in symbols that are sizes of tensors."""
+    sizes: set[str] = set()
+    for info in cx.state.infos.values():
+        sizes.update(str(size) for size in info.shape if isinstance(size, ir.AffineSymbolExpr))
+    polynomial = SizeAlgebra().polynomial(expr)
+    return all(value > 0 and all(atom in sizes for atom in monomial) for monomial, value in polynomial.items())
+
+
+def slice_start(cx: LoweringContext, size: Expr, start: Expr, end: Expr | None, step: int, result: Expr) -> Expr:
+    """First index of ``x[start:end:step]`` along a dim of ``size``, whose result has ``result`` elements.
+
+    Raises UnsupportedError where sizes do not tell whether a symbolic bound was clamped or counted from the end.
+    """
+    known_start, known_size = constant_of(start), constant_of(size)
+    if known_start is not None and known_start >= 0:
+        return start  # clamped only where nothing is read
+    if known_start is not None and known_size is not None:
+        return as_expr(max(known_start + known_size, 0))
+    if step != 1:
+        cx.unsupported("a slice with a step and a symbolic start")
+    known_end = constant_of(end) if end is not None else _END
+    if known_end is not None and known_end >= _END:
+        return size - result  # everything from start on
+    ends = [e for e in (size, end, size + end if end is not None else None) if e is not None]
+    from_front = any(same_size(e - start, result) for e in ends) and non_negative(cx, start)
+    if from_front:
+        return start
+    if known_start is not None:
+        if any(same_size(e - (size + start), result) for e in ends):
+            return size + start
+        if any(same_size(e, result) for e in ends):
+            return as_expr(0)
+    cx.unsupported(f"whether the slice start {start} was clamped or counted from the end cannot be told")
+
+
+def slice_view(cx: LoweringContext, x: ir.Value, at: int, start: Expr, size: Expr, step: int = 1) -> ir.Value:
+    """``size`` elements of ``x`` along dim ``at``, from ``start`` on; ``start`` is in bounds and not negative."""
+    indices: list[Expr] = [dim(k) for k in range(cx.rank(x))]
+    indices[at] = dim(at) * step + start
+    shape = list(cx.shape(x))
+    shape[at] = size
+    return cx.view(x, indices, shape)
+
+
+@lowers("torch.aten.slice.Tensor", "torch.aten.slice_copy.Tensor")
+def lower_slice(cx: LoweringContext) -> ir.Value:
+    x = cx.tensor(0)
+    at = cx.dim(1, cx.rank(x))
+    step = cx.const_int(4, 1)
+    result = cx.result_shape()[at]
+    start = slice_start(cx, cx.shape(x)[at], cx.index(2, 0), cx.index(3, None), step, result)
+    return slice_view(cx, x, at, start, result, step)
+
+
+@lowers("torch.aten.narrow", "torch.aten.narrow_copy")
+def lower_narrow(cx: LoweringContext) -> ir.Value:
+    x = cx.tensor(0)
+    at = cx.dim(1, cx.rank(x))
+    return slice_view(cx, x, at, index_start(cx, cx.shape(x)[at], cx.index(2)), cx.result_shape()[at])
+
+
+def index_start(cx: LoweringContext, size: Expr, index: Expr) -> Expr:
+    """One index into a dim of ``size``: negative constants count from the end."""
+    known = constant_of(index)
+    if known is not None:
+        return index if known >= 0 else size + known
+    if non_negative(cx, index):
+        return index
+    cx.unsupported(f"the index {index} may be negative")
+
+
+def drop_dim(cx: LoweringContext, x: ir.Value, at: int, index: Expr) -> ir.Value:
+    """``x`` at ``index`` of dim ``at``, which is gone from the result."""
+    sizes = cx.shape(x)
+    indices = [dim(k) if k < at else index if k == at else dim(k - 1) for k in range(len(sizes))]
+    return cx.view(x, indices, [*sizes[:at], *sizes[at + 1 :]])
+
+
+@lowers("torch.aten.select.int", "torch.aten.select_copy.int")
+def lower_select(cx: LoweringContext) -> ir.Value:
+    x = cx.tensor(0)
+    at = cx.dim(1, cx.rank(x))
+    return drop_dim(cx, x, at, index_start(cx, cx.shape(x)[at], cx.index(2)))
+
+
+# Ops whose result is a list of tensors -> position of their dim operand.
+_SPLITS = {
+    f"torch.aten.{name}": 2
+    for name in (
+        "split.Tensor split.sizes split_with_sizes chunk unsafe_split.Tensor unsafe_split_with_sizes unsafe_chunk "
+        "tensor_split.sections tensor_split.indices split_copy.Tensor split_with_sizes_copy"
+    ).split()
+} | {"torch.aten.unbind.int": 1, "torch.aten.unbind_copy.int": 1}
+
+
+@lowers(*_SPLITS)
+def lower_split(cx: LoweringContext) -> list[ir.Value]:
+    """The pieces of a split, chunk or unbind. Their number and sizes are those of the ``ListUnpack`` that uses them."""
+    unpack = list_unpack(cx.op.results[0])
+    if unpack is None:
+        cx.unsupported("its list is not unpacked")
+    x = cx.tensor(0)
+    at = cx.dim(_SPLITS[cx.name], cx.rank(x))
+    count = len(unpack.results)
+    is_copy = "copy" in cx.name
+    if "unbind" in cx.name:
+        pieces = [drop_dim(cx, x, at, as_expr(k)) for k in range(count)]
+    else:
+        pieces, start = [], as_expr(0)
+        for k in range(count):
+            info = cx.state.result_info(unpack, k)
+            if info is None:
+                cx.unsupported(f"piece {k} is no tensor")
+            pieces.append(slice_view(cx, x, at, start, info.shape[at]))
+            start = start + info.shape[at]
+    return [copy(cx, piece) for piece in pieces] if is_copy else pieces
+
+
+@lowers("torch.aten.unfold", "torch.aten.unfold_copy")
+def lower_unfold(cx: LoweringContext) -> ir.Value:
+    """``unfold(x, dim, size, step)``: windows along a dim; the position in the window is the last result dim."""
+    x = cx.tensor(0)
+    rank = cx.rank(x)
+    if rank == 0:
+        return cx.view(x, [], cx.result_shape())
+    at, step = cx.dim(1, rank), cx.const_int(3)
+    indices: list[Expr] = [dim(k) for k in range(rank)]
+    indices[at] = dim(at) * step + dim(rank)
+    return cx.view(x, indices, cx.result_shape())
+
+
+def write_slice(cx: LoweringContext, x: ir.Value, piece: ir.Value, at: int, start: Expr, size: Expr) -> ir.Value:
+    """``x`` with ``size`` elements along ``at`` from ``start`` on replaced by ``piece``, as a concatenation."""
+    total = cx.shape(x)[at]
+    end = start + size
+    parts = [
+        slice_view(cx, x, at, as_expr(0), start) if constant_of(start) != 0 else None,
+        piece,
+        slice_view(cx, x, at, end, total - end) if not same_size(end, total) else None,
+    ]
+    return cat(cx, [part for part in parts if part is not None], at, cx.shape(x))
+
+
+@lowers("torch.aten.slice_scatter")
+def lower_slice_scatter(cx: LoweringContext) -> ir.Value:
+    """``slice_scatter(x, src, dim, start, end, step)`` with step 1."""
+    x, piece = cx.tensor(0), cx.tensor(1)
+    at = cx.dim(2, cx.rank(x))
+    if cx.const_int(5, 1) != 1:
+        cx.unsupported("slice_scatter with a step")
+    size = cx.shape(piece)[at]
+    start = slice_start(cx, cx.shape(x)[at], cx.index(3, 0), cx.index(4, None), 1, size)
+    return write_slice(cx, x, cx.cast(piece, cx.dtype(x)), at, start, size)
+
+
+@lowers("torch.aten.select_scatter")
+def lower_select_scatter(cx: LoweringContext) -> ir.Value:
+    """``select_scatter(x, src, dim, index)``."""
+    x = cx.tensor(0)
+    at = cx.dim(2, cx.rank(x))
+    piece = cx.keep_dims(cx.cast(cx.tensor(1), cx.dtype(x)), [at])
+    return write_slice(cx, x, piece, at, index_start(cx, cx.shape(x)[at], cx.index(3)), as_expr(1))
+
+
+@lowers("torch.aten.as_strided")
+def lower_as_strided(cx: LoweringContext) -> ir.Value:
+    """``as_strided`` of a tensor that is known to be row-major with storage offset 0: an op's own fresh result."""
+    x = cx.tensor(0)
+    source = definition(cx.torch_operand(0))
+    if source is None:
+        cx.unsupported("the storage of an argument may be larger than the tensor")
+    if "kiln.strides" in source.attributes and not _row_major(source, cx.op.operands[0]):
+        cx.unsupported("the storage of the operand is not row-major")
+    sizes = [constant_of(size) for size in cx.shape(x)]
+    strides, offset = cx.const_list(2), cx.const_int(3, 0)
+    if any(size is None for size in sizes):
+        cx.unsupported("as_strided of a tensor with dynamic sizes")
+    linear = as_expr(offset)
+    for k, stride in enumerate(strides):
+        linear = linear + dim(k) * stride
+    indices, suffix = [], 1
+    for k in reversed(range(len(sizes))):
+        size = sizes[k] or 1
+        index = ir.AffineExpr.get_floor_div(linear, as_expr(suffix)) if suffix != 1 else linear
+        indices.append(ir.AffineExpr.get_mod(index, as_expr(size)) if k else index)
+        suffix *= size
+    return cx.view(x, indices[::-1], cx.result_shape())
+
+
+def _row_major(op: ir.Operation, value: ir.Value) -> bool:
+    """False where ``kiln.strides`` says that eager's result is laid out otherwise, or is a view."""
+    number = ir.OpResult(value).result_number
+    return not isinstance(ir.ArrayAttr(op.attributes["kiln.strides"])[number], ir.AffineMapAttr)
+
+
+__all__ = ["drop_dim", "index_start", "permute", "slice_start", "slice_view", "write_slice"]
