@@ -1,0 +1,67 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""bf16 to and from f32 with integer ops, and maximum/minimum without LLVM's care for the sign of zero.
+
+Without AVX512-BF16 LLVM calls a runtime function for every lane that it rounds to bf16, and with it the
+instruction flushes denormals to zero.
+"""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
+
+
+def extend_bf16(e: Emitter, x: Lanes) -> Lanes:
+    """bf16 to f32, exactly: the upper half of the bits."""
+    half = e.op("arith.bitcast", e.like(ir.IntegerType.get_signless(16)), x)
+    return e.as_float(e.int_op("shli", e.op("arith.extui", e.int_type, half), 16))
+
+
+def round_bf16(e: Emitter, x: Lanes) -> Lanes:
+    """f32 to bf16, round to nearest even; any NaN becomes 0x7FC0, as in PyTorch."""
+    bits = e.as_int(x)
+    odd = e.int_op("andi", e.int_op("shrui", bits, 16), 1)
+    rounded = e.int_op("shrui", e.int_op("addi", e.int_op("addi", bits, 0x7FFF), odd), 16)
+    rounded = e.select(e.compare("uno", x, x), e.i(0x7FC0), rounded)
+    half = e.op("arith.trunci", e.like(ir.IntegerType.get_signless(16)), rounded)
+    return e.op("arith.bitcast", e.like(ir.BF16Type.get()), half)
+
+
+def _is_number(value: ir.Value) -> bool:
+    """Whether ``value`` is a constant (or the broadcast of one) without NaN."""
+    op = value.owner
+    if not isinstance(op, ir.Operation | ir.OpView):
+        return False
+    if op.operation.name == "vector.broadcast":
+        return _is_number(op.operation.operands[0])
+    if op.operation.name != "arith.constant":
+        return False
+    attribute = op.operation.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        dense = attribute
+        if not dense.is_splat:
+            return False
+        attribute = dense.get_splat_value()
+    if not isinstance(attribute, ir.FloatAttr):
+        return False
+    number = attribute.value
+    return number == number
+
+
+def _extremum(e: Emitter, predicate: str, a: Lanes, b: Lanes) -> Lanes:
+    """a where ``a predicate b``, else b; NaN where either is.  Of +0 and -0, whichever comes: as in PyTorch."""
+    if _is_number(a.value):
+        a, b = b, a
+    if _is_number(b.value):
+        return e.select(e.compare("olt" if predicate == "ogt" else "ogt", a, b), b, a)
+    chosen = e.select(e.compare(predicate, a, b), a, b)  # b if either is NaN: one maxps or minps
+    return e.select(e.compare("uno", a, a), a, chosen)
+
+
+def maximum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
+    return _extremum(e, "ogt", a, b)
+
+
+def minimum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
+    return _extremum(e, "olt", a, b)

@@ -1,0 +1,203 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Derives ``coefficients.py``: ``python -m kiln.lowering.cpu.vector_math.fit``.
+
+Every entry of ``FITS`` names the function that is approximated (of t), the weight that makes the
+error relative to the final result, the interval, and the degrees for f32 and f64.
+Coefficients are rounded to the element type once, from 50 digits.  Needs mpmath.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import mpmath as mp
+import numpy as np
+
+from kiln.lowering.cpu.vector_math.remez import DIGITS, Function, minimax
+
+
+class Fit(NamedTuple):
+    """One approximation: f(t) ~ p(t)/q(t) on [low, high], error divided by weight(t)."""
+
+    what: str
+    f: Function
+    weight: Function
+    low: float
+    high: float
+    f32: tuple[int, int] | None
+    f64: tuple[int, int] | None
+
+
+def _odd(what: str, f: Function, limit: float, f32: int | None, f64: int | None) -> Fit:
+    """f(x) = x + x^3 p(x^2), error relative to f."""
+    return Fit(
+        f"{what} = x + x^3 p(x^2), x^2 in [0, {limit**2:.4g}]",
+        lambda t: (f(mp.sqrt(t)) - mp.sqrt(t)) / (t * mp.sqrt(t)),
+        lambda t: f(mp.sqrt(t)) / (t * mp.sqrt(t)),
+        0.0,
+        limit**2,
+        None if f32 is None else (f32, 0),
+        None if f64 is None else (f64, 0),
+    )
+
+
+def _erfc_scaled(t: mp.mpf) -> mp.mpf:
+    """(1 + 2a) exp(a^2) erfc(a) for t = (a - 2)/(a + 2)."""
+    a = 2 * (1 + t) / (1 - t)
+    return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
+
+
+HALF_LN2 = 0.34663
+FITS: dict[str, Fit] = {
+    "exp": Fit(
+        "exp(r) = 1 + r + r^2 p(r), |r| <= ln(2)/2",
+        lambda r: (mp.expm1(r) - r) / r**2,
+        lambda r: mp.exp(r) / r**2,
+        -HALF_LN2, HALF_LN2, (4, 0), (9, 0),
+    ),
+    "expm1": Fit(
+        "expm1(r) = r + r^2 p(r), |r| <= ln(2)/2, error relative to expm1",
+        lambda r: (mp.expm1(r) - r) / r**2,
+        lambda r: mp.expm1(r) / r**2,
+        -HALF_LN2, HALF_LN2, (5, 0), (10, 0),
+    ),
+    "exp2": Fit(
+        "2^r = 1 + r p(r), |r| <= 1/2",
+        lambda r: mp.expm1(r * mp.ln(2)) / r,
+        lambda r: mp.mpf(2) ** r / r,
+        -0.50001, 0.50001, (5, 0), (10, 0),
+    ),
+    "log": Fit(
+        "log(1 + f) = f - f^2/2 + f^3 p(f), 1 + f in [sqrt(1/2), sqrt(2)]",
+        lambda f: (mp.log1p(f) - f + f * f / 2) / f**3,
+        lambda f: mp.log1p(f) / f**3,
+        -0.29290, 0.41422, (7, 0), None,
+    ),
+    "log_atanh": Fit(
+        "log((1 + s)/(1 - s)) = 2s + s^3 p(s^2), |s| <= 0.1716",
+        lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z,
+        lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / z,
+        0.0, 0.17158**2, None, (6, 0),
+    ),
+    "pow_log2": Fit(
+        "log2((1 + s)/(1 - s)) = s p(s^2), |s| <= 0.1716; f64 arithmetic for f32 pow",
+        lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / mp.ln(2),
+        lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / mp.ln(2),
+        0.0, 0.17158**2, None, (4, 0),
+    ),
+    "pow_exp2": Fit(
+        "2^r = p(r), |r| <= 1/2; f64 arithmetic for f32 pow",
+        lambda r: mp.mpf(2) ** r,
+        lambda r: mp.mpf(2) ** r,
+        -0.50001, 0.50001, None, (7, 0),
+    ),
+    "sin": _odd("sin", mp.sin, 1.5709, 3, 7),
+    "sin_quarter": _odd("sin", mp.sin, 0.78541, None, 5),
+    "cos_quarter": Fit(
+        "cos(x) = 1 - x^2/2 + x^4 p(x^2), |x| <= pi/4",
+        lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2,
+        lambda t: mp.cos(mp.sqrt(t)) / t**2,
+        0.0, 0.78541**2, None, (5, 0),
+    ),
+    "tan": _odd("tan", mp.tan, 0.78541, 6, None),
+    "sinh": _odd("sinh", mp.sinh, 1.0, 2, 6),
+    "asin": _odd("asin", mp.asin, 0.5, 4, 11),
+    "atan": _odd("atan", mp.atan, 0.41422, 4, 10),
+    "tanh": Fit(
+        "tanh(x) = x p(x^2)/q(x^2), |x| <= 9.02",
+        lambda t: mp.tanh(mp.sqrt(t)) / mp.sqrt(t),
+        lambda t: mp.tanh(mp.sqrt(t)) / mp.sqrt(t),
+        0.0, 9.02**2, (4, 4), None,
+    ),
+    "erf": Fit(
+        "erf(x) = x p(x^2)/q(x^2), |x| <= 3.93",
+        lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t),
+        lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t),
+        0.0, 3.93**2, (5, 5), None,
+    ),
+    "erfc": Fit(
+        "(1 + 2a) exp(a^2) erfc(a) = p((a - 2)/(a + 2)), 0 <= a <= 10.1",
+        _erfc_scaled, _erfc_scaled, -1.0, 0.66945, (9, 0), None,
+    ),
+}  # fmt: skip
+
+# Numbers as sums of parts: (value, leading bits of the first part or 0 for all, number of parts) for (f32, f64).
+# A short first part makes its product with the integers of a range reduction exact.
+PARTS: dict[str, tuple[Callable[[], mp.mpf], tuple[int, int], int]] = {
+    "ln(2)": (lambda: mp.ln(2), (15, 32), 2),
+    "log10(2)": (lambda: mp.log10(2), (12, 40), 2),
+    "1/ln(2)": (lambda: 1 / mp.ln(2), (0, 0), 2),
+    "1/ln(10)": (lambda: 1 / mp.ln(10), (0, 0), 2),
+    "pi": (lambda: +mp.pi, (0, 0), 3),
+    "pi/2": (lambda: mp.pi / 2, (0, 0), 3),
+    "pi/4": (lambda: mp.pi / 4, (0, 0), 2),
+    "1/pi": (lambda: 1 / mp.pi, (0, 0), 1),
+    "2/pi": (lambda: 2 / mp.pi, (0, 0), 1),
+}
+
+HEADER = '''# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Coefficients of the vector math, lowest order first.  Generated by ``fit.py``; do not edit.
+
+Keys: (name, element type, "p" or "q").  The comments give the fitted form and the maximum relative
+error of the exact fit (before the coefficients and the arithmetic are rounded).
+"""
+
+COEFFICIENTS: dict[tuple[str, str, str], tuple[float, ...]] = {
+'''
+
+
+def render() -> str:
+    """The text of ``coefficients.py``."""
+    lines = [HEADER]
+    with mp.workdps(DIGITS):
+        for name, fit in FITS.items():
+            for element, degrees, kind in (("f32", fit.f32, np.float32), ("f64", fit.f64, np.float64)):
+                if degrees is None:
+                    continue
+                p, q, error = minimax(fit.f, fit.weight, fit.low, fit.high, *degrees)
+                lines.append(f"    # {fit.what}; error {error:.2e}\n")
+                for part, coefficients in (("p", p), ("q", q)):
+                    if part == "q" and degrees[1] == 0:
+                        continue
+                    lines.append(f'    ("{name}", "{element}", "{part}"): (\n')
+                    for c in coefficients:
+                        lines.append(f'        float.fromhex("{_round(c, kind).hex()}"),\n')
+                    lines.append("    ),\n")
+        lines.append("}\n\n# Sums of parts, largest first: (name, element type).\n")
+        lines.append("PARTS: dict[tuple[str, str], tuple[float, ...]] = {\n")
+        for name, (value, bits, count) in PARTS.items():
+            for element, kind, leading in (("f32", np.float32, bits[0]), ("f64", np.float64, bits[1])):
+                parts = ", ".join(f'float.fromhex("{c.hex()}")' for c in _parts(value(), kind, leading, count))
+                lines.append(f'    ("{name}", "{element}"): ({parts},),\n')
+    return "".join(lines) + "}\n"
+
+
+def _round(value: mp.mpf, kind: type) -> float:
+    """``value`` rounded to nearest in float32 or float64."""
+    return float(kind(mp.nstr(value, 40)))
+
+
+def _parts(value: mp.mpf, kind: type, leading: int, count: int) -> list[float]:
+    """``value`` as a sum of ``count`` numbers, the first cut to ``leading`` bits unless that is 0."""
+    found = []
+    for i in range(count):
+        part = _round(value, kind)
+        if i == 0 and leading:
+            fraction, exponent = mp.frexp(value)
+            part = float(mp.ldexp(mp.floor(mp.ldexp(fraction, leading)), exponent - leading))
+        found.append(part)
+        value -= mp.mpf(part)
+    return found
+
+
+if __name__ == "__main__":
+    text = render()
+    target = Path(__file__).with_name("coefficients.py")
+    if "--check" in sys.argv:
+        sys.exit(0 if target.read_text() == text else f"{target} is out of date: run {__spec__.name}")  # type: ignore
+    target.write_text(text)

@@ -1,0 +1,167 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The pass ``expand-vector-math``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.errors import InvalidIRError
+from kiln.lowering.cpu.vector_math import FLUSHED, FUNCTIONS, Emitter, Lanes
+from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
+from kiln.lowering.cpu.vector_math.power import ipowi
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["ExpandVectorMath"]
+
+# One machine instruction, or a short sequence that LLVM vectorises well.
+_NATIVE = {
+    "math.absf", "math.absi", "math.ceil", "math.clampf", "math.copysign", "math.ctlz", "math.ctpop", "math.cttz",
+    "math.floor", "math.fma", "math.isfinite", "math.isinf", "math.isnan", "math.isnormal", "math.round",
+    "math.roundeven", "math.sqrt", "math.trunc",
+}  # fmt: skip
+# Native ops that convert-to-llvm or LLVM cannot do in 16-bit float types.
+_NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
+
+
+@register_pass
+@dataclass
+class ExpandVectorMath(Pass):
+    """Replace math functions on vectors and scalars by formulas in arith.
+
+    Every ``math`` function of f32 or f64, scalar or vector of any width, becomes polynomials with a stated accuracy
+    (docs/vector-math.md); sqrt, abs, fma, rounding and bit counting stay, being single instructions.  bf16 and f16
+    are computed in f32.  Also expanded: ``arith.remf``, ``arith.maximumf``/``minimumf`` (NaN propagates; the sign of
+    a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 and f32.  ``fastmath<afn>`` on exp
+    and exp2 asks for the variant that flushes denormal results.
+
+    Before::
+
+        %1 = math.exp2 %0 fastmath<afn> : vector<8xf32>
+
+    After (constants are at the start of the function)::
+
+        %low = arith.cmpf olt, %0, %c-127 : vector<8xf32>   // clamp
+        ...
+        %t = arith.addf %x, %magic : vector<8xf32>          // round to an integer in the low bits
+        %n = arith.subf %t, %magic : vector<8xf32>
+        %r = arith.subf %x, %n : vector<8xf32>
+        %p = math.fma %c5, %r, %c4 : vector<8xf32>          // polynomial
+        ...
+        %b = arith.bitcast %t : vector<8xf32> to vector<8xi32>
+        %s = arith.shli %b, %c23 : vector<8xi32>            // 2^n
+        %f = arith.bitcast %s : vector<8xi32> to vector<8xf32>
+        %1 = arith.mulf %p, %f : vector<8xf32>
+    """
+
+    name = "expand-vector-math"
+
+    def run(self, module: ir.Module) -> None:
+        for top in list(module.body):
+            if top.operation.name == "func.func" and len(top.operation.regions[0].blocks):
+                self._run_on_function(top.operation)
+
+    def _run_on_function(self, function: ir.Operation) -> None:
+        entry = function.regions[0].blocks[0]
+        constants: dict[tuple[str, int], ir.Value] = {}
+        for op in list(_walk(function)):
+            expand = self._expansion(op)
+            if expand is None:
+                continue
+            with ir.InsertionPoint(op), op.location:
+                result = expand(op, constants, entry)
+            op.results[0].replace_all_uses_with(result)
+            self.count(op.name)
+            op.erase()
+
+    def _expansion(self, op: ir.Operation):
+        """The method that replaces ``op``, or None when it stays."""
+        if op.name in ("arith.extf", "arith.truncf"):
+            wide, narrow = op.results[0].type, op.operands[0].type
+            if op.name == "arith.truncf":
+                wide, narrow = narrow, wide
+            return _convert if _is(ir.BF16Type, narrow) or (_is(ir.F16Type, narrow) and _is(ir.F64Type, wide)) else None
+        if op.name == "math.ipowi":
+            return lambda op, _, entry: ipowi(op.operands[0], op.operands[1], entry)
+        if op.name in FUNCTIONS or (op.name in _NATIVE_FLOAT and _element(op.operands[0].type).width == 16):
+            return _apply
+        if not op.name.startswith("math.") or op.name in _NATIVE:
+            return None
+        known = ", ".join(sorted(name for name in FUNCTIONS if name.startswith("math.")))
+        raise InvalidIRError(f"{op.name} has no vector formula; there are: {known}", str(op.location))
+
+
+def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops inside ``op``, in program order."""
+    for region in op.regions:
+        for block in region:
+            for child in block:
+                yield child.operation
+                yield from _walk(child.operation)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _is(kind: type, type_: ir.Type) -> bool:
+    return isinstance(_element(type_), kind)
+
+
+def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
+    """``type_`` with another element type."""
+    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element
+
+
+def _emitter(type_: ir.Type, constants: dict, entry: ir.Block) -> Emitter:
+    """An emitter that computes in ``type_``, or in f32 where that is a 16-bit float."""
+    if _element(type_).width == 16:
+        type_ = _like(type_, ir.F32Type.get())
+    return Emitter(type_, constants, entry)
+
+
+def _load(e: Emitter, value: ir.Value) -> Lanes:
+    """``value`` in the emitter's type, if it is a 16-bit float."""
+    lanes = e.wrap(value)
+    if _is(ir.BF16Type, value.type):
+        return extend_bf16(e, lanes)
+    return e.op("arith.extf", e.float_type, lanes) if _is(ir.F16Type, value.type) else lanes
+
+
+def _store(e: Emitter, result: Lanes, type_: ir.Type) -> ir.Value:
+    if _is(ir.BF16Type, type_):
+        return round_bf16(e, result).value
+    return (e.op("arith.truncf", type_, result) if _is(ir.F16Type, type_) else result).value
+
+
+def _apply(op: ir.Operation, constants: dict, entry: ir.Block) -> ir.Value:
+    """The formula of ``op``, or the op itself in f32."""
+    type_ = op.results[0].type
+    e = _emitter(type_, constants, entry)
+    operands = [_load(e, operand) for operand in op.operands]
+    if op.name not in FUNCTIONS:
+        return _store(e, e.op(op.name, e.float_type, *operands), type_)
+    flushed = op.name in FLUSHED and "fastmath" in op.attributes and _approximate(op.attributes["fastmath"])
+    formula = (FLUSHED if flushed else FUNCTIONS)[op.name]
+    return _store(e, formula(e, *operands), type_)
+
+
+def _approximate(fastmath: ir.Attribute) -> bool:
+    """Whether #arith.fastmath<...> allows approximate functions."""
+    flags = str(fastmath).partition("<")[2].rstrip(">").split(",")
+    return "afn" in flags or "fast" in flags
+
+
+def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> ir.Value:
+    """extf and truncf of 16-bit floats, by way of f32."""
+    source, target = op.operands[0].type, op.results[0].type
+    e = Emitter(_like(target, ir.F32Type.get()), constants, entry)
+    value = e.wrap(op.operands[0])
+    if op.name == "arith.extf":
+        value = _load(e, value.value)
+        return value.value if _is(ir.F32Type, target) else e.op("arith.extf", target, value).value
+    if _is(ir.F64Type, source):
+        value = e.op("arith.truncf", e.float_type, value)
+    return _store(e, value, target)
