@@ -1,0 +1,25 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The one place that makes an MLIR context for Kiln."""
+
+from torch_mlir import ir
+from torch_mlir.dialects import torch as torch_dialect
+
+
+def create_context() -> ir.Context:
+    """Return a new context with the `torch` and `kiln` dialects loaded.
+
+    Multithreading is off: Python-defined verifiers and interfaces deadlock with it on, as the worker threads wait
+    for an interpreter lock that the main thread holds.  Unregistered dialects are rejected, so that a misspelt op is
+    an error where it is parsed.
+    """
+    # Imported here, not above: `kiln.dialects.kiln` modules import this package.
+    from kiln.dialects.kiln import Kiln
+
+    context = ir.Context()
+    context.enable_multithreading(False)
+    context.allow_unregistered_dialects = False
+    torch_dialect.register_dialect(context)
+    with context, ir.Location.unknown():
+        Kiln.load()
+    return context

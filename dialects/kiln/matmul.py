@@ -1,0 +1,49 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Matrix products."""
+
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import Tensor
+
+
+class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
+    """Batched matrix product `result[*b, m, n] = sum_k lhs[*b, m, k] * rhs[*b, k, n]`.
+
+    `lhs` is `[*b, M, K]`, or `[*b, K, M]` with `transpose_lhs`; `rhs` is `[*b, K, N]` or `[K, N]` (shared by the
+    batch), or `[.., N, K]` with `transpose_rhs`.  Batch dims do not broadcast.  bf16 and f16 accumulate in f32 and
+    round once; integers wrap.  K = 0 gives zeros.  As `torch.matmul`.
+
+    ```mlir
+    func.func @linear(%x: tensor<?x16x64xf32>, %w: tensor<32x64xf32>) -> tensor<?x16x32xf32> {
+      %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+        : (tensor<?x16x64xf32>, tensor<32x64xf32>) -> tensor<?x16x32xf32>
+      return %0 : tensor<?x16x32xf32>
+    }
+    ```
+    """
+
+    lhs: ext.Operand[Tensor]
+    rhs: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    transpose_lhs: ir.IntegerAttr
+    transpose_rhs: ir.IntegerAttr
+
+
+def matmul(
+    lhs: Any, rhs: Any, result_type: ir.Type | None = None, transpose_lhs: bool = False, transpose_rhs: bool = False
+) -> ir.Value:
+    """Build a `kiln.matmul`; without `result_type`, sizes are taken from the operands' types."""
+    lhs, rhs = base.value_of(lhs), base.value_of(rhs)
+    if result_type is None:
+        a, b = base.static_shape(lhs.type), base.static_shape(rhs.type)
+        # A batch dim may be static in only one of the two types.
+        batch = [x if x is not None else y for x, y in zip(a[:-2], b[:-2] or a[:-2], strict=True)]
+        m, n = a[-1 if transpose_lhs else -2], b[-2 if transpose_rhs else -1]
+        result_type = base.ranked([*batch, m, n], lhs.type.element_type)
+    attributes = {"transpose_lhs": base.boolean(transpose_lhs), "transpose_rhs": base.boolean(transpose_rhs)}
+    return MatmulOp.create([lhs, rhs], [result_type], attributes).result

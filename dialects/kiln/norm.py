@@ -1,0 +1,136 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Normalisations: layer, RMS, batch and group norm."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import I64Array, Tensor
+
+
+class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
+    """Layer norm of `x` over `axes`, its trailing dims: `(x - mean) / sqrt(var + eps) * weight + bias`.
+
+    `params` are none, the weight, or weight and bias, each of the sizes of `x` at `axes`.  The variance is biased and
+    computed in two passes; bf16 and f16 compute in f32.  As `torch.nn.functional.layer_norm`.
+
+    ```mlir
+    func.func @layer_norm(%x: tensor<?x64xf32>, %w: tensor<64xf32>, %b: tensor<64xf32>) -> tensor<?x64xf32> {
+      %0 = "kiln.layer_norm"(%x, %w, %b) {axes = array<i64: 1>, eps = 1.0e-05 : f64}
+        : (tensor<?x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64xf32>
+      return %0 : tensor<?x64xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    params: Sequence[ext.Operand[Tensor]]
+    result: ext.Result[Tensor]
+    axes: I64Array
+    eps: ir.FloatAttr
+
+
+class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
+    """RMS norm of `x` over `axes`, its trailing dims: `x / sqrt(mean(x * x) + eps) * weight`.
+
+    `params` are none or the weight, of the sizes of `x` at `axes`.  bf16 and f16 compute in f32 and round once, as
+    `torch.nn.functional.rms_norm`.
+
+    ```mlir
+    func.func @rms_norm(%x: tensor<?x64xf32>, %w: tensor<64xf32>) -> tensor<?x64xf32> {
+      %0 = "kiln.rms_norm"(%x, %w) {axes = array<i64: 1>, eps = 1.0e-06 : f64}
+        : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32>
+      return %0 : tensor<?x64xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    params: Sequence[ext.Operand[Tensor]]
+    result: ext.Result[Tensor]
+    axes: I64Array
+    eps: ir.FloatAttr
+
+
+class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
+    """Inference batch norm of `x` `[N, C, *]`: `(x - mean[c]) / sqrt(variance[c] + eps) * weight[c] + bias[c]`.
+
+    `params` are none, the weight, or weight and bias; all parameters are `[C]`.  bf16 and f16 compute in f32.
+    As `torch.nn.functional.batch_norm` with `training=False`.
+
+    ```mlir
+    func.func @batch_norm(%x: tensor<?x8x4x4xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>) -> tensor<?x8x4x4xf32> {
+      %0 = "kiln.batch_norm"(%x, %m, %v) {eps = 1.0e-05 : f64}
+        : (tensor<?x8x4x4xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x8x4x4xf32>
+      return %0 : tensor<?x8x4x4xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    mean: ext.Operand[Tensor]
+    variance: ext.Operand[Tensor]
+    params: Sequence[ext.Operand[Tensor]]
+    result: ext.Result[Tensor]
+    eps: ir.FloatAttr
+
+
+class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
+    """Group norm of `x` `[N, C, *]`: mean and biased variance over each of `groups` blocks of channels.
+
+    `params` are none, the weight, or weight and bias, each `[C]`.  bf16 and f16 compute in f32.
+    As `torch.nn.functional.group_norm`; `groups` = C is instance norm.
+
+    ```mlir
+    func.func @group_norm(%x: tensor<?x8x4x4xf32>, %w: tensor<8xf32>) -> tensor<?x8x4x4xf32> {
+      %0 = "kiln.group_norm"(%x, %w) {groups = 2, eps = 1.0e-05 : f64}
+        : (tensor<?x8x4x4xf32>, tensor<8xf32>) -> tensor<?x8x4x4xf32>
+      return %0 : tensor<?x8x4x4xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    params: Sequence[ext.Operand[Tensor]]
+    result: ext.Result[Tensor]
+    groups: ir.IntegerAttr
+    eps: ir.FloatAttr
+
+
+def _params(weight: Any, bias: Any) -> list[ir.Value]:
+    """Operands for optional parameters; a bias needs a weight (pass ones)."""
+    if weight is None and bias is not None:
+        raise ValueError("a bias needs a weight: pass a tensor of ones")
+    return [base.value_of(p) for p in (weight, bias) if p is not None]
+
+
+def layer_norm(x: Any, weight: Any, bias: Any, axes: Sequence[int], eps: float) -> ir.Value:
+    """Build a `kiln.layer_norm`; `weight` and `bias` may be None."""
+    x = base.value_of(x)
+    attributes = {"axes": base.i64s(axes), "eps": base.f64(eps)}
+    return LayerNormOp.create([x, *_params(weight, bias)], [x.type], attributes).result
+
+
+def rms_norm(x: Any, weight: Any, axes: Sequence[int], eps: float) -> ir.Value:
+    """Build a `kiln.rms_norm`; `weight` may be None."""
+    x = base.value_of(x)
+    attributes = {"axes": base.i64s(axes), "eps": base.f64(eps)}
+    return RmsNormOp.create([x, *_params(weight, None)], [x.type], attributes).result
+
+
+def batch_norm(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> ir.Value:
+    """Build a `kiln.batch_norm`; `weight` and `bias` may be None."""
+    x = base.value_of(x)
+    operands = [x, base.value_of(mean), base.value_of(variance), *_params(weight, bias)]
+    return BatchNormOp.create(operands, [x.type], {"eps": base.f64(eps)}).result
+
+
+def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> ir.Value:
+    """Build a `kiln.group_norm`; `weight` and `bias` may be None."""
+    x = base.value_of(x)
+    attributes = {"groups": base.i64(groups), "eps": base.f64(eps)}
+    return GroupNormOp.create([x, *_params(weight, bias)], [x.type], attributes).result
