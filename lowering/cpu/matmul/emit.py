@@ -44,8 +44,12 @@ def emit_matmul(
             lambda: emit_matmul(b, problem, schedule["fallback"], *rest),
         )
     elif kernel == "dot":
+        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1:
+            raise ValueError("matmul kernel 'dot' needs unit stride along k in both operands; use 'blocked'")
         emit_dot(b, problem, schedule, *rest)
     elif kernel == "blocked":
+        if problem.rhs_strides[-1] != 1 and not schedule["pack_rhs"]:
+            raise ValueError("matmul kernel 'blocked' needs pack_rhs for a rhs without unit stride along n")
         emit_blocked(b, problem, schedule, *rest)
     else:
         raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, vendor or by_rows")

@@ -18,13 +18,9 @@ class Isa(Protocol):
     """The machine facts that schedules use (`kiln.lowering.cpu.isa`)."""
 
     @property
-    def vector_bytes(self) -> int: ...  # 32: AVX2, 64: AVX-512
+    def vector_bytes(self) -> int: ...  # 16: SSE, 32: AVX2, 64: AVX-512
     @property
     def vector_registers(self) -> int: ...
-    @property
-    def l1_bytes(self) -> int: ...
-    @property
-    def l2_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True)

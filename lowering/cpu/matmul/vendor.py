@@ -16,12 +16,14 @@ from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_ep
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 from kiln.runtime.threads import symbol_address
 
-ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE of cblas.h
-_NAMES = {"f32": "cblas_sgemm", "f64": "cblas_dgemm"}
+# The Fortran interface: torch's wheels export no cblas_sgemm. All arguments go by address, matrices are
+# column-major, so a row-major C = A B is asked for as C^T = B^T A^T.
+_NAMES = {"f32": "sgemm_", "f64": "dgemm_"}
+_ARGUMENT_BYTES = 128  # of scratch: six i32 sizes at 0, alpha and beta at 64, the two letters at 96
 
 
 def vendor_gemm_available() -> bool:
-    """Whether the installed torch exports cblas_sgemm and cblas_dgemm with MKL behind them (so that they may be
+    """Whether the installed torch exports sgemm_ and dgemm_ with MKL behind them (so that they may be
     called from several threads at once, and run sequentially there)."""
     return all(symbol_address(name) for name in (*_NAMES.values(), "MKL_Get_Max_Threads"))
 
@@ -50,7 +52,7 @@ def vendor_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     unit = LINE // problem.sum_bytes
     nc = round_up(schedule["nc"], unit)
     elements = round_up(schedule["mc"] * nc, unit)
-    return {"mc": schedule["mc"], "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes}
+    return {"mc": schedule["mc"], "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes + _ARGUMENT_BYTES}
 
 
 def leading_dimension_guard(b: Builder, problem: MatmulProblem) -> Condition:
@@ -76,11 +78,18 @@ def emit_vendor(
     lay = vendor_layout(problem, s)
     sum_type = element_type(problem.sum_dtype)
     name = _NAMES[problem.dtype]
-    _declare(b, name, sum_type)
-    scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
+    _declare(b, name)
+    scratch = b.view(ctx.scratch, b.addi(ctx.scratch_offset, _ARGUMENT_BYTES), lay["elements"], sum_type)
     k = known(problem.k)
     lhs_row, lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
     rhs_k, rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+
+    sizes = b.view(ctx.scratch, ctx.scratch_offset, 6, b.i32)
+    factors = b.view(ctx.scratch, b.addi(ctx.scratch_offset, 64), 16 // problem.sum_bytes, sum_type)
+    b.store(b.float_(1.0, sum_type), factors, 0)
+    b.store(b.float_(0.0, sum_type), factors, 8 // problem.sum_bytes)
+    for i, plain in enumerate((rhs_col == 1, lhs_k == 1)):
+        b.store(b.int_(ord("N" if plain else "T"), b.i8), ctx.scratch, b.addi(ctx.scratch_offset, 96 + i))
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         lhs = offset_of(b, operands.lhs_offset, batch, problem.lhs_strides[:-2])
@@ -94,21 +103,20 @@ def emit_vendor(
             at = b.sum_(target.offset, b.muli(m0, stride), n0)
         lda = b.maxi(lhs_row, b.maxi(k, 1)) if lhs_k == 1 else b.maxi(lhs_k, b.maxi(known(problem.m), 1))
         ldb = b.maxi(rhs_k, b.maxi(known(problem.n), 1)) if rhs_col == 1 else b.maxi(rhs_col, b.maxi(k, 1))
-        one, zero = b.float_(1.0, sum_type), b.float_(0.0, sum_type)
-        arguments = [
-            *(b.int_(x, b.i32) for x in (ROW_MAJOR, NO_TRANS if lhs_k == 1 else TRANS)),
-            b.int_(NO_TRANS if rhs_col == 1 else TRANS, b.i32),
-            *(_int32(b, x) for x in (rows, cols, k)),
-            one,
-            _pointer(b, operands.lhs, lhs, problem.sum_bytes),
-            _int32(b, lda),
-            _pointer(b, operands.rhs, rhs, problem.sum_bytes),
-            _int32(b, ldb),
-            zero,
-            _pointer(b, sums, at, problem.sum_bytes),
-            _int32(b, b.maxi(stride, b.maxi(cols, 1))),
-        ]
-        func.call([], name, arguments)
+        ldc = b.maxi(stride, b.maxi(cols, 1))
+        for i, x in enumerate((cols, rows, k, ldb, lda, ldc)):
+            b.store(_int32(b, x), sizes, i)
+        n_address, m_address, k_address, ldb_address, lda_address, ldc_address = (
+            _pointer(b, ctx.scratch, b.addi(ctx.scratch_offset, 4 * i), 1) for i in range(6)
+        )
+        alpha, beta, trans_b, trans_a = (
+            _pointer(b, ctx.scratch, b.addi(ctx.scratch_offset, i), 1) for i in (64, 72, 96, 97)
+        )
+        a_address = _pointer(b, operands.lhs, lhs, problem.sum_bytes)
+        b_address = _pointer(b, operands.rhs, rhs, problem.sum_bytes)
+        c_address = _pointer(b, sums, at, problem.sum_bytes)
+        arguments = [trans_b, trans_a, n_address, m_address, k_address, alpha, b_address, ldb_address]
+        func.call([], name, [*arguments, a_address, lda_address, beta, c_address, ldc_address])
         if target is None or not epilogue.is_plain_store:
             run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s["width"])
 
@@ -125,7 +133,7 @@ def _pointer(b: Builder, buffer: ir.Value, offset: Index, size: int) -> ir.Value
     return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(b.i64, address))
 
 
-def _declare(b: Builder, name: str, real: ir.Type) -> None:
+def _declare(b: Builder, name: str) -> None:
     """Declares the C function once in the module of the kernel."""
     module = b.entry.owner
     while module.name != "builtin.module":
@@ -135,6 +143,5 @@ def _declare(b: Builder, name: str, real: ir.Type) -> None:
         if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
             return
     ptr = ir.Type.parse("!llvm.ptr")
-    i = b.i32
     with ir.InsertionPoint.at_block_begin(body):
-        func.FuncOp(name, ([i, i, i, i, i, i, real, ptr, i, ptr, i, real, ptr, i], []), visibility="private")
+        func.FuncOp(name, ([ptr] * 13, []), visibility="private")

@@ -26,8 +26,6 @@ class Machine:
 
     vector_bytes: int = 32
     vector_registers: int = 16
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 512 << 10
 
 
 class StoreEpilogue:

@@ -1,0 +1,20 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matrix products on the CPU: `choose_schedule`, then `emit_matmul` with the schedule's leaf."""
+
+from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
+from kiln.lowering.cpu.matmul.schedule import choose_schedule
+
+__all__ = [
+    "Buffers",
+    "Destination",
+    "Epilogue",
+    "Isa",
+    "KernelContext",
+    "MatmulProblem",
+    "choose_schedule",
+    "emit_matmul",
+    "scratch_bytes",
+]

@@ -1,0 +1,159 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which matmul kernel, with which tiles: the rule, and the measurements behind it.
+
+Measured with f32 on one core of a Zen 3 server (AVX2, 32 KiB L1, 512 KiB L2) against MKL through
+torch.mm, thread CPU time, N x K from {768, 2048, 3072} x {768, 2048} (benchmarks/cpu_matmul.py); for
+AVX-512 the rows of the same table in the Cascade Lake measurements (one row limit of 32 there):
+
+| rhs stored as  | rows m    | leaf                        | speed against MKL |
+|----------------|-----------|-----------------------------|-------------------|
+| [n, k]         | 1         | dot 1x8                     | 1.14 - 1.28       |
+|                | 2         | dot 2x4                     | 2.0 - 2.4         |
+|                | 3, 4      | dot 4x2                     | 2.2 - 2.8         |
+|                | 5 - 12    | dot 3x4                     | 1.35 - 1.8        |
+|                | 13 - 95   | blocked 4x3, packed rhs     | 1.04 - 1.37       |
+|                | 96 -      | vendor blocks               | 1.00 - 1.12       |
+| [k, n]         | 1         | blocked 1x8, in place       | 0.85 - 1.24       |
+|                | 2 - 4     | blocked, in place           | 1.2 - 1.9         |
+|                | 5 - 31    | blocked 6x2, in place       | 1.13 - 1.43       |
+|                | 32 - 95   | the same up to n = 1024     | 1.08 - 1.20       |
+|                |           | blocked 4x3, packed, above  | 0.99 - 1.10       |
+|                | 96 -      | vendor blocks               | 0.99 - 1.05       |
+| [k, n], n<=128 | 96 -      | blocked 6x2, in place (bmm) | 1.14 - 1.19       |
+
+Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines without it lose little.
+From m = 96 the vendor's leaf is taken since it compiles in a third of the time.
+"""
+
+from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
+from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
+
+_VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
+_DOT_ROWS = {32: 12, 64: 32}
+_PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
+_SMALL_N = 128
+_IN_PLACE_N = 1024
+_PACK_ROWS = {"nk": 13, "kn": 32}
+
+
+def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> dict:
+    """The schedule for rhs operands that are not frozen; see the table of this module.
+
+    Sizes and strides that are no ints count as dynamic. `vendor` says whether the vendor's gemm may be
+    called (default: whether this torch has it). The result holds ints, bools, strings and dictionaries of
+    such, and depends on nothing but the arguments.
+    """
+    problem = normalise(problem)
+    if vendor is None:
+        vendor = vendor_gemm_available()
+    if isinstance(problem.m, int):
+        return _for_rows(problem, isa, vendor, problem.m)
+    limit = _DOT_ROWS[_bytes(isa)]
+    small, large = (_for_rows(problem, isa, vendor, m) for m in (limit, 256))
+    if small["kernel"] == large["kernel"]:  # two variants of one kernel are not worth their compile time
+        return large
+    return {"kernel": "by_rows", "limit": limit, "small": small, "large": large}
+
+
+def _bytes(isa: Isa) -> int:
+    return 64 if isa.vector_bytes >= 64 else 32
+
+
+def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
+    """The schedule for about m rows (exactly m where the problem knows its rows)."""
+    lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
+    few_columns = isinstance(problem.n, int) and problem.n <= 2
+    if lhs_k == 1 and rhs_k == 1 and (m <= _DOT_ROWS[_bytes(isa)] or few_columns):
+        return _dot(problem, isa, m)
+    small_n = rhs_n == 1 and isinstance(problem.n, int) and problem.n <= _SMALL_N
+    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small_n:
+        width = isa.vector_bytes // problem.sum_bytes
+        schedule = {"kernel": "vendor", "mc": 1024, "nc": 512, "width": width}
+        return schedule | {"fallback": _blocked(problem, isa, m)}
+    return _blocked(problem, isa, m)
+
+
+def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+    width = isa.vector_bytes // problem.sum_bytes
+    wide = isa.vector_registers >= 32
+    if isinstance(problem.n, int) and problem.n <= 2:
+        mr, nr = 8 // problem.n if m >= 8 else min(m, 4), problem.n
+    elif m == 1:
+        mr, nr = 1, 8
+    elif m == 2:
+        mr, nr = 2, 4
+    elif m <= 4:
+        mr, nr = (4, 4) if wide else (4, 2)
+    else:
+        mr, nr = (6, 4) if wide else (3, 4)
+    nr = min(nr, width)
+    unroll = 2 if mr * nr <= 8 else 1
+    # Few rows re-read their part of the lhs for every column tile: it should stay in the first-level cache.
+    kc = 8192 if m == 1 else 1024
+    return {
+        "kernel": "dot",
+        "mr": max(mr, 1),
+        "nr": nr,
+        "width": width,
+        "mc": 64 if m > 32 else max(m, 1),
+        "nc": 64,
+        "kc": kc,
+        "unroll": unroll,
+    }
+
+
+def _blocked(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+    width = isa.vector_bytes // problem.sum_bytes
+    half = problem.dtype in ("bf16", "f16")
+    lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
+    small_n = isinstance(problem.n, int) and problem.n <= _IN_PLACE_N
+    if rhs_n != 1:
+        pack_rhs = True
+    elif isinstance(problem.n, int) and problem.n <= _SMALL_N:
+        pack_rhs = half and m >= _PACK_ROWS["kn"]
+    else:
+        pack_rhs = m >= _PACK_ROWS["kn"] and not (small_n and m < _VENDOR_ROWS[32]) or half and m > 4
+    exact = isinstance(problem.m, int)
+    mr, nv = _tile(m if exact else max(m, 64), problem.n, width, isa.vector_registers, packed=pack_rhs)
+    kc = max(256, min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
+    if isinstance(problem.k, int) and problem.k > 0:
+        pieces = -(-problem.k // (kc + kc // 4))
+        kc = -(-problem.k // pieces // width) * width if pieces > 1 else -(-problem.k // width) * width
+    return {
+        "kernel": "blocked",
+        "mr": mr,
+        "nv": nv,
+        "width": width,
+        "mc": min(256, m) if exact and m else 256,
+        "nc": 256 if not (isinstance(problem.n, int) and problem.n < 256) else max(problem.n, 1),
+        "kc": kc,
+        "pack_lhs": half or lhs_k != 1,
+        "pack_rhs": pack_rhs,
+        "unroll": 2 if mr == 1 else 1,
+        "prefetch": 8 if not pack_rhs and small_n and m > 1 else 0,
+    }
+
+
+def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:
+    """The register tile (rows, vectors) with the least cycles a step of k over the whole m x n.
+
+    A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
+    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. Among equals: the fewest passes over a rhs read in place,
+    then the fewest loads.
+    """
+    columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
+    usable, widest = (28, 4) if registers >= 32 else (12, 3)
+    rows = (1, 2, 3, 4, 6, 8, 12) if registers >= 32 else (1, 2, 3, 4, 6)
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
+        r, v = tile
+        heights = [r] * (m // r) + ([m % r] if m % r else [])
+        column_tiles = -(-columns // v)
+        cycles = sum(max(h * v / 2, (h + v) / 2, 5.0) for h in heights) * column_tiles
+        return cycles, 0 if packed else len(heights), sum(h + v for h in heights) * column_tiles
+
+    tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (r < 3 or v <= widest)]
+    return min(tiles, key=cost)
