@@ -70,7 +70,7 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
     """One chunk: whether it went as it should, and the text to print (None after an error)."""
     from torch_mlir import ir
 
-    from kiln.dialects import create_context
+    from kiln.dialects import create_context, parse
     from kiln.passes.diagnostics import diagnostics_of, from_info
     from kiln.passes.invariants import check_stage
     from kiln.passes.manager import PassManager
@@ -88,7 +88,7 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
     failure: Exception | None = None
     try:
         with context, ir.Location.unknown():
-            module = ir.Module.parse(text)
+            module = parse(text)
             PassManager(steps, _instruments(options, reported)).run(module)
             if options.check_stage:
                 check_stage(module, options.check_stage)
@@ -188,7 +188,9 @@ def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instru
 
 
 def _print(options: Options, module: "ir.Module") -> str:
-    text = module.operation.get_asm(enable_debug_info=options.debug_info, print_generic_op_form=options.generic)
+    from kiln.dialects import to_text
+
+    text = to_text(module, enable_debug_info=options.debug_info, print_generic_op_form=options.generic)
     return text if text.endswith("\n") else text + "\n"
 
 

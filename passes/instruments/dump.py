@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kiln.dialects import to_text
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class StageDump(Instrument):
 
     def _write(self, name: str, module: "ir.Module") -> None:
         path = self.directory / name
-        path.write_text(module.operation.get_asm(enable_debug_info=self._debug_info), encoding="utf-8")
+        path.write_text(to_text(module, enable_debug_info=self._debug_info), encoding="utf-8")
         self.files.append(path)
 
 

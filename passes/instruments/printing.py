@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from kiln.dialects import to_text
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class PrintIR(Instrument):
 
     def _text(self, module: "ir.Module", generic: bool = False) -> str:
         # Generic form prints invalid IR as well.
-        return module.operation.get_asm(
+        return to_text(
+            module,
             enable_debug_info=self._debug_info,
             print_generic_op_form=self._generic or generic,
             assume_verified=generic,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects import parse, to_text
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Reproducer(Instrument):
     def _before(self, index: int, context: ir.Context) -> "tuple[str, list[PipelineStep]]":
         try:
             with context, ir.Location.unknown():
-                module = ir.Module.parse(self._input)
+                module = parse(self._input)
                 for step in self._steps[:index]:
                     step.pass_.run(module)
                 return _text(module), [self._steps[index]]
@@ -70,4 +71,4 @@ class Reproducer(Instrument):
 
 
 def _text(module: ir.Module) -> str:
-    return module.operation.get_asm(enable_debug_info=True)
+    return to_text(module, enable_debug_info=True)
