@@ -29,7 +29,8 @@ for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "KILN_CACHE_DIR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
-python = sys.executable
+# Set on the command itself: lit's built-in `cat` replaces PYTHONPATH for what follows it.
+python = f"env PYTHONPATH={config.environment['PYTHONPATH']} {sys.executable}"
 # Whole words only, so that file names and options which hold them stay.
 config.substitutions += [
     (r"(?<![\w./-])kiln-opt(?![\w.-])", f"{python} -m kiln.tools.kiln_opt"),

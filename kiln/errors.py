@@ -8,6 +8,7 @@ carries a reproducer. Tools print it as ``error: <message>`` and exit with statu
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "UnknownPassError",
     "UnsupportedError",
     "did_you_mean",
+    "location_text",
     "near_misses",
 ]
 
@@ -40,6 +42,15 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """``"; did you mean 'a' or 'b'?"``, or an empty string when nothing is near."""
     close = near_misses(name, candidates)
     return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def location_text(location: object) -> str:
+    """``file:line:column`` from an MLIR location (or its text); the text as it is when it leads to no file."""
+    text = str(location)
+    found = re.search(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)', text)
+    if found is not None:
+        return f"{found[1]}:{found[2]}:{found[3]}"
+    return "" if text in ("loc(unknown)", "None") else text
 
 
 class KilnError(Exception):
@@ -76,23 +87,25 @@ class PassOptionError(KilnError):
 class InvalidIRError(KilnError):
     """IR that does not parse, does not verify or breaks a stage's invariant.
 
-    ``location`` is MLIR's text of the location (``file.mlir:3:8`` or ``"model.py":12:5``).
+    ``location`` is an ``ir.Location``, its text, or ``file:line:column``.
     """
 
-    def __init__(self, message: str, location: str = "") -> None:
-        self.message, self.location = message, location
-        super().__init__(f"{location}: {message}" if location else message)
+    def __init__(self, message: str, location: object = "") -> None:
+        self.message, self.location = message, location_text(location)
+        super().__init__(f"{self.location}: {message}" if self.location else message)
 
 
 class UnsupportedError(KilnError):
     """An op (or a form of it) that Kiln does not handle at this place.
 
     Conversions catch it and take their next choice, recording ``reason``; where there is none it reaches the user.
+    ``location`` is an ``ir.Location``, its text, or ``file:line:column``.
     """
 
-    def __init__(self, op: str, location: str = "", reason: str = "") -> None:
-        self.op, self.location, self.reason = op, location, reason
-        at = f" at {location}" if location else ""
+    def __init__(self, op: str, location: object = "", reason: str = "") -> None:
+        self.op, self.location, self.reason = op, location_text(location), reason
+        self.message = f"{op} is not supported{': ' + reason if reason else ''}"
+        at = f" at {self.location}" if self.location else ""
         super().__init__(f"{op}{at} is not supported{': ' + reason if reason else ''}")
 
 

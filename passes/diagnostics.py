@@ -33,8 +33,9 @@ class Diagnostic:
 
     @property
     def where(self) -> str:
-        """``file:line:column``, or an empty string."""
-        return f"{self.file}:{self.line}:{self.column}" if self.line else ""
+        """``file:line:column`` (``file:line`` without a column), or an empty string."""
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}" if self.line else ""
 
     def __str__(self) -> str:
         """The diagnostic on one line, short notes in brackets."""

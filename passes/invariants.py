@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.errors import InvalidIRError, KilnError, did_you_mean
-from kiln.passes.diagnostics import locate
 
 __all__ = ["STAGES", "Stage", "check_stage"]
 
@@ -157,6 +156,4 @@ def _matches(name: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _violation(op: ir.Operation, spec: Stage, complaint: str) -> InvalidIRError:
-    file, line, column = locate(str(op.location))
-    where = f"{file}:{line}:{column}" if line else ""
-    return InvalidIRError(f"stage {spec.name!r}: {op.name} {complaint}", where)
+    return InvalidIRError(f"stage {spec.name!r}: {op.name} {complaint}", op.location)

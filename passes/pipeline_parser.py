@@ -16,12 +16,12 @@ anchor holds MLIR passes only. An MLIR pass that works on functions may be named
 
 from dataclasses import dataclass
 
-from kiln.errors import PassOptionError, PipelineParseError, UnknownPassError
+from kiln.errors import KilnError, PassOptionError, PipelineParseError, UnknownPassError
 from kiln.passes.core import Pass
 from kiln.passes.manager import PipelineStep
 from kiln.passes.mlir_pass import MlirPass, check_mlir_pipeline, mlir_pass_names
 from kiln.passes.options import parse_options
-from kiln.passes.registry import find_pass, pass_names
+from kiln.passes.registry import find_pass, import_all, pass_names
 
 __all__ = ["parse_pipeline"]
 
@@ -165,15 +165,22 @@ def _mlir(item: _Item, text: str) -> MlirPass:
     if form is not None:
         return MlirPass(form, item.text)
     for leaf in _leaves(item):
-        if leaf.options is not None:
-            bare = _Item(leaf.name, leaf.position, text=leaf.name)
-            if _mlir_form(bare) is not None:
-                complaint = check_mlir_pipeline(f"builtin.module({leaf.text})") or ""
-                raise PassOptionError(leaf.name, complaint.replace("<Pass-Options-Parser>: ", ""))
-        elif _mlir_form(leaf) is None:
-            where = f"at column {leaf.position + 1} of {text!r}" if leaf.name != text.strip() else ""
-            raise UnknownPassError(leaf.name, [*pass_names(), *mlir_pass_names()], where)
+        if _mlir_form(leaf) is not None:
+            continue
+        if leaf.options is not None and _mlir_form(_Item(leaf.name, leaf.position, text=leaf.name)) is not None:
+            complaint = check_mlir_pipeline(f"builtin.module({leaf.text})") or ""
+            raise PassOptionError(leaf.name, complaint.replace("<Pass-Options-Parser>: ", ""))
+        raise _unknown(leaf, text)
     raise PipelineParseError(check_mlir_pipeline(f"builtin.module({item.text})") or "invalid", text, item.position + 1)
+
+
+def _unknown(leaf: _Item, text: str) -> KilnError:
+    for module, message in import_all().items():
+        # The module that the name would be in, had it been importable.
+        if leaf.name.replace("-", "_").startswith(module.rsplit(".", 1)[-1]):
+            return KilnError(message)
+    where = f"at column {leaf.position + 1} of {text!r}" if leaf.text != text.strip() else ""
+    return UnknownPassError(leaf.name, [*pass_names(), *mlir_pass_names()], where)
 
 
 def _leaves(item: _Item) -> list[_Item]:

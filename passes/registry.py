@@ -10,12 +10,13 @@ when neither has it, and MLIR does not know the name, is every module of the pac
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from pathlib import Path
 
 from kiln.errors import KilnError
 from kiln.passes.core import Pass, registered_passes
 
-__all__ = ["all_passes", "find_pass", "load_passes_from", "pass_names"]
+__all__ = ["all_passes", "find_pass", "import_all", "load_passes_from", "pass_names"]
 
 
 def find_pass(name: str, *, everywhere: bool = True) -> type[Pass] | None:
@@ -31,7 +32,23 @@ def find_pass(name: str, *, everywhere: bool = True) -> type[Pass] | None:
         _import(module)
         if name in registered_passes():
             return registered_passes()[name]
-    return all_passes().get(name) if everywhere else None
+    if everywhere:
+        import_all()
+    return registered_passes().get(name)
+
+
+def import_all() -> dict[str, str]:
+    """Import every module of ``kiln.passes``; returns what could not be imported, module name to reason."""
+    import kiln.passes
+
+    failures: dict[str, str] = {}
+    for info in pkgutil.iter_modules(kiln.passes.__path__):
+        if not info.name.startswith("_"):
+            try:
+                _import(f"kiln.passes.{info.name}")
+            except KilnError as error:
+                failures[f"kiln.passes.{info.name}"] = str(error)
+    return failures
 
 
 def all_passes() -> dict[str, type[Pass]]:
@@ -39,25 +56,15 @@ def all_passes() -> dict[str, type[Pass]]:
 
     Raises :class:`KilnError` naming the module when one cannot be imported.
     """
-    import kiln.passes
-
-    for info in pkgutil.iter_modules(kiln.passes.__path__):
-        if not info.name.startswith("_"):
-            _import(f"kiln.passes.{info.name}")
+    for message in import_all().values():
+        raise KilnError(message)
     return dict(sorted(registered_passes().items()))
 
 
 def pass_names() -> list[str]:
-    """Names for suggestions: never fails, leaves out what cannot be imported."""
-    import kiln.passes
-
-    names = set(registered_passes())
-    for info in pkgutil.iter_modules(kiln.passes.__path__):
-        try:
-            _import(f"kiln.passes.{info.name}")
-        except KilnError:
-            continue
-    return sorted(names | set(registered_passes()))
+    """Names for suggestions: leaves out what cannot be imported."""
+    import_all()
+    return sorted(registered_passes())
 
 
 def load_passes_from(path: str) -> list[str]:
@@ -69,8 +76,8 @@ def load_passes_from(path: str) -> list[str]:
         raise KilnError(f"cannot load passes from {path!r}: no such Python file")
     module = importlib.util.module_from_spec(spec)
     try:
-        # Registered first: dataclasses look their module up there.
-        importlib.sys.modules.setdefault(file.stem, module)  # type: ignore[attr-defined]
+        # Before it runs: dataclasses look their module up there.
+        sys.modules.setdefault(file.stem, module)
         spec.loader.exec_module(module)
     except Exception as error:
         raise KilnError(f"cannot load passes from {path!r}: {type(error).__name__}: {error}") from error

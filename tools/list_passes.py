@@ -3,15 +3,21 @@
 
 """The text of ``kiln-opt --list-passes``."""
 
-from kiln.passes.options import options_of
-from kiln.passes.registry import all_passes
+import dataclasses
+import sys
+
+from kiln.passes.core import registered_passes
+from kiln.passes.options import format_value, options_of
+from kiln.passes.registry import import_all
 
 __all__ = ["default_text", "list_passes"]
 
 
 def list_passes(names_only: bool = False) -> str:
     """Kiln's passes by name; with summary, options, their types and defaults unless ``names_only``."""
-    passes = all_passes()
+    for message in import_all().values():
+        print(f"warning: {message}", file=sys.stderr)
+    passes = dict(sorted(registered_passes().items()))
     if names_only:
         return "\n".join(passes)
     lines: list[str] = []
@@ -25,8 +31,4 @@ def list_passes(names_only: bool = False) -> str:
 
 def default_text(value: object) -> str:
     """A default as pipeline text shows it."""
-    import dataclasses
-
-    from kiln.passes.options import format_value
-
     return "required" if value is dataclasses.MISSING else format_value(value) or "''"

@@ -1,0 +1,27 @@
+// RUN: kiln-opt --split-input-file --verify-diagnostics --check-stage=fused %s
+
+func.func @valid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @arith_outside_of_a_fusion(%x: i32) -> i32 {
+  // expected-error @below {{stage 'fused': arith.addi is not allowed in a function; allowed: kiln.fusion, kiln.aten}}
+  %0 = arith.addi %x, %x : i32
+  return %0 : i32
+}
+
+// -----
+
+module {
+  // expected-error @below {{stage 'fused': builtin.module stands at module level; expected func.func only}}
+  module @inner {}
+}
+
+// -----
+
+func.func @torch_type(%x: !torch.int) -> !torch.int {
+  // expected-error @below {{has a value of type !torch.int; expected builtin tensors and scalars}}
+  return %x : !torch.int
+}
