@@ -4,6 +4,7 @@
 
 from kiln.dialects.kiln.attention import AttentionOp, attention
 from kiln.dialects.kiln.base import Dim, Kiln
+from kiln.dialects.kiln.conv import ConvOp, conv
 from kiln.dialects.kiln.core import (
     AtenOp,
     CatOp,
@@ -21,6 +22,18 @@ from kiln.dialects.kiln.core import (
     yield_,
 )
 from kiln.dialects.kiln.family import FAMILIES, name_of, parse, to_text
+from kiln.dialects.kiln.index import (
+    EmbeddingOp,
+    GatherOp,
+    IndexOp,
+    IndexSelectOp,
+    ScatterOp,
+    embedding,
+    gather,
+    index,
+    index_select,
+    scatter,
+)
 from kiln.dialects.kiln.matmul import MatmulOp, matmul
 from kiln.dialects.kiln.norm import (
     BatchNormOp,
@@ -32,7 +45,11 @@ from kiln.dialects.kiln.norm import (
     layer_norm,
     rms_norm,
 )
+from kiln.dialects.kiln.pool import PoolOp, pool
+from kiln.dialects.kiln.random import RandomOp, random
+from kiln.dialects.kiln.scan import ScanOp, scan
 from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
+from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
 
 OPS: list[type] = sorted([*Kiln.operations, *FAMILIES.values()], key=lambda op: op.OPERATION_NAME)
 """Every op class of the dialect, by name."""
@@ -42,34 +59,56 @@ __all__ = [
     "AttentionOp",
     "BatchNormOp",
     "CatOp",
+    "ConvOp",
     "Dim",
+    "EmbeddingOp",
     "EmptyOp",
     "FusionOp",
+    "GatherOp",
     "GroupNormOp",
+    "IndexOp",
+    "IndexSelectOp",
     "Kiln",
     "LayerNormOp",
     "MatmulOp",
     "OPS",
     "PadOp",
+    "PoolOp",
+    "RandomOp",
     "RmsNormOp",
+    "ScanOp",
+    "ScatterOp",
     "SoftmaxOp",
+    "SortOp",
+    "TopkOp",
     "ViewOp",
     "YieldOp",
     "aten",
     "attention",
     "batch_norm",
     "cat",
+    "conv",
+    "embedding",
     "empty",
     "fusion",
+    "gather",
     "group_norm",
+    "index",
+    "index_select",
     "layer_norm",
     "matmul",
     "name_of",
     "pad",
     "parse",
+    "pool",
+    "random",
     "rms_norm",
+    "scan",
+    "scatter",
     "softmax",
+    "sort",
     "to_text",
+    "topk",
     "view",
     "yield_",
 ]

@@ -38,9 +38,7 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
     mask: Optional[ext.Operand[Tensor]] = None  # noqa: UP045 - `ext` tells optional operands by this form
 
 
-def attention(
-    query: Any, key: Any, value: Any, scale: float, causal: bool = False, mask: Any = None
-) -> ir.Value:
+def attention(query: Any, key: Any, value: Any, scale: float, causal: bool = False, mask: Any = None) -> ir.Value:
     """Build a `kiln.attention`."""
     q, k, v = base.value_of(query), base.value_of(key), base.value_of(value)
     result = base.ranked([*base.static_shape(q.type)[:-1], base.static_shape(v.type)[-1]], q.type.element_type)

@@ -143,6 +143,11 @@ def as_expr(dim: Dim) -> ir.AffineExpr:
     return ir.AffineExpr.get_constant(dim) if isinstance(dim, int) else dim
 
 
+def floordiv(dim: Any, divisor: int) -> Any:
+    """`dim` divided by a positive constant, rounded down; for ints and affine expressions."""
+    return dim // divisor if isinstance(dim, int) else ir.AffineExpr.get_floor_div(dim, divisor)
+
+
 def constant_of(expr: ir.AffineExpr) -> int | None:
     """The integer that `expr` is, or None."""
     # `AffineExprList` and map results hand out the most derived class.
@@ -185,8 +190,7 @@ def compress_symbols(
         return list(all_maps), list(symbols)
     renumber = {old: ir.AffineExpr.get_symbol(new) for new, old in enumerate(keep)}
     out = [
-        ir.AffineMap.get(m.n_dims, len(keep), [affine.substitute(e, {}, renumber) for e in m.results])
-        for m in all_maps
+        ir.AffineMap.get(m.n_dims, len(keep), [affine.substitute(e, {}, renumber) for e in m.results]) for m in all_maps
     ]
     return out, [symbols[i] for i in keep]
 

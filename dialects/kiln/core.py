@@ -199,7 +199,9 @@ class YieldOp(Family):
 # --------------------------------------------------------------------------------------------------------- builders
 
 
-def view(x: Any, map: ir.AffineMap | Sequence[Dim], shape: ir.AffineMap | Sequence[Dim], symbols: Symbols = ()) -> ir.Value:
+def view(
+    x: Any, map: ir.AffineMap | Sequence[Dim], shape: ir.AffineMap | Sequence[Dim], symbols: Symbols = ()
+) -> ir.Value:
     """Build a `kiln.view`: `map` has one index expression per dim of `x`, over result dims and `symbols`."""
     x = base.value_of(x)
     shape = base.as_map(shape, 0, len(symbols))
@@ -268,9 +270,7 @@ def aten(
     return AtenOp.create([*map(base.value_of, inputs), *symbols], results, attributes)
 
 
-def fusion(
-    inputs: Sequence[Any], results: Sequence[ir.Type], kind: str, name: str, symbols: Symbols = ()
-) -> FusionOp:
+def fusion(inputs: Sequence[Any], results: Sequence[ir.Type], kind: str, name: str, symbols: Symbols = ()) -> FusionOp:
     """Build a `kiln.fusion` with an entry block of matching arguments and no terminator: fill `op.body.blocks[0]`."""
     operands = [*map(base.value_of, inputs), *symbols]
     attributes = {"kind": base.string(kind), "name": base.string(name)}

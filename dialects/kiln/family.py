@@ -64,9 +64,7 @@ class Family(ir.OpView):
     ) -> Any:
         """Make the op at the current insertion point and location; returns its view."""
         name = cls.define(len(operands), len(results), ir.Context.current)
-        op = ir.Operation.create(
-            name, operands=operands, results=results, attributes=attributes, regions=cls.REGIONS
-        )
+        op = ir.Operation.create(name, operands=operands, results=results, attributes=attributes, regions=cls.REGIONS)
         return op.opview
 
     @classmethod

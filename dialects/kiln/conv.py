@@ -1,0 +1,86 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Convolutions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import I64Array, Tensor
+
+
+class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
+    """Convolution of `x` `[N, C, *spatial]` with `weight`, no bias; the result is `[N, O, *spatial]`.
+
+    `weight` is `[O, C / groups, *kernel]`, or `[C, O / groups, *kernel]` where `transposed`.  `stride`, `padding` and
+    `dilation` have one entry per spatial dim, `output_padding` as well (zeros unless `transposed`).  bf16 and f16
+    accumulate in f32.  As `torch.nn.functional.conv{1,2,3}d` and `conv_transpose{1,2,3}d`.
+
+    ```mlir
+    func.func @conv(%x: tensor<?x3x32x32xf32>, %w: tensor<8x3x3x3xf32>) -> tensor<?x8x16x16xf32> {
+      %0 = "kiln.conv"(%x, %w) {stride = array<i64: 2, 2>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+        groups = 1, transposed = false, output_padding = array<i64: 0, 0>}
+        : (tensor<?x3x32x32xf32>, tensor<8x3x3x3xf32>) -> tensor<?x8x16x16xf32>
+      return %0 : tensor<?x8x16x16xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    weight: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    stride: I64Array
+    padding: I64Array
+    dilation: I64Array
+    groups: ir.IntegerAttr
+    transposed: ir.IntegerAttr
+    output_padding: I64Array
+
+
+def conv_size(size: Any, kernel: Any, stride: int, padding: int, dilation: int) -> Any:
+    """Size of a convolution's or pool's output; works on ints and on affine expressions."""
+    extent = size + (2 * padding - 1) - (kernel - 1) * dilation
+    return base.floordiv(extent, stride) + 1
+
+
+def conv_transpose_size(size: Any, kernel: Any, stride: int, padding: int, dilation: int, output_padding: int) -> Any:
+    """Size of a transposed convolution's output; works on ints and on affine expressions."""
+    return (size - 1) * stride + (kernel - 1) * dilation + (1 + output_padding - 2 * padding)
+
+
+def conv(
+    x: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
+    transposed: bool = False,
+    output_padding: Sequence[int] | None = None,
+) -> ir.Value:
+    """Build a `kiln.conv`."""
+    x, weight = base.value_of(x), base.value_of(weight)
+    output_padding = list(output_padding or [0] * len(stride))
+    xs, ws = base.static_shape(x.type), base.static_shape(weight.type)
+    spatial: list[int | None] = []
+    for i, (size, kernel) in enumerate(zip(xs[2:], ws[2:], strict=True)):
+        if size is None or kernel is None:
+            spatial.append(None)
+        elif transposed:
+            spatial.append(conv_transpose_size(size, kernel, stride[i], padding[i], dilation[i], output_padding[i]))
+        else:
+            spatial.append(conv_size(size, kernel, stride[i], padding[i], dilation[i]))
+    out = ws[0] if not transposed else None if ws[1] is None else ws[1] * groups
+    attributes = {
+        "stride": base.i64s(stride),
+        "padding": base.i64s(padding),
+        "dilation": base.i64s(dilation),
+        "groups": base.i64(groups),
+        "transposed": base.boolean(transposed),
+        "output_padding": base.i64s(output_padding),
+    }
+    result = base.ranked([xs[0], out, *spatial], x.type.element_type)
+    return ConvOp.create([x, weight], [result], attributes).result

@@ -1,0 +1,172 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reads and writes at positions given by tensors: gather, index_select, embedding, index, scatter."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.family import Family
+
+
+class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
+    """`result[.., i, ..] = x[.., index[.., i, ..], ..]` at `dim`; `index` has the rank of `x` and the result's sizes.
+
+    Indices are in `[0, size)`; others are undefined behaviour.  As `torch.gather`.
+
+    ```mlir
+    func.func @gather(%x: tensor<8x?xf32>, %i: tensor<8x4xi64>) -> tensor<8x4xf32> {
+      %0 = "kiln.gather"(%x, %i) {dim = 1} : (tensor<8x?xf32>, tensor<8x4xi64>) -> tensor<8x4xf32>
+      return %0 : tensor<8x4xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    index: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    dim: ir.IntegerAttr
+
+
+class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
+    """The slices of `x` along `dim` at the positions in the one-dimensional `index`.  As `torch.index_select`.
+
+    ```mlir
+    func.func @index_select(%x: tensor<8x?xf32>, %i: tensor<3xi64>) -> tensor<3x?xf32> {
+      %0 = "kiln.index_select"(%x, %i) {dim = 0} : (tensor<8x?xf32>, tensor<3xi64>) -> tensor<3x?xf32>
+      return %0 : tensor<3x?xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    index: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    dim: ir.IntegerAttr
+
+
+class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
+    """Rows of `weight` `[V, E]` at `index` `[*i]`: the result is `[*i, E]`.  As `torch.nn.functional.embedding`.
+
+    ```mlir
+    func.func @embedding(%w: tensor<100x16xf32>, %i: tensor<2x?xi64>) -> tensor<2x?x16xf32> {
+      %0 = "kiln.embedding"(%w, %i) : (tensor<100x16xf32>, tensor<2x?xi64>) -> tensor<2x?x16xf32>
+      return %0 : tensor<2x?x16xf32>
+    }
+    ```
+    """
+
+    weight: ext.Operand[Tensor]
+    index: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+
+
+class IndexOp(Family):
+    """Advanced indexing of the first operand by the others, one index tensor for each dim in `dims` (ascending).
+
+    Index tensors are of an integer type and broadcast with each other; negative positions count from the end.  Their
+    broadcast dims replace the indexed dims where these are adjacent, and otherwise come first.  As `x[i, :, j]` in
+    PyTorch; boolean masks are not covered, since they make data-dependent sizes.
+
+    ```mlir
+    func.func @index(%x: tensor<4x8x?xf32>, %i: tensor<3x1xi64>, %j: tensor<5xi64>) -> tensor<3x5x?xf32> {
+      %0 = "kiln.index"(%x, %i, %j) {dims = array<i64: 0, 1>}
+        : (tensor<4x8x?xf32>, tensor<3x1xi64>, tensor<5xi64>) -> tensor<3x5x?xf32>
+      return %0 : tensor<3x5x?xf32>
+    }
+    ```
+    """
+
+    NAME = "index"
+    ATTRIBUTES = {"dims": "#builtin.dense_array"}
+
+
+class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
+    """`x` with `src[.., i, ..]` put at position `index[.., i, ..]` of `dim`; `index` and `src` have the same sizes.
+
+    `reduce` combines with what is there: "none" (of several, the last), "sum", "prod", "amax", "amin".  Indices are
+    in `[0, size)`.  As `torch.scatter`, `torch.scatter_add` and `torch.scatter_reduce` with `include_self=True`.
+
+    ```mlir
+    func.func @scatter_add(%x: tensor<8x4xf32>, %i: tensor<8x2xi64>, %s: tensor<8x2xf32>) -> tensor<8x4xf32> {
+      %0 = "kiln.scatter"(%x, %i, %s) {dim = 1, reduce = "sum"}
+        : (tensor<8x4xf32>, tensor<8x2xi64>, tensor<8x2xf32>) -> tensor<8x4xf32>
+      return %0 : tensor<8x4xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    index: ext.Operand[Tensor]
+    src: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    dim: ir.IntegerAttr
+    reduce: ir.StringAttr
+
+
+def gather(x: Any, dim: int, index: Any) -> ir.Value:
+    """Build a `kiln.gather`."""
+    x, index = base.value_of(x), base.value_of(index)
+    result = base.ranked(base.static_shape(index.type), x.type.element_type)
+    return GatherOp.create([x, index], [result], {"dim": base.i64(dim)}).result
+
+
+def index_select(x: Any, dim: int, index: Any) -> ir.Value:
+    """Build a `kiln.index_select`."""
+    x, index = base.value_of(x), base.value_of(index)
+    shape = base.static_shape(x.type)
+    shape[dim] = base.static_shape(index.type)[0]
+    result = base.ranked(shape, x.type.element_type)
+    return IndexSelectOp.create([x, index], [result], {"dim": base.i64(dim)}).result
+
+
+def embedding(weight: Any, index: Any) -> ir.Value:
+    """Build a `kiln.embedding`."""
+    weight, index = base.value_of(weight), base.value_of(index)
+    shape = [*base.static_shape(index.type), base.static_shape(weight.type)[1]]
+    result = base.ranked(shape, weight.type.element_type)
+    return EmbeddingOp.create([weight, index], [result], {}).result
+
+
+def indexed_shape(shape: Sequence[Any], dims: Sequence[int], broadcast: Sequence[Any]) -> list[Any]:
+    """Sizes of `kiln.index`'s result, of any kind of size: `broadcast` is the shape of the index tensors together."""
+    rest = [s for d, s in enumerate(shape) if d not in dims]
+    at = index_position(dims)
+    return [*rest[:at], *broadcast, *rest[at:]]
+
+
+def index_position(dims: Sequence[int]) -> int:
+    """Where the index tensors' dims stand in the result of `kiln.index`."""
+    adjacent = all(b == a + 1 for a, b in zip(dims, dims[1:], strict=False))
+    return dims[0] if adjacent else 0
+
+
+def broadcast_sizes(shapes: Sequence[Sequence[int | None]]) -> list[int | None]:
+    """Broadcast of static shapes; None is an unknown size, and a known one other than 1 wins over it."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[int | None] = []
+    for i in range(rank):
+        sizes = [s[i - rank + len(s)] for s in shapes if i - rank + len(s) >= 0]
+        known = [s for s in sizes if s is not None and s != 1]
+        out.append(known[0] if known else None if None in sizes else 1)
+    return out
+
+
+def index(x: Any, dims: Sequence[int], indices: Sequence[Any]) -> ir.Value:
+    """Build a `kiln.index`: `indices[k]` indexes dim `dims[k]` of `x`."""
+    operands = [base.value_of(x), *map(base.value_of, indices)]
+    broadcast = broadcast_sizes([base.static_shape(i.type) for i in operands[1:]])
+    shape = indexed_shape(base.static_shape(operands[0].type), dims, broadcast)
+    result = base.ranked(shape, operands[0].type.element_type)
+    return IndexOp.create(operands, [result], {"dims": base.i64s(dims)}).result
+
+
+def scatter(x: Any, dim: int, index: Any, src: Any, reduce: str = "none") -> ir.Value:
+    """Build a `kiln.scatter`."""
+    operands = [base.value_of(v) for v in (x, index, src)]
+    attributes = {"dim": base.i64(dim), "reduce": base.string(reduce)}
+    return ScatterOp.create(operands, [operands[0].type], attributes).result

@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import Index, Tensor
+
+
+class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op: True)]):
+    """Random numbers of sizes `shape`, each a function of the seed, the offset and the element's position alone.
+
+    Philox-4x32-10 (Salmon et al., SC 2011) keyed with `seed`, counter = row-major position in the low and `offset` in
+    the high 64 bits; `seed` and `offset` are `tensor<i64>`.  `kind` is "uniform" (f32 in [0, 1), 24 bits), "normal" (f32,
+    Box-Muller) or "bits" (i32).  Never merged or dropped: two draws of equal operands are made equal by the caller only.
+
+    ```mlir
+    func.func @rand(%seed: tensor<i64>, %offset: tensor<i64>, %n: index) -> tensor<?x8xf32> {
+      %0 = "kiln.random"(%seed, %offset, %n) {kind = "uniform", shape = affine_map<()[s0] -> (s0, 8)>}
+        : (tensor<i64>, tensor<i64>, index) -> tensor<?x8xf32>
+      return %0 : tensor<?x8xf32>
+    }
+    ```
+    """
+
+    seed: ext.Operand[Tensor]
+    offset: ext.Operand[Tensor]
+    symbols: Sequence[ext.Operand[Index]]
+    result: ext.Result[Tensor]
+    kind: ir.StringAttr
+    shape: ir.AffineMapAttr
+
+
+def random(
+    seed: Any,
+    offset: Any,
+    kind: str,
+    shape: ir.AffineMap | Sequence[base.Dim],
+    symbols: Sequence[ir.Value] = (),
+) -> ir.Value:
+    """Build a `kiln.random`."""
+    (shape,), symbols = base.compress_symbols([base.as_map(shape, 0, len(symbols))], symbols)
+    element = ir.IntegerType.get_signless(32) if kind == "bits" else ir.F32Type.get()
+    attributes = {"kind": base.string(kind), "shape": ir.AffineMapAttr.get(shape)}
+    operands = [base.value_of(seed), base.value_of(offset), *symbols]
+    return RandomOp.create(operands, [base.tensor_type(element, shape)], attributes).result

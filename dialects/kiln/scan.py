@@ -1,0 +1,41 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scans: cumulative sums, products, maxima."""
+
+from typing import Any, Optional
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import Tensor
+
+
+class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
+    """Inclusive scan of `x` along `dim`; `kind` is "sum", "prod", "max", "min" or "logsumexp".
+
+    The second result, for "max" and "min", is the position of the element taken (the last of equals) as i64.  NaN
+    propagates.  bf16 and f16 accumulate in f32.  As `torch.cumsum`, `cumprod`, `cummax`, `cummin`, `logcumsumexp`.
+
+    ```mlir
+    func.func @cumsum(%x: tensor<8x?xf32>) -> tensor<8x?xf32> {
+      %0 = "kiln.scan"(%x) {dim = 1, kind = "sum"} : (tensor<8x?xf32>) -> tensor<8x?xf32>
+      return %0 : tensor<8x?xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    result: ext.Result[Tensor]
+    dim: ir.IntegerAttr
+    kind: ir.StringAttr
+    indices: Optional[ext.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
+
+
+def scan(x: Any, dim: int, kind: str, with_indices: bool = False) -> ScanOp:
+    """Build a `kiln.scan`; use `.result` and, `with_indices`, `.indices`."""
+    x = base.value_of(x)
+    results = [x.type]
+    if with_indices:
+        results.append(base.ranked(base.static_shape(x.type), ir.IntegerType.get_signless(64)))
+    return ScanOp.create([x], results, {"dim": base.i64(dim), "kind": base.string(kind)})

@@ -1,0 +1,75 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sorting."""
+
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from kiln.dialects.kiln import base
+from kiln.dialects.kiln.base import Tensor
+
+
+class SortOp(base.Operation, name="sort", traits=[base.Pure]):
+    """`x` sorted along `dim`, and the positions the elements came from as i64.
+
+    NaN counts as the largest value.  Equal elements keep their order where `stable`, else in any order.
+    As `torch.sort`.
+
+    ```mlir
+    func.func @sort(%x: tensor<8x?xf32>) -> tensor<8x?xf32> {
+      %0:2 = "kiln.sort"(%x) {dim = 1, descending = false, stable = true}
+        : (tensor<8x?xf32>) -> (tensor<8x?xf32>, tensor<8x?xi64>)
+      return %0#0 : tensor<8x?xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    values: ext.Result[Tensor]
+    indices: ext.Result[Tensor]
+    dim: ir.IntegerAttr
+    descending: ir.IntegerAttr
+    stable: ir.IntegerAttr
+
+
+class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
+    """The `k` largest (or smallest) elements along `dim`, sorted, and their positions as i64.  As `torch.topk`.
+
+    NaN counts as the largest value.
+
+    ```mlir
+    func.func @topk(%x: tensor<8x?xf32>) -> tensor<8x4xf32> {
+      %0:2 = "kiln.topk"(%x) {k = 4, dim = 1, largest = true} : (tensor<8x?xf32>) -> (tensor<8x4xf32>, tensor<8x4xi64>)
+      return %0#0 : tensor<8x4xf32>
+    }
+    ```
+    """
+
+    x: ext.Operand[Tensor]
+    values: ext.Result[Tensor]
+    indices: ext.Result[Tensor]
+    k: ir.IntegerAttr
+    dim: ir.IntegerAttr
+    largest: ir.IntegerAttr
+
+
+def _values_and_indices(x: ir.Value, shape: list[int | None]) -> list[ir.Type]:
+    return [base.ranked(shape, x.type.element_type), base.ranked(shape, ir.IntegerType.get_signless(64))]
+
+
+def sort(x: Any, dim: int, descending: bool = False, stable: bool = True) -> SortOp:
+    """Build a `kiln.sort`; use `.values` and `.indices`."""
+    x = base.value_of(x)
+    attributes = {"dim": base.i64(dim), "descending": base.boolean(descending), "stable": base.boolean(stable)}
+    return SortOp.create([x], _values_and_indices(x, base.static_shape(x.type)), attributes)
+
+
+def topk(x: Any, k: int, dim: int, largest: bool = True) -> TopkOp:
+    """Build a `kiln.topk`; use `.values` and `.indices`."""
+    x = base.value_of(x)
+    shape = base.static_shape(x.type)
+    shape[dim] = k
+    attributes = {"k": base.i64(k), "dim": base.i64(dim), "largest": base.boolean(largest)}
+    return TopkOp.create([x], _values_and_indices(x, shape), attributes)
