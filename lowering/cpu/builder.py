@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, math, memref, scf, vector
+from torch_mlir.dialects import arith, llvm, math, memref, scf, vector
 
 Index = int | ir.Value
 Condition = bool | ir.Value
@@ -52,6 +52,7 @@ class Builder:
         self.f64 = ir.F64Type.get()
         self.i1 = ir.IntegerType.get_signless(1)
         self.i8 = ir.IntegerType.get_signless(8)
+        self.i16 = ir.IntegerType.get_signless(16)
         self.i32 = ir.IntegerType.get_signless(32)
         self.i64 = ir.IntegerType.get_signless(64)
 
@@ -252,14 +253,28 @@ class Builder:
         type_ = self.vec(width, ir.MemRefType(buffer.type).element_type)
         if mask is None:
             return vector.load(type_, buffer, [self.value(index)])
+        if isinstance(type_.element_type, ir.BF16Type):
+            bits = self.vec(width, self.i16)
+            lanes = llvm.intr_masked_load(bits, self._address(buffer, index, 2), mask, 2, pass_thru=self.zero(bits))
+            return vector.bitcast(type_, lanes)
         return vector.maskedload(type_, buffer, [self.value(index)], mask, self.zero(type_))
 
     def vstore(self, value: ir.Value, buffer: ir.Value, index: Index, mask: ir.Value | None = None) -> None:
         """Stores consecutive elements; masked-off lanes are not written."""
         if mask is None:
             vector.store(value, buffer, [self.value(index)])
+        elif isinstance(ir.VectorType(value.type).element_type, ir.BF16Type):
+            bits = vector.bitcast(self.vec(value.type.shape[0], self.i16), value)
+            llvm.intr_masked_store(bits, self._address(buffer, index, 2), mask, 2)
         else:
             vector.maskedstore(buffer, [self.value(index)], mask, value)
+
+    def _address(self, buffer: ir.Value, index: Index, size: int) -> ir.Value:
+        """The element's address. Masked accesses of bf16 go through it as i16: LLVM takes them apart into single
+        elements, which for bf16 it converts by calls of a library function that is not there."""
+        base = memref.extract_aligned_pointer_as_index(buffer)
+        address = arith.index_cast(self.i64, self.value(self.addi(base, self.muli(index, size))))
+        return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
 
     def gather(self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None) -> ir.Value:
         """Elements index + lane * stride (stride 0 broadcasts, 1 is a plain load); masked-off lanes are zero."""
