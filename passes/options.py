@@ -48,11 +48,13 @@ class PassOption:
 
 
 def options_of(cls: type[Pass]) -> list[PassOption]:
-    """The options of a pass class in field order."""
+    """The options of a pass class in field order; none for a class that is no dataclass."""
+    if not dataclasses.is_dataclass(cls):
+        return []
     hints = typing.get_type_hints(cls)
     helps = _field_comments(cls)
     result: list[PassOption] = []
-    for f in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for f in dataclasses.fields(cls):
         if not f.init or f.name.startswith("_") or not _supported(hints[f.name]):
             continue
         default = f.default_factory() if f.default_factory is not MISSING else f.default

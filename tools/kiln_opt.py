@@ -208,6 +208,9 @@ def _read(path: str) -> tuple[str, str]:
     except OSError as error:
         raise KilnError(f"cannot read {path}: {error.strerror}") from error
     name = "<stdin>" if path == "-" else path
+    if b"\0" in data:
+        # MLIR's lexer takes it for the end of the file.
+        raise KilnError(f"{name}: not text (NUL at byte {data.index(0)}); kiln-opt reads MLIR's text form")
     try:
         return name, data.decode("utf-8")
     except UnicodeDecodeError as error:
