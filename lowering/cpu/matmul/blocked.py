@@ -13,14 +13,9 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.microkernel import LINE, Left, Right, outer_products, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
-
-LINE = 64  # bytes of a cache line
-
-
-def round_up(x: int, unit: int) -> int:
-    return -(-x // unit) * unit
 
 
 def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -79,7 +74,9 @@ class _Blocked:
 
         def piece(pc: Index) -> None:
             depth = b.mini(b.subi(k, pc), self.s["kc"])
-            self.k_piece(pc, depth, b.addi(lhs0, b.muli(pc, self.lhs_k)), b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
+            self.k_piece(
+                pc, depth, b.addi(lhs0, b.muli(pc, self.lhs_k)), b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols
+            )
 
         b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
         run_epilogue(
@@ -116,7 +113,9 @@ class _Blocked:
 
         b.for_(0, cols, self.nr, column_tile)
 
-    def row_tiles(self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: list | None) -> None:
+    def row_tiles(
+        self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: list | None
+    ) -> None:
         b, mr = self.b, self.mr
         packed = bool(self.s["pack_lhs"])
         if isinstance(rows, int) and not packed:  # exact tail tile: no work on rows that do not exist
@@ -150,36 +149,16 @@ class _Blocked:
         if exact:  # one base and known distances make cheaper addresses
             start = b.addi(a_base, b.muli(i, a_row))
             starts = [b.addi(start, b.muli(r, a_row)) for r in range(mr)]
-        ahead = self.s.get("prefetch", 0)
-
-        def steps(k: Index, acc: list[ir.Value], count: int) -> list[ir.Value]:
-            acc = list(acc)
-            for u in range(count):
-                ku = b.addi(k, u)
-                at = b.addi(r_base, b.muli(ku, r_k))
-                vectors = [
-                    b.cast_float(
-                        b.vload(r_buffer, b.addi(at, v * width), width, masks[v] if masks else None), self.sum_type
-                    )
-                    for v in range(nv)
-                ]
-                if ahead and masks is None:
-                    for byte in range(0, self.nr * self.p.sum_bytes, LINE):
-                        b.prefetch(r_buffer, b.sum_(at, b.muli(ahead, r_k), byte // self.p.sum_bytes))
-                for r in range(mr):
-                    x = b.load(a_buffer, b.addi(starts[r], b.muli(ku, a_k)))
-                    x = b.broadcast(b.cast_float(x, self.sum_type), width)
-                    for v in range(nv):
-                        acc[r * nv + v] = b.fma(x, vectors[v], acc[r * nv + v])
-            return acc
-
-        unroll = self.s.get("unroll", 1)
-        acc = [b.zero(self.vector)] * (mr * nv)
-        full = b.round_down(depth, unroll)
-        acc = b.for_(0, full, unroll, lambda k, a: steps(k, a, unroll), acc)
-        if unroll > 1:
-            acc = b.for_(full, depth, 1, lambda k, a: steps(k, a, 1), acc)
-
+        acc = outer_products(
+            b,
+            Left(a_buffer, starts, a_k),
+            Right(r_buffer, r_base, r_k, masks),
+            depth,
+            [b.zero(self.vector)] * (mr * nv),
+            nv,
+            self.s.get("unroll", 1),
+            self.s.get("prefetch", 0),
+        )
         stride = self.layout["tile_stride"]
         at = [b.sum_(b.muli(i, stride), j, r * stride + v * width) for r in range(mr) for v in range(nv)]
         first = b.cmpi("eq", pc, 0)

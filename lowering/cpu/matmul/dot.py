@@ -11,7 +11,7 @@ one row (m = 1) or one column (n = 1). The lanes cut the chain of additions, so 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.blocked import LINE, round_up
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, memref
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.matmul.blocked import LINE, round_up
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 from kiln.runtime.threads import symbol_address
@@ -52,7 +52,12 @@ def vendor_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     unit = LINE // problem.sum_bytes
     nc = round_up(schedule["nc"], unit)
     elements = round_up(schedule["mc"] * nc, unit)
-    return {"mc": schedule["mc"], "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes + _ARGUMENT_BYTES}
+    return {
+        "mc": schedule["mc"],
+        "nc": nc,
+        "elements": elements,
+        "bytes": elements * problem.sum_bytes + _ARGUMENT_BYTES,
+    }
 
 
 def leading_dimension_guard(b: Builder, problem: MatmulProblem) -> Condition:
