@@ -22,6 +22,7 @@ __all__ = [
     "address_strides",
     "attach_layout",
     "check_tensor",
+    "dtype_code",
     "expressions",
     "node_location",
     "node_value",
@@ -66,6 +67,39 @@ def node_value(node: Node) -> Any:
     return node.meta.get("val")
 
 
+#: c10::ScalarType numbers, which is how the torch dialect writes a dtype argument.
+_DTYPE_CODES: dict[torch.dtype, int] = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.complex32: 8,
+    torch.complex64: 9,
+    torch.complex128: 10,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+    torch.float8_e5m2: 23,
+    torch.float8_e4m3fn: 24,
+    torch.float8_e5m2fnuz: 25,
+    torch.float8_e4m3fnuz: 26,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+    torch.float8_e8m0fnu: 44,
+}
+
+
+def dtype_code(dtype: torch.dtype) -> int:
+    """PyTorch's own number of ``dtype`` (torch-mlir's table has other numbers for complex types)."""
+    if dtype not in _DTYPE_CODES:
+        raise ImportUnsupported(f"dtype {dtype} has no number in the torch dialect")
+    return _DTYPE_CODES[dtype]
+
+
 def value_leaves(value: Any) -> Iterator[Any]:
     """The leaves of a node's value: itself, or the members of a tuple or list, in order."""
     if isinstance(value, (tuple, list)):
@@ -90,6 +124,8 @@ def check_tensor(name: str, tensor: torch.Tensor) -> None:
         raise ImportUnsupported(f"{name} is quantized ({tensor.dtype})")
     if tensor.device.type != "cpu":
         raise ImportUnsupported(f"{name} is on device {tensor.device}; this pipeline compiles for the CPU")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ImportUnsupported(f"{name} is a lazily conjugated or negated view")
     if tensor.dtype not in _ELEMENT_TYPES:
         raise ImportUnsupported(f"{name} has dtype {tensor.dtype}, which the torch dialect has no type for")
 

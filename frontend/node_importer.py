@@ -9,7 +9,7 @@ graph is never modified.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -22,19 +22,21 @@ from torch_mlir.extras import fx_importer as tm
 from kiln.frontend.fx_types import (
     ImportUnsupported,
     attach_layout,
+    dtype_code,
     node_location,
     node_value,
     torch_type,
     value_leaves,
 )
-from kiln.frontend.opaque import wrap_node
-from kiln.frontend.symbols import SymbolSpace, as_expr, is_unbacked
+from kiln.frontend.opaque import register_check, wrap_node
+from kiln.frontend.symbols import SymbolSpace, is_unbacked
 
 __all__ = ["KilnNodeImporter"]
 
 aten = torch.ops.aten
 
 #: Checks on sizes that Dynamo's guards already made, or hints for the shape environment: nothing to run.
+_SIZE_READS = {aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default, aten.sym_storage_offset.default}
 _SIZE_HINTS = {aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default}
 
 
@@ -71,8 +73,8 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         elif target in _SIZE_HINTS:
             return
         elif target is aten._assert_scalar.default:
-            self._check_assert(node)
-        elif isinstance(target, OpOverload) and self._defines_symbols(node):
+            self._import_assert(node, loc)
+        elif isinstance(target, OpOverload) and target not in _SIZE_READS and self._defines_symbols(node):
             self._import_defining(loc, node, target)
         elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
             return  # a scalar of sizes: written where it is used
@@ -140,24 +142,28 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             raise ImportUnsupported(f"the size-dependent float {expr}")
         return ir.Operation.create(op, results=[self._cc.torch_float_type], operands=operands).result
 
-    def _check_assert(self, node: Node) -> None:
-        """Drop a check that holds by construction; any other must run, so the graph is not imported."""
+    def _import_assert(self, node: Node, loc: ir.Location) -> None:
+        """A check on sizes: what the inputs decide, guards have checked; what data decides is checked by an op."""
         condition = node_value(node.args[0]) if isinstance(node.args[0], Node) else node.args[0]
-        if isinstance(condition, torch.SymBool):
-            free = condition.node.expr.free_symbols
-            if not any(is_unbacked(symbol) for symbol in free) or condition.node.expr.is_Relational is False:
-                return
-            if isinstance(condition.node.expr, sympy.Ge) and condition.node.expr.args[1] == 0:
-                return  # sizes are not negative
-            raise ImportUnsupported(f"{node.name} checks {condition.node.expr}, known only at run time")
-        if not condition:
-            raise ImportUnsupported(f"{node.name} always fails: {node.args[1:]}")
+        message = str(node.args[1])
+        if not isinstance(condition, torch.SymBool):
+            if not condition:
+                raise ImportUnsupported(f"{node.name} always fails: {message}")
+            return
+        expr = condition.node.expr
+        names = sorted(symbol.name for symbol in expr.free_symbols)
+        if not any(is_unbacked(symbol) for symbol in expr.free_symbols):
+            return
+        if isinstance(expr, sympy.Ge) and expr.args[0].is_Symbol and expr.args[1] == 0:
+            return  # a size is never negative
+        operands = [self.int_value(sympy.Symbol(name, integer=True)) for name in names]
+        self._create(loc, register_check(expr, names, message), operands, [])
 
     # -- values known only at run time ---------------------------------------------------------------------------
 
-    @staticmethod
-    def _defines_symbols(node: Node) -> bool:
-        return bool(node.meta.get("unbacked_bindings"))
+    def _defines_symbols(self, node: Node) -> bool:
+        """Whether ``node`` is the first to show some unbacked symbol, as a size or as its own integer result."""
+        return any(name not in self.symbols for name in _new_symbols(node_value(node)))
 
     def _import_defining(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
         """An op whose result's size (or whose scalar result) is a new symbol: bind the symbol to a ``!torch.int``."""
@@ -168,18 +174,16 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         op = results[0].owner
         bound: list[str] = []
         for position, leaf in enumerate(value_leaves(value)):
-            if isinstance(leaf, torch.SymInt) and leaf.node.expr.is_Symbol:
-                self.symbols[str(leaf.node.expr)] = results[position]
-                bound.append(str(leaf.node.expr))
-            elif isinstance(leaf, torch.Tensor):
-                for dim, size in enumerate(leaf.size()):
-                    expr = as_expr(size)
-                    if expr.is_Symbol and is_unbacked(expr) and str(expr) not in self.symbols:
-                        operands = [results[position], self._import_literal(dim)]
-                        self.symbols[str(expr)] = ir.Operation.create(
-                            "torch.aten.size.int", results=[self._cc.torch_int_type], operands=operands
-                        ).result
-                        bound.append(str(expr))
+            for dim, name in _leaf_symbols(leaf):
+                if name in self.symbols:
+                    continue
+                result = results[position]
+                if dim is not None:
+                    operands = [result, self._import_literal(dim)]
+                    types = [self._cc.torch_int_type]
+                    result = ir.Operation.create("torch.aten.size.int", results=types, operands=operands).result
+                self.symbols[name] = result
+                bound.append(name)
         op.attributes["kiln.unbacked"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in bound])
 
     # -- ops -----------------------------------------------------------------------------------------------------
@@ -252,7 +256,9 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             arg = float(arg)
         elif isinstance(inner, torch.IntType) and isinstance(arg, bool):
             arg = int(arg)
-        if isinstance(arg, (bool, int, float, str, torch.device, torch.dtype, torch.layout, torch.memory_format)):
+        if isinstance(arg, torch.dtype):
+            arg = dtype_code(arg)
+        if isinstance(arg, (bool, int, float, str, torch.device, torch.layout, torch.memory_format)):
             return self._import_literal(arg)
         raise ImportUnsupported(f"an argument of type {type(arg).__name__}")
 
@@ -297,7 +303,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
 
     def _wrap(self, loc: ir.Location, node: Node, reason: str) -> None:
         """Call ``node`` as one opaque dispatcher op."""
-        overload, inputs, values = wrap_node(node)
+        overload, inputs, values, positions = wrap_node(node)
         operands = [self.resolve_node_value(arg) for arg in inputs]
         op = self._create(loc, overload, operands, values)
         op.attributes["kiln.opaque"] = ir.StringAttr.get(f"{node.target}: {reason}")
@@ -305,8 +311,24 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         self.opaque.append(f"{node.name}: {reason}")
         if isinstance(node_value(node), (tuple, list)):
             self._multi_result_nodes.add(node)
-        for index, result in enumerate(op.results):
+        for index, result in zip(positions, op.results, strict=True):
             self._v[(node, index)] = result
+
+
+def _leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
+    """``(dim, name)`` of the unbacked symbols that are sizes of a tensor; ``(None, name)`` for an integer itself."""
+    sizes = leaf.size() if isinstance(leaf, torch.Tensor) else [leaf]
+    for dim, size in enumerate(sizes):
+        if isinstance(size, torch.SymInt):
+            expr = size.node.expr
+            if expr.is_Symbol and is_unbacked(expr):
+                yield (dim if isinstance(leaf, torch.Tensor) else None), expr.name
+
+
+def _new_symbols(value: Any) -> Iterator[str]:
+    for leaf in value_leaves(value):
+        for _, name in _leaf_symbols(leaf):
+            yield name
 
 
 _LIST_KINDS: dict[type, str] = {

@@ -8,13 +8,16 @@ constant arguments filled in, so that it flows through import, planning and exec
 """
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.fx_types import ImportUnsupported, node_value
 
@@ -25,14 +28,20 @@ _library = torch.library.Library("kiln_fx", "FRAGMENT")
 _registered: dict[str, tuple[Any, OpOverload]] = {}
 
 
-def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any]]:
-    """Register ``node`` as an op. Returns the op, the nodes that are its operands, and its results' values.
+def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]:
+    """Register ``node`` as an op.
+
+    Returns:
+        The op; the nodes that are its operands; its results' values; the position of each in the node's own result
+        (members that are None are left out).
 
     Raises:
         ImportUnsupported: operands or results that are neither tensors nor sizes.
     """
     value = node_value(node)
-    values = list(value) if isinstance(value, (tuple, list)) else [value]
+    members = list(value) if isinstance(value, (tuple, list)) else [value]
+    positions = [i for i, member in enumerate(members) if member is not None]
+    values = [members[i] for i in positions]
     if not all(isinstance(member, torch.Tensor) for member in values):
         kinds = ", ".join(type(member).__name__ for member in values)
         raise ImportUnsupported(f"{node.name} ({node.target}) returns {kinds}")
@@ -53,8 +62,28 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any]]:
         inputs.append(leaf)
     returns = ", ".join(["Tensor"] * len(values))
     signature = f"({', '.join(parameters)}) -> ({returns})"
-    overload = _register(node.target, template, spec, signature, isinstance(value, (tuple, list)))
-    return overload, inputs, values
+    kept = positions if isinstance(value, (tuple, list)) else None
+    return _register(node.target, template, spec, signature, kept), inputs, values, positions
+
+
+def register_check(condition: sympy.Basic, names: Sequence[str], message: str) -> OpOverload:
+    """An op of the integers ``names`` that raises ``RuntimeError(message)`` unless ``condition`` holds."""
+    text = PythonPrinter().doprint(condition)
+    digest = hashlib.sha256(f"{text}\n{names}\n{message}".encode()).hexdigest()[:12]
+    name = f"check_{digest}"
+    if name in _registered:
+        return _registered[name][1]
+    test = eval(f"lambda {', '.join(names)}: {text}", {"math": math})
+
+    def check(*values: int) -> None:
+        if not test(*values):
+            raise RuntimeError(message)
+
+    _library.define(f"{name}({', '.join(f'SymInt {symbol}' for symbol in names)}) -> ()")
+    _library.impl(name, check, "CompositeExplicitAutograd")
+    overload = getattr(torch.ops.kiln_fx, name).default
+    _registered[name] = (text, overload)
+    return overload
 
 
 class _Slot:
@@ -86,7 +115,9 @@ def _attribute(node: Node) -> Any:
     return owner if isinstance(owner, GraphModule) else None
 
 
-def _register(target: Callable[..., Any], template: list[Any], spec: Any, signature: str, is_tuple: bool) -> OpOverload:
+def _register(
+    target: Callable[..., Any], template: list[Any], spec: Any, signature: str, kept: list[int] | None
+) -> OpOverload:
     described = [leaf.code if isinstance(leaf, GraphModule) else repr(leaf) for leaf in template]
     digest = hashlib.sha256("\n".join([str(target), signature, str(spec), *described]).encode()).hexdigest()[:12]
     identity = (target, [leaf for leaf in template if isinstance(leaf, GraphModule)])
@@ -103,8 +134,8 @@ def _register(target: Callable[..., Any], template: list[Any], spec: Any, signat
         with torch.no_grad():
             results = target(*args, **kwargs)
         taken = {t.untyped_storage()._cdata for t in operands if isinstance(t, torch.Tensor)}
-        owned = [_own(result, taken) for result in (results if is_tuple else [results])]
-        return tuple(owned) if len(owned) > 1 else owned[0]
+        owned = [_own(result, taken) for result in ([results] if kept is None else [results[i] for i in kept])]
+        return tuple(owned) if len(owned) != 1 else owned[0]
 
     _library.define(name + signature)
     _library.impl(name, call, "CompositeExplicitAutograd")

@@ -30,9 +30,7 @@ class Options:
         metadata={"help": "folder for the IR of every stage of every graph; empty: none"},
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
-    pipeline: str = field(
-        default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"}
-    )
+    pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"})
 
     @classmethod
     def build(cls, mode: str | None = None, options: Mapping[str, Any] | None = None) -> "Options":

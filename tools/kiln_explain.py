@@ -1,0 +1,69 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln-explain package.module:function``: what Kiln makes of a model.
+
+``function`` takes nothing and returns the model with its inputs: ``(model, inputs)`` or ``(model, inputs, kwargs)``.
+"""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from kiln.errors import KilnError, did_you_mean
+
+__all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; returns the exit status (1 for bad input, with one line on stderr)."""
+    parser = argparse.ArgumentParser(prog="kiln-explain", description="Report which way each op of a model went.")
+    parser.add_argument("target", help="module:function; the function returns (model, inputs[, kwargs])")
+    parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
+    parser.add_argument("--backward", action="store_true", help="compile for training instead of inference")
+    parser.add_argument("--verbose", action="store_true", help="list every op, with its place in the model")
+    parser.add_argument("--mode", default=None, help="as in torch.compile")
+    arguments = parser.parse_args(argv)
+    try:
+        model, inputs, kwargs = _load(arguments.target)
+        print(_run(arguments, model, inputs, kwargs), end="")
+    except KilnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    import torch
+
+    from kiln.frontend.explain import explain
+
+    with torch.set_grad_enabled(arguments.backward):
+        explanation = explain(model, *inputs, mode=arguments.mode, dynamic=arguments.dynamic or None, **kwargs)
+    return explanation.to_text(verbose=arguments.verbose)
+
+
+def _load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Import and call the function that makes the model and its inputs."""
+    module_name, colon, function_name = target.partition(":")
+    if not colon or not function_name:
+        raise KilnError(f"expected module:function, found {target!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise KilnError(f"cannot import {module_name!r}: {error}") from error
+    if not hasattr(module, function_name):
+        hint = did_you_mean(function_name, [name for name in dir(module) if not name.startswith("_")])
+        raise KilnError(f"module {module_name!r} has no function {function_name!r}{hint}")
+    made = getattr(module, function_name)()
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise KilnError(f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(made).__name__}")
+    inputs = made[1] if isinstance(made[1], (tuple, list)) else (made[1],)
+    return made[0], tuple(inputs), dict(made[2]) if len(made) == 3 else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
