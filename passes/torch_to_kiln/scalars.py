@@ -62,7 +62,7 @@ class ScalarBuilder:
 
     def index(self, dim: int) -> Scalar:
         """The loop index of ``dim`` as int64."""
-        return Scalar(arith.index_cast(I64.type, linalg.index(dim)), I64)
+        return Scalar(arith.index_cast(I64.type, linalg.IndexOp(dim).result), I64)
 
     def size(self, expr: Expr, symbol: Callable[[int], ir.Value]) -> Scalar:
         """An expression of sizes as int64; the body captures the index values of its symbols."""

@@ -1,0 +1,58 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Tracing a function into ATen, importing it, converting it: what the numeric tests of the rules share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+
+from kiln.frontend.fx_import import ImportedGraph, import_graph
+from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln, Decision
+
+__all__ = ["Case", "convert", "main_arguments"]
+
+
+@dataclass
+class Case:
+    """One function of tensors. ``ways`` lists which ways its ops may go; ``tol`` is relative to the largest value."""
+
+    name: str
+    fn: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...]
+    tol: float = 2e-6
+    ways: tuple[str, ...] = ("kiln",)
+
+
+def convert(
+    fn: Callable[..., Any], inputs: Sequence[torch.Tensor], context: ir.Context, dynamic: bool = False
+) -> tuple[ImportedGraph, list[Decision]]:
+    """Trace ``fn`` (composite ops taken apart, nothing else), import the graph, convert it in place."""
+    with torch.no_grad():
+        traced = make_fx(fn, tracing_mode="symbolic" if dynamic else "fake", _allow_non_fake_inputs=True)(*inputs)
+    traced.graph.eliminate_dead_code()
+    imported = import_graph(traced, context)
+    conversion = ConvertTorchToKiln()
+    with context, ir.Location.unknown():
+        conversion.run(imported.module)
+        imported.module.operation.verify()
+    return imported, conversion.decisions
+
+
+def main_arguments(imported: ImportedGraph, inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """The arguments of ``@main`` for these graph inputs: tensors, and ints for the symbols."""
+    values: list[Any] = []
+    for spec in imported.inputs:
+        if spec.kind == "tensor":
+            values.append(inputs[spec.index])
+        elif spec.kind == "size":
+            values.append(inputs[spec.index].shape[spec.dim])
+        elif spec.kind == "constant":
+            values.append(imported.constants[spec.name])
+        else:
+            raise NotImplementedError(f"argument {spec.name} of kind {spec.kind}")
+    return values
