@@ -9,13 +9,25 @@ __all__ = ["PIPELINES", "cpu_pipeline"]
 
 
 def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
-    """From the torch dialect to a host plan for the CPU.
+    """From the torch dialect to scheduled kernels for the CPU.
 
     ``options`` are the backend's options (``kiln.frontend.options.Options``); None means their defaults.
     """
     return [
-        PipelineStep("canonicalize", "fold what the importer left foldable"),
-        PipelineStep("cse", "merge what was computed twice, before any pattern counts uses", stage="graph"),
+        PipelineStep("cse", "merge what was traced twice, before any op is converted twice", stage="graph"),
+        PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
+        PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
+        PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
+        PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
+        PipelineStep(
+            "expand-named-ops{keep=matmul,attention}", "norms, softmax, pooling as loops that fusion can take apart"
+        ),
+        PipelineStep("compose-views", "the expansions bring views of their own"),
+        PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
+        PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
+        PipelineStep("fuse", "every computation into a kernel", stage="fused"),
+        PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
+        PipelineStep("schedule-cpu", "tiles by the measured rules", stage="sched"),
     ]
 
 

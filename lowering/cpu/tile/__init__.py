@@ -1,0 +1,8 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""From a fusion's body to vector-stage loops, by walking indexing maps back from its roots.
+
+`FusionBody` answers questions about the region, `Evaluator` emits any of its values at any index on demand,
+`NestPlan` picks the loops of a root, `emit_nest` writes them.
+"""

@@ -1,0 +1,192 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which memory a value reads, as index expressions over loop dims: the walk of `Evaluator` without the code.
+
+The planner asks it which loops can be merged and which one should be the vector lane.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
+
+Indices = tuple[ir.AffineExpr, ...]
+UNKNOWN_EXTENT = 64
+"""What a size known only at run time counts as in cost estimates."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store: element offset over loop dims, element size in bytes, loops that surround it."""
+
+    offset: ir.AffineExpr
+    bytes: int
+    loops: frozenset[int]
+
+
+@dataclass
+class Loops:
+    """The loop dims of one kernel: extents by position; positions are never reused."""
+
+    extents: list[ir.AffineExpr] = field(default_factory=list)
+
+    def new(self, extent: ir.AffineExpr) -> ir.AffineDimExpr:
+        self.extents.append(extent)
+        return ir.AffineDimExpr.get(len(self.extents) - 1)
+
+    def simplify(self, expr: ir.AffineExpr) -> ir.AffineExpr:
+        """`expr` simplified under 0 <= d_i < extent_i."""
+        return affine.simplify(expr, dict(enumerate(self.extents)))
+
+    def count(self, position: int) -> int:
+        """Trip count, or a guess for a dynamic one."""
+        extent = self.extents[position]
+        return extent.value if isinstance(extent, ir.AffineConstantExpr) else UNKNOWN_EXTENT
+
+
+@dataclass
+class Accesses:
+    """What evaluating some values touches.
+
+    opaque: dims that occur in pads, concatenations or `linalg.index`, hence cannot be merged with others.
+    reduced: per reduction met, the dims of the index it is asked for.
+    inner: loop dims of the reductions met.
+    """
+
+    body: FusionBody
+    loops: Loops
+    layouts: Sequence[ir.AffineMap]
+    found: list[Access] = field(default_factory=list)
+    opaque: set[int] = field(default_factory=set)
+    reduced: list[set[int]] = field(default_factory=list)
+    inner: set[int] = field(default_factory=set)
+    _seen: set[tuple[ir.Value, Indices]] = field(default_factory=set)
+
+    def visit(self, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
+        """Record the accesses of `value` at `indices` inside the loops `around`."""
+        if (value, indices) in self._seen:
+            return
+        self._seen.add((value, indices))
+        position = self.body.argument_position(value)
+        if position is not None:
+            self._touch(self.layouts[position], indices, value.type, around)
+            return
+        op = value.owner.opview
+        name = op.operation.name
+        if name == "linalg.generic":
+            self._visit_generic(op, indices, around)
+        elif name == "kiln.view":
+            m = self.body.local_map(op, "map")
+            self.visit(op.operands[0], compose(m, indices, self.loops), around)
+        elif name in ("kiln.pad", "kiln.cat"):
+            for e in indices:
+                self.opaque |= affine.dims_in(e)
+            for operand in op.operands:
+                if isinstance(operand.type, ir.RankedTensorType):
+                    self.visit(operand, indices, around)
+
+    def store(self, layout: ir.AffineMap, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
+        """Record the store of a root."""
+        self._touch(layout, indices, value.type, around)
+
+    def _touch(self, layout: ir.AffineMap, indices: Indices, type_: ir.Type, around: frozenset[int]) -> None:
+        offset = compose_one(layout, indices, self.loops)
+        self.found.append(Access(offset, element_bytes(type_), around))
+
+    def visit_operands(self, op: ir.OpView, point: Sequence[ir.AffineExpr | None], around: frozenset[int]) -> None:
+        """Record what one point of a `linalg.generic`'s iteration space reads."""
+        if any(o.operation.name in ("linalg.index", "tensor.extract") for o in op.regions[0].blocks[0].operations):
+            for e in point:
+                if e is not None:
+                    self.opaque |= affine.dims_in(e)
+        outs = len(op.operands) - len(op.results)
+        for k, (operand, m) in enumerate(zip(op.operands, indexing_maps(op), strict=True)):
+            if k < outs and isinstance(operand.type, ir.RankedTensorType):
+                self.visit(operand, compose(m, point, self.loops), around)
+
+    def _visit_generic(self, op: ir.OpView, indices: Indices, around: frozenset[int]) -> None:
+        point = invert(output_map(op), indices)
+        reduction = self.body.reduction(op.results[0])
+        extents = self.body.loop_extents(op)
+        if reduction is not None:
+            used: set[int] = set()
+            for e in indices:
+                used |= affine.dims_in(e)
+            self.reduced.append(used)
+            for d in reduction.dims:
+                fresh = self.loops.new(extents[d])
+                self.inner.add(fresh.position)
+                point[d] = fresh
+            around = frozenset(used & around) | {e.position for e in (point[d] for d in reduction.dims)}
+        self.visit_operands(op, point, around)
+
+
+def compose(m: ir.AffineMap, indices: Sequence[ir.AffineExpr | None], loops: Loops) -> Indices:
+    """Results of `m` at `indices`, simplified."""
+    dims = {i: e for i, e in enumerate(indices) if e is not None}
+    return tuple(loops.simplify(affine.substitute(e, dims)) for e in m.results)
+
+
+def compose_one(m: ir.AffineMap, indices: Sequence[ir.AffineExpr], loops: Loops) -> ir.AffineExpr:
+    """The single result of `m` (a layout) at `indices`."""
+    return compose(m, indices, loops)[0]
+
+
+def element_bytes(type_: ir.Type) -> int:
+    """Size in memory of a tensor's element; booleans take one byte."""
+    element = ir.RankedTensorType(type_).element_type
+    if isinstance(element, ir.IndexType):
+        return 8
+    width = element.width if isinstance(element, (ir.IntegerType, ir.FloatType)) else 64
+    return max(1, width // 8)
+
+
+def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
+    """`expr` as base + coefficient * lane where d_dim = block + lane, block a multiple of `multiple_of` = lanes.
+
+    Returns (coefficient, base) with d_dim standing for the block start in base, or None where the lanes do not
+    lie on a line. Sound for floordiv and mod by multiples of the lane count when the rest is a multiple too.
+    """
+    zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
+    if dim not in affine.dims_in(expr):
+        return zero, expr
+    if isinstance(expr, ir.AffineDimExpr):
+        return one, expr
+    left = lane_coefficient(expr.lhs, dim, multiple_of)
+    right = lane_coefficient(expr.rhs, dim, multiple_of)
+    if left is None or right is None:
+        return None
+    if isinstance(expr, ir.AffineAddExpr):
+        return left[0] + right[0], left[1] + right[1]
+    if isinstance(expr, ir.AffineMulExpr):
+        if right[0] == zero:
+            return left[0] * right[1], expr
+        return (right[0] * left[1], expr) if left[0] == zero else None
+    k = expr.rhs
+    aligned = isinstance(k, ir.AffineConstantExpr) and k.value % multiple_of == 0
+    if not aligned or left[0] != one or not is_multiple(left[1], multiple_of, dim):
+        return None
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return zero, expr
+    return (one, expr) if isinstance(expr, ir.AffineModExpr) else None
+
+
+def is_multiple(expr: ir.AffineExpr, k: int, aligned_dim: int) -> bool:
+    """Whether `expr` is provably a multiple of k, given that d_aligned_dim is one."""
+    if k == 1:
+        return True
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value % k == 0
+    if isinstance(expr, ir.AffineDimExpr):
+        return expr.position == aligned_dim
+    if isinstance(expr, ir.AffineAddExpr):
+        return is_multiple(expr.lhs, k, aligned_dim) and is_multiple(expr.rhs, k, aligned_dim)
+    if isinstance(expr, ir.AffineMulExpr):
+        return is_multiple(expr.lhs, k, aligned_dim) or is_multiple(expr.rhs, k, aligned_dim)
+    if isinstance(expr, ir.AffineModExpr):
+        return is_multiple(expr.lhs, k, aligned_dim) and is_multiple(expr.rhs, k, aligned_dim)
+    return False

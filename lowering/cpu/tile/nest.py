@@ -1,0 +1,271 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The loops around the roots of a fusion: parallel over threads outside, vector lanes inside.
+
+A nest walks the index space of its main root. Roots that live on fewer dims (the mean beside a layer norm) are
+stored where their own dims are bound, outside of the remaining loops.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.access import Accesses, Indices
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane
+
+CHEAP = 24
+"""Cost of a body (see OP_COST) up to which two vectors are worked on at once, to overlap their latencies."""
+PARALLEL_UNITS = 64
+"""Outer iterations that are enough to share among threads; with fewer the vector loop is split instead."""
+
+
+@dataclass
+class Root:
+    """A result of the fusion: position among the results, value, and its index at a point of the nest."""
+
+    position: int
+    value: ir.Value
+    indices: Indices
+
+
+@dataclass
+class Nest:
+    """The loops of some roots, outermost first: `outer`, then by the kind of the lane
+
+    - no reduction, or the lane indexes reductions (columns): lane, then `inner`;
+    - the reductions run along the lane (rows): `inner`, then lane.
+
+    `split_lane`: threads share the lane's blocks instead of the iterations of `outer`.
+    """
+
+    roots: list[Root]
+    outer: list[int]
+    inner: list[int]
+    lane: int | None
+    rows: bool
+    split_lane: bool
+
+
+def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
+    """Roots that can share a nest: each with the main root's dim for each of its own dims (None: index 0)."""
+    order = sorted(range(len(body.roots)), key=lambda i: (-len(body.dims(body.roots[i])), i))
+    groups: list[list[tuple[int, ir.Value, list[int | None]]]] = []
+    for i in order:
+        value = body.roots[i]
+        dims = body.dims(value)
+        for group in groups:
+            main = body.dims(group[0][1])
+            mapping = _embed(dims, main)
+            if mapping is not None:
+                group.append((i, value, mapping))
+                break
+        else:
+            groups.append([(i, value, list(range(len(dims))))])
+    return groups
+
+
+def _embed(dims: Sequence[ir.AffineExpr], main: Sequence[ir.AffineExpr]) -> list[int | None] | None:
+    """Match `dims` to a subsequence of `main` (equal sizes, from the left); size 1 may match nothing."""
+    one = ir.AffineConstantExpr.get(1)
+    mapping: list[int | None] = []
+    k = 0
+    for position, d in enumerate(dims):
+        if position < len(main) and len(dims) == len(main):
+            # Same rank: positions correspond (a kept reduced dim has size 1).
+            if d == main[position]:
+                mapping.append(position)
+            elif d == one:
+                mapping.append(None)
+            else:
+                return None
+            continue
+        while k < len(main) and main[k] != d:
+            k += 1
+        if k == len(main):
+            if d != one:
+                return None
+            mapping.append(None)
+            k = (mapping[-2] + 1) if len(mapping) > 1 and mapping[-2] is not None else 0
+            continue
+        mapping.append(k)
+        k += 1
+    return mapping
+
+
+def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]]) -> Nest:
+    """Choose the loops of a group of roots."""
+    body = e.body
+    main = body.dims(group[0][1])
+    dims = [e.loops.new(extent).position for extent in main]
+    accesses = _collect(e, group, [ir.AffineDimExpr.get(d) for d in dims])
+    reduced = _reduced(accesses, dims)
+    groups = planning.merge_groups(accesses, dims, e.loops, [d in reduced for d in dims])
+    partial = [set(x for x in m if x is not None) for _, _, m in group[1:]]
+    for g in list(groups):
+        # A root on some of the dims only needs these by themselves.
+        members = {dims.index(d) for d in g}
+        if len(g) > 1 and any(members & p and not members <= p for p in partial):
+            at = groups.index(g)
+            groups[at : at + 1] = [[d] for d in g]
+    merged = planning.merged_dims(groups, e.loops)
+    if merged.dims != dims:
+        accesses = _collect(e, group, merged.exprs)
+        reduced = _reduced(accesses, merged.dims)
+    lane = planning.choose_lane(accesses, merged.dims, e.loops, merged.dims) if merged.dims else None
+    zero = ir.AffineConstantExpr.get(0)
+    roots = [
+        Root(i, value, tuple(zero if x is None else merged.exprs[x] for x in mapping)) for i, value, mapping in group
+    ]
+    rows = lane is not None and bool(accesses.reduced) and lane not in reduced
+    outer = [d for d in merged.dims if d in reduced and d != lane]
+    inner = [d for d in merged.dims if d not in reduced and d != lane]
+    uniform = bool(accesses.reduced) and (rows or lane is None)
+    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer))
+
+
+def _few_units(e: Evaluator, outer: list[int]) -> bool:
+    """Whether the outer loops are known to have too few iterations to share."""
+    units = 1
+    for d in outer:
+        extent = e.loops.extents[d]
+        if not isinstance(extent, ir.AffineConstantExpr):
+            return False
+        units *= extent.value
+    return units < PARALLEL_UNITS
+
+
+def _collect(
+    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], exprs: Sequence[ir.AffineExpr]
+) -> Accesses:
+    accesses = Accesses(e.body, e.loops, e.layouts)
+    zero = ir.AffineConstantExpr.get(0)
+    for i, value, mapping in group:
+        indices = tuple(zero if x is None else exprs[x] for x in mapping)
+        around = frozenset(d for x in indices for d in affine.dims_in(x))
+        accesses.visit(value, indices, around)
+        accesses.store(e.layouts[len(e.body.tensors) + i], value, indices, around)
+    return accesses
+
+
+def _reduced(accesses: Accesses, dims: Sequence[int]) -> set[int]:
+    """Dims that index a reduction's result; all of them if there is no reduction."""
+    if not accesses.reduced:
+        return set(dims)
+    return set().union(*accesses.reduced) & set(dims)
+
+
+class NestEmitter:
+    """Writes the loops of a nest; each of `nt` threads does the share of its `tid`."""
+
+    def __init__(self, e: Evaluator, nest: Nest, tid: Index, nt: Index):
+        self.e, self.nest, self.tid, self.nt = e, nest, tid, nt
+        self.levels: list[tuple[str, list[int]]] = [("outer", nest.outer)]
+        lane = [("lane", [nest.lane])] if nest.lane is not None else []
+        inner = [("inner", nest.inner)] if nest.inner else []
+        self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
+        self.width = 1
+        if nest.lane is not None:
+            cost = sum(e.body.own_cost(op) for op in e.body.operations)
+            columns = bool(e.body.has_reductions) and not nest.rows
+            wide = 4 if columns else (2 if cost <= CHEAP else 1)
+            self.width = planning.lane_width(e, nest.lane, wide)
+
+    def emit(self) -> None:
+        """The whole nest at the current insertion point."""
+        self._level(0)
+
+    def _level(self, k: int) -> None:
+        if k > 0:
+            self._store(k)
+        if k == len(self.levels):
+            return
+        kind, dims = self.levels[k]
+        if kind == "outer":
+            self._outer(dims, k)
+        elif kind == "inner":
+            self._sequential(dims, lambda: self._level(k + 1))
+        else:
+            self._lane(dims[0], k)
+
+    def _store(self, level: int) -> None:
+        """Store the roots whose dims are all bound once `level` levels are open."""
+        for root in self.nest.roots:
+            used = {d for x in root.indices for d in affine.dims_in(x)}
+            need = max([1, *(k + 1 for k, (_, dims) in enumerate(self.levels) if used & set(dims))])
+            if need == level:
+                self.e.store(root.position, root.indices, self.e.eval(root.value, root.indices))
+
+    def _outer(self, dims: list[int], k: int) -> None:
+        e, b = self.e, self.e.b
+        if self.nest.split_lane and self.nest.lane is not None:
+            self._sequential(dims, lambda: self._level(k + 1))
+            return
+        units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+        for d in dims:
+            units = units * e.loops.extents[d]
+        lo, hi = b.split(self.tid, self.nt, e.index(units))
+
+        def unit(i: Index) -> None:
+            values: dict[int, Index] = {}
+            rest = i
+            for d in reversed(dims[1:]):
+                extent = e.index(e.loops.extents[d])
+                values[d], rest = b.remi(rest, extent), b.divi(rest, extent)
+            if dims:
+                values[dims[0]] = rest
+            with e.inside(values):
+                self._level(k + 1)
+
+        b.for_(lo, hi, 1, unit)
+
+    def _sequential(self, dims: Sequence[int], leaf: Callable[[], None]) -> None:
+        if not dims:
+            leaf()
+            return
+
+        def body(i: Index) -> None:
+            with self.e.inside({dims[0]: i}):
+                self._sequential(dims[1:], leaf)
+
+        self.e.b.for_(0, self.e.index(self.e.loops.extents[dims[0]]), 1, body)
+
+    def _lane(self, lane: int, k: int) -> None:
+        e, b, width = self.e, self.e.b, self.width
+        extent = e.index(e.loops.extents[lane])
+        whole = b.round_down(extent, width)
+        lower: Index = 0
+        upper: Index = whole
+        rest = b.cmpi("slt", whole, extent)
+        if self.nest.split_lane:
+            blocks = b.ceildivi(extent, width)
+            lo, hi = b.split(self.tid, self.nt, blocks)
+            lower, upper = b.muli(lo, width), b.mini(b.muli(hi, width), whole)
+            rest = b.andc(rest, b.andc(b.cmpi("eq", hi, blocks), b.cmpi("slt", lo, hi)))
+
+        def block(i: Index, mask: ir.Value | None = None) -> None:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
+                self._level(k + 1)
+
+        b.for_(lower, upper, width, block)
+        b.if_(rest, lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))
+
+
+def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
+    """Estimated elementary operations of a nest over the fusion's symbols."""
+    space: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+    for d in [*nest.outer, *nest.inner, *([nest.lane] if nest.lane is not None else [])]:
+        space = space * e.loops.extents[d]
+    cost = 1 + sum(e.body.own_cost(op) for op in e.body.operations)
+    if not nest.inner and not nest.rows:
+        for reduction in e.body.reductions():
+            extents = e.body.loop_extents(reduction.op)
+            for d in reduction.dims:
+                space = space * extents[d]
+            break
+    return space * cost

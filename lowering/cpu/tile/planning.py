@@ -1,0 +1,211 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Choices about loops: which dims to merge, which dim to vectorise, how wide."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops, lane_coefficient
+from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
+
+if TYPE_CHECKING:
+    from kiln.lowering.cpu.tile.evaluator import Evaluator, Spilled
+
+SPILL_LIMIT = 1 << 18
+"""Elements of scratch above which computing again is cheaper than a trip to memory."""
+
+
+def vector_lanes(types: Sequence[ir.Type]) -> int:
+    """Lanes of one machine vector: by the widest element that is not wider than 32 bits, if there is one."""
+    bits = host().vector_bytes * 8
+    widths = [t.width for t in types if isinstance(t, (ir.FloatType, ir.IntegerType))]
+    return bits // (64 if widths and min(widths) >= 64 else 32)
+
+
+def lane_width(e: "Evaluator", lane: int, wide: int) -> int:
+    """Lanes per step along a dim: `wide` machine vectors, fewer for a short dim (a power of two that covers it)."""
+    lanes = vector_lanes([ir.RankedTensorType(t.type).element_type for t in e.body.tensors])
+    extent = e.loops.extents[lane]
+    if not isinstance(extent, ir.AffineConstantExpr):
+        return lanes * min(wide, 2)
+    n = max(1, extent.value)
+    width = lanes * wide
+    while width > lanes and n < width:
+        width //= 2
+    if n < width:
+        width = 1 << (n - 1).bit_length()
+    return width
+
+
+def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16) -> float:
+    """Relative cost of `count` elements accessed at `offset`, vectorised along `lane`."""
+    if lane is None or lane not in affine.dims_in(offset):
+        return float(count)
+    linear = lane_coefficient(offset, lane, width)
+    if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
+        return count / width
+    # A gather costs about what its elements cost one by one, and it touches a cache line for each.
+    return count * 1.5
+
+
+def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops, around: Sequence[int]) -> int | None:
+    """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
+    options: list[int | None] = [*reversed(candidates), None]
+    scores = []
+    for lane in options:
+        total = 0.0
+        for a in accesses.found:
+            dims = affine.dims_in(a.offset)
+            inner = dims & accesses.inner
+            count = 1
+            for d in dims | {lane} - {None}:
+                count *= loops.count(d)
+            if lane is not None and lane in dims:
+                total += a.bytes * access_cost(a.offset, count, lane, min(16, loops.count(lane)))
+            elif inner and (lane is None or lane not in a.loops):
+                # Inside a reduction that is free to vectorise along one of its own dims.
+                total += a.bytes * min(access_cost(a.offset, count, d, min(16, loops.count(d))) for d in inner)
+            else:
+                total += a.bytes * count / (16 if lane is not None else 1)
+        scores.append(total)
+    best = min(range(len(options)), key=lambda i: scores[i])
+    return options[best]
+
+
+@dataclass
+class Merged:
+    """Loop dims after merging; `exprs` gives each original dim in terms of them."""
+
+    dims: list[int]
+    exprs: list[ir.AffineExpr]
+
+
+def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes: Sequence[object]) -> list[list[int]]:
+    """Runs of adjacent dims that every access walks as one: stride(d_i) = stride(d_i+1) * extent(d_i+1).
+
+    Dims of different `classes` stay apart, as do dims used other than linearly.
+    """
+    coefficients = []
+    usable = set(dims) - accesses.opaque
+    for a in accesses.found:
+        used = affine.dims_in(a.offset) & usable
+        if not used:
+            coefficients.append({})
+            continue
+        linear = affine.linear_coefficients(a.offset)
+        if linear is None:
+            usable -= _nonlinear_dims(a.offset)
+            linear = (None, _partial_coefficients(a.offset))
+        coefficients.append(linear[1])
+    zero = ir.AffineConstantExpr.get(0)
+    groups: list[list[int]] = []
+    for k, d in enumerate(dims):
+        previous = groups[-1][-1] if groups else None
+        ok = previous is not None and classes[k] == classes[k - 1] and d in usable and previous in usable
+        if ok:
+            extent = loops.extents[d]
+            for c in coefficients:
+                inner, outer = c.get(d, zero), c.get(previous, zero)
+                if loops.simplify(outer - inner * extent) != zero:
+                    ok = False
+                    break
+        if ok:
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    return groups
+
+
+def _nonlinear_dims(expr: ir.AffineExpr) -> set[int]:
+    if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return set()
+    if isinstance(expr, ir.AffineAddExpr):
+        return _nonlinear_dims(expr.lhs) | _nonlinear_dims(expr.rhs)
+    if isinstance(expr, ir.AffineMulExpr) and not affine.dims_in(expr.rhs):
+        return _nonlinear_dims(expr.lhs)
+    return affine.dims_in(expr)
+
+
+def _partial_coefficients(expr: ir.AffineExpr) -> dict[int, ir.AffineExpr]:
+    """Coefficients of the dims that occur linearly; the other dims are not merged anyway."""
+    found: dict[int, ir.AffineExpr] = {}
+
+    def walk(e: ir.AffineExpr, factor: ir.AffineExpr) -> None:
+        if isinstance(e, ir.AffineDimExpr):
+            found[e.position] = found[e.position] + factor if e.position in found else factor
+        elif isinstance(e, ir.AffineAddExpr):
+            walk(e.lhs, factor)
+            walk(e.rhs, factor)
+        elif isinstance(e, ir.AffineMulExpr) and not affine.dims_in(e.rhs):
+            walk(e.lhs, factor * e.rhs)
+
+    walk(expr, ir.AffineConstantExpr.get(1))
+    return found
+
+
+def merged_dims(groups: list[list[int]], loops: Loops) -> Merged:
+    """New loop dims, one per group, and the old dims as quotients and remainders of them."""
+    dims: list[int] = []
+    exprs: list[ir.AffineExpr] = []
+    for group in groups:
+        if len(group) == 1:
+            dims.append(group[0])
+            exprs.append(ir.AffineDimExpr.get(group[0]))
+            continue
+        total: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+        for d in group:
+            total = total * loops.extents[d]
+        fresh = loops.new(total)
+        dims.append(fresh.position)
+        rest: ir.AffineExpr = fresh
+        parts: list[ir.AffineExpr] = []
+        for d in reversed(group[1:]):
+            parts.append(ir.AffineExpr.get_mod(rest, loops.extents[d]))
+            rest = ir.AffineExpr.get_floor_div(rest, loops.extents[d])
+        exprs += [rest, *reversed(parts)]
+    return Merged(dims, [loops.simplify(x) for x in exprs])
+
+
+def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices) -> Merged | None:
+    """Merge the loops of a group of reductions where memory allows."""
+    first = group[0]
+    extents = e.body.loop_extents(first.op)
+    fresh = [e.loops.new(extents[d]) for d in first.dims]
+    accesses = Accesses(e.body, e.loops, e.layouts)
+    for r in group:
+        point = invert(output_map(r.op), indices)
+        for d, x in zip(r.dims, fresh, strict=True):
+            point[d] = x
+        accesses.visit_operands(r.op, point, frozenset(x.position for x in fresh))
+    dims = [x.position for x in fresh]
+    groups = merge_groups(accesses, dims, e.loops, [0] * len(dims))
+    if len(groups) == len(dims):
+        return Merged(dims, list(fresh))
+    return merged_dims(groups, e.loops)
+
+
+def store_scratch(e: "Evaluator", kept: "Spilled", indices: Indices, value: ir.Value) -> None:
+    """Write one block of a value that later loops read back."""
+    from kiln.lowering.cpu.tile.evaluator import linear_offset
+
+    b, lane = e.b, e.lane
+    offset = e.loops.simplify(linear_offset([indices[i] for i in kept.free], kept.sizes))
+    value = e.splat(value)
+    if value.type.element_type == b.i1:
+        value = arith.extui(b.vec(lane.width, b.i8), value)
+    linear = lane.line(offset)
+    if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
+        b.vstore(value, kept.buffer, e.index(linear[1]), lane.mask)
+    else:
+        from torch_mlir.dialects import vector
+
+        ones = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
+        mask = lane.mask if lane.mask is not None else b.constant(ones, b.vec(lane.width, b.i1))
+        vector.ScatterOp(None, kept.buffer, [b.value(0)], e.index_value(offset), mask, value)

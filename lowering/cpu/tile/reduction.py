@@ -1,0 +1,315 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Loops for `linalg.generic` reductions, met while something that needs them is evaluated.
+
+If the result is the same for all lanes, the reduction is vectorised along one of its own dims and ends in a
+horizontal reduction (a row reduction); otherwise the lanes stay what they are and each reduces for itself (a column
+reduction, a pooling window). Reductions of one level over one space share their loops.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.dialects import affine
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.access import Accesses, Indices
+from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
+from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Spilled
+
+# Combiner op -> (vector.reduction kind, identity as a function of the element type).
+_KINDS: dict[str, str] = {
+    "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul",
+    "arith.maximumf": "maximumf", "arith.minimumf": "minimumf", "arith.maxnumf": "maxnumf",
+    "arith.minnumf": "minnumf", "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui",
+    "arith.minui": "minui", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+}  # fmt: skip
+
+CASCADE = 2048
+"""Floats summed into one accumulator before it is added to the next: keeps the rounding error near that of
+pairwise summation (torch sums in cascades too)."""
+WIDE = 4
+"""Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """How two partial results become one; `kind` is None where only the sequential order is known."""
+
+    op: str
+    kind: str | None
+    identity: ir.Attribute | None
+
+
+def combiners(op: ir.OpView) -> list[Combiner]:
+    """The combiner of each result of a reduction body."""
+    block = op.regions[0].blocks[0]
+    carried = list(block.arguments)[len(op.operands) - len(op.results) :]
+    found = []
+    for value, acc in zip(list(block.operations)[-1].operands, carried, strict=True):
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.name not in _KINDS or len(list(acc.uses)) != 1:
+            found.append(Combiner("", None, None))
+            continue
+        direct = acc in list(owner.operands)
+        identity = _identity(owner.name, acc.type) if direct else None
+        found.append(Combiner(owner.name, _KINDS[owner.name] if identity is not None else None, identity))
+    return found
+
+
+def _identity(name: str, type_: ir.Type) -> ir.Attribute | None:
+    if isinstance(type_, ir.FloatType):
+        value = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -float("inf"), "arith.maxnumf": -float("inf"),
+                 "arith.minimumf": float("inf"), "arith.minnumf": float("inf")}.get(name)  # fmt: skip
+        return None if value is None else ir.FloatAttr.get(type_, value)
+    if not isinstance(type_, ir.IntegerType):
+        return None
+    bits = type_.width
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    value = {"arith.addi": 0, "arith.muli": 1, "arith.maxsi": low, "arith.minsi": high, "arith.maxui": 0,
+             "arith.minui": -1, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0}.get(name)  # fmt: skip
+    if value is None:
+        return None
+    if bits == 1:
+        return ir.IntegerAttr.get(type_, value & 1)
+    return ir.IntegerAttr.get(type_, value)
+
+
+def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices) -> ir.Value:
+    """Emit the loops that compute `value` at `indices`, with all its siblings; returns the value."""
+    reduction = e.body.reduction(value)
+    assert reduction is not None
+    group = e.body.siblings(reduction)
+    uniform = e.is_uniform(indices)
+    known = all(c.kind is not None for r in group for c in combiners(r.op))
+    if not known:
+        # A combiner that is not recognised has only its sequential order: one reduction, element by element.
+        group = [reduction]
+    with e.lanes(Lane() if uniform else e.lane):
+        results = _Loops(e, group, indices, vectorise=uniform and known).emit()
+    scope = e.scopes[-1]
+    for r, values in zip(group, results, strict=True):
+        for result, emitted in zip(r.op.results, values, strict=True):
+            scope.memo[(result, indices, None)] = emitted
+    return scope.memo[(value, indices, None)]
+
+
+class _Loops:
+    def __init__(self, e: Evaluator, group: list[Reduction], indices: Indices, vectorise: bool):
+        self.e, self.group, self.indices = e, group, indices
+        first = group[0]
+        extents = e.body.loop_extents(first.op)
+        point = invert(output_map(first.op), indices)
+        self.dims: list[int] = []
+        merged = planning.merge_reduction(e, group, indices) if vectorise else None
+        if merged is None:
+            for d in first.dims:
+                fresh = e.loops.new(extents[d])
+                point[d] = fresh
+                self.dims.append(fresh.position)
+        else:
+            self.dims = merged.dims
+            for d, expr in zip(first.dims, merged.exprs, strict=True):
+                point[d] = expr
+        for d, expr in enumerate(point):
+            if expr is None:
+                raise UnsupportedError("linalg.generic", str(first.op.location), "a reduction with a lost dim")
+            point[d] = expr
+        self.point = point
+        self.combiners = [combiners(r.op) for r in group]
+        self.lane: int | None = None
+        self.width = e.lane.width
+        if vectorise:
+            self.lane, self.width = self._choose_lane()
+
+    def _choose_lane(self) -> tuple[int, int]:
+        e = self.e
+        accesses = Accesses(e.body, e.loops, e.layouts)
+        for r in self.group:
+            accesses.visit_operands(r.op, self.point, frozenset(self.dims))
+        lane = planning.choose_lane(accesses, self.dims, e.loops, self.dims)
+        lane = self.dims[-1] if lane is None else lane
+        cost = sum(e.body.own_cost(r.op) for r in self.group)
+        wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
+        return lane, planning.lane_width(e, lane, wide)
+
+    # -- accumulators --------------------------------------------------------------------------------------------------
+
+    def _types(self) -> list[ir.Type]:
+        return [ir.RankedTensorType(v.type).element_type for r in self.group for v in r.op.results]
+
+    def _flat(self) -> list[Combiner]:
+        return [c for cs in self.combiners for c in cs]
+
+    def _start(self) -> list[ir.Value]:
+        """Accumulators before the first element: identities, or the `outs` of an unrecognised combiner."""
+        e = self.e
+        start = []
+        vector = self.width > 1 or self.lane is not None or e.lane.dim is not None
+        for c, type_, initial in zip(self._flat(), self._types(), self._initials(), strict=True):
+            value = e.b.constant(c.identity, type_) if c.identity is not None else initial
+            start.append(e.b.broadcast(value, self.width) if vector and _is_scalar(value) else value)
+        return start
+
+    def _initials(self) -> list[ir.Value]:
+        e = self.e
+        return [
+            e.eval(v, self.indices)
+            for r in self.group
+            for v in list(r.op.operands)[len(r.op.operands) - len(r.op.results) :]
+        ]
+
+    def _combine(self, x: Sequence[ir.Value], y: Sequence[ir.Value]) -> list[ir.Value]:
+        out = []
+        for c, p, q in zip(self._flat(), x, y, strict=True):
+            out.append(ir.Operation.create(c.op, results=[p.type], operands=[p, q]).result)
+        return out
+
+    def _cascades(self) -> bool:
+        return all(c.kind is not None for c in self._flat()) and any(c.op == "arith.addf" for c in self._flat())
+
+    # -- loops -----------------------------------------------------------------------------------------------------------
+
+    def emit(self) -> list[list[ir.Value]]:
+        e = self.e
+        outer = [d for d in self.dims if d != self.lane]
+        start = self._start()
+        accs = self._nest(outer, start, self._lane_loop if self.lane is not None else self._step)
+        if self.lane is not None:
+            accs = [e.b.reduce(c.kind or "", a) for c, a in zip(self._flat(), accs, strict=True)]
+        final = []
+        for c, acc, initial in zip(self._flat(), accs, self._initials(), strict=True):
+            if c.identity is not None and not _is_constant(initial, c.identity):
+                initial = initial if _is_scalar(acc) else e.splat(initial)
+                acc = ir.Operation.create(c.op, results=[acc.type], operands=[initial, acc]).result
+            final.append(acc)
+        self._keep_spills()
+        split, position = [], 0
+        for r in self.group:
+            split.append(final[position : position + len(r.op.results)])
+            position += len(r.op.results)
+        return split
+
+    def _nest(
+        self, dims: list[int], accs: list[ir.Value], leaf: Callable[[list[ir.Value]], list[ir.Value]]
+    ) -> list[ir.Value]:
+        if not dims:
+            return leaf(accs)
+        e, d = self.e, dims[0]
+        extent = e.index(e.loops.extents[d])
+
+        def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            with e.inside({d: i}):
+                if self._cascades() and len(dims) == 1 and leaf == self._lane_loop:
+                    return self._combine(carried, leaf(self._start()))
+                return self._nest(dims[1:], carried, leaf)
+
+        if self._cascades() and len(dims) == 1 and leaf == self._step:
+            return self._chunked(0, extent, 1, accs, body)
+        return e.b.for_(0, extent, 1, body, accs)
+
+    def _chunked(
+        self, lower: Index, upper: Index, step: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
+    ) -> list[ir.Value]:
+        """A loop whose accumulators start anew every CASCADE elements (per lane)."""
+        b = self.e.b
+        chunk = CASCADE if step == 1 else CASCADE // self.width * step
+        if isinstance(upper, int) and isinstance(lower, int) and upper - lower <= 2 * chunk:
+            return b.for_(lower, upper, step, body, accs)
+
+        def outer(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            part = b.for_(c, b.mini(b.addi(c, chunk), upper), step, body, self._start())
+            return self._combine(carried, part)
+
+        return b.for_(lower, upper, chunk, outer, accs)
+
+    def _lane_loop(self, accs: list[ir.Value]) -> list[ir.Value]:
+        e, b, lane, width = self.e, self.e.b, self.lane, self.width
+        assert lane is not None
+        extent = e.index(e.loops.extents[lane])
+        whole = b.round_down(extent, width)
+
+        def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width)):
+                return self._step(carried)
+
+        def tail(carried: list[ir.Value]) -> list[ir.Value]:
+            with e.inside({lane: whole}):
+                mask = b.mask_below(b.subi(extent, whole), width)
+                with e.lanes(Lane(lane, width, mask)):
+                    return self._step(carried)
+
+        accs = self._chunked(0, whole, width, accs, body) if self._cascades() else b.for_(0, whole, width, body, accs)
+        rest = b.cmpi("slt", whole, extent)
+        if rest is True:
+            return tail(accs)
+        if rest is False:
+            return accs
+        return b.if_(rest, lambda: tail(accs), lambda: accs, [a.type for a in accs])
+
+    def _step(self, accs: list[ir.Value]) -> list[ir.Value]:
+        e = self.e
+        out: list[ir.Value] = []
+        position = 0
+        for r in self.group:
+            count = len(r.op.results)
+            mine = accs[position : position + count]
+            inputs = e.inputs(r.op, self.point, None)
+            new = e.clone_body(r.op, [*inputs, *mine], self.point)
+            if e.lane.mask is not None and self.lane is not None:
+                new = [arith.select(e.lane.mask, n, m) for n, m in zip(new, mine, strict=True)]
+            out += new
+            position += count
+        self._spill()
+        return out
+
+    # -- scratch -----------------------------------------------------------------------------------------------------------
+
+    def _spill(self) -> None:
+        """Keep in scratch what later loops over the same elements would compute again."""
+        e, level = self.e, self.group[0].level
+        self.spilled: dict[ir.Value, Spilled] = getattr(self, "spilled", {})
+        if self.lane is None:
+            return
+        for (value, indices, guard), emitted in list(_tensor_memo(e)):
+            if guard is not None or e.body.spill_level(value) != level or not isinstance(value.owner, ir.Operation):
+                continue
+            free = [i for i, x in enumerate(indices) if affine.dims_in(x) & set(self.dims)]
+            if not free or {d for i in free for d in affine.dims_in(indices[i])} - set(self.dims):
+                continue
+            kept = self.spilled.get(value)
+            if kept is None:
+                sizes = [e.body.dims(value)[i] for i in free]
+                count = ir.AffineConstantExpr.get(1)
+                for s in sizes:
+                    count = count * s
+                if isinstance(count, ir.AffineConstantExpr) and count.value > planning.SPILL_LIMIT:
+                    continue
+                with e.at(0):
+                    buffer = e.scratch.allocate(e, count, ir.RankedTensorType(value.type).element_type)
+                fixed = {i: x for i, x in enumerate(indices) if i not in free}
+                kept = self.spilled[value] = Spilled(buffer, fixed, free, sizes)
+            planning.store_scratch(e, kept, indices, emitted)
+
+    def _keep_spills(self) -> None:
+        self.e.scopes[-1].spilled.update(getattr(self, "spilled", {}))
+
+
+def _tensor_memo(e: Evaluator):
+    for key, emitted in e.scopes[-1].memo.items():
+        if isinstance(key, tuple):
+            yield key, emitted
+
+
+def _is_scalar(value: ir.Value) -> bool:
+    return not isinstance(value.type, ir.VectorType)
+
+
+def _is_constant(value: ir.Value, attribute: ir.Attribute) -> bool:
+    owner = value.owner
+    return isinstance(owner, ir.Operation) and owner.name == "arith.constant" and owner.attributes["value"] == attribute

@@ -1,0 +1,65 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Fusion: from a function of `linalg` and named ops to a function of kernels."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.errors import PassOptionError
+from kiln.passes.core import Pass, register_pass
+from kiln.passes.fusion.graph import FusionGraph
+from kiln.passes.fusion.groups import Grouping
+from kiln.passes.fusion.outline import Outliner
+
+
+@register_pass
+@dataclass
+class Fuse(Pass):
+    """Put every computation into a `kiln.fusion`: one region is one kernel.
+
+    Producers are visited from the last to the first and join a consumer's kernel where its loops can compute them:
+    pointwise ops everywhere they are read (at any affine index), unless that means computing something expensive
+    again and again; reductions into the kernel that reads them along the same rows (softmax and the norms become
+    one kernel); a matrix product or attention takes the pointwise ops behind it as its epilogue. Views, splats and
+    iotas are copied into each kernel. What calls, matrix products and the caller need stays in memory.
+
+    Before:
+
+    ```mlir
+    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+      %a = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+          iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %0 = arith.addf %in, %in : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      return %a : tensor<8xf32>
+    }
+    ```
+
+    After: `%0 = "kiln.fusion"(%x) ({ ... "kiln.yield"(%a) }) {kind = "pointwise", name = "generic"}`.
+    """
+
+    name = "fuse"
+
+    strategy: str = "greedy"
+
+    def run(self, module: ir.Module) -> None:
+        if self.strategy not in ("greedy", "none"):
+            raise PassOptionError(self.name, f"strategy: expected 'greedy' or 'none', found {self.strategy!r}")
+        for op in module.body.operations:
+            if op.operation.name == "func.func" and len(op.regions[0].blocks):
+                self._fuse(op)
+
+    def _fuse(self, function: ir.OpView) -> None:
+        graph = FusionGraph(function)
+        grouping = Grouping(graph)
+        if self.strategy == "greedy":
+            grouping.run()
+            for op, reason in grouping.decisions:
+                self.note(op, reason)
+        self.count("ops", len(graph.compute))
+        self.count("kernels", Outliner(graph, grouping).run())

@@ -1,0 +1,175 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The dataflow of a function as fusion sees it: compute ops, what is free to copy, who reads whom at which index."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering.cpu.tile.body import OP_COST, indexing_maps, invert, output_map, reduction_dims
+
+Point = tuple[ir.AffineExpr | None, ...]
+NAMED = ("kiln.matmul", "kiln.attention")
+COMPUTE = ("linalg.generic", "kiln.pad", "kiln.cat", *NAMED)
+
+
+@dataclass(frozen=True)
+class Read:
+    """`consumer` reads `value` at `index` (over the consumer's space; None where it isn't affine in it).
+
+    guarded: through a pad or concatenation, so that some indices are out of bounds.
+    whole: as a matrix operand or a gathered table, which has to be in memory.
+    """
+
+    consumer: ir.Operation
+    value: ir.Value
+    index: tuple[ir.AffineExpr, ...]
+    guarded: bool = False
+    whole: bool = False
+
+
+class FusionGraph:
+    """Reads between the compute ops of one function. Valid until the function is changed."""
+
+    def __init__(self, function: ir.OpView):
+        self.function = function
+        self.block = function.regions[0].blocks[0]
+        self.shapes = SymbolicShapes(function)
+        self.operations = [op.operation for op in self.block.operations]
+        self.position = {op: i for i, op in enumerate(self.operations)}
+        self.compute = [op for op in self.operations if op.name in COMPUTE and not self.is_free(op)]
+        self._compute_set = set(self.compute)
+        self.readers: dict[ir.Value, list[Read]] = {}
+        self.external: set[ir.Value] = set()
+        for op in self.operations:
+            if op in self._compute_set:
+                for read in self._reads_of(op):
+                    self.readers.setdefault(read.value, []).append(read)
+            elif not self.is_free(op):
+                for v in op.operands:
+                    self.external.add(self.source(v))
+
+    # -- classification --------------------------------------------------------------------------------------------
+
+    def is_free(self, op: ir.Operation) -> bool:
+        """Ops that cost nothing to repeat in every kernel that wants them: views, splats, fills, iotas."""
+        if op.name in ("kiln.view", "kiln.empty"):
+            return True
+        if op.name == "arith.constant":
+            value = op.attributes["value"]
+            return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
+        if op.name == "linalg.generic":
+            inputs = len(op.operands) - len(op.results)
+            tensors = [v for v in list(op.operands)[:inputs] if isinstance(v.type, ir.RankedTensorType)]
+            return not tensors and not reduction_dims(op.opview) and not captured(op) and len(op.results) == 1
+        return False
+
+    def is_compute(self, value: ir.Value) -> bool:
+        """Whether a compute op makes `value`."""
+        owner = value.owner
+        return isinstance(owner, ir.Operation) and owner in self._compute_set
+
+    def source(self, value: ir.Value) -> ir.Value:
+        """`value` without the views on top of it."""
+        while isinstance(value.owner, ir.Operation) and value.owner.name == "kiln.view":
+            value = value.owner.operands[0]
+        return value
+
+    def dims(self, value: ir.Value) -> tuple[ir.AffineExpr, ...]:
+        """Sizes over the function's symbols."""
+        return tuple(self.shapes.dims(value))
+
+    def space(self, op: ir.Operation) -> tuple[ir.AffineExpr, ...]:
+        """Iteration space: the result's sizes, or for a reduction the loops' extents."""
+        if op.name != "linalg.generic":
+            return self.dims(op.results[0])
+        maps = indexing_maps(op.opview)
+        extents: list[ir.AffineExpr | None] = [None] * maps[0].n_dims
+        for value, m in zip(op.operands, maps, strict=True):
+            if isinstance(value.type, ir.RankedTensorType):
+                for size, e in zip(self.dims(value), m.results, strict=True):
+                    if isinstance(e, ir.AffineDimExpr) and (
+                        extents[e.position] is None or isinstance(size, ir.AffineConstantExpr)
+                    ):
+                        extents[e.position] = size
+        one = ir.AffineConstantExpr.get(1)
+        return tuple(one if e is None else e for e in extents)
+
+    def reduces(self, op: ir.Operation) -> bool:
+        """Whether `op` is a reduction."""
+        return bool(reduction_dims(op.opview))
+
+    def cost(self, op: ir.Operation) -> int:
+        """Elementary operations per element."""
+        if op.name != "linalg.generic":
+            return 1
+        return sum(OP_COST.get(o.operation.name, 1) for o in op.regions[0].blocks[0].operations)
+
+    # -- reads -----------------------------------------------------------------------------------------------------------
+
+    def _reads_of(self, op: ir.Operation) -> Iterator[Read]:
+        if op.name in NAMED:
+            for v in op.operands:
+                if isinstance(v.type, ir.RankedTensorType):
+                    yield Read(op, self.source(v), (), whole=True)
+            return
+        for v in captured(op):
+            yield Read(op, self.source(v), (), whole=True)
+        rank = len(self.space(op))
+        point = tuple(ir.AffineDimExpr.get(i) for i in range(rank))
+        if op.name == "linalg.generic":
+            outs = len(op.operands) - len(op.results)
+            for k, (v, m) in enumerate(zip(op.operands, indexing_maps(op.opview), strict=True)):
+                if isinstance(v.type, ir.RankedTensorType) and (k < outs or not self.is_free(_owner(v))):
+                    yield self._read(op, v, tuple(self._at(e, point) for e in m.results), False)
+            return
+        low = self.local(op, "low").results if op.name == "kiln.pad" else None
+        for v in op.operands:
+            if isinstance(v.type, ir.RankedTensorType):
+                index = point if low is None else tuple(p - lo for p, lo in zip(point, low, strict=True))
+                yield self._read(op, v, index, True)
+
+    def _read(self, op: ir.Operation, value: ir.Value, index: tuple[ir.AffineExpr, ...], guarded: bool) -> Read:
+        while isinstance(value.owner, ir.Operation) and value.owner.name == "kiln.view":
+            view = value.owner
+            index = tuple(self._at(e, index) for e in self.local(view, "map").results)
+            value = view.operands[0]
+        ranges = dict(enumerate(self.space(op)))
+        return Read(op, value, tuple(affine.simplify(e, ranges) for e in index), guarded)
+
+    def _at(self, expr: ir.AffineExpr, index: tuple[ir.AffineExpr, ...]) -> ir.AffineExpr:
+        return affine.substitute(expr, dict(enumerate(index)))
+
+    def local(self, op: ir.Operation, name: str) -> ir.AffineMap:
+        """A map attribute with the op's symbols renumbered to the function's."""
+        own = ir.AffineMapAttr(op.attributes[name]).value
+        operands = [v for v in op.operands if isinstance(v.type, ir.IndexType)]
+        symbols = {i: self.shapes.expr(v) for i, v in enumerate(operands)}
+        count = max([0, *(s + 1 for e in symbols.values() for s in affine.symbols_in(e))])
+        return ir.AffineMap.get(own.n_dims, count, [affine.substitute(e, {}, symbols) for e in own.results])
+
+    def producer_point(self, op: ir.Operation, index: tuple[ir.AffineExpr, ...]) -> Point:
+        """Iteration point of `op` for which it gives its result at `index` (None for reduced dims)."""
+        if op.name != "linalg.generic":
+            return index
+        return tuple(invert(output_map(op.opview), index))
+
+
+def _owner(value: ir.Value) -> ir.Operation:
+    owner = value.owner
+    assert isinstance(owner, ir.Operation), "a destination that is a function argument"
+    return owner
+
+
+def captured(op: ir.Operation) -> list[ir.Value]:
+    """Tensors that the body of a `linalg.generic` reads by itself (tensor.extract), in order."""
+    found: list[ir.Value] = []
+    if op.name == "linalg.generic":
+        for inner in op.regions[0].blocks[0].operations:
+            if inner.operation.name == "tensor.extract" and inner.operation.operands[0] not in found:
+                found.append(inner.operation.operands[0])
+    return found

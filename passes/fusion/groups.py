@@ -1,0 +1,285 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
+
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.tile.body import output_map
+from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
+
+CHEAP = 4
+"""Cost per element up to which computing a value again beats reading it from memory."""
+MODERATE = 16
+"""Cost up to which a value that is broadcast may be computed again for every row."""
+SERIAL_LIMIT = 1 << 14
+"""Elements of a reduction over everything that are still fused with what follows: there is no row to share."""
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel.
+
+    space: extents that the ops' points are expressed in. points: iteration point of each op over that space (None:
+    the op is evaluated at several). reduced: dims of the space that the group's reductions reduce.
+    """
+
+    ops: list[ir.Operation]
+    space: list[ir.AffineExpr]
+    points: dict[ir.Operation, Point | None]
+    reduced: frozenset[int] | None = None
+    named: ir.Operation | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """Which lowering takes it."""
+        if self.named is not None:
+            return self.named.name.removeprefix("kiln.")
+        return "pointwise" if self.reduced is None else "reduction"
+
+
+class Grouping:
+    """The groups of a graph; `of` maps each compute op to its group."""
+
+    def __init__(self, graph: FusionGraph):
+        self.graph = graph
+        self.of: dict[ir.Operation, Group] = {}
+        self.decisions: list[tuple[ir.Operation, str]] = []
+        for op in graph.compute:
+            self.of[op] = self._single(op)
+
+    def _single(self, op: ir.Operation) -> Group:
+        space = list(self.graph.space(op))
+        point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
+        group = Group([op], space, {op: point})
+        if op.name in NAMED:
+            group.named = op
+        elif self.graph.reduces(op):
+            kept = {d for e in output_map(op.opview).results for d in affine.dims_in(e)}
+            group.reduced = frozenset(set(range(len(space))) - kept)
+        return group
+
+    def groups(self) -> list[Group]:
+        """All groups, each once, in order of their first op."""
+        found: list[Group] = []
+        for op in self.graph.compute:
+            group = self.of[op]
+            if group not in found:
+                found.append(group)
+        return found
+
+    # -- the greedy walk ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Visit producers from the last to the first."""
+        for op in reversed(self.graph.compute):
+            self._place(op)
+
+    def _place(self, op: ir.Operation) -> None:
+        reads = [r for v in op.results for r in self.graph.readers.get(v, [])]
+        if not reads:
+            return
+        in_memory = any(v in self.graph.external for v in op.results) or any(r.whole for r in reads)
+        consumers: list[Group] = []
+        for r in reads:
+            if not r.whole and self.of[r.consumer] not in consumers:
+                consumers.append(self.of[r.consumer])
+        if not consumers:
+            return
+        consumers = [g for g in consumers if g is not self.of[op]]
+        several = len(consumers) > 1
+        for group in consumers:
+            mine = [r for r in reads if not r.whole and self.of[r.consumer] is group]
+            reason = self._try(op, group, mine, in_memory or several)
+            self.decisions.append((op, reason or f"fused into the kernel of {group.ops[-1].name}"))
+            if reason is None:
+                break
+
+    def _try(self, op: ir.Operation, group: Group, reads: list[Read], stored: bool) -> str | None:
+        """Merge `op`'s group into `group`; returns why not."""
+        own = self.of[op]
+        indices = self._indices(group, reads)
+        if indices is None:
+            return "read at an index that is not affine in the consumer's loops"
+        if self._would_cycle(own, group):
+            return "a path through another kernel leads back"
+        if own.named is not None:
+            return self._try_epilogue(own, group, indices, reads)
+        if own.reduced is not None:
+            return self._try_reduction(op, group, indices, reads)
+        return self._try_pointwise(op, group, indices, stored, reads)
+
+    def _indices(self, group: Group, reads: list[Read]) -> list[tuple[ir.AffineExpr, ...]] | None:
+        """Distinct indices, over the group's space, at which the group reads."""
+        found: list[tuple[ir.AffineExpr, ...]] = []
+        ranges = dict(enumerate(group.space))
+        for r in reads:
+            point = group.points.get(r.consumer)
+            if point is None:
+                return None
+            dims = {i: e for i, e in enumerate(point) if e is not None}
+            if any(not affine.dims_in(e) <= dims.keys() for e in r.index):
+                return None
+            index = tuple(affine.simplify(affine.substitute(e, dims), ranges) for e in r.index)
+            if index not in found:
+                found.append(index)
+        return found
+
+    def _try_pointwise(
+        self,
+        op: ir.Operation,
+        group: Group,
+        indices: list[tuple[ir.AffineExpr, ...]],
+        stored: bool,
+        reads: list[Read],
+    ) -> str | None:
+        rank = len(group.space)
+        plain = [self._plain(i, group) for i in indices]
+        if stored:
+            full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
+            if not full or not self._storable(op, group, plain[0] or []):
+                return "needed in memory, and not over the consumer's loops"
+        cost = self.graph.cost(op)
+        if len(indices) > 1 and cost > CHEAP:
+            return f"read at {len(indices)} indices, and costs {cost} per element"
+        for index, p in zip(indices, plain, strict=True):
+            used = {d for e in index for d in affine.dims_in(e)}
+            if p is None and cost > MODERATE and group.reduced is not None:
+                return "read through a window, and expensive"
+            missing = set(range(rank)) - used
+            inner = all(m > u for m in missing for u in used)
+            if missing and not inner and cost > MODERATE:
+                return f"broadcast over outer loops, and costs {cost} per element"
+            if group.named is not None and missing and cost > MODERATE:
+                return f"broadcast in an epilogue, and costs {cost} per element"
+        self._adopt(op, group, self.graph.producer_point(op, indices[0]) if len(indices) == 1 else None)
+        return None
+
+    def _plain(self, index: tuple[ir.AffineExpr, ...], group: Group) -> list[int] | None:
+        """Positions of the group's dims that index an operand, each at most once; constants are left out."""
+        dims: list[int] = []
+        for e in index:
+            if isinstance(e, ir.AffineConstantExpr):
+                continue
+            if not isinstance(e, ir.AffineDimExpr) or e.position in dims:
+                return None
+            dims.append(e.position)
+        return dims
+
+    def _storable(self, op: ir.Operation, group: Group, dims: list[int]) -> bool:
+        """Whether the op's result can be written by the group's loops without writing it many times over."""
+        kept = set(range(len(group.space))) - (group.reduced or frozenset())
+        return dims == sorted(dims) and (set(dims) == set(range(len(group.space))) or set(dims) == kept)
+
+    def _try_reduction(
+        self,
+        op: ir.Operation,
+        group: Group,
+        indices: list[tuple[ir.AffineExpr, ...]],
+        reads: list[Read],
+    ) -> str | None:
+        if group.named is not None:
+            return "a reduction before a matrix product or attention"
+        if any(r.guarded for r in reads):
+            return "a reduction below a pad or concatenation"
+        if len(indices) != 1:
+            return "a reduction read at several indices"
+        dims = self._plain(indices[0], group)
+        if dims is None or dims != sorted(dims):
+            return "a reduction read at an index that is not a subset of the consumer's loops"
+        own_space = self.graph.space(op)
+        point = list(self.graph.producer_point(op, indices[0]))
+        reduced = [i for i, e in enumerate(point) if e is None]
+        extents = [own_space[i] for i in reduced]
+        rest = [d for d in range(len(group.space)) if d not in dims]
+        if group.reduced is not None and sorted(rest) != sorted(group.reduced):
+            return "the consumer's kernel reduces other loops"
+        if not rest and group.reduced is None:
+            rest = list(range(len(group.space), len(group.space) + len(extents)))
+            group.space += extents
+        elif [group.space[d] for d in rest] != extents:
+            return "the reduced loops differ from the consumer's"
+        if not dims:
+            total = 1
+            for x in extents:
+                total *= x.value if isinstance(x, ir.AffineConstantExpr) else SERIAL_LIMIT
+            if total > SERIAL_LIMIT:
+                return "a reduction over everything: its kernel has no rows to share among threads"
+        for i, d in zip(reduced, rest, strict=True):
+            point[i] = ir.AffineDimExpr.get(d)
+        group.reduced = frozenset(rest)
+        self._adopt(op, group, tuple(point))
+        return None
+
+    def _try_epilogue(
+        self, own: Group, group: Group, indices: list[tuple[ir.AffineExpr, ...]], reads: list[Read]
+    ) -> str | None:
+        op = own.named
+        assert op is not None
+        if group.named is not None or group.reduced is not None:
+            return "the consumer is no pointwise kernel"
+        if any(r.guarded for r in reads) or len(indices) != 1:
+            return "the result is read at several indices, or in part"
+        identity = tuple(ir.AffineDimExpr.get(i) for i in range(len(group.space)))
+        if indices[0] != identity or tuple(group.space) != self.graph.dims(op.results[0]):
+            return "the consumer's loops are not those of the result"
+        group.named = op
+        self._adopt(op, group, identity)
+        return None
+
+    # -- merging -----------------------------------------------------------------------------------------------------------
+
+    def _adopt(self, op: ir.Operation, group: Group, point: Point | None) -> None:
+        # Producers are visited before their own producers, so `op` is alone in its group until now.
+        group.ops = sorted([*group.ops, op], key=lambda o: self.graph.position[o])
+        group.points[op] = point
+        self.of[op] = group
+
+    def successors(self, group: Group) -> list[Group | ir.Operation]:
+        """Kernels and calls that read what `group` makes."""
+        found: list[Group | ir.Operation] = []
+        for op in group.ops:
+            self._collect(op, found, group)
+        return found
+
+    def _collect(self, op: ir.Operation, found: list[Group | ir.Operation], origin: Group | None) -> None:
+        for result in op.results:
+            for use in result.uses:
+                user = self._top(use.owner)
+                if user in self.of:
+                    group = self.of[user]
+                    if group is not origin and group not in found:
+                        found.append(group)
+                elif self.graph.is_free(user):
+                    self._collect(user, found, origin)
+                elif user not in found:
+                    found.append(user)
+
+    def _top(self, owner: ir.Operation | ir.OpView) -> ir.Operation:
+        op = owner.operation
+        while op not in self.graph.position:
+            op = op.parent.operation
+        return op
+
+    def _would_cycle(self, own: Group, group: Group) -> bool:
+        """Whether `group` is reachable from `own` other than directly."""
+        seen: list[Group | ir.Operation] = []
+        work = [s for s in self.successors(own) if s is not group]
+        while work:
+            node = work.pop()
+            if node is group:
+                return True
+            if any(node is s for s in seen):
+                continue
+            seen.append(node)
+            if isinstance(node, Group):
+                work += self.successors(node)
+            else:
+                onward: list[Group | ir.Operation] = []
+                self._collect(node, onward, None)
+                work += onward
+        return False

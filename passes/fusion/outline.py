@@ -1,0 +1,282 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Rewrites a function into kernels: each group into one `kiln.fusion`, in an order that dataflow allows."""
+
+import re
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.passes.fusion.graph import FusionGraph
+from kiln.passes.fusion.groups import Group, Grouping
+
+Node = Group | ir.Operation
+
+
+class Outliner:
+    """Builds the fused function behind the old ops, then erases these."""
+
+    def __init__(self, graph: FusionGraph, grouping: Grouping):
+        self.graph, self.grouping = graph, grouping
+        self.block = graph.block
+        self.terminator = graph.operations[-1]
+        self.new: dict[ir.Value, ir.Value] = {a: a for a in self.block.arguments}
+        self.stored: dict[ir.Value, bool] = {}
+        self.names: dict[str, int] = {}
+
+    def run(self) -> int:
+        """Outline every group; returns how many kernels there are."""
+        order = self._order()
+        kept = {node for node in order if not isinstance(node, Group)}
+        count = 0
+        for node in order:
+            if isinstance(node, Group):
+                self._outline(node)
+                count += 1
+            else:
+                for i, v in enumerate(list(node.operands)):
+                    node.operands[i] = self.outside(v)
+                node.move_before(self.terminator)
+                for r in node.results:
+                    self.new[r] = r
+        for i, v in enumerate(list(self.terminator.operands)):
+            self.terminator.operands[i] = self.outside(v)
+        for op in reversed(self.graph.operations[:-1]):
+            if op not in kept:
+                op.erase()
+        return count
+
+    # -- order -----------------------------------------------------------------------------------------------------------
+
+    def _order(self) -> list[Node]:
+        """Groups and calls, sorted by dataflow; ties keep the original order, calls keep theirs among themselves."""
+        nodes: list[Node] = []
+        for op in self.graph.operations[:-1]:
+            if op in self.grouping.of:
+                node: Node = self.grouping.of[op]
+                if not any(node is n for n in nodes):
+                    nodes.append(node)
+            elif not self.graph.is_free(op) or op.name == "arith.constant":
+                nodes.append(op)
+        ids = {id(n): i for i, n in enumerate(nodes)}
+        of_op = {op: id(g) for op, g in self.grouping.of.items()} | {n: id(n) for n in nodes if not isinstance(n, Group)}
+        needs: list[set[int]] = [set() for _ in nodes]
+        last_call: int | None = None
+        for i, node in enumerate(nodes):
+            for op in node.ops if isinstance(node, Group) else [node]:
+                for v in self._all_operands(op):
+                    for producer in self._producers(v):
+                        j = ids[of_op[producer]]
+                        if j != i:
+                            needs[i].add(j)
+            if not isinstance(node, Group) and node.name != "arith.constant":
+                if last_call is not None:
+                    needs[i].add(last_call)
+                last_call = i
+        done: set[int] = set()
+        order: list[Node] = []
+        while len(order) < len(nodes):
+            i = next(i for i in range(len(nodes)) if i not in done and needs[i] <= done)
+            done.add(i)
+            order.append(nodes[i])
+        return order
+
+    def _all_operands(self, op: ir.Operation) -> list[ir.Value]:
+        found = list(op.operands)
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    found += [v for v in inner.operation.operands if v in self._function_values()]
+        return found
+
+    def _function_values(self) -> set[ir.Value]:
+        if not hasattr(self, "_values"):
+            self._values = {r for op in self.graph.operations for r in op.results} | set(self.block.arguments)
+        return self._values
+
+    def _producers(self, value: ir.Value) -> list[ir.Operation]:
+        """Kernels' and calls' ops below `value`, looking through free ops."""
+        owner = value.owner
+        if not isinstance(owner, ir.Operation):
+            return []
+        if owner in self.grouping.of or (not self.graph.is_free(owner)):
+            return [owner]
+        return [p for v in owner.operands for p in self._producers(v)]
+
+    # -- outside of kernels ----------------------------------------------------------------------------------------------
+
+    def outside(self, value: ir.Value) -> ir.Value:
+        """`value` at function level: what was made already, or views of that; a free tensor gets its own kernel."""
+        if value in self.new:
+            return self.new[value]
+        op = value.owner
+        assert isinstance(op, ir.Operation), "arguments are known from the start"
+        if op.name == "linalg.generic" or (op.name == "kiln.empty"):
+            if op.name == "kiln.empty":
+                self.new[value] = self._clone(op, [self.outside(v) for v in op.operands]).results[0]
+                return self.new[value]
+            space = list(self.graph.space(op))
+            point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
+            self._outline(Group([op], space, {op: point}), wanted=[value])
+            return self.new[value]
+        with ir.InsertionPoint(self.terminator):
+            clone = self._clone(op, [self.outside(v) for v in op.operands])
+        self.new.update(zip(op.results, clone.results, strict=True))
+        return self.new[value]
+
+    def _clone(self, op: ir.Operation, operands: list[ir.Value]) -> ir.Operation:
+        with ir.InsertionPoint(self.terminator):
+            clone = op.clone()
+        for i, v in enumerate(operands):
+            clone.operation.operands[i] = v
+        return clone.operation
+
+    # -- one kernel ------------------------------------------------------------------------------------------------------
+
+    def _outline(self, group: Group, wanted: list[ir.Value] | None = None) -> None:
+        members = set(group.ops)
+        results = wanted if wanted is not None else self._results(group, members)
+        tensors: list[ir.Value] = []
+        symbols: list[ir.Value] = []
+        body: list[ir.Operation] = []
+        seen: set[ir.Operation] = set()
+
+        def need(value: ir.Value) -> None:
+            if isinstance(value.type, ir.IndexType):
+                if value not in symbols:
+                    symbols.append(value)
+                return
+            owner = value.owner
+            if isinstance(owner, ir.Operation) and owner not in seen and self._inside(owner, members, group):
+                seen.add(owner)
+                for v in self._all_operands(owner):
+                    need(v)
+                body.append(owner)
+            elif not (isinstance(owner, ir.Operation) and owner in seen) and value not in tensors:
+                tensors.append(value)
+
+        for r in results:
+            need(r)
+        outer = [self.outside(v) for v in tensors]
+        shapes = self._shapes(tensors, symbols)
+        order = sorted(range(len(symbols)), key=lambda i: self._symbol_position(symbols[i]))
+        symbols[:] = [symbols[i] for i in order]
+        shapes = self._shapes(tensors, symbols)
+        location = ir.Location.fused([op.location for op in group.ops]) if len(group.ops) > 1 else group.ops[0].location
+        attributes = {
+            "kind": ir.StringAttr.get(group.kind),
+            "name": ir.StringAttr.get(self._name(group)),
+        }
+        if shapes is not None:
+            attributes["shapes"] = shapes
+        with ir.InsertionPoint(self.terminator), location:
+            fusion = ir.Operation.create(
+                "kiln.fusion",
+                results=[r.type for r in results],
+                operands=[*outer, *(self.new.get(s, s) for s in symbols)],
+                attributes=attributes,
+                regions=1,
+            )
+            types = [v.type for v in [*tensors, *symbols]]
+            block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+        env: dict[ir.Value, ir.Value] = dict(zip([*tensors, *symbols], block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in body:
+                clone = op.clone().operation
+                for i, v in enumerate(op.operands):
+                    clone.operands[i] = env[v]
+                for region in clone.regions:
+                    for inner_block in region.blocks:
+                        for inner in inner_block.operations:
+                            for i, v in enumerate(list(inner.operation.operands)):
+                                if v in env:
+                                    inner.operation.operands[i] = env[v]
+                env.update(zip(op.results, clone.results, strict=True))
+            ir.Operation.create("kiln.yield", operands=[env[r] for r in results], loc=location)
+        self.new.update(zip(results, fusion.results, strict=True))
+
+    def _inside(self, op: ir.Operation, members: set[ir.Operation], group: Group) -> bool:
+        """Whether `op` is computed in the kernel: its own ops and free ones, but a matrix operand is read in place."""
+        if op in members:
+            return True
+        if not self.graph.is_free(op):
+            return False
+        return not (group.named is not None and op.name == "kiln.view" and self._feeds_named(op, group))
+
+    def _feeds_named(self, op: ir.Operation, group: Group) -> bool:
+        assert group.named is not None
+        value = op.results[0]
+        return value in list(group.named.operands)
+
+    def _results(self, group: Group, members: set[ir.Operation]) -> list[ir.Value]:
+        """Values of the group that something outside of it needs."""
+        found: list[ir.Value] = []
+        for op in group.ops:
+            for result in op.results:
+                if self._needed(result, members):
+                    found.append(result)
+        return found
+
+    def _needed(self, value: ir.Value, members: set[ir.Operation]) -> bool:
+        for use in value.uses:
+            user = self.grouping._top(use.owner)
+            if user in members:
+                if self._whole_use(user, value):
+                    return True
+                continue
+            if user not in self.graph.position:
+                continue
+            if self.graph.is_free(user):
+                if any(self._needed(r, members) for r in user.results):
+                    return True
+                continue
+            return True
+        return False
+
+    def _whole_use(self, user: ir.Operation, value: ir.Value) -> bool:
+        return any(r.consumer == user and r.whole for r in self.graph.readers.get(value, []))
+
+    def _symbol_position(self, symbol: ir.Value) -> tuple[int, ...]:
+        expr = self.graph.shapes.expr(symbol)
+        return tuple(sorted(affine.symbols_in(expr)))
+
+    def _shapes(self, tensors: list[ir.Value], symbols: list[ir.Value]) -> ir.ArrayAttr | None:
+        """Sizes of the operands over the kernel's symbols; adds the symbols that only the sizes use."""
+        if all(ir.RankedTensorType(v.type).has_static_shape for v in tensors):
+            return None
+        used = {s for v in tensors for e in self.graph.dims(v) for s in affine.symbols_in(e)}
+        by_position = {self._symbol_position(s): s for s in self.graph.shapes.symbols}
+        for s in sorted(used):
+            value = by_position[(s,)]
+            if value not in symbols:
+                symbols.append(value)
+        renumber = {
+            self._symbol_position(s)[0]: ir.AffineSymbolExpr.get(i) for i, s in enumerate(symbols)
+        }
+        maps = []
+        for v in tensors:
+            results = [affine.substitute(e, {}, renumber) for e in self.graph.dims(v)]
+            maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(0, len(symbols), results)))
+        return ir.ArrayAttr.get(maps)
+
+    def _name(self, group: Group) -> str:
+        """A readable, unique kernel name: its kind, then the ops it holds."""
+        words: list[str] = []
+        for op in group.ops:
+            word = _op_word(op)
+            if word and word not in words:
+                words.append(word)
+        base = "_".join([*words[:4]]) or group.kind
+        count = self.names.get(base, 0)
+        self.names[base] = count + 1
+        return base if count == 0 else f"{base}_{count}"
+
+
+def _op_word(op: ir.Operation) -> str:
+    """The torch op a location names (`aten.add.Tensor`, `add_3`), else the op's own name."""
+    text = str(op.location)
+    found = re.search(r'"([A-Za-z_]+?)(?:_\d+)?"', text)
+    if found:
+        return found.group(1).strip("_")
+    return op.name.split(".")[-1]
