@@ -1,25 +1,23 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""erf and erfc (f64 through libm, see ``fallback.py``)."""
+"""erf and erfc."""
 
 from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
-from kiln.lowering.cpu.vector_math.exponential import exp
-from kiln.lowering.cpu.vector_math.fallback import call_libm
+from kiln.lowering.cpu.vector_math.exponential import exp, expm1_core
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
-_ERF_LIMIT = 3.93  # erf rounds to 1 in f32 from 3.92 on
-_ERFC_LIMIT = 10.1  # erfc rounds to 0 in f32 from 10.06 on
+# erf rounds to 1 from 3.92 and 5.93 on, erfc to 0 from 10.06 and 27.23 on.
+_ERF_LIMIT = {"f32": 3.93, "f64": 5.95}
+_ERFC_LIMIT = {"f32": 10.1, "f64": 27.3}
+_FIT = {"f32": "_short", "f64": ""}
 
 
 def erf(e: Emitter, x: Lanes) -> Lanes:
-    """A rational function, odd, all coefficients positive."""
-    if e.bits == 64:
-        return call_libm(e, "erf", x)
-    x = e.clamp(x, -_ERF_LIMIT, _ERF_LIMIT)
-    z = x * x
-    p, q = (e.polynomial(COEFFICIENTS["erf", "f32", part], z) for part in "pq")
-    return x * p / q
+    """erf(a) = -expm1(-a p(a)), a = |x|: never beyond 1, and accurate at both ends."""
+    a = e.min(e.abs(x), _ERF_LIMIT[e.element])
+    u = -a * e.polynomial(COEFFICIENTS["erf" + _FIT[e.element], e.element], a)
+    return e.with_sign(e.abs(expm1_core(e, u)), e.sign_bit(x))
 
 
 def erfc(e: Emitter, x: Lanes) -> Lanes:
@@ -28,10 +26,9 @@ def erfc(e: Emitter, x: Lanes) -> Lanes:
     The form follows M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in
     0 <= x < inf", Math. Comp. 36 (1981).  a^2 = square + error, with exp(-error) = 1 - error.
     """
-    if e.bits == 64:
-        return call_libm(e, "erfc", x)
-    a = e.min(e.abs(x), _ERFC_LIMIT)
-    p = e.polynomial(COEFFICIENTS["erfc", "f32", "p"], (a - 2.0) / (a + 2.0)) / e.fma(a, 2.0, 1.0)
+    a = e.min(e.abs(x), _ERFC_LIMIT[e.element])
+    t = (a - 2.0) / (a + 2.0)
+    p = e.polynomial(COEFFICIENTS["erfc" + _FIT[e.element], e.element], t) / e.fma(a, 2.0, 1.0)
     square = a * a
     error = e.fma(a, a, -square)
     result = exp(e, -square, e.fma(p, -error, p))

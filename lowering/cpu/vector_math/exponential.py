@@ -17,9 +17,9 @@ from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 _EXP_RANGE = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0)}
 _EXP2_RANGE = {"f32": (-151.0, 129.0), "f64": (-1076.0, 1025.0)}
 _EXPM1_RANGE = {"f32": (-20.0, 89.0), "f64": (-40.0, 710.0)}
-# sinh and cosh overflow at 89.42 and 710.48; tanh rounds to 1 from 9.02 and 19.1 on.
+# sinh and cosh overflow at 89.42 and 710.48; tanh rounds to 1 from 9.02 and 19.07 on.
 _COSH_LIMIT = {"f32": 90.0, "f64": 711.0}
-_TANH_LIMIT = {"f32": 9.02, "f64": 22.0}
+_TANH_LIMIT = {"f32": 9.1, "f64": 20.0}
 
 
 def round_magic(e: Emitter, bias: int = 0) -> float:
@@ -48,7 +48,7 @@ def scale(e: Emitter, p: Lanes, twice_biased: Lanes) -> Lanes:
 
 
 def _exp_polynomial(e: Emitter, r: Lanes) -> Lanes:
-    p = e.polynomial(COEFFICIENTS["exp", e.element, "p"], r)
+    p = e.polynomial(COEFFICIENTS["exp", e.element], r)
     return e.fma(e.fma(p, r, 1.0), r, 1.0)
 
 
@@ -75,7 +75,7 @@ def exp2(e: Emitter, x: Lanes) -> Lanes:
     magic = round_magic(e, 2 * e.bias)
     t = x + magic
     r = x - (t - magic)
-    return scale(e, e.fma(e.polynomial(COEFFICIENTS["exp2", e.element, "p"], r), r, 1.0), e.as_int(t))
+    return scale(e, e.fma(e.polynomial(COEFFICIENTS["exp2", e.element], r), r, 1.0), e.as_int(t))
 
 
 def exp2_flushed(e: Emitter, x: Lanes) -> Lanes:
@@ -84,15 +84,23 @@ def exp2_flushed(e: Emitter, x: Lanes) -> Lanes:
     magic = round_magic(e, e.bias)
     t = x + magic
     r = x - (t - magic)
-    p = e.fma(e.polynomial(COEFFICIENTS["exp2", e.element, "p"], r), r, 1.0)
+    p = e.fma(e.polynomial(COEFFICIENTS["exp2", e.element], r), r, 1.0)
     return p * e.as_float(e.int_op("shli", e.as_int(t), e.mantissa))
 
 
+def expm1_core(e: Emitter, x: Lanes) -> Lanes:
+    """2^n (exp(r) - 1) + (2^n - 1) for x in [-700, 700] (f32: [-80, 80]) or NaN; the sign of a zero is lost."""
+    bits, _, r = reduce_ln2(e, x, e.bias)
+    p = e.fma(r * r, e.polynomial(COEFFICIENTS["expm1", e.element], r), r)
+    power = e.as_float(e.int_op("shli", bits, e.mantissa))
+    return e.fma(power, p, power - 1.0)
+
+
 def expm1(e: Emitter, x: Lanes) -> Lanes:
-    """2^n (exp(r) - 1) + (2^n - 1), at half scale so that n = bias + 1 fits."""
+    """As :func:`expm1_core`, but at half scale so that n = bias + 1 fits."""
     sign = e.sign_bit(x)
     bits, _, r = reduce_ln2(e, e.clamp(x, *_EXPM1_RANGE[e.element]), e.bias - 1)
-    p = e.fma(r * r, e.polynomial(COEFFICIENTS["expm1", e.element, "p"], r), r)
+    p = e.fma(r * r, e.polynomial(COEFFICIENTS["expm1", e.element], r), r)
     half = e.as_float(e.int_op("shli", bits, e.mantissa))
     return e.with_sign(e.fma(half, p, half - 0.5) * 2.0, sign)  # the sign is right but for expm1(-0) = -0
 
@@ -113,18 +121,12 @@ def sinh(e: Emitter, x: Lanes) -> Lanes:
     sign, a = e.sign_bit(x), e.abs(x)
     half = _half_exp(e, a)
     z = a * a
-    near = e.fma(a * z, e.polynomial(COEFFICIENTS["sinh", e.element, "p"], z), a)
+    near = e.fma(a * z, e.polynomial(COEFFICIENTS["sinh", e.element], z), a)
     return e.with_sign(e.select(e.compare("ogt", a, 1.0), half - 0.25 / half, near), sign)
 
 
 def tanh(e: Emitter, x: Lanes) -> Lanes:
-    """f32: a rational function.  f64: -t/(t + 2) with t = expm1(-2|x|)."""
-    limit = _TANH_LIMIT[e.element]
-    if e.bits == 32:
-        x = e.clamp(x, -limit, limit)
-        z = x * x
-        p, q = (e.polynomial(COEFFICIENTS["tanh", "f32", part], z) for part in "pq")
-        return x * p / q
-    sign = e.sign_bit(x)
-    t = expm1(e, e.min(e.abs(x), limit) * -2.0)
-    return e.with_sign(e.abs(t / (t + 2.0)), sign)
+    """t/(t + 2) with t = expm1(2|x|): never beyond 1, and accurate at both ends."""
+    a = e.abs(x)
+    t = expm1_core(e, e.min(a + a, 2.0 * _TANH_LIMIT[e.element]))
+    return e.with_sign(t / (t + 2.0), e.sign_bit(x))

@@ -42,12 +42,12 @@ def _split_bits(e: Emitter, x: Lanes) -> tuple[Lanes, Lanes]:
 def rest(e: Emitter, f: Lanes) -> Lanes:
     """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)]."""
     if e.bits == 32:
-        p = e.polynomial(COEFFICIENTS["log", "f32", "p"], f)
+        p = e.polynomial(COEFFICIENTS["log", "f32"], f)
         return f * f * e.fma(p, f, -0.5)
     half_square = f * f * 0.5
     s = f / (f + 2.0)
     z = s * s
-    return e.fma(s, e.fma(z, e.polynomial(COEFFICIENTS["log_atanh", "f64", "p"], z), half_square), -half_square)
+    return e.fma(s, e.fma(z, e.polynomial(COEFFICIENTS["log_atanh", "f64"], z), half_square), -half_square)
 
 
 def special(e: Emitter, x: Lanes, pole: float, result: Lanes) -> Lanes:

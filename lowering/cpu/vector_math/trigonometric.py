@@ -28,49 +28,49 @@ def _subtract(e: Emitter, x: Lanes, n: Lanes, unit: str) -> Lanes:
 def _odd(e: Emitter, name: str, x: Lanes) -> Lanes:
     """x + x^3 p(x^2)."""
     z = x * x
-    return e.fma(x * z, e.polynomial(COEFFICIENTS[name, e.element, "p"], z), x)
+    return e.fma(x * z, e.polynomial(COEFFICIENTS[name, e.element], z), x)
 
 
-def _repair(e: Emitter, name: str, x: Lanes, result: Lanes) -> Lanes:
-    return repair_with_libm(e, name, e.compare("ogt", e.abs(x), _LIMIT[e.element]), result, x)
+def _repair(e: Emitter, name: str, x: Lanes, magnitude: Lanes, result: Lanes) -> Lanes:
+    return repair_with_libm(e, name, e.compare("ogt", magnitude, _LIMIT[e.element]), result, x)
 
 
 def sin(e: Emitter, x: Lanes) -> Lanes:
-    """(-1)^n sin(x - n pi), n = round(x/pi)."""
+    """sign(x) (-1)^n sin(a - n pi), a = |x|, n = round(a/pi)."""
+    a = e.abs(x)
     magic = round_magic(e)
-    t = e.fma(x, PARTS["1/pi", e.element][0], magic)
+    t = e.fma(a, PARTS["1/pi", e.element][0], magic)
     odd = e.int_op("shli", e.as_int(t), e.bits - 1)
-    r = _subtract(e, x, t - magic, "pi")
-    z = r * r
-    cubic = (r * z) * e.polynomial(COEFFICIENTS["sin", e.element, "p"], z)
-    # x = -0 gives r = -0 and cubic = -0, whose sum is -0
-    return _repair(e, "sin", x, e.flip_sign(r + cubic, odd))
+    sine = _odd(e, "sin", _subtract(e, a, t - magic, "pi"))
+    return _repair(e, "sin", x, a, e.flip_sign(sine, e.int_op("xori", odd, e.sign_bit(x))))
 
 
 def cos(e: Emitter, x: Lanes) -> Lanes:
-    """-(-1)^n sin(x - (n + 1/2) pi), n = round(x/pi - 1/2)."""
+    """-(-1)^n sin(a - (n + 1/2) pi), a = |x|, n = round(a/pi - 1/2)."""
+    a = e.abs(x)
     magic = round_magic(e)
-    t = e.fma(x, PARTS["1/pi", e.element][0], -0.5) + magic
+    t = e.fma(a, PARTS["1/pi", e.element][0], -0.5) + magic
     even = e.int_op("shli", e.int_op("addi", e.as_int(t), 1), e.bits - 1)
-    r = _subtract(e, x, e.fma(t - magic, 2.0, 1.0), "pi/2")
-    return _repair(e, "cos", x, e.flip_sign(_odd(e, "sin", r), even))
+    r = _subtract(e, a, e.fma(t - magic, 2.0, 1.0), "pi/2")
+    return _repair(e, "cos", x, a, e.flip_sign(_odd(e, "sin", r), even))
 
 
 def tan(e: Emitter, x: Lanes) -> Lanes:
-    """tan(r) or -1/tan(r), r = x - n pi/2."""
+    """sign(x) tan(r) or -1/tan(r), r = |x| - n pi/2."""
+    a = e.abs(x)
     magic = round_magic(e)
-    t = e.fma(x, PARTS["2/pi", e.element][0], magic)
+    t = e.fma(a, PARTS["2/pi", e.element][0], magic)
     odd = e.compare_int("ne", e.int_op("andi", e.as_int(t), 1), e.i(0))
-    r = _subtract(e, x, t - magic, "pi/2")
+    r = _subtract(e, a, t - magic, "pi/2")
     if e.bits == 32:
         tangent = _odd(e, "tan", r)
-        result = e.select(odd, e.f(-1.0), tangent) / e.select(odd, tangent, e.f(1.0))
+        result = e.select(odd, -1.0, tangent) / e.select(odd, tangent, 1.0)
     else:
         z = r * r
         sine = _odd(e, "sin_quarter", r)
-        cosine = e.fma(z * z, e.polynomial(COEFFICIENTS["cos_quarter", "f64", "p"], z), e.fma(z, -0.5, 1.0))
+        cosine = e.fma(z * z, e.polynomial(COEFFICIENTS["cos_quarter", "f64"], z), e.fma(z, -0.5, 1.0))
         result = e.select(odd, -cosine, sine) / e.select(odd, sine, cosine)
-    return _repair(e, "tan", x, result)
+    return _repair(e, "tan", x, a, e.flip_sign(result, e.sign_bit(x)))
 
 
 def _asin_core(e: Emitter, a: Lanes) -> tuple[Lanes, Lanes]:
@@ -78,7 +78,7 @@ def _asin_core(e: Emitter, a: Lanes) -> tuple[Lanes, Lanes]:
     small = e.compare("ole", a, 0.5)
     z = e.select(small, a * a, e.fma(a, -0.5, 0.5))
     s = e.select(small, a, e.sqrt(z))
-    return small, e.fma(s * z, e.polynomial(COEFFICIENTS["asin", e.element, "p"], z), s)
+    return small, e.fma(s * z, e.polynomial(COEFFICIENTS["asin", e.element], z), s)
 
 
 def asin(e: Emitter, x: Lanes) -> Lanes:
@@ -116,7 +116,7 @@ def _atan_quotient(e: Emitter, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     )
     q = numerator / denominator
     z = q * q
-    return high + (q + e.fma(q * z, e.polynomial(COEFFICIENTS["atan", e.element, "p"], z), low)), total
+    return high + (q + e.fma(q * z, e.polynomial(COEFFICIENTS["atan", e.element], z), low)), total
 
 
 def atan(e: Emitter, x: Lanes) -> Lanes:
