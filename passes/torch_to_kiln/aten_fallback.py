@@ -7,6 +7,7 @@ by the type that the schema gives them. ``kiln.runtime.aten_call`` reads them ba
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
@@ -16,6 +17,7 @@ from kiln.errors import UnsupportedError
 
 from .dtypes import DType, dtype_from_code
 from .registry import op_name
+from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of
 from .torch_values import NOT_CONSTANT, definition, list_elements, number_of, python_value
@@ -23,7 +25,7 @@ from .torch_values import NOT_CONSTANT, definition, list_elements, number_of, py
 if TYPE_CHECKING:
     from .context import LoweringContext
 
-__all__ = ["aten_name", "convert_to_aten"]
+__all__ = ["aten_name", "convert_to_aten", "is_row_major", "op_strides"]
 
 _MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
@@ -67,7 +69,7 @@ class _Call:
         known = constant_of(expr)
         if known is not None:
             return known
-        expr = self._local(expr)
+        expr = self._local(expr).maybe_downcast()
         if isinstance(expr, ir.AffineSymbolExpr):
             return {"sym": expr.position}
         return {"expr": str(expr)}
@@ -76,6 +78,7 @@ class _Call:
         """``expr`` over the trailing operands of the call in place of the function's symbols."""
         from kiln.dialects.affine import substitute, symbols_in
 
+        expr = expr.maybe_downcast()  # arithmetic that folds leaves a wrong wrapper class
         for position in sorted(symbols_in(expr)):
             if position not in self.symbols:
                 self.symbols.append(position)
@@ -148,7 +151,7 @@ class _Call:
         unbacked = [ir.StringAttr(n).value for n in op.attributes["kiln.unbacked"]] if _has(op, "kiln.unbacked") else []
         # A symbol of a result's own size is no operand yet: it counts after the operands, as the op's index results.
         infos = [state.result_info(source, k) for k in range(len(source.results))]
-        strides = [_strides(source, k) for k in range(len(source.results))]
+        strides = [op_strides(source, k) for k in range(len(source.results))]
         own = [state.symbol_names.index(name) for name in unbacked]
         for info, stride in zip(infos, strides, strict=True):
             for expr in [*(info.shape if info is not None else ()), *(stride or ())]:
@@ -169,7 +172,7 @@ class _Call:
             slots.append(len(types))
             types.append(state.tensor_type(info.shape, info.dtype))
             shapes.append(ir.AffineMap.get(0, count, [self._local(size) for size in info.shape]))
-            contiguous = stride is None or list(stride) == _row_major(info.shape)
+            contiguous = stride is None or is_row_major(stride, info.shape)
             layouts.append(None if contiguous else ir.AffineMap.get(0, count, [self._local(s) for s in stride or ()]))
         types += [ir.IndexType.get()] * len(own)
         shapes += [None] * len(own)
@@ -193,7 +196,7 @@ class _Call:
     def _reserve(self, expr: Expr, own: list[int]) -> None:
         from kiln.dialects.affine import symbols_in
 
-        for position in sorted(symbols_in(expr)):
+        for position in sorted(symbols_in(expr.maybe_downcast())):
             if position not in self.symbols and position not in own:
                 self.symbols.append(position)
 
@@ -214,7 +217,8 @@ class _Call:
             info = self.state.result_info(source, k)
             if info is None:
                 continue
-            for d, size in enumerate(info.shape):
+            for d, expr in enumerate(info.shape):
+                size = expr.maybe_downcast()
                 if isinstance(size, ir.AffineSymbolExpr) and size.position == position:
                     return ir.DenseI64ArrayAttr.get([tensor, d])
             tensor += 1
@@ -225,15 +229,17 @@ def _has(op: ir.Operation, name: str) -> bool:
     return name in op.attributes
 
 
-def _row_major(shape: tuple[Expr, ...]) -> list[Expr]:
-    strides, step = [], as_expr(1)
-    for size in reversed(shape):
-        strides.append(step)
+def is_row_major(strides: Sequence[Expr], shape: Sequence[Expr]) -> bool:
+    """Whether ``strides`` are those of a contiguous tensor (where a dim has more than one element)."""
+    step = as_expr(1)
+    for stride, size in zip(reversed(strides), reversed(shape), strict=True):
+        if constant_of(size) != 1 and not same_size(stride, step):
+            return False
         step = step * (1 if constant_of(size) == 0 else size)
-    return strides[::-1]
+    return True
 
 
-def _strides(op: ir.Operation, number: int) -> list[Expr] | None:
+def op_strides(op: ir.Operation, number: int) -> list[Expr] | None:
     """Eager's strides of a result, from ``kiln.strides``; None if they are not given."""
     if not _has(op, "kiln.strides"):
         return None

@@ -35,7 +35,7 @@ def parse_tensor_type(text: str) -> tuple[tuple[int | None, ...], str] | None:
     for prefix in ("!torch.vtensor<[", "!torch.tensor<["):
         if text.startswith(prefix):
             sizes, _, rest = text[len(prefix) :].partition("]")
-            element = rest.strip(",>").split(",")[0].strip()
+            element = rest.lstrip(",").removesuffix(">").split(",")[0].strip()
             dims = [d.strip() for d in sizes.split(",")] if sizes.strip() else []
             return tuple(None if d == "?" else int(d) for d in dims), element
     return None

@@ -11,7 +11,6 @@ from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 from .shape_ops import cat, pad
 from .sizes import Expr, as_expr, constant_of, dim
-from .slices import slice_view
 from .views import copy
 
 
@@ -132,11 +131,6 @@ def lower_triangle(cx: LoweringContext) -> ir.Value:
     return cx.generic([x], [identity], [cx.empty(cx.shape(x), cx.dtype(x))], [identity], "p" * rank, body)[0]
 
 
-@lowers("torch.aten.tril_indices", "torch.aten.triu_indices")
-def lower_triangle_indices(cx: LoweringContext) -> ir.Value:
-    cx.unsupported("the positions of a triangle are a constant table")
-
-
 @lowers("torch.aten.diag_embed")
 def lower_diag_embed(cx: LoweringContext) -> ir.Value:
     """``diag_embed(x, offset, dim1, dim2)``: the last dim of ``x`` on a diagonal, zeros elsewhere."""
@@ -158,5 +152,3 @@ def lower_diag_embed(cx: LoweringContext) -> ir.Value:
     out = cx.empty(shape, cx.dtype(x))
     return cx.generic([padded], [[*rest, dim(a)]], [out], [identity], "p" * rank, body)[0]
 
-
-__all__ = ["lower_cat", "slice_view"]

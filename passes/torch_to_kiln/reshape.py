@@ -25,15 +25,14 @@ class SizeAlgebra:
 
     def polynomial(self, expr: ir.AffineExpr) -> Polynomial:
         """``expr`` (over symbols only) as a polynomial; floordiv, ceildiv and mod are atoms."""
+        expr = expr.maybe_downcast()  # arithmetic that folds leaves a wrong wrapper class
         if isinstance(expr, ir.AffineConstantExpr):
-            value = ir.AffineConstantExpr(expr).value
+            value = expr.value
             return {(): value} if value else {}
         if isinstance(expr, ir.AffineAddExpr):
-            binary = ir.AffineAddExpr(expr)
-            return _sum(self.polynomial(binary.lhs), self.polynomial(binary.rhs))
+            return _sum(self.polynomial(expr.lhs), self.polynomial(expr.rhs))
         if isinstance(expr, ir.AffineMulExpr):
-            binary = ir.AffineMulExpr(expr)
-            return multiply(self.polynomial(binary.lhs), self.polynomial(binary.rhs))
+            return multiply(self.polynomial(expr.lhs), self.polynomial(expr.rhs))
         name = str(expr)
         self._atoms[name] = expr
         return {(name,): 1}

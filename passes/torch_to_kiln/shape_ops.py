@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects import kiln
+
 from .context import LoweringContext
 from .sizes import Expr, as_expr, constant_of
 
@@ -28,14 +30,9 @@ def pad(
     dtype = cx.dtype(x)
     sums = [a + size + b for a, size, b in zip(lows, cx.shape(x), highs, strict=True)]
     sizes = [as_expr(v) for v in shape] if shape is not None else sums
-    maps, symbols = cx.state.pack((0, lows), (0, highs), (0, sizes))
-    op = ir.Operation.create(
-        "kiln.pad",
-        results=[cx.state.tensor_type(sizes, dtype)],
-        operands=[x, cx.scalars.const(value, dtype).value, *symbols],
-        attributes={n: ir.AffineMapAttr.get(m) for n, m in zip(("low", "high", "shape"), maps, strict=True)},
-    )
-    return cx.state.set_info(op.results[0], sizes, dtype)
+    (low_map, high_map, shape_map), symbols = cx.state.pack((0, lows), (0, highs), (0, sizes))
+    filler = cx.scalars.const(value, dtype).value
+    return cx.state.set_info(kiln.pad(x, filler, low_map, high_map, shape_map, symbols), sizes, dtype)
 
 
 def cat(cx: LoweringContext, inputs: Sequence[ir.Value], at: int, shape: "Sequence[int | Expr]") -> ir.Value:
@@ -43,18 +40,8 @@ def cat(cx: LoweringContext, inputs: Sequence[ir.Value], at: int, shape: "Sequen
     sizes = [as_expr(v) for v in shape]
     if len(inputs) == 1:
         return inputs[0]
-    dtype = cx.dtype(inputs[0])
     (shape_map,), symbols = cx.state.pack((0, sizes))
-    op = ir.Operation.create(
-        "kiln.cat",
-        results=[cx.state.tensor_type(sizes, dtype)],
-        operands=[*inputs, *symbols],
-        attributes={
-            "dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), at),
-            "shape": ir.AffineMapAttr.get(shape_map),
-        },
-    )
-    return cx.state.set_info(op.results[0], sizes, dtype)
+    return cx.state.set_info(kiln.cat(inputs, at, shape_map, symbols), sizes, cx.dtype(inputs[0]))
 
 
 def list_unpack(value: ir.Value) -> ir.Operation | None:

@@ -8,13 +8,14 @@ size of the result tells how: :func:`slice_start` checks its candidates against 
 
 from torch_mlir import ir
 
+from .aten_fallback import is_row_major, op_strides
 from .context import LoweringContext
-from .registry import lowers
+from .registry import lowers, op_name
 from .reshape import SizeAlgebra, same_size
 from .shape_ops import cat, list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
 from .torch_values import definition
-from .views import copy, permute
+from .views import ALIASING, copy
 
 _END = (1 << 63) - 1
 
@@ -23,7 +24,7 @@ def non_negative(cx: LoweringContext, expr: Expr) -> bool:
     """Whether ``expr`` cannot be negative: positive terms in symbols that are sizes of tensors."""
     sizes: set[str] = set()
     for info in cx.state.infos.values():
-        sizes.update(str(size) for size in info.shape if isinstance(size, ir.AffineSymbolExpr))
+        sizes.update(str(size) for size in info.shape if isinstance(size.maybe_downcast(), ir.AffineSymbolExpr))
     polynomial = SizeAlgebra().polynomial(expr)
     return all(value > 0 and all(atom in sizes for atom in monomial) for monomial, value in polynomial.items())
 
@@ -191,8 +192,9 @@ def lower_as_strided(cx: LoweringContext) -> ir.Value:
     source = definition(cx.torch_operand(0))
     if source is None:
         cx.unsupported("the storage of an argument may be larger than the tensor")
-    if "kiln.strides" in source.attributes and not _row_major(source, cx.op.operands[0]):
-        cx.unsupported("the storage of the operand is not row-major")
+    strides_in = op_strides(source, ir.OpResult(cx.torch_operand(0)).result_number)
+    if op_name(source) in ALIASING or strides_in is None or not is_row_major(strides_in, cx.shape(x)):
+        cx.unsupported("the operand may be a view of other memory, or is not row-major")
     sizes = [constant_of(size) for size in cx.shape(x)]
     strides, offset = cx.const_list(2), cx.const_int(3, 0)
     if any(size is None for size in sizes):
@@ -207,12 +209,3 @@ def lower_as_strided(cx: LoweringContext) -> ir.Value:
         indices.append(ir.AffineExpr.get_mod(index, as_expr(size)) if k else index)
         suffix *= size
     return cx.view(x, indices[::-1], cx.result_shape())
-
-
-def _row_major(op: ir.Operation, value: ir.Value) -> bool:
-    """False where ``kiln.strides`` says that eager's result is laid out otherwise, or is a view."""
-    number = ir.OpResult(value).result_number
-    return not isinstance(ir.ArrayAttr(op.attributes["kiln.strides"])[number], ir.AffineMapAttr)
-
-
-__all__ = ["drop_dim", "index_start", "permute", "slice_start", "slice_view", "write_slice"]

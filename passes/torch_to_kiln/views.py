@@ -13,7 +13,7 @@ from .reshape import reshape_map
 from .sizes import Expr, as_expr, constant_of, dim
 
 # Ops whose result may share memory with their operand in eager mode.
-_ALIASING = frozenset(
+ALIASING = frozenset(
     f"torch.aten.{name}"
     for name in (
         "alias detach view reshape _unsafe_view _reshape_alias expand permute transpose.int t unsqueeze squeeze "
@@ -58,7 +58,7 @@ def reaches_return(value: ir.Value) -> bool:
             user = use.owner.operation
             if user.name == "func.return":
                 return True
-            if op_name(user) in _ALIASING and user.results[0] not in seen:
+            if op_name(user) in ALIASING and user.results[0] not in seen:
                 seen.add(user.results[0])
                 stack.append(user.results[0])
     return False
@@ -168,13 +168,9 @@ def lower_squeeze(cx: LoweringContext) -> ir.Value:
     "torch.aten.lift_fresh",
     "torch.aten.positive",
     "torch.prims.view_of",
-    "torch.aten.conj",
-    "torch.aten._conj",
-    "torch.aten.resolve_conj",
-    "torch.aten.resolve_neg",
 )
 def lower_identity(cx: LoweringContext) -> ir.Value:
-    """The same values; all types that Kiln computes are real, so ``conj`` is one of them."""
+    """The same values."""
     return cx.tensor(0)
 
 
@@ -253,6 +249,8 @@ def _rolled(index: Expr, shift: int, size: Expr) -> Expr:
         return ir.AffineExpr.get_mod(index + back, size) if back else index
     if shift <= 0:
         return ir.AffineExpr.get_mod(index - shift, size)
+    if shift == 1:
+        return ir.AffineExpr.get_mod(index + size - 1, size)
     turns = ir.AffineExpr.get_ceil_div(as_expr(shift), size)
     return ir.AffineExpr.get_mod(index + turns * size - shift, size)
 
