@@ -1,10 +1,20 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Affine expressions from Python: substitution, evaluation, simplification, linear form, text."""
+"""Affine expressions from Python: substitution, evaluation, simplification under known ranges, linear form, text.
+
+Symbols are sizes, hence never negative; `mod` and `floordiv` are MLIR's: rounding down, positive divisors.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from torch_mlir import ir
+
+from kiln.dialects import polynomial as poly
+from kiln.dialects.polynomial import Poly, Ranges
+
+Replacements = Mapping[int, ir.AffineExpr] | Sequence[ir.AffineExpr]
+Extents = Mapping[int, ir.AffineExpr | int] | Sequence[ir.AffineExpr | int]
 
 _BUILD: dict[type, Callable[[ir.AffineExpr, ir.AffineExpr], ir.AffineExpr]] = {
     ir.AffineAddExpr: ir.AffineExpr.get_add,
@@ -15,25 +25,63 @@ _BUILD: dict[type, Callable[[ir.AffineExpr, ir.AffineExpr], ir.AffineExpr]] = {
 }
 
 
+def _binary(kind: type, lhs: ir.AffineExpr, rhs: ir.AffineExpr) -> ir.AffineExpr:
+    # The bindings type the result of a builder by the builder, also where MLIR folds: `d0 + 0` comes as an
+    # AffineAddExpr over a dim, and its `lhs` crashes.  So every result is downcast before anything looks at it.
+    return _BUILD[kind](lhs, rhs).maybe_downcast()
+
+
+# ---------------------------------------------------------------------------------------------------------- queries
+
+
+def constant_of(expr: ir.AffineExpr) -> int | None:
+    """The integer that `expr` is, or None."""
+    expr = expr.maybe_downcast()
+    return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
+
+
 def symbols_in(expr: ir.AffineExpr) -> set[int]:
     """Positions of the symbols that occur in `expr`."""
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return {expr.position}
-    if isinstance(expr, ir.AffineBinaryExpr):
-        return symbols_in(expr.lhs) | symbols_in(expr.rhs)
-    return set()
+    return _positions(expr, ir.AffineSymbolExpr)
 
 
 def dims_in(expr: ir.AffineExpr) -> set[int]:
     """Positions of the dims that occur in `expr`."""
+    return _positions(expr, ir.AffineDimExpr)
+
+
+def _positions(expr: ir.AffineExpr, kind: type) -> set[int]:
+    found: set[int] = set()
+    stack = [expr.maybe_downcast()]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, kind):
+            found.add(e.position)
+        elif isinstance(e, ir.AffineBinaryExpr):
+            stack += (e.lhs, e.rhs)
+    return found
+
+
+def evaluate(expr: ir.AffineExpr, dims: Sequence[int] = (), symbols: Sequence[int] = ()) -> int:
+    """The value of `expr` at a point.  Raises ZeroDivisionError where a divisor is 0."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value
     if isinstance(expr, ir.AffineDimExpr):
-        return {expr.position}
-    if isinstance(expr, ir.AffineBinaryExpr):
-        return dims_in(expr.lhs) | dims_in(expr.rhs)
-    return set()
+        return dims[expr.position]
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return symbols[expr.position]
+    lhs, rhs = evaluate(expr.lhs, dims, symbols), evaluate(expr.rhs, dims, symbols)
+    if isinstance(expr, ir.AffineAddExpr):
+        return lhs + rhs
+    if isinstance(expr, ir.AffineMulExpr):
+        return lhs * rhs
+    if isinstance(expr, ir.AffineModExpr):
+        return lhs % rhs
+    return lhs // rhs if isinstance(expr, ir.AffineFloorDivExpr) else -(-lhs // rhs)
 
 
-Replacements = Mapping[int, ir.AffineExpr] | Sequence[ir.AffineExpr]
+# ----------------------------------------------------------------------------------------------------- substitution
 
 
 def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacements = ()) -> ir.AffineExpr:
@@ -43,11 +91,159 @@ def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacemen
 
     def walk(e: ir.AffineExpr) -> ir.AffineExpr:
         if isinstance(e, ir.AffineDimExpr):
-            return d.get(e.position, e)
+            return d.get(e.position, e).maybe_downcast()
         if isinstance(e, ir.AffineSymbolExpr):
-            return s.get(e.position, e)
+            return s.get(e.position, e).maybe_downcast()
         if isinstance(e, ir.AffineBinaryExpr):
-            return _BUILD[type(e)](walk(e.lhs), walk(e.rhs))
+            return _binary(type(e), walk(e.lhs), walk(e.rhs))
         return e
 
-    return walk(expr)
+    return walk(expr.maybe_downcast())
+
+
+def apply(map_: ir.AffineMap, dims: Sequence[ir.AffineExpr], symbols: Replacements = ()) -> list[ir.AffineExpr]:
+    """The results of `map_` at the given dims (and symbols)."""
+    return [substitute(e, dims, symbols) for e in map_.results]
+
+
+def compose(outer: ir.AffineMap, inner: ir.AffineMap, extents: Extents = ()) -> ir.AffineMap:
+    """The map `d -> outer(inner(d))`, simplified for dims of the given extents; both are over the same symbols."""
+    results = apply(outer, list(inner.results))
+    n_symbols = max(outer.n_symbols, inner.n_symbols)
+    return ir.AffineMap.get(inner.n_dims, n_symbols, [simplify(e, extents) for e in results])
+
+
+# --------------------------------------------------------------------------------------------------- simplification
+
+
+def simplify(expr: ir.AffineExpr, extents: Extents = ()) -> ir.AffineExpr:
+    """An equal, simpler expression, in a canonical order of terms.
+
+    `extents` gives the number of values of each dim (an integer, or an expression over symbols): a dim runs from 0 to
+    extent - 1, and every extent is at least 1 wherever `expr` is evaluated.  Dims that are not given have no range.
+    """
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr | ir.AffineSymbolExpr):
+        return expr
+    ranges = _ranges(extents)
+    return _expr(_poly(expr, ranges))
+
+
+def simplify_map(map_: ir.AffineMap, extents: Extents = ()) -> ir.AffineMap:
+    """`map_` with each result simplified."""
+    return ir.AffineMap.get(map_.n_dims, map_.n_symbols, [simplify(e, extents) for e in map_.results])
+
+
+def equal(a: ir.AffineExpr, b: ir.AffineExpr, extents: Extents = ()) -> bool:
+    """Whether `a` and `b` are provably equal; False may mean that they are."""
+    if a == b:
+        return True
+    ranges = _ranges(extents)
+    return not poly.recombine(poly.sub(_poly(a, ranges), _poly(b, ranges)), ranges)
+
+
+def nonnegative(expr: ir.AffineExpr, extents: Extents = ()) -> bool:
+    """Whether `expr >= 0` is provable."""
+    ranges = _ranges(extents)
+    return poly.nonnegative(_poly(expr, ranges), ranges)
+
+
+def linear_coefficients(expr: ir.AffineExpr) -> tuple[ir.AffineExpr, dict[int, ir.AffineExpr]] | None:
+    """`(constant, {dim: coefficient})` over symbols, zero coefficients left out; None if not linear in the dims."""
+    constant: list[tuple[poly.Mono, int]] = []
+    terms: dict[int, list[tuple[poly.Mono, int]]] = {}
+    for m, c in _poly(expr, ()):
+        dims = [a for a in m if _holds_dim(a)]
+        if not dims:
+            constant.append((m, c))
+        elif len(dims) == 1 and dims[0][0] == "d":
+            rest = poly.divide_mono(m, (dims[0],)) or ()
+            terms.setdefault(dims[0][1], []).append((rest, c))
+        else:
+            return None
+    return _expr(tuple(constant)), {d: _expr(tuple(sorted(t))) for d, t in sorted(terms.items())}
+
+
+def is_linear(expr: ir.AffineExpr) -> bool:
+    """Whether `expr` is a sum of dims times expressions over symbols."""
+    return linear_coefficients(expr) is not None
+
+
+def _holds_dim(a: poly.Atom) -> bool:
+    if a[0] in "ds":
+        return a[0] == "d"
+    return any(_holds_dim(b) for p in a[1:] for m, _ in p for b in m)
+
+
+# ------------------------------------------------------------------------------------------------------------- text
+
+
+def parse_expr(text: str, n_dims: int = 0, n_symbols: int = 0) -> ir.AffineExpr:
+    """The expression written as in an affine map: "d0 floordiv 4 + s0".  Raises MLIRError if malformed."""
+    dims = ", ".join(f"d{i}" for i in range(n_dims))
+    symbols = ", ".join(f"s{i}" for i in range(n_symbols))
+    attribute = ir.Attribute.parse(f"affine_map<({dims})[{symbols}] -> ({text})>")
+    return ir.AffineMapAttr(attribute).value.results[0]
+
+
+# ------------------------------------------------------------------------------------------------------ polynomials
+
+
+def _ranges(extents: Extents) -> Ranges:
+    items = extents.items() if isinstance(extents, Mapping) else enumerate(extents)
+    return tuple(sorted((d, poly.const(e) if isinstance(e, int) else _poly(e, ())) for d, e in items))
+
+
+def _poly(expr: ir.AffineExpr, ranges: Ranges) -> Poly:
+    # A dim of extent 1 is 0.
+    single = {d for d, extent in ranges if extent == poly.ONE}
+    return _walk(expr.maybe_downcast(), ranges, single)
+
+
+def _walk(e: ir.AffineExpr, ranges: Ranges, single: set[int]) -> Poly:
+    if isinstance(e, ir.AffineConstantExpr):
+        return poly.const(e.value)
+    if isinstance(e, ir.AffineDimExpr):
+        return poly.ZERO if e.position in single else poly.atom(("d", e.position))
+    if isinstance(e, ir.AffineSymbolExpr):
+        return poly.atom(("s", e.position))
+    lhs, rhs = _walk(e.lhs, ranges, single), _walk(e.rhs, ranges, single)
+    if isinstance(e, ir.AffineAddExpr):
+        return poly.recombine(poly.add(lhs, rhs), ranges)
+    if isinstance(e, ir.AffineMulExpr):
+        return poly.mul(lhs, rhs)
+    k = poly.as_const(rhs)
+    if k is not None and k <= 0:
+        # Undefined; kept as it is.
+        kind = "m" if isinstance(e, ir.AffineModExpr) else "f"
+        return poly.atom((kind, lhs, rhs))
+    if isinstance(e, ir.AffineModExpr):
+        return poly.divmod_(lhs, rhs, ranges)[1]
+    if isinstance(e, ir.AffineCeilDivExpr):
+        lhs = poly.sub(poly.add(lhs, rhs), poly.ONE)
+    return poly.divmod_(lhs, rhs, ranges)[0]
+
+
+def _expr(p: Poly) -> ir.AffineExpr:
+    """The expression of `p`: terms with dims first, by position, then symbols, then the constant."""
+    terms = sorted(p, key=lambda t: (not t[0], not any(_holds_dim(a) for a in t[0]), t))
+    built = [_term(m, c) for m, c in terms]
+    total = reduce(ir.AffineExpr.get_add, built) if built else ir.AffineExpr.get_constant(0)
+    return total.maybe_downcast()
+
+
+def _term(m: poly.Mono, c: int) -> ir.AffineExpr:
+    factors = [_atom(a) for a in sorted(m, key=lambda a: (not _holds_dim(a), a))]
+    if not factors:
+        return ir.AffineExpr.get_constant(c)
+    product = reduce(ir.AffineExpr.get_mul, factors)
+    return product if c == 1 else ir.AffineExpr.get_mul(product, ir.AffineExpr.get_constant(c))
+
+
+def _atom(a: poly.Atom) -> ir.AffineExpr:
+    if a[0] == "d":
+        return ir.AffineExpr.get_dim(a[1])
+    if a[0] == "s":
+        return ir.AffineExpr.get_symbol(a[1])
+    build = ir.AffineExpr.get_mod if a[0] == "m" else ir.AffineExpr.get_floor_div
+    return build(_expr(a[1]), _expr(a[2]))

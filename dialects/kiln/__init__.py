@@ -45,6 +45,7 @@ from kiln.dialects.kiln.norm import (
     layer_norm,
     rms_norm,
 )
+from kiln.dialects.kiln.plan import BufferOp, CallOp, LaunchOp, OutputOp
 from kiln.dialects.kiln.pool import PoolOp, pool
 from kiln.dialects.kiln.random import RandomOp, random
 from kiln.dialects.kiln.scan import ScanOp, scan

@@ -148,12 +148,6 @@ def floordiv(dim: Any, divisor: int) -> Any:
     return dim // divisor if isinstance(dim, int) else ir.AffineExpr.get_floor_div(dim, divisor)
 
 
-def constant_of(expr: ir.AffineExpr) -> int | None:
-    """The integer that `expr` is, or None."""
-    # `AffineExprList` and map results hand out the most derived class.
-    return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
-
-
 def as_map(results: ir.AffineMap | Sequence[Dim], n_dims: int, n_symbols: int) -> ir.AffineMap:
     """`results` as an affine map; a map is returned as it is."""
     if isinstance(results, ir.AffineMap):
@@ -163,7 +157,7 @@ def as_map(results: ir.AffineMap | Sequence[Dim], n_dims: int, n_symbols: int) -
 
 def tensor_type(element_type: ir.Type, shape: ir.AffineMap) -> ir.RankedTensorType:
     """The tensor type with the sizes of `shape`: constants are static, everything else is `?`."""
-    sizes = [constant_of(e) for e in shape.results]
+    sizes = [affine.constant_of(e) for e in shape.results]
     return ir.RankedTensorType.get([DYNAMIC if s is None or s < 0 else s for s in sizes], element_type)
 
 

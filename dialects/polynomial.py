@@ -1,0 +1,303 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Affine expressions as polynomials: the arithmetic under `kiln.dialects.affine.simplify`.
+
+A polynomial is a sorted tuple of (monomial, integer coefficient); a monomial is a sorted tuple of atoms; an atom is
+`("d", i)`, `("s", i)`, `("f", p, k)` for `p floordiv k` or `("m", p, k)` for `p mod k`.  These are plain tuples, so that
+results can be cached across MLIR contexts without keeping one alive.
+
+Symbols are sizes, hence at least 0, and a divisor is at least 1 wherever it is evaluated.  `ranges` are sorted pairs of
+a dim and its extent, a polynomial: the dim runs from 0 to extent - 1, and extents are at least 1 at any point at which
+the expression is evaluated.
+"""
+
+from functools import lru_cache
+from math import gcd
+
+Atom = tuple  # ("d", position) | ("s", position) | ("f", Poly, Poly) | ("m", Poly, Poly)
+Mono = tuple[Atom, ...]
+Poly = tuple[tuple[Mono, int], ...]
+Ranges = tuple[tuple[int, Poly], ...]
+
+ZERO: Poly = ()
+ONE: Poly = (((), 1),)
+
+
+def const(value: int) -> Poly:
+    return (((), value),) if value else ZERO
+
+
+def atom(a: Atom) -> Poly:
+    return (((a,), 1),)
+
+
+def as_const(p: Poly) -> int | None:
+    """The integer that `p` is, or None."""
+    if not p:
+        return 0
+    return p[0][1] if len(p) == 1 and not p[0][0] else None
+
+
+def _from_dict(terms: dict[Mono, int]) -> Poly:
+    return tuple(sorted((m, c) for m, c in terms.items() if c))
+
+
+def add(p: Poly, q: Poly) -> Poly:
+    """`p + q`, not recombined (see `recombine`)."""
+    if not p or not q:
+        return p or q
+    terms = dict(p)
+    for m, c in q:
+        terms[m] = terms.get(m, 0) + c
+    return _from_dict(terms)
+
+
+def scale(p: Poly, factor: int) -> Poly:
+    return tuple((m, c * factor) for m, c in p) if factor else ZERO
+
+
+def sub(p: Poly, q: Poly) -> Poly:
+    return add(p, scale(q, -1))
+
+
+def mul(p: Poly, q: Poly) -> Poly:
+    terms: dict[Mono, int] = {}
+    for m, c in p:
+        for n, e in q:
+            key = tuple(sorted(m + n)) if m and n else m or n
+            terms[key] = terms.get(key, 0) + c * e
+    return _from_dict(terms)
+
+
+def divide_mono(m: Mono, by: Mono) -> Mono | None:
+    """The monomial `m / by`, or None if `by` does not divide it."""
+    rest = list(m)
+    for a in by:
+        if a not in rest:
+            return None
+        rest.remove(a)
+    return tuple(rest)
+
+
+def divide_exact(p: Poly, k: Poly) -> Poly | None:
+    """`p / k` where `k` divides `p` as a polynomial, else None."""
+    quotient: Poly = ZERO
+    lead, lead_c = k[-1]
+    while p:
+        for m, c in reversed(p):
+            rest = divide_mono(m, lead)
+            if rest is not None and c % lead_c == 0:
+                term: Poly = ((rest, c // lead_c),)
+                break
+        else:
+            return None
+        quotient = add(quotient, term)
+        reduced = sub(p, mul(term, k))
+        if len(reduced) > len(p) + len(k):
+            return None
+        p = reduced
+    return quotient
+
+
+# --------------------------------------------------------------------------------------------------------- division
+
+
+@lru_cache(maxsize=1 << 15)
+def divmod_(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
+    """`(p floordiv k, p mod k)`, simplified; `k` is positive."""
+    whole, rest = _split(p, k)
+    if not rest or (nonnegative(rest, ranges, k) and nonnegative(sub(sub(k, ONE), rest), ranges, k)):
+        return whole, rest
+    quotient, remainder = _divide_rest(rest, k, ranges)
+    return recombine(add(whole, quotient), ranges), remainder
+
+
+def _split(p: Poly, k: Poly) -> tuple[Poly, Poly]:
+    """`p = k * whole + rest`, term by term where `k` is one term, by exact division else."""
+    if len(k) != 1:
+        exact = divide_exact(p, k)
+        return (exact, ZERO) if exact is not None else (ZERO, p)
+    mono, factor = k[0]
+    whole: dict[Mono, int] = {}
+    rest: dict[Mono, int] = {}
+    for m, c in p:
+        q = divide_mono(m, mono)
+        # A coefficient splits as well: 5 * d floordiv 4 = d + d floordiv 4.
+        n, r = divmod(c, factor) if q is not None else (0, c)
+        if n and q is not None:
+            whole[q] = whole.get(q, 0) + n
+        if r:
+            rest[m] = rest.get(m, 0) + r
+    return _from_dict(whole), _from_dict(rest)
+
+
+def _divide_rest(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
+    """Division where no term of `p` is a multiple of `k` and the quotient may be other than 0."""
+    nested = _nested(p, k, ranges)
+    if nested is not None:
+        return nested
+    for g in _common_factors(p, k):
+        # (g * a + b) divided by (g * h), 0 <= b < g: the quotient is a floordiv h, the rest g * (a mod h) + b.
+        a, b = _split(p, g)
+        if a and (not b or (nonnegative(b, ranges, g) and nonnegative(sub(sub(g, ONE), b), ranges, g))):
+            h = divide_exact(k, g)
+            assert h is not None
+            quotient, remainder = divmod_(a, h, ranges)
+            return quotient, recombine(add(mul(g, remainder), b), ranges)
+    return atom(("f", p, k)), atom(("m", p, k))
+
+
+def _common_factors(p: Poly, k: Poly) -> list[Poly]:
+    """Factors of the one-term `k`, other than 1, that some term of `p` has as well; larger ones first."""
+    if len(k) != 1:
+        return []
+    mono, factor = k[0]
+    found: set[Poly] = set()
+    for m, c in p:
+        shared: list[Atom] = []
+        rest = list(m)
+        for a in mono:
+            if a in rest:
+                rest.remove(a)
+                shared.append(a)
+        g = gcd(c, factor)
+        if shared or g > 1:
+            found.add(((tuple(shared), g),))
+    return sorted((g for g in found if g != k), key=lambda g: (-len(g[0][0]), -g[0][1], g))
+
+
+def _nested(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly] | None:
+    """Division of a single floordiv or mod."""
+    if len(p) != 1 or p[0][1] != 1 or len(p[0][0]) != 1:
+        return None
+    inner = p[0][0][0]
+    if inner[0] == "f":
+        # (x floordiv a) floordiv k = x floordiv (a * k).
+        _, x, a = inner
+        return divmod_(x, mul(a, k), ranges)[0], atom(("m", p, k))
+    if inner[0] == "m":
+        # (x mod (k * h)) mod k = x mod k;  (x mod (k * h)) floordiv k = (x floordiv k) mod h.
+        _, x, a = inner
+        h = divide_exact(a, k)
+        if h is not None:
+            quotient, remainder = divmod_(x, k, ranges)
+            return divmod_(quotient, h, ranges)[1], remainder
+    return None
+
+
+def recombine(p: Poly, ranges: Ranges) -> Poly:
+    """`k * (x floordiv k) + x mod k` is `x`, at any common factor."""
+    changed = True
+    while changed:
+        changed = False
+        terms = dict(p)
+        for m, c in p:
+            for a in m:
+                if a[0] != "m":
+                    continue
+                rest = divide_mono(m, (a,))
+                assert rest is not None
+                _, x, k = a
+                quotient = divmod_(x, k, ranges)[0]
+                if len(quotient) != 1 or quotient[0][1] != 1 or len(k) != 1:
+                    continue
+                # The partner: c * rest * k * (x floordiv k).
+                partner = tuple(sorted(rest + quotient[0][0] + k[0][0]))
+                if terms.get(partner) == c * k[0][1]:
+                    pair: Poly = tuple(sorted([(m, c), (partner, c * k[0][1])]))
+                    p = add(sub(p, pair), mul(((rest, c),), x))
+                    changed = True
+                    break
+            if changed:
+                break
+    return p
+
+
+# ----------------------------------------------------------------------------------------------------------- ranges
+
+
+@lru_cache(maxsize=1 << 15)
+def nonnegative(p: Poly, ranges: Ranges, divisor: Poly = ZERO) -> bool:
+    """Whether `p >= 0` is provable at every point; `divisor` is known to be at least 1."""
+    extents = dict(ranges)
+    positive = {a for m, _ in divisor for a in m} if len(divisor) == 1 else set()
+    for _, extent in ranges:
+        if len(extent) == 1:
+            positive.update(extent[0][0])
+    return _nonnegative(p, extents, ranges, frozenset(positive), 8)
+
+
+def _nonnegative(p: Poly, extents: dict[int, Poly], ranges: Ranges, positive: frozenset[Atom], depth: int) -> bool:
+    if depth == 0:
+        return False
+    variable = next((a for m, _ in p for a in m if a[0] != "s"), None)
+    if variable is None:
+        return _symbols_nonnegative(p, positive)
+    factor: dict[Mono, int] = {}
+    rest: dict[Mono, int] = {}
+    for m, c in p:
+        n = m.count(variable)
+        if n > 1:
+            return False
+        if n:
+            factor[divide_mono(m, (variable,)) or ()] = c
+        else:
+            rest[m] = c
+    a, b = _from_dict(factor), _from_dict(rest)
+    low, high = _bounds(variable, extents, ranges)
+    if low is not None and _nonnegative(a, extents, ranges, positive, depth - 1):
+        return _nonnegative(add(b, mul(a, low)), extents, ranges, positive, depth - 1)
+    if high is not None and _nonnegative(scale(a, -1), extents, ranges, positive, depth - 1):
+        return _nonnegative(add(b, mul(a, high)), extents, ranges, positive, depth - 1)
+    return False
+
+
+def _bounds(variable: Atom, extents: dict[int, Poly], ranges: Ranges) -> tuple[Poly | None, Poly | None]:
+    """Inclusive bounds of a dim, floordiv or mod; None where there is none known."""
+    if variable[0] == "d":
+        extent = extents.get(variable[1])
+        return (None, None) if extent is None else (ZERO, sub(extent, ONE))
+    _, x, k = variable
+    if variable[0] == "m":
+        return ZERO, sub(k, ONE)
+    low = ZERO if nonnegative(x, ranges, k) else None
+    high = _upper(x, extents)
+    if high is None:
+        return low, None
+    whole, rest = _split(high, k)
+    # An upper bound needs 0 <= rest < k only; for constants `_split` sees to it.
+    in_range = as_const(rest) is not None and (as_const(k) is not None or rest == ZERO)
+    if not in_range:
+        # (k * n - 1) floordiv k = n - 1.
+        whole, rest = _split(add(high, ONE), k)
+        return low, sub(whole, ONE) if rest == ZERO else None
+    return low, whole
+
+
+def _upper(p: Poly, extents: dict[int, Poly]) -> Poly | None:
+    """An upper bound of `p` where each term has at most one dim, no floordiv or mod."""
+    out: Poly = ZERO
+    for m, c in p:
+        dims = [a for a in m if a[0] != "s"]
+        if not dims:
+            out = add(out, ((m, c),))
+            continue
+        if len(dims) > 1 or dims[0][0] != "d" or dims[0][1] not in extents:
+            return None
+        if c > 0:
+            rest = divide_mono(m, (dims[0],)) or ()
+            out = add(out, mul(((rest, c),), sub(extents[dims[0][1]], ONE)))
+    return out
+
+
+def _symbols_nonnegative(p: Poly, positive: frozenset[Atom]) -> bool:
+    """Whether `p`, over symbols only, has no negative coefficient once positive symbols are written as 1 + t."""
+    if any(c < 0 for _, c in p):
+        shifted: Poly = ZERO
+        for m, c in p:
+            term = const(c)
+            for a in m:
+                term = mul(term, add(atom(a), ONE) if a in positive else atom(a))
+            shifted = add(shifted, term)
+        p = shifted
+    return all(c >= 0 for _, c in p)
