@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kiln.errors import KilnError
-from kiln.runtime.aten_call import decode_call
+from kiln.runtime.aten_call import AtenCallable, decode_call
 from kiln.runtime.binding import Binder, Binding, StateLayout, segments
 from kiln.runtime.loader import load
 from kiln.runtime.plan import AtenStep, Buffer, Plan
@@ -100,7 +100,8 @@ class Executor:
         if kind == "pack":
             return struct.Struct(str(value)).pack_into
         assert isinstance(value, AtenStep)
-        return decode_call(value.op, value.args, value.kwargs)
+        call = decode_call(value.op, value.args, value.kwargs)
+        return _tensors_first(call) if any(dim < 0 for _, _, dim in value.sizes) else call
 
     def _make_state(self) -> "_State":
         state = _State(self._layout)
@@ -195,7 +196,7 @@ def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any]) -> Non
     where = f"argument {buffer.index}"
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{where}: expected a tensor, found {type(tensor).__name__}")
-    if tensor.device.type != "cpu" or tensor.dtype is not getattr(torch, buffer.dtype):
+    if tensor.device.type != "cpu" or not _same_bits(tensor.dtype, getattr(torch, buffer.dtype)):
         raise InputError(f"{where}: expected {buffer.dtype} on cpu, found {tensor.dtype} on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_conj():
         raise InputError(f"{where}: expected plain strided memory, found layout {tensor.layout} or a lazy conj/neg bit")
@@ -206,6 +207,19 @@ def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any]) -> Non
     wrong = [d for d, size in enumerate(shape) if size > 1 and found[d] != strides[d]]
     if wrong and 0 not in shape:
         raise InputError(f"{where}: compiled for strides {strides}, found {found}; make it contiguous or recompile")
+
+
+def _same_bits(found: torch.dtype, expected: torch.dtype) -> bool:
+    """Whether code compiled for one type can take the other: MLIR's integers carry no sign, so it is not recorded."""
+    if found is expected:
+        return True
+    integers = not any(t.is_floating_point or t.is_complex or t is torch.bool for t in (found, expected))
+    return integers and found.itemsize == expected.itemsize
+
+
+def _tensors_first(call: AtenCallable) -> AtenCallable:
+    """The call with its results reordered: tensors, then numbers."""
+    return lambda t, s: sorted(call(t, s), key=lambda value: not isinstance(value, torch.Tensor))
 
 
 def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:

@@ -133,7 +133,8 @@ class Operand:
 class AtenStep:
     """A call through PyTorch's dispatcher; see runtime/aten_call.py for `op`, `args` and `kwargs`.
 
-    results: per result the buffer that it fills, or -1 - k for symbol k (an integer result).
+    results: per tensor result the buffer that it is, -1 for one that nothing reads.
+    sizes: (symbol, tensor result, dim) for each symbol that the call makes known; dim -1: the number among its results.
     """
 
     op: str
@@ -142,6 +143,7 @@ class AtenStep:
     operands: tuple[Operand, ...]
     symbols: tuple[Expr, ...]
     results: tuple[int, ...]
+    sizes: tuple[tuple[int, int, int], ...] = ()
     name: str = ""
     reason: str = ""
     epoch: int = 0
@@ -244,7 +246,8 @@ def _decode(type_: Any, value: Any) -> Any:
     if origin is list:
         return [_decode(arguments[0], v) for v in value]
     if origin is tuple:
-        return tuple(_decode(arguments[0], v) for v in value)
+        kinds = arguments if len(arguments) > 1 and arguments[1] is not ... else [arguments[0]] * len(value)
+        return tuple(_decode(kind, v) for kind, v in zip(kinds, value, strict=True))
     if origin is dict:
         return {k: v for k, v in value}
     if dataclasses.is_dataclass(type_):

@@ -151,15 +151,14 @@ class _Writer:
         symbols = [str(s) if isinstance(s, int) else f"b{e}.values[{s!r}]" for s in step.symbols]
         self.namespace[f"call_{k}"] = step
         self._emit(f"r = call_{k}([{', '.join(operands)}], [{', '.join(symbols)}])")
-        bound = False
+        for symbol, result, dim in step.sizes:
+            self._emit(f"s{symbol} = " + (f"r[{result}].size({dim})" if dim >= 0 else f"int(r[{result}])"))
         for i, result in enumerate(step.results):
-            if result < 0:
-                self._emit(f"s{-1 - result} = int(r[{i}])")
-                bound = True
-            elif result in self.last_use:
+            if result in self.last_use:
                 self._emit(f"t{result} = r[{i}]")
                 self.made.add(result)
         self._emit("del r")
+        bound = bool(step.sizes)
         if bound:
             self._next_epoch(e + 1)
         for result in step.results:

@@ -1,0 +1,72 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The kernels of one plan: equal fusions share one."""
+
+import hashlib
+import re
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.runtime.plan import Kernel
+
+__all__ = ["KernelCompiler", "KernelSet", "fusion_key"]
+
+KernelCompiler = Callable[[ir.OpView, str], ir.Module]
+"""`(fusion, name)` -> a module with the kernel `name` at the vector stage."""
+
+_IRRELEVANT = ("name", "offsets")
+
+
+def fusion_key(fusion: ir.Operation) -> str:
+    """Text that is equal for fusions with equal kernels: without names, locations and pointer offsets."""
+    saved = {key: fusion.attributes[key] for key in _IRRELEVANT if key in fusion.attributes}
+    for key in saved:
+        del fusion.attributes[key]
+    try:
+        return fusion.get_asm(
+            print_generic_op_form=True, use_local_scope=True, enable_debug_info=False, assume_verified=True
+        )
+    finally:
+        for key, value in saved.items():
+            fusion.attributes[key] = value
+
+
+class KernelSet:
+    """Compiles fusions on first sight. A kernel's name is the fusion's with a hash of what it computes."""
+
+    def __init__(self, compiler: KernelCompiler, dump: Callable[[str, ir.Module], None] | None = None) -> None:
+        self._compiler, self._dump = compiler, dump
+        self._known: dict[str, int] = {}
+        self._codes: list[KernelObject] = []
+        self._kinds: list[str] = []
+
+    def add(self, fusion: ir.Operation) -> int:
+        """The kernel of a fusion, by number."""
+        key = fusion_key(fusion)
+        if key not in self._known:
+            stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
+            name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+            kind = ir.StringAttr(fusion.attributes["kind"]).value
+            module = self._compiler(fusion.opview, name)
+            dump = self._dump
+            if dump is not None:
+                dump(f"{name}.vector", module)
+            lowered = None if dump is None else lambda stage, m: dump(f"{name}.{stage}", m)
+            self._known[key] = len(self._codes)
+            self._codes.append(compile_kernel(module, name, kind=kind, dump=lowered))
+            self._kinds.append(kind)
+        return self._known[key]
+
+    def code(self, kernel: int) -> KernelObject:
+        return self._codes[kernel]
+
+    def finish(self) -> tuple[list[Kernel], list[bytes]]:
+        """The plan's kernels and objects."""
+        kernels = [
+            Kernel(code.name, code.entry, i, kind, code.pointers, code.symbols)
+            for i, (code, kind) in enumerate(zip(self._codes, self._kinds, strict=True))
+        ]
+        return kernels, [code.object_bytes for code in self._codes]

@@ -1,0 +1,249 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Decides where the elements of each tensor between kernels lie in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, kiln
+from kiln.lowering.host.layout import HostGraph, Layout, is_constant
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["AssignLayouts"]
+
+
+@register_pass
+@dataclass
+class AssignLayouts(Pass):
+    """Give every operand and result of a fusion its place in memory: attributes layouts and offsets.
+
+    ``layouts`` has an affine map from indices to the element offset per tensor operand, then per result, over the
+    fusion's own symbols; ``offsets``, where one is not zero, the first element's offset, which the launch adds to the
+    pointer (so that equal kernels stay equal). Rules:
+
+    * arguments have the strides of ``kiln.strides``, results of kiln.aten those of ``strides``, results of fusions
+      are row-major, unless the function returns them with other ``kiln.strides``;
+    * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
+      strides describe the view it becomes a copying fusion;
+    * a returned view stays an alias if its strides are those asked for, else it is copied.
+
+    Before::
+
+        %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 4)>} : ...
+        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu"} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+
+    After::
+
+        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu",
+          layouts = [affine_map<(d0, d1) -> (d0 + d1 * 8)>, affine_map<(d0, d1) -> (d0 * 4 + d1)>]} : ...
+    """
+
+    name = "assign-layouts"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite every function."""
+        for function in list(module.body):
+            if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
+                self._copy_views(function)
+                graph = self._place_results(function)
+                for op in list(graph.operations):
+                    if kiln.name_of(op) == "kiln.fusion":
+                        _annotate(graph, op.operation)
+
+    def _copy_views(self, function: ir.OpView) -> None:
+        """Turns views that no strides describe into fusions."""
+        graph = HostGraph(function)
+        for op in list(graph.operations):
+            if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:
+                continue
+            if all(use.owner.operation.name == "kiln.view" for use in op.results[0].uses):
+                continue  # its readers see through it, or are copied themselves
+            source = op.operation
+            chain = [source]
+            while graph.layout(source.operands[0]) is None:
+                source = source.operands[0].owner.operation
+                chain.append(source)
+            self.note(op, "no strides describe this view: copied")
+            self.count("view copies")
+            copy = _copy_fusion(graph, source.operands[0], chain[::-1], op.operation)
+            op.results[0].replace_all_uses_with(copy)
+            graph = HostGraph(function)
+
+    def _place_results(self, function: ir.OpView) -> HostGraph:
+        """Chooses the strides of returned values, copying where the value cannot have those that are asked for."""
+        graph = HostGraph(function)
+        copies: list[tuple[int, tuple[ir.AffineExpr, ...]]] = []
+        for number, value in enumerate(graph.returned):
+            attribute = graph.result_attribute(number, "kiln.strides")
+            if not isinstance(value.type, ir.RankedTensorType) or not isinstance(attribute, ir.AffineMapAttr):
+                continue
+            wanted = graph.function_map(attribute)
+            if wanted is None or self._arrange(graph, value, wanted):
+                continue
+            copies.append((number, wanted))
+        if not copies:
+            return graph
+        terminator = list(graph.block)[-1]
+        assigned = dict(graph.assigned)
+        for number, wanted in copies:
+            self.note(terminator, f"result {number} is copied to have the strides that eager gives it")
+            self.count("result copies")
+            copy = _copy_fusion(graph, graph.returned[number], [], terminator.operation)
+            terminator.operands[number] = copy
+            assigned[copy] = wanted
+        graph = HostGraph(function)
+        for value, strides in assigned.items():
+            graph.assign(value, strides)
+        return graph
+
+    @staticmethod
+    def _arrange(graph: HostGraph, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]) -> bool:
+        """Whether `value` has, or could be given, the strides `wanted`."""
+        layout = graph.layout(value)
+        assert layout is not None, "views without strides were copied"
+        root = layout.root
+        free = (
+            not isinstance(root.owner, ir.Block)
+            and kiln.name_of(root.owner) == "kiln.fusion"
+            and root not in graph.assigned
+        )
+        strides = _strides_of_root(graph, layout, value, wanted) if free else None
+        if strides is not None:
+            graph.assign(root, strides)
+            return True
+        return layout.same_strides(wanted)
+
+
+def _strides_of_root(
+    graph: HostGraph, layout: Layout, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]
+) -> tuple[ir.AffineExpr, ...] | None:
+    """The strides of the root with which `value`, the root itself or a permutation of its dims, gets `wanted`."""
+    if value == layout.root:
+        return wanted
+    owner = value.owner.operation
+    if owner.operands[0] != layout.root:
+        return None
+    map_ = ir.AffineMapAttr(owner.attributes["map"]).value
+    if map_.n_dims != len(map_.results) or not all(isinstance(e, ir.AffineDimExpr) for e in map_.results):
+        return None
+    positions = [ir.AffineDimExpr(e).position for e in map_.results]
+    if sorted(positions) != list(range(map_.n_dims)) or graph.shape(value) == ():
+        return None
+    return tuple(wanted[p] for p in positions)
+
+
+def _copy_fusion(graph: HostGraph, source: ir.Value, views: Sequence[ir.Operation], before: ir.Operation) -> ir.Value:
+    """A fusion that reads `source` through a chain of views and writes it out; inserted before an op."""
+    result = views[-1].results[0] if views else source
+    used: set[int] = set()
+    for value in (source, result):
+        for e in graph.shape(value):
+            used |= affine.symbols_in(e)
+    symbols = [graph.symbols[i] for i in sorted(used)]
+    for view in views:
+        symbols += [v for v in view.operands if isinstance(v.type, ir.IndexType) and v not in symbols]
+    with ir.InsertionPoint(before), before.location:
+        fusion = kiln.fusion([source], [result.type], "pointwise", "copy", symbols)
+        block = fusion.regions[0].blocks[0]
+        inner = dict(zip([source, *symbols], block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for view in views:
+                copy = view.clone(ir.InsertionPoint(block))
+                for i, operand in enumerate(view.operands):
+                    copy.operands[i] = inner[operand]
+                inner[view.results[0]] = copy.results[0]
+            locals_ = {graph.position[v]: ir.AffineExpr.get_symbol(i) for i, v in enumerate(symbols)}
+            shape = [affine.substitute(e, {}, locals_) for e in graph.shape(result)]
+            kiln.yield_([_identity(inner[result], shape, list(block.arguments)[1:])])
+        if not ir.RankedTensorType(source.type).has_static_shape:
+            sizes = [affine.substitute(e, {}, locals_) for e in graph.shape(source)]
+            fusion.operation.attributes["shapes"] = ir.ArrayAttr.get(
+                [ir.AffineMapAttr.get(ir.AffineMap.get(0, len(symbols), sizes))]
+            )
+    return fusion.results[0]
+
+
+def _identity(value: ir.Value, shape: Sequence[ir.AffineExpr], symbols: Sequence[ir.Value]) -> ir.Value:
+    """linalg.generic that yields its input."""
+    type_ = ir.RankedTensorType(value.type)
+    out = kiln.empty(type_.element_type, ir.AffineMap.get(0, len(symbols), list(shape)), symbols)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    op = ir.Operation.create(
+        "linalg.generic",
+        results=[type_],
+        operands=[value, out],
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([identity, identity]),
+            "iterator_types": ir.ArrayAttr.get([parallel] * type_.rank),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+        },
+        regions=1,
+    )
+    block = op.regions[0].blocks.append(*[type_.element_type] * 2, arg_locs=[op.location] * 2)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
+    return op.results[0]
+
+
+def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
+    """Sets `layouts` and `offsets` of a fusion, giving it the symbols that they need."""
+    tensors = [v for v in [*fusion.operands, *fusion.results] if not isinstance(v.type, ir.IndexType)]
+    layouts = [graph.layout(v) for v in tensors]
+    assert all(layout is not None for layout in layouts)
+    used: set[int] = set()
+    for layout in layouts:
+        for e in (*_steps(layout), layout.offset):
+            used |= affine.symbols_in(e)
+    symbols = [v for v in fusion.operands if isinstance(v.type, ir.IndexType)]
+    present = {graph.position[v] for v in symbols if v in graph.position}
+    missing = [graph.symbols[i] for i in sorted(used - present)]
+    attributes = {}
+    count = len(symbols) + len(missing)
+    local = {graph.position[v]: ir.AffineExpr.get_symbol(i)
+             for i, v in enumerate([*symbols, *missing]) if v in graph.position}  # fmt: skip
+    maps, offsets = [], []
+    for layout in layouts:
+        address: ir.AffineExpr = ir.AffineExpr.get_constant(0)
+        for i, step in enumerate(_steps(layout)):
+            address = address + ir.AffineExpr.get_dim(i) * affine.substitute(step, {}, local)
+        maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(len(layout.shape), count, [address])))
+        offsets.append(ir.AffineMapAttr.get(ir.AffineMap.get(0, count, [affine.substitute(layout.offset, {}, local)])))
+    attributes["layouts"] = ir.ArrayAttr.get(maps)
+    if not all(is_constant(layout.offset, 0) for layout in layouts):
+        attributes["offsets"] = ir.ArrayAttr.get(offsets)
+    if missing:
+        fusion = _with_symbols(fusion, missing, count)
+    for key, value in attributes.items():
+        fusion.attributes[key] = value
+
+
+def _steps(layout: Layout) -> list[ir.AffineExpr]:
+    """Strides, 0 along a size of 1 (where the index is always 0)."""
+    zero = ir.AffineExpr.get_constant(0)
+    return [zero if is_constant(n, 1) else s for n, s in zip(layout.shape, layout.strides, strict=True)]
+
+
+def _with_symbols(fusion: ir.Operation, symbols: Sequence[ir.Value], count: int) -> ir.Operation:
+    """The fusion with more trailing index operands; the old one is erased."""
+    attributes = {key: fusion.attributes[key] for key in fusion.attributes}
+    if "shapes" in attributes:
+        wider = []
+        for attribute in ir.ArrayAttr(attributes["shapes"]):
+            map_ = ir.AffineMapAttr(attribute).value
+            wider.append(ir.AffineMapAttr.get(ir.AffineMap.get(map_.n_dims, count, list(map_.results))))
+        attributes["shapes"] = ir.ArrayAttr.get(wider)
+    with ir.InsertionPoint(fusion), fusion.location:
+        operands = [*fusion.operands, *symbols]
+        new = kiln.FusionOp.create(operands, [r.type for r in fusion.results], attributes).operation
+    block = fusion.regions[0].blocks[0]
+    block.append_to(new.regions[0])
+    for symbol in symbols:
+        block.add_argument(symbol.type, fusion.location)
+    for old, replacement in zip(fusion.results, new.results, strict=True):
+        old.replace_all_uses_with(replacement)
+    fusion.erase()
+    return new
