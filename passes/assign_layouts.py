@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.host.layout import HostGraph, Layout, is_constant
+from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["AssignLayouts"]
@@ -207,9 +207,9 @@ def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
              for i, v in enumerate([*symbols, *missing]) if v in graph.position}  # fmt: skip
     maps, offsets = [], []
     for layout in layouts:
-        address: ir.AffineExpr = ir.AffineExpr.get_constant(0)
+        address = constant(0)
         for i, step in enumerate(_steps(layout)):
-            address = address + ir.AffineExpr.get_dim(i) * affine.substitute(step, {}, local)
+            address = add(address, mul(ir.AffineExpr.get_dim(i), affine.substitute(step, {}, local)))
         maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(len(layout.shape), count, [address])))
         offsets.append(ir.AffineMapAttr.get(ir.AffineMap.get(0, count, [affine.substitute(layout.offset, {}, local)])))
     attributes["layouts"] = ir.ArrayAttr.get(maps)
@@ -223,7 +223,7 @@ def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
 
 def _steps(layout: Layout) -> list[ir.AffineExpr]:
     """Strides, 0 along a size of 1 (where the index is always 0)."""
-    zero = ir.AffineExpr.get_constant(0)
+    zero = constant(0)
     return [zero if is_constant(n, 1) else s for n, s in zip(layout.shape, layout.strides, strict=True)]
 
 

@@ -16,7 +16,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 
-__all__ = ["HostGraph", "Layout", "contiguous_strides"]
+__all__ = ["HostGraph", "Layout", "add", "constant", "contiguous_strides", "is_constant", "mul"]
 
 Exprs = tuple[ir.AffineExpr, ...]
 
@@ -38,7 +38,16 @@ class Layout:
 
 
 def is_constant(expr: ir.AffineExpr, value: int) -> bool:
-    return isinstance(expr, ir.AffineConstantExpr) and expr.value == value
+    return affine.constant_of(expr) == value
+
+
+def add(a: ir.AffineExpr, b: ir.AffineExpr) -> ir.AffineExpr:
+    # Downcast, since the bindings do not see that MLIR folded.
+    return (a + b).maybe_downcast()
+
+
+def mul(a: ir.AffineExpr, b: ir.AffineExpr) -> ir.AffineExpr:
+    return (a * b).maybe_downcast()
 
 
 def constant(value: int) -> ir.AffineExpr:
@@ -51,7 +60,7 @@ def contiguous_strides(shape: Exprs) -> Exprs:
     step = constant(1)
     for size in reversed(shape):
         strides.append(step)
-        step = step * constant(1) if is_constant(size, 0) else step * size
+        step = step if is_constant(size, 0) else mul(step, size)
     return tuple(reversed(strides))
 
 
@@ -227,7 +236,7 @@ class HostGraph:
         indices = self.local_map(op, ir.AffineMapAttr(op.attributes["map"]).value)
         address = source.offset
         for index, stride in zip(indices, source.strides, strict=True):
-            address = address + index * stride
+            address = add(address, mul(index, stride))
         linear = self._linear(affine.simplify(address, shape), shape)
         if linear is None:
             return None

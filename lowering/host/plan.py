@@ -14,7 +14,7 @@ from kiln.errors import InvalidIRError
 from kiln.lowering.host.elements import dtype_name, item_bytes
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
-from kiln.lowering.host.layout import HostGraph, Layout, contiguous_strides, is_constant
+from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
 from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Symbol
 
@@ -170,15 +170,15 @@ class _Planner:
         layout = self._layout(root)
         kind, index = self._kind(root)
         strides = self._returned_strides(root) or layout.strides
-        size = ir.AffineExpr.get_constant(item_bytes(root.type))
+        size = constant(item_bytes(root.type))
         if strides == contiguous_strides(layout.shape) or any(is_constant(n, 0) for n in layout.shape):
             for n in layout.shape:
-                size = size * n
+                size = mul(size, n)
         else:
-            last = ir.AffineExpr.get_constant(1)
+            last = constant(1)
             for n, step in zip(layout.shape, strides, strict=True):
-                last = last + (n - 1) * step
-            size = size * last
+                last = add(last, mul(add(n, constant(-1)), step))
+            size = mul(size, last)
         return Buffer(
             kind,
             dtype or self._returned_dtype(root) or dtype_name(root.type),
@@ -253,7 +253,7 @@ class _Planner:
         pointers = []
         for value in tensors:
             layout = self._layout(value)
-            offset = layout.offset * item_bytes(value.type)
+            offset = mul(layout.offset, constant(item_bytes(value.type)))
             pointers.append(Pointer(self._buffer(layout.root), self.expr(offset)))
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
 
@@ -334,7 +334,8 @@ class _Planner:
     # -- memory ----------------------------------------------------------------------------------------
 
     def expr(self, e: ir.AffineExpr) -> Expr:
-        return e.value if isinstance(e, ir.AffineConstantExpr) else str(e)
+        value = affine.constant_of(e)
+        return str(e) if value is None else value
 
     def _epoch(self, exprs: Sequence[ir.AffineExpr]) -> int:
         used: set[int] = set()
