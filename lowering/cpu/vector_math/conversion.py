@@ -19,12 +19,13 @@ def extend_bf16(e: Emitter, x: Lanes) -> Lanes:
 
 
 def round_bf16(e: Emitter, x: Lanes) -> Lanes:
-    """f32 to bf16, round to nearest even; any NaN becomes 0x7FC0, as in PyTorch."""
+    """f32 to bf16, round to nearest even; a NaN stays one (its payload may change)."""
     bits = e.as_int(x)
     odd = e.int_op("andi", e.int_op("shrui", bits, 16), 1)
     rounded = e.int_op("shrui", e.int_op("addi", e.int_op("addi", bits, 0x7FFF), odd), 16)
-    rounded = e.select(e.compare("uno", x, x), e.i(0x7FC0), rounded)
-    half = e.op("arith.trunci", e.like(ir.IntegerType.get_signless(16)), rounded)
+    # no select of the result: LLVM would do that on bf16 vectors, one lane at a time
+    nan = e.int_op("andi", e.op("arith.extsi", e.int_type, e.compare("uno", x, x)), 0x7FC0)
+    half = e.op("arith.trunci", e.like(ir.IntegerType.get_signless(16)), e.int_op("ori", rounded, nan))
     return e.op("arith.bitcast", e.like(ir.BF16Type.get()), half)
 
 

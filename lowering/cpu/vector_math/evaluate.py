@@ -10,10 +10,11 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.execution_engine import ExecutionEngine
 
+from kiln.errors import CompileError
 from kiln.lowering.cpu.codegen import lower_to_llvm
 from kiln.passes.expand_vector_math import ExpandVectorMath
 
-__all__ = ["compile_op"]
+__all__ = ["CompiledOp", "compile_op", "kernel_text"]
 
 _ELEMENT = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "float16": "f16", "uint16": "bf16"}
 
@@ -55,13 +56,44 @@ class _Memref(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("allocated", "aligned", "offset", "size", "stride")]
 
 
+class CompiledOp:
+    """A compiled kernel; call it with arrays (1-D, contiguous, a multiple of the width long).  bf16 is uint16."""
+
+    def __init__(self, engine: ExecutionEngine, width: int, output: np.dtype):
+        self._engine = engine  # the code lives as long as the engine
+        address = engine.raw_lookup("_mlir_ciface_kernel")
+        if not address:
+            raise CompileError("the code needs a symbol that this process lacks")
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self._width = width or 1
+        self._output = output
+
+    def __call__(self, *inputs: np.ndarray) -> np.ndarray:
+        out = np.empty(inputs[0].shape, self._output)
+        self.bind(*inputs, out)()
+        return out
+
+    def bind(self, *arrays: np.ndarray) -> Callable[[], None]:
+        """A call without arguments on these inputs and this output."""
+        values: list = []
+        for array in arrays:
+            if not (array.flags.c_contiguous and array.ndim == 1 and array.size % self._width == 0):
+                raise ValueError(f"arrays must be 1-D, contiguous and a multiple of {self._width} long")
+            values.append(ctypes.pointer(_Memref(array.ctypes.data, array.ctypes.data, 0, array.size, 1)))
+        values.append(ctypes.c_int64(arrays[-1].size))
+        block = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        function, address = self._function, ctypes.addressof(block)
+
+        def call(keep=(self, arrays, values, block)) -> None:
+            function(address)
+
+        return call
+
+
 def compile_op(
     op: str, inputs: list[str], output: str, width: int, attributes: str = "", expand: bool = True
-) -> Callable[..., np.ndarray]:
-    """A function from arrays (1-D, contiguous, a multiple of the width long) to an array; bf16 is uint16.
-
-    ``result = call(x, y)`` or ``call(x, y, out=array)``.  ``expand=False`` leaves the op to LLVM.
-    """
+) -> CompiledOp:
+    """Compiles one op for ``width`` lanes at a time (0: scalars).  ``expand=False`` leaves the op to LLVM."""
     context = ir.Context()
     context.enable_multithreading(False)
     with context, ir.Location.unknown():
@@ -69,26 +101,7 @@ def compile_op(
         module.body.operations[0].attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
         if expand:
             ExpandVectorMath().run(module)
-            assert module.operation.verify()
+            module.operation.verify()
         lower_to_llvm(module, "kernel")
         engine = ExecutionEngine(module, opt_level=2)
-    pointer = engine.raw_lookup("_mlir_ciface_kernel")
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(pointer)
-    dtype = {v: np.dtype(k) for k, v in _ELEMENT.items()}[output]
-
-    def call(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        out = np.empty(arrays[0].shape, dtype) if out is None else out
-        views = []
-        for array in (*arrays, out):
-            assert array.flags.c_contiguous and array.ndim == 1 and array.size % (width or 1) == 0
-            address = array.ctypes.data
-            views.append(ctypes.pointer(_Memref(address, address, 0, array.size, 1)))
-        packed = [ctypes.addressof(v) for v in views] + [ctypes.addressof(ctypes.c_int64(out.size))]
-        count = ctypes.c_int64(out.size)
-        packed[-1] = ctypes.addressof(count)
-        block = (ctypes.c_void_p * len(packed))(*packed)
-        function(ctypes.addressof(block))
-        return out
-
-    call.engine = engine  # type: ignore[attr-defined]  # the code lives as long as the engine
-    return call
+    return CompiledOp(engine, width, np.dtype({v: k for k, v in _ELEMENT.items()}[output]))
