@@ -1,0 +1,344 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attention in one pass over the keys: scores of a block of keys never leave the first-level cache.
+
+After Dao et al., "FlashAttention" (2022), with the online softmax of Milakov and Gimelshein (2018). A task is
+one head and a block of its queries. For each block of keys: transpose the keys into scratch; for each strip
+of query rows: scores by register tiles, softmax against the running maximum, rescale and extend the strip of
+the output. Exponentials are base 2, with log2(e) folded into the scale.
+"""
+
+import math
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+from torch_mlir.dialects import math as math_dialect
+
+from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.dot import collapse
+from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
+from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
+from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, known
+
+LOG2E = math.log2(math.e)
+
+
+def emit_attention(
+    b: Builder,
+    problem: AttentionProblem,
+    schedule: dict,
+    operands: AttentionBuffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
+) -> None:
+    """Emits one thread's share of attention at the current insertion point.
+
+    `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
+    scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
+
+    Raises ValueError for an operand whose last dimension has no unit stride.
+    """
+    for name, strides, size in (
+        ("query", problem.q_strides, problem.qk_size),
+        ("key", problem.k_strides, problem.qk_size),
+        ("value", problem.v_strides, problem.v_size),
+    ):
+        if strides[-1] != 1 and size != 1:
+            raise ValueError(f"attention needs unit stride along the last dimension of its {name}, not {strides[-1]}")
+    _Attention(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+class _Attention:
+    def __init__(
+        self,
+        b: Builder,
+        problem: AttentionProblem,
+        schedule: dict,
+        operands: AttentionBuffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
+    ):
+        self.b, self.p, self.operands, self.epilogue, self.ctx = b, problem, operands, epilogue, ctx
+        self.lay = attention_layout(problem, schedule)
+        self.mr, self.nv, self.width, self.few = (schedule[key] for key in ("mr", "nv", "width", "few"))
+        self.vector = b.vec(self.width, b.f32)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
+        self.queries, self.keys = known(problem.queries), known(problem.keys)
+        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0
+        self.low = b.float_(-math.inf, b.f32)
+
+    # -- tasks ------------------------------------------------------------------------------------
+
+    def emit(self) -> None:
+        b, sizes = self.b, [*self.p.batch, self.p.heads]
+        blocks = b.ceildivi(self.queries, self.lay["rows"])
+        total = blocks
+        for size in sizes:
+            total = b.muli(total, known(size))
+
+        def task(index: Index) -> None:
+            q0 = b.muli(b.remi(index, blocks), self.lay["rows"])
+            where = unflatten(b, b.divi(index, blocks), sizes)
+            self.task(where[:-1], where[-1], q0, b.mini(b.subi(self.queries, q0), self.lay["rows"]))
+
+        if self.p.causal:  # later queries see more keys: deal the blocks out in turn
+            b.for_(self.ctx.tid, total, self.ctx.nt, task)
+        else:
+            lo, hi = b.split(self.ctx.tid, self.ctx.nt, total)
+            b.for_(lo, hi, 1, task)
+
+    def task(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
+        b, p, lay = self.b, self.p, self.lay
+        kv_head = head
+        if p.kv_heads is not p.heads:
+            kv_head = b.divi(head, b.divi(known(p.heads), known(p.kv_heads)))
+        q_at = offset_of(b, self.operands.q_offset, [*batch, head, q0], p.q_strides[:-1])
+        k_at = offset_of(b, self.operands.k_offset, [*batch, kv_head], p.k_strides[:-2])
+        v_at = offset_of(b, self.operands.v_offset, [*batch, kv_head], p.v_strides[:-2])
+        padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
+        source = (self.operands.q, q_at, known(p.q_strides[-2]))
+        pack.copy_rows(b, *source, self.scratch, lay["q"], lay["q_stride"], rows, padded, p.qk_size, self.width)
+        zero, low = b.zero(self.vector), b.broadcast(self.low, self.width)
+        b.for_(0, b.muli(padded, lay["v_padded"]), self.width, lambda i: self.store(zero, b.addi(lay["out"], i)))
+
+        def start(i: Index) -> None:
+            self.store(low, b.addi(lay["top"], i))
+            self.store(zero, b.addi(lay["sum"], i))
+
+        b.for_(0, lay["rows"] // self.mr * self.width, self.width, start)
+        end = b.mini(self.keys, b.addi(q0, rows)) if p.causal else self.keys
+        mask_at: Index = 0
+        if p.mask_dtype is not None:
+            mask_at = offset_of(b, self.operands.mask_offset, [*batch, head, q0], p.mask_strides[:-1])
+
+        def key_block(k0: Index) -> None:
+            whole = isinstance(end, int) and end % lay["keys"] == 0
+            count = lay["keys"] if whole else b.mini(b.subi(end, k0), lay["keys"])
+            self.key_block(q0, rows, k0, count, k_at, v_at, mask_at)
+
+        b.for_(0, end, lay["keys"], key_block)
+        self.finish(batch, head, q0, rows)
+
+    def key_block(
+        self, q0: Index, rows: Index, k0: Index, count: Index, k_at: Index, v_at: Index, mask_at: Index
+    ) -> None:
+        b, p, lay = self.b, self.p, self.lay
+        row = known(p.k_strides[-2])
+        first = b.addi(k_at, b.muli(k0, row))
+
+        def strip_of_keys(j: Index) -> None:
+            source = (self.operands.k, b.addi(first, b.muli(j, row)), row)
+            target = (self.scratch, b.addi(lay["k"], j), lay["keys"])
+            pack.pack_transposed(b, *source, *target, b.subi(count, j), p.qk_size, self.width)
+
+        if not self.few:
+            b.for_(0, count, self.width, strip_of_keys)
+        v_row = known(p.v_strides[-2])
+        v_first = b.addi(v_at, b.muli(k0, v_row))
+        values = (self.operands.v, v_first, v_row)
+        if not self.v_in_place:
+            source = (self.operands.v, v_first, v_row)
+            pack.copy_rows(b, *source, self.scratch, lay["v"], lay["v_padded"], count, count, p.v_size, self.width)
+            values = (self.scratch, lay["v"], lay["v_padded"])
+
+        begin: Index = 0
+        if p.causal:  # strips whose rows all come before the first key of the block see nothing of it
+            begin = b.round_down(b.maxi(b.subi(k0, q0), 0), self.mr)
+
+        def strip(i: Index) -> None:
+            state = b.muli(b.divi(i, self.mr), self.width)
+            self.scores_in_place(i, first, count) if self.few else self.scores(i, count)
+            at = b.addi(mask_at, b.muli(k0, known(p.mask_strides[-1]))) if p.mask_dtype else 0
+            limit = b.addi(b.subi(b.addi(q0, i), k0), 1)  # keys that row i may see, if causal
+            b.for_(0, self.mr, 1, lambda r: self.softmax_row(i, r, state, rows, count, limit, at))
+            self.rescale(state)
+            self.accumulate(i, count, values)
+
+        b.for_(begin, rows, self.mr, strip)
+
+    # -- one strip of mr query rows ----------------------------------------------------------------
+
+    def scores(self, i: Index, count: Index) -> None:
+        """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
+        b, lay, nr = self.b, self.lay, self.nv * self.width
+        base = b.addi(lay["q"], b.muli(i, lay["q_stride"]))
+        left = Left(self.scratch, [b.addi(base, r * lay["q_stride"]) for r in range(self.mr)], 1)
+
+        def tile(j: Index, vectors: int) -> None:
+            acc = [b.zero(self.vector)] * (self.mr * vectors)
+            right = Right(self.scratch, b.addi(lay["k"], j), lay["keys"])
+            acc = outer_products(b, left, right, self.p.qk_size, acc, vectors)
+            for r in range(self.mr):
+                for v in range(vectors):
+                    at = b.sum_(lay["p"], j, r * lay["p_stride"] + v * self.width)
+                    self.store(acc[r * vectors + v], at)
+
+        full = lay["keys"] // nr * nr
+        b.for_(0, b.mini(count, full), nr, lambda j: tile(j, self.nv))
+        if full < lay["keys"]:
+            rest = (lay["keys"] - full) // self.width
+            b.if_(b.cmpi("sgt", count, full), lambda: tile(full, rest))
+
+    def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
+        """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
+        b, lay, width, size, group = self.b, self.lay, self.width, self.p.qk_size, min(4, self.width)
+        row = known(self.p.k_strides[-2])
+        q_at = [b.sum_(lay["q"], b.muli(i, lay["q_stride"]), r * lay["q_stride"]) for r in range(self.mr)]
+
+        def tile(j: Index) -> None:
+            last = b.subi(count, 1)
+            k_at = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(group)]
+            acc = [b.zero(self.vector)] * (self.mr * group)
+            for e in range(0, size, width):
+                mask = b.mask_below(size - e, width)
+                right = [b.cast_float(b.vload(self.operands.k, b.addi(x, e), width, mask), b.f32) for x in k_at]
+                for r in range(self.mr):
+                    left = self.load(b.addi(q_at[r], e))
+                    for n in range(group):
+                        acc[r * group + n] = b.fma(left, right[n], acc[r * group + n])
+            for r in range(self.mr):
+                sums = collapse(b, acc[r * group : (r + 1) * group], width)
+                b.vstore(sums, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
+
+        b.for_(0, count, group, tile)
+
+    def softmax_row(
+        self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index
+    ) -> None:
+        """p[r] = 2^(scores - new maximum), and the row's entries of top, drop and part."""
+        b, p, lay, width = self.b, self.p, self.lay, self.width
+        at = b.addi(lay["p"], b.muli(r, lay["p_stride"]))
+        visible = b.mini(count, b.addi(limit, r)) if p.causal else count
+        low = b.broadcast(self.low, width)
+        factor = b.float_(p.scale * LOG2E, self.vector)
+        if p.mask_dtype is not None:  # padding rows read the last row's mask
+            row = b.mini(b.addi(i, r), b.subi(rows, 1))
+            mask_at = b.addi(mask_at, b.muli(row, known(p.mask_strides[-2])))
+        everything = isinstance(visible, int) and visible >= lay["keys"]
+        lanes = self.lanes() if not everything else None
+        bound = b.broadcast(self.int32(visible), width) if not everything else None
+
+        scores = []
+        for j in range(0, lay["keys"], width):
+            x = b.mulf(self.load(b.addi(at, j)), factor)
+            if p.mask_dtype is not None:
+                x = self.masked(x, mask_at, j, count)
+            if lanes is not None and bound is not None:
+                here = b.addiv(lanes, b.int_(j, lanes.type)) if j else lanes
+                x = b.select(arith.cmpi(arith.CmpIPredicate.slt, here, bound), x, low)
+            scores.append(x)
+        best = self.tree(b.fmax, scores)
+        old = b.load(self.scratch, b.sum_(lay["top"], state, r))
+        new = b.fmax(b.reduce("maxnumf", best), old)
+        # A row with no key so far has maximum -inf; against 0 its exponentials are 0 and not NaN.
+        safe = b.select(b.cmpf("oeq", new, self.low), b.float_(0.0, b.f32), new)
+        top = b.broadcast(safe, width)
+        powers = [self.exp2(b.subf(x, top)) for x in scores]
+        for n, x in enumerate(powers):
+            self.store(x, b.addi(at, n * width))
+        b.store(new, self.scratch, b.sum_(lay["top"], state, r))
+        b.store(b.subf(old, safe), self.scratch, b.addi(lay["drop"], r))
+        b.store(b.reduce("add", self.tree(b.addf, powers)), self.scratch, b.addi(lay["part"], r))
+
+    def masked(self, x: ir.Value, mask_at: Index, j: int, count: Index) -> ir.Value:
+        """The scores of keys j ... with the mask applied; keys past `count` are not read."""
+        b, width = self.b, self.width
+        stride = known(self.p.mask_strides[-1])
+        at = b.addi(mask_at, b.muli(j, stride))
+        low = b.broadcast(self.low, width)
+        whole = b.cmpi("sge", count, j + width)
+
+        def apply(lanes: ir.Value | None) -> list[ir.Value]:
+            m = b.gather(self.operands.mask, at, stride, width, lanes)
+            if self.p.mask_dtype == "i8":
+                return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, low)]
+            return [b.fma(b.cast_float(m, b.f32), b.float_(LOG2E, self.vector), x)]
+
+        def partly() -> list[ir.Value]:
+            left = b.maxi(b.subi(count, j), 0)
+            if stride == 0:  # one element, in bounds whatever the count, since the block is not empty
+                return apply(None)
+            return apply(b.mask_below(left, width))
+
+        return b.if_(whole, lambda: apply(None), partly, [self.vector])[0]
+
+    def rescale(self, state: Index) -> None:
+        """drop = 2^(old maximum - new maximum) per row; sum = sum * drop + part."""
+        b, lay = self.b, self.lay
+        factor = self.exp2(self.load(lay["drop"]))
+        self.store(factor, lay["drop"])
+        at = b.addi(lay["sum"], state)
+        self.store(b.fma(self.load(at), factor, self.load(lay["part"])), at)
+
+    def accumulate(self, i: Index, count: Index, values: tuple[ir.Value, Index, Index]) -> None:
+        """out[i + r] = out[i + r] * drop[r] + p[r] @ v."""
+        b, lay = self.b, self.lay
+        buffer, start, row = values
+        left = Left(self.scratch, [lay["p"] + r * lay["p_stride"] for r in range(self.mr)], 1)
+        base = b.addi(lay["out"], b.muli(i, lay["v_padded"]))
+
+        def tile(j: Index, vectors: int) -> None:
+            at = [b.sum_(base, j, r * lay["v_padded"] + v * self.width) for r in range(self.mr) for v in range(vectors)]
+            acc = []
+            for r in range(self.mr):
+                factor = b.broadcast(b.load(self.scratch, lay["drop"] + r), self.width)
+                acc += [b.mulf(self.load(x), factor) for x in at[r * vectors : (r + 1) * vectors]]
+            acc = outer_products(b, left, Right(buffer, b.addi(start, j), row), count, acc, vectors)
+            for x, index in zip(acc, at, strict=True):
+                self.store(x, index)
+
+        nr = self.nv * self.width
+        full = lay["v_padded"] // nr * nr
+        b.for_(0, full, nr, lambda j: tile(j, self.nv))
+        if full < lay["v_padded"]:
+            tile(full, (lay["v_padded"] - full) // self.width)
+
+    def finish(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
+        """Divides by the sums (a row without keys stays zero) and hands the rows to the epilogue."""
+        b, lay = self.b, self.lay
+
+        def row(i: Index) -> None:
+            state = b.addi(b.muli(b.divi(i, self.mr), self.width), b.remi(i, self.mr))
+            total = b.load(self.scratch, b.addi(lay["sum"], state))
+            one = b.float_(1.0, b.f32)
+            total = b.select(b.cmpf("oeq", total, b.float_(0.0, b.f32)), one, total)
+            inverse = b.broadcast(b.divf(one, total), self.width)
+            base = b.addi(lay["out"], b.muli(i, lay["v_padded"]))
+            for j in range(0, lay["v_padded"], self.width):
+                self.store(b.mulf(self.load(b.addi(base, j)), inverse), b.addi(base, j))
+
+        b.for_(0, rows, 1, row)
+        where, extent = (q0, 0), (rows, self.p.v_size)
+        out = (self.scratch, lay["out"], lay["v_padded"])
+        run_epilogue(b, self.epilogue, [*batch, head], where, extent, *out, self.width)
+
+    # -- small parts -------------------------------------------------------------------------------
+
+    def load(self, at: Index) -> ir.Value:
+        return self.b.vload(self.scratch, at, self.width)
+
+    def store(self, x: ir.Value, at: Index) -> None:
+        self.b.vstore(x, self.scratch, at)
+
+    def exp2(self, x: ir.Value) -> ir.Value:
+        """2^x, denormal results flushed: they are below the rounding of any sum they could be in."""
+        return math_dialect.exp2(x, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
+
+    def lanes(self) -> ir.Value:
+        """vector<width x i32> 0, 1, 2, ..."""
+        type_ = self.b.vec(self.width, self.b.i32)
+        lanes = [ir.IntegerAttr.get(self.b.i32, n) for n in range(self.width)]
+        return self.b.constant(ir.DenseElementsAttr.get(lanes, type_), type_)
+
+    def int32(self, x: Index) -> ir.Value:
+        return self.b.int_(x, self.b.i32) if isinstance(x, int) else arith.index_cast(self.b.i32, x)
+
+    @staticmethod
+    def tree(combine, values: list[ir.Value]) -> ir.Value:
+        while len(values) > 1:
+            pairs = [combine(x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
+            values = pairs + ([values[-1]] if len(values) % 2 else [])
+        return values[0]

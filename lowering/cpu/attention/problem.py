@@ -1,0 +1,115 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What an attention kernel is asked to do, and the tiles it uses."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.problem import Isa, Size
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """result[*b, h, s, :] = softmax over t of (q[*b, h, s] . k[*b, g, t] * scale + mask[*b, h, s, t]) @ v[*b, g, t]
+    with g = h // (heads / kv_heads).
+
+    Sizes are ints or `index` Values (None at schedule time); the head sizes `qk_size` (E) and `v_size` are ints.
+    Strides, in elements, are those of the logical shapes q [*b, H, S, E], k [*b, G, T, E], v [*b, G, T, V] and
+    mask [*b, H, S, T] (0 broadcasts); q, k and v need unit stride along their last dimension. `causal` removes
+    keys t > s (PyTorch's `is_causal`, aligned to the top left). `mask_dtype`: None, "i8" (a key is removed where
+    the mask is 0) or a float type (added to the scores). A row without any key left gives zeros, as PyTorch's
+    `scaled_dot_product_attention` does. f32 sums throughout; bf16 and f16 operands are widened.
+    """
+
+    batch: tuple[Size, ...]
+    heads: Size
+    kv_heads: Size
+    queries: Size
+    keys: Size
+    qk_size: int
+    v_size: int
+    q_strides: tuple[Size, ...]
+    k_strides: tuple[Size, ...]
+    v_strides: tuple[Size, ...]
+    scale: float
+    causal: bool = False
+    mask_strides: tuple[Size, ...] = ()
+    mask_dtype: str | None = None
+    dtype: str = "f32"
+
+
+@dataclass(frozen=True)
+class AttentionBuffers:
+    """The operands' 1-D memrefs, and the offset of element [0, ..., 0] in each."""
+
+    q: ir.Value
+    k: ir.Value
+    v: ir.Value
+    mask: ir.Value | None = None
+    q_offset: Index = 0
+    k_offset: Index = 0
+    v_offset: Index = 0
+    mask_offset: Index = 0
+
+
+def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
+    """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task;
+    `few`: scores by dot products with the keys in place, for queries too few to repay transposing keys.
+
+    Measured on [4, 12, S, 64] f32 for S from 128 to 1024 on one Zen 3 core against F.scaled_dot_product_attention
+    (benchmarks/cpu_matmul.py): 6x2 tiles with 128 keys 1.10 - 1.23, with 64 keys 1.07 - 1.15, 32 keys 0.99 - 1.07;
+    causal with 64 keys 1.48 - 1.55 (128: 1.18 - 1.44, more of a block is thrown away). Tasks of 60 to 252
+    queries are level.
+    """
+    width = max(isa.vector_bytes // 4, 4)
+    mr, nv = (12, 2) if isa.vector_registers >= 32 else (6, 2)
+    few = isinstance(problem.queries, int) and problem.queries <= 4
+    if few and isinstance(problem.queries, int):
+        mr, nv = max(problem.queries, 1), 4 if problem.queries <= 2 or isa.vector_registers >= 32 else 2
+    mr = min(mr, width)
+    queries = round_up(128, mr)
+    if isinstance(problem.queries, int) and problem.queries:
+        queries = round_up(-(-problem.queries // -(-problem.queries // 128)), mr)  # equal blocks
+    keys = 64 if problem.causal else 128
+    if isinstance(problem.keys, int):
+        keys = min(keys, round_up(max(problem.keys, 1), width))
+    return {"mr": mr, "nv": nv, "width": width, "queries": queries, "keys": keys, "few": few}
+
+
+def attention_layout(problem: AttentionProblem, s: dict) -> dict[str, int]:
+    """f32 element offsets of a thread's scratch areas, their strides, and the total `bytes`."""
+    width, mr, rows, keys = s["width"], s["mr"], round_up(s["queries"], s["mr"]), round_up(s["keys"], s["width"])
+    line = LINE // 4
+    v_padded = round_up(problem.v_size, width)
+    layout: dict[str, int] = {"rows": rows, "keys": keys, "v_padded": v_padded}
+    top = 0
+
+    def area(name: str, size: int) -> None:
+        nonlocal top
+        layout[name] = top
+        top += round_up(size, line)
+
+    strips = rows // mr
+    layout["q_stride"] = round_up(problem.qk_size, width) + line
+    layout["p_stride"] = keys + line
+    area("q", rows * layout["q_stride"])
+    area("out", rows * v_padded)
+    area("p", mr * layout["p_stride"])
+    area("k", round_up(problem.qk_size, width) * keys)
+    area("v", keys * v_padded)
+    area("top", strips * width)  # running maximum of each row's scores, in units of log2
+    area("sum", strips * width)  # running sum of its exponentials
+    area("drop", width)  # of one strip: old maximum less new, then the factor 2^drop
+    area("part", width)  # of one strip: this key block's sums
+    layout["elements"] = top
+    layout["bytes"] = top * 4
+    return layout
+
+
+def attention_scratch_bytes(problem: AttentionProblem, schedule: dict) -> int:
+    """Bytes of scratch that one thread needs; the same for all sizes."""
+    return attention_layout(problem, schedule)["bytes"]
