@@ -209,6 +209,8 @@ class _Call:
             created.attributes["unbacked"] = ir.ArrayAttr.get(
                 [self._unbacked_source(source, position) for position in own]
             )
+            names = [ir.StringAttr.get(self.state.symbol_names[position]) for position in own]
+            created.attributes["unbacked_names"] = ir.ArrayAttr.get(names)
 
     def _unbacked_source(self, source: ir.Operation, position: int) -> ir.Attribute:
         """``[tensor result, dim]`` that has the new symbol as its size, or ``[]`` for the op's integer result."""

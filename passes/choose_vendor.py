@@ -1,0 +1,150 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ops that a vendor's kernel, called through ATen, does faster than generated code on this target today."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, kiln
+from kiln.errors import InvalidIRError
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["ChooseVendor"]
+
+
+@dataclass(frozen=True)
+class VendorRule:
+    """``reason`` tells what was measured; ``build`` makes the kiln.aten and returns (old value, new value)."""
+
+    reason: str
+    build: "Callable[[ir.Operation, _Symbols, str], tuple[ir.Value, ir.Value]]"
+
+
+class _Symbols:
+    """The function's symbols: names in the order of ``kiln.symbols``, and their index values."""
+
+    def __init__(self, function: ir.Operation) -> None:
+        block = function.regions[0].blocks[0]
+        attributes = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None
+        self.values: dict[str, ir.Value] = {}
+        for k, argument in enumerate(block.arguments):
+            entry = ir.DictAttr(attributes[k]) if attributes is not None else None
+            if entry is not None and "kiln.symbol" in entry:
+                self.values[ir.StringAttr(entry["kiln.symbol"]).value] = argument
+        for op in block.operations:
+            if "unbacked_names" in op.operation.attributes:
+                indices = [r for r in op.operation.results if isinstance(r.type, ir.IndexType)]
+                names = [ir.StringAttr(n).value for n in op.operation.attributes["unbacked_names"]]
+                self.values.update(zip(names, indices, strict=True))
+        given = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else []
+        self.names = [ir.StringAttr(name).value for name in given] or list(self.values)
+
+    def pack(self, maps: Sequence[ir.AffineMap | None]) -> tuple[list[ir.AffineMap | None], list[ir.Value]]:
+        """Maps over ``kiln.symbols`` as maps over just the symbols in use, and the values of these."""
+        used = sorted({p for m in maps if m is not None for e in m.results for p in affine.symbols_in(e)})
+        table = {old: ir.AffineExpr.get_symbol(new) for new, old in enumerate(used)}
+        packed = [
+            None
+            if m is None
+            else ir.AffineMap.get(0, len(used), [affine.substitute(e, {}, table) for e in m.results])
+            for m in maps
+        ]
+        return packed, [self.values[self.names[p]] for p in used]
+
+
+def _convolution(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten.convolution``, with the bias that is added right after it where nothing else reads the convolution."""
+    result = op.results[0]
+    bias, replaced = _bias(result)
+    attributes = op.attributes
+    if "shape" not in attributes and not ir.RankedTensorType(result.type).has_static_shape:
+        raise InvalidIRError("kiln.conv: a dynamic result needs the attribute 'shape'", str(op.location))
+    shape = (
+        ir.AffineMapAttr(attributes["shape"]).value
+        if "shape" in attributes
+        else ir.AffineMap.get(0, 0, [ir.AffineExpr.get_constant(s) for s in ir.RankedTensorType(result.type).shape])
+    )
+    strides = ir.AffineMapAttr(attributes["strides"]).value if "strides" in attributes else None
+    (shape, strides), values = symbols.pack([shape, strides])
+    inputs = [op.operands[0], op.operands[1], *([bias] if bias is not None else [])]
+    args = [
+        {"operand": 0},
+        {"operand": 1},
+        {"operand": 2} if bias is not None else None,
+        *(list(ir.DenseI64ArrayAttr(attributes[name])) for name in ("stride", "padding", "dilation")),
+        bool(ir.IntegerAttr(attributes["transposed"]).value),
+        list(ir.DenseI64ArrayAttr(attributes["output_padding"])),
+        ir.IntegerAttr(attributes["groups"]).value,
+    ]
+    # Behind the addition: the bias may be computed between the two.
+    with ir.InsertionPoint(replaced.owner.operation), op.location:
+        call = kiln.aten(
+            "aten.convolution.default", inputs, args, {}, [result.type], [shape], [strides], values, reason=reason
+        )
+    return replaced, call.results[0]
+
+
+def _bias(result: ir.Value) -> tuple[ir.Value | None, ir.Value]:
+    """The bias added to a convolution's only use, and the value that takes the place of both."""
+    uses = list(result.uses)
+    if len(uses) == 1:
+        user = uses[0].owner.operation
+        if user.name == "linalg.generic" and "conv_bias" in user.attributes and user.operands[0] == result:
+            return user.operands[1], user.results[0]
+    return None, result
+
+
+# (target, op) -> how and why.
+_TABLE: dict[tuple[str, str], VendorRule] = {
+    ("cpu", "kiln.conv"): VendorRule("oneDNN measured faster on this class of machine", _convolution),
+}
+
+
+@register_pass
+@dataclass
+class ChooseVendor(Pass):
+    """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
+
+    The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
+    after a convolution goes into the call.
+
+    Before::
+
+        %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, ...} : (...) -> tensor<1x8x6x6xf32>
+
+    After::
+
+        %0 = "kiln.aten"(%x, %w) {op = "aten.convolution.default", reason = "oneDNN measured faster ...", ...}
+    """
+
+    name = "choose-vendor"
+    target: str = "cpu"
+    """What the kernels are for; a target without rules keeps every op."""
+    keep: tuple[str, ...] = ()
+    """Ops that are not replaced, by name without the dialect (``conv``): to run generated code regardless."""
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite the ops at function level."""
+        for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            symbols: _Symbols | None = None
+            # Collected first: replacing one op may erase another one, whose handle must not be touched again.
+            candidates = [
+                (op.operation, rule)
+                for op in function.regions[0].blocks[0].operations
+                if (rule := self._rule(kiln.name_of(op.operation))) is not None
+            ]
+            for op, rule in candidates:
+                symbols = symbols or _Symbols(function)
+                old, new = rule.build(op, symbols, rule.reason)
+                self.note(op, rule.reason)
+                old.replace_all_uses_with(new)
+                owner = old.owner.operation
+                # The addition first: it reads the convolution.
+                for dead in [op] if owner == op else [owner, op]:
+                    dead.erase()
+                self.count("matched")
+
+    def _rule(self, name: str) -> VendorRule | None:
+        return None if name.removeprefix("kiln.") in self.keep else _TABLE.get((self.target, name))
