@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch._functorch.aot_autograd import aot_function
+from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.frontend.fx_import import ImportedGraph, import_graph
@@ -31,11 +32,19 @@ class Case:
 def convert(
     fn: Callable[..., Any], inputs: Sequence[torch.Tensor], context: ir.Context, dynamic: bool = False
 ) -> tuple[ImportedGraph, list[Decision]]:
-    """Trace ``fn`` (composite ops taken apart, nothing else), import the graph, convert it in place."""
+    """Trace ``fn`` with AOTAutograd (composite ops taken apart, nothing else), import the graph, convert it in place."""
+    graphs: list[GraphModule] = []
+
+    def capture(graph: GraphModule, _: Any) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    def call(*args: torch.Tensor) -> Any:
+        return fn(*args)
+
     with torch.no_grad():
-        traced = make_fx(fn, tracing_mode="symbolic" if dynamic else "fake", _allow_non_fake_inputs=True)(*inputs)
-    traced.graph.eliminate_dead_code()
-    imported = import_graph(traced, context)
+        aot_function(call, fw_compiler=capture, inference_compiler=capture, dynamic=dynamic)(*inputs)
+    imported = import_graph(graphs[0], context)
     conversion = ConvertTorchToKiln()
     with context, ir.Location.unknown():
         conversion.run(imported.module)
