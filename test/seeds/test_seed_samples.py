@@ -1,0 +1,440 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The torch.compile code samples of three public introductions, run with ``backend="kiln"``.
+
+Sources: "Inside torch.compile's Kernel Optimization" (A. Sarkar), "Graph-Level Optimizations" (ML compilers course, day
+17), "PyTorch 2.x Compilation Pipeline: From FX to Hardware". Samples for a GPU run on the CPU, with smaller sizes where
+theirs would take seconds; a comment says so. Samples that use CUDA kernels or Inductor's internals are left out.
+"""
+
+import math
+import operator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import fx
+
+import kiln  # noqa: F401 - makes backend="kiln" known in a checkout that is not installed
+
+pytestmark = pytest.mark.filterwarnings("error:kiln.*:RuntimeWarning")
+
+MODES = [None, "default", "reduce-overhead", "max-autotune"]
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def same(actual: Any, expected: Any) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+# -- Inside torch.compile's Kernel Optimization
+
+
+def test_linear_then_relu() -> None:
+    linear = nn.Linear(64, 32)
+    compiled = torch.compile(lambda x: torch.relu(linear(x)), backend="kiln")
+    x = torch.randn(16, 64)
+    with torch.no_grad():
+        same(compiled(x), torch.relu(linear(x)))
+
+
+def test_specialised_convolution() -> None:
+    conv = nn.Conv2d(3, 8, 3, stride=1)
+    compiled = torch.compile(conv, backend="kiln", dynamic=False)
+    x = torch.randn(64, 3, 8, 8)
+    with torch.no_grad():
+        same(compiled(x), conv(x))
+
+
+def test_layer_norm_and_its_decomposition() -> None:
+    norm, linear = nn.LayerNorm(32), nn.Linear(16, 32)
+
+    def decomposed(x: torch.Tensor) -> torch.Tensor:
+        y = linear(x)
+        mean = y.mean(-1, keepdim=True)
+        var = y.var(-1, unbiased=False, keepdim=True)
+        return (y - mean) / torch.sqrt(var + norm.eps) * norm.weight + norm.bias
+
+    x = torch.randn(4, 16)
+    with torch.no_grad():
+        same(torch.compile(lambda x: norm(linear(x)), backend="kiln")(x), norm(linear(x)))
+        same(torch.compile(decomposed, backend="kiln")(x), norm(linear(x)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "max-autotune", "dynamic": False, "fullgraph": True},
+        {"mode": "reduce-overhead", "dynamic": True, "fullgraph": False},
+        {"mode": "default", "dynamic": True, "fullgraph": False},
+    ],
+    ids=["production", "development", "variable-lengths"],
+)
+def test_common_configurations(options: dict[str, Any]) -> None:
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).eval()
+    compiled = torch.compile(model, backend="kiln", **options)
+    with torch.no_grad():
+        for rows in (4, 7, 12):
+            x = torch.randn(rows, 32)
+            same(compiled(x), model(x))
+
+
+# -- Graph-Level Optimizations
+
+
+class WithConstants(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = torch.tensor(2.0) * torch.tensor(3.0)  # constant!
+        return x * scale
+
+
+class HasDeadCode(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = torch.relu(x)
+        b = torch.exp(x)  # computed but never used!  # noqa: F841
+        return torch.log(a)
+
+
+class HasCSE(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = torch.relu(x)
+        b = torch.relu(x)  # redundant!
+        return a * 2 + b * 3
+
+
+class FusableModel(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = x * 2.0
+        b = a + 1.0
+        return torch.relu(b)
+
+
+class UnoptimizedModel(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = 2.0 * 3.0
+        a = torch.relu(x)
+        b = torch.relu(x)  # redundant
+        c = a * 1.0  # identity
+        d = torch.exp(x)  # unused  # noqa: F841
+        e = b * scale
+        f = e + 1.0
+        g = torch.relu(f)
+        return c + g
+
+
+class GeluApprox(nn.Module):
+    """GELU written as individual ops: ripe for pattern matching."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+GRAPH_MODELS = [WithConstants, HasDeadCode, HasCSE, FusableModel, UnoptimizedModel, GeluApprox]
+
+
+@pytest.mark.parametrize("model_type", GRAPH_MODELS)
+def test_graph_level_model(model_type: type[nn.Module]) -> None:
+    model = model_type()
+    x = torch.randn(32, 17)
+    with torch.no_grad():
+        same(torch.compile(model, backend="kiln", fullgraph=True)(x), model(x))
+
+
+def test_models_after_the_samples_own_passes() -> None:
+    """The samples' CSE and simplification on FX graphs; the rewritten module compiles as well."""
+    traced = fx.symbolic_trace(UnoptimizedModel())
+    for node in list(traced.graph.nodes):
+        if node.target is operator.mul and 1.0 in node.args:
+            node.replace_all_uses_with(node.args[0])
+    seen: dict[Any, fx.Node] = {}
+    for node in list(traced.graph.nodes):
+        if node.op == "call_function":
+            key = (node.target, tuple(id(arg) for arg in node.args))
+            if key in seen:
+                node.replace_all_uses_with(seen[key])
+            else:
+                seen[key] = node
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    x = torch.randn(8, 8)
+    with torch.no_grad():
+        same(torch.compile(traced, backend="kiln")(x), UnoptimizedModel()(x))
+
+
+def test_algebraic_identities() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x * 1.0, x + 0.0, x * 0.0, x**2, torch.exp(torch.log(x)), x / x, torch.relu(torch.relu(x)), x.T.T
+
+    x = torch.rand(5, 6) + 0.5
+    with torch.no_grad():
+        for ours, theirs in zip(torch.compile(fn, backend="kiln")(x), fn(x), strict=True):
+            same(ours, theirs)
+
+
+def unfused(x: torch.Tensor) -> torch.Tensor:
+    x = x * 2.0
+    x = x + 1.0
+    x = torch.relu(x)
+    x = x * 0.5
+    return torch.sigmoid(x)
+
+
+def test_fusion_impact_exercise() -> None:
+    compiled = torch.compile(unfused, mode="reduce-overhead", backend="kiln")
+    x = torch.randn(256, 256)  # 4096 x 4096 on a GPU there
+    with torch.no_grad():
+        for _ in range(3):
+            same(compiled(x), unfused(x))
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_layout_of_convolutions(memory_format: torch.memory_format) -> None:
+    model = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1)).to(memory_format=memory_format)
+    x = torch.randn(2, 4, 6, 6).to(memory_format=memory_format)
+    with torch.no_grad():
+        ours, theirs = torch.compile(model, backend="kiln")(x), model(x)
+    assert ours.stride() == theirs.stride()
+    same(ours, theirs)
+
+
+# -- PyTorch 2.x Compilation Pipeline
+
+
+class SimpleModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(10, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        x = torch.relu(x)
+        return x * 2
+
+
+def replace_relu_with_gelu(model: fx.GraphModule) -> fx.GraphModule:
+    for node in model.graph.nodes:
+        if node.op == "call_function" and node.target == torch.relu:
+            node.target = F.gelu
+    model.recompile()
+    return model
+
+
+def test_fx_transformation_then_compile() -> None:
+    transformed = replace_relu_with_gelu(fx.symbolic_trace(SimpleModel()))
+    x = torch.randn(3, 10)
+    with torch.no_grad():
+        same(torch.compile(transformed, backend="kiln")(x), transformed(x))
+
+
+def test_simple_function() -> None:
+    def simple_function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.matmul(y) + x.sum(dim=1, keepdim=True)
+
+    x, y = torch.randn(100, 100), torch.randn(100, 100)  # 1000 x 1000 on a GPU there
+    same(torch.compile(simple_function, backend="kiln")(x, y), simple_function(x, y))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_compilation_modes(mode: str | None) -> None:
+    model = nn.Linear(100, 10)
+    compiled = torch.compile(model, mode=mode, backend="kiln")
+    x = torch.randn(50, 100)
+    with torch.no_grad():
+        for _ in range(3):
+            same(compiled(x), model(x))
+
+
+def test_cpu_intensive_function() -> None:
+    def cpu_intensive_function(x: torch.Tensor) -> torch.Tensor:
+        x = torch.sin(x)
+        x = torch.cos(x)
+        x = torch.exp(x)
+        return x.sum()
+
+    x = torch.randn(1000, 1000)  # 10000 x 10000 there
+    same(torch.compile(cpu_intensive_function, backend="kiln")(x), cpu_intensive_function(x))
+
+
+def test_custom_backend_around_kiln() -> None:
+    sizes = []
+
+    def custom_backend(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        sizes.append(len(gm.graph.nodes))
+        return kiln.backend(gm, example_inputs)
+
+    model = SimpleModel()
+    x = torch.randn(2, 10)
+    same(torch.compile(model, backend=custom_backend)(x), model(x))
+    assert len(sizes) == 1
+
+
+class ResNetBlock(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(in_channels, out_channels, 1, stride, bias=False), nn.BatchNorm2d(out_channels)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += self.shortcut(x)
+        return torch.relu(out)
+
+
+@pytest.mark.parametrize(("channels", "stride"), [((16, 16), 1), ((16, 32), 2)])
+def test_resnet_block(channels: tuple[int, int], stride: int) -> None:
+    model = ResNetBlock(*channels, stride).eval()
+    compiled = torch.compile(model, mode="max-autotune", backend="kiln")
+    x = torch.randn(4, channels[0], 14, 14)  # 32 x 64 x 56 x 56 on a GPU there
+    with torch.no_grad():
+        start = time.perf_counter()
+        for _ in range(3):
+            same(compiled(x), model(x))
+        assert time.perf_counter() - start < 120
+
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_k = d_model // num_heads
+        self.W_q = nn.Linear(d_model, d_model)
+        self.W_k = nn.Linear(d_model, d_model)
+        self.W_v = nn.Linear(d_model, d_model)
+        self.W_o = nn.Linear(d_model, d_model)
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        batch_size = query.size(0)
+        q = self.W_q(query).view(batch_size, -1, self.num_heads, self.d_k).transpose(1, 2)
+        k = self.W_k(key).view(batch_size, -1, self.num_heads, self.d_k).transpose(1, 2)
+        v = self.W_v(value).view(batch_size, -1, self.num_heads, self.d_k).transpose(1, 2)
+        scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        attention_weights = F.softmax(scores, dim=-1)
+        attention_output = torch.matmul(attention_weights, v)
+        attention_output = attention_output.transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
+        return self.W_o(attention_output)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_multi_head_attention(masked: bool) -> None:
+    attention = MultiHeadAttention(64, 8)
+    compiled = torch.compile(attention, mode="max-autotune", backend="kiln")
+    x = torch.randn(2, 48, 64)  # 32 x 1024 x 512 on a GPU there
+    mask = torch.ones(48, 48).tril() if masked else None
+    with torch.no_grad():
+        same(compiled(x, x, x, mask), attention(x, x, x, mask))
+
+
+def test_memory_efficient_function() -> None:
+    def memory_efficient_function(x: torch.Tensor) -> torch.Tensor:
+        x = x.add_(1.0)  # in-place addition
+        return x.mul_(2.0)  # in-place multiplication
+
+    x, y = torch.zeros(10), torch.zeros(10)
+    result = torch.compile(memory_efficient_function, backend="kiln")(x)
+    memory_efficient_function(y)
+    assert result is x
+    same(x, y)
+
+
+def test_dynamic_shapes() -> None:
+    compiled = torch.compile(lambda x: x.sum(dim=-1, keepdim=True), backend="kiln", dynamic=True)
+    for shape in [(100, 50), (200, 30), (150, 80)]:
+        x = torch.randn(*shape)
+        result = compiled(x)
+        assert result.shape == (shape[0], 1)
+        same(result, x.sum(dim=-1, keepdim=True))
+
+
+def test_low_overhead_function() -> None:
+    compiled = torch.compile(lambda x: x.relu().sum(), mode="reduce-overhead", backend="kiln")
+    x = torch.randn(64, 64)
+    same(compiled(x), x.relu().sum())
+
+
+def test_debug_function() -> None:
+    compiled = torch.compile(lambda x: torch.sin(x).sum(), backend="kiln")
+    x = torch.randn(1000)
+    same(compiled(x), torch.sin(x).sum())
+
+
+def test_profile_compilation() -> None:
+    model = torch.nn.Linear(100, 100)
+    compiled = torch.compile(model, backend="kiln")
+    x = torch.randn(10, 100)
+    compiled(x)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, record_shapes=True, with_stack=True) as prof:
+        for _ in range(3):
+            compiled(x)
+    assert prof.key_averages().table(row_limit=10)
+
+
+def test_inspectable_function() -> None:
+    def inspectable_function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x, y) + torch.sin(x)
+
+    x, y = torch.randn(64, 64), torch.randn(64, 64)
+    same(torch.compile(inspectable_function, mode="max-autotune", backend="kiln")(x, y), inspectable_function(x, y))
+
+
+def prepare_model_for_compilation(model: nn.Module) -> nn.Module:
+    model.eval()
+    for module in model.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
+            module.eval()
+    return model
+
+
+def test_prepared_model_with_warmup() -> None:
+    model = prepare_model_for_compilation(nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU()))
+    compiled = torch.compile(model, mode="max-autotune", backend="kiln")
+    x = torch.randn(8, 16)
+    for _ in range(10):
+        with torch.no_grad():
+            result = compiled(x)
+    with torch.no_grad():
+        same(result, model(x))
+
+
+def test_memory_efficient_training_step() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss_fn = nn.CrossEntropyLoss()
+    compiled = torch.compile(model, backend="kiln")
+
+    def training_step(x: torch.Tensor, y: torch.Tensor) -> float:
+        with torch.autocast("cpu"):
+            loss = loss_fn(compiled(x), y)
+        optimizer.zero_grad(set_to_none=True)  # more memory efficient
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
+    losses = [training_step(x, y) for _ in range(8)]
+    assert losses[-1] < losses[0]
