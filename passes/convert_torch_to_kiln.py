@@ -13,6 +13,7 @@ from kiln.passes.core import Pass, register_pass
 
 if TYPE_CHECKING:
     from kiln.passes.torch_to_kiln.context import LoweringContext
+    from kiln.passes.torch_to_kiln.dtypes import DType
     from kiln.passes.torch_to_kiln.function_state import FunctionState
 
 __all__ = ["ConvertTorchToKiln", "Decision"]
@@ -86,7 +87,7 @@ class ConvertTorchToKiln(Pass):
         with ir.InsertionPoint(old), old.location:
             new = ir.Operation.create(
                 "func.func",
-                attributes={a.name: a.attr for a in old.attributes}
+                attributes={name: old.attributes[name] for name in old.attributes}
                 | {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))},
                 regions=1,
             )
@@ -100,6 +101,7 @@ class ConvertTorchToKiln(Pass):
                 else:
                     self._convert_op(op, state, block)
             returned = self._return(terminator, state)
+        _mark_unsigned(new, [state.info(value).dtype for value in returned])
         inputs = [argument.type for argument in block.arguments]
         new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [v.type for v in returned]))
         old.erase()
@@ -221,6 +223,20 @@ class ConvertTorchToKiln(Pass):
             if new not in state.infos:
                 state.set_info(new, info.shape, info.dtype)
             state.values[old] = new
+
+
+def _mark_unsigned(function: ir.Operation, dtypes: "list[DType]") -> None:
+    """Result attribute ``kiln.dtype`` for unsigned integers: builtin tensors keep no sign, PyTorch's results do."""
+    if not any(dtype.kind == "u" for dtype in dtypes):
+        return
+    given = list(function.attributes["res_attrs"]) if "res_attrs" in function.attributes else [{}] * len(dtypes)
+    marked = []
+    for attrs, dtype in zip(given, dtypes, strict=True):
+        entries = {a.name: a.attr for a in attrs} if isinstance(attrs, ir.DictAttr) else {}
+        if dtype.kind == "u":
+            entries["kiln.dtype"] = ir.StringAttr.get(dtype.name)
+        marked.append(ir.DictAttr.get(entries))
+    function.attributes["res_attrs"] = ir.ArrayAttr.get(marked)
 
 
 _LAZY = frozenset(
