@@ -142,7 +142,8 @@ def elementwise_cases() -> Iterator[Case]:
     for name, fn in ACTIVATIONS.items():
         yield Case(f"activation_{name}", fn, (EDGES,))
     for name, rest in BACKWARD.items():
-        yield Case(name, lambda g, x, op=getattr(aten, name), rest=rest: op(g, x, *rest), (GRAD, 3 * X), 1e-5)
+        call = lambda g, x, op=getattr(aten, name), rest=rest: op(g, x, *rest)  # noqa: E731
+        yield Case(name, call, (GRAD, 3 * X), 1e-5, dynamic="shrink" not in name)
     for kind in ("none", "tanh"):
         yield Case(
             f"gelu_backward_{kind}", lambda g, x, k=kind: aten.gelu_backward(g, x, approximate=k), (GRAD, 3 * X), 1e-5
@@ -314,11 +315,15 @@ def matmul_cases() -> Iterator[Case]:
     yield Case("mm_empty", lambda a, b: a @ b, (noise(3, 0), noise(0, 5)))
     q, k, v = noise(2, 4, 5, 8), noise(2, 4, 7, 8, seed=1), noise(2, 4, 7, 8, seed=2)
     sdpa = F.scaled_dot_product_attention
-    yield Case("attention", lambda q, k, v: sdpa(q, k, v), (q, k, v), 1e-5)
+    yield Case("attention", lambda q, k, v: sdpa(q, k, v), (q, k, v), 1e-5, dynamic=False)
     yield Case("attention_scale", lambda q, k, v: sdpa(q, k, v, scale=0.3), (q, k, v), 1e-5)
-    yield Case("attention_causal", lambda q, k: sdpa(q, k[:, :, :5], k[:, :, :5], is_causal=True), (q, k), 1e-5)
-    yield Case("attention_mask", lambda q, k, v, m: sdpa(q, k, v, m), (q, k, v, noise(5, 7)), 1e-5)
-    yield Case("attention_bool", lambda q, k, v, m: sdpa(q, k, v, m), (q, k, v, noise(2, 1, 5, 7) > -1), 1e-5)
+    yield Case(
+        "attention_causal", lambda q, k: sdpa(q, k[:, :, :5], k[:, :, :5], is_causal=True), (q, k), 1e-5, dynamic=False
+    )
+    yield Case("attention_mask", lambda q, k, v, m: sdpa(q, k, v, m), (q, k, v, noise(5, 7)), 1e-5, dynamic=False)
+    yield Case(
+        "attention_bool", lambda q, k, v, m: sdpa(q, k, v, m), (q, k, v, noise(2, 1, 5, 7) > -1), 1e-5, dynamic=False
+    )
 
 
 def creation_cases() -> Iterator[Case]:

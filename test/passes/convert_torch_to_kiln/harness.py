@@ -20,13 +20,17 @@ __all__ = ["Case", "convert", "main_arguments"]
 
 @dataclass
 class Case:
-    """One function of tensors. ``ways`` lists which ways its ops may go; ``tol`` is relative to the largest value."""
+    """One function of tensors. ``ways`` lists which ways its ops may go; ``tol`` is relative to the largest value.
+
+    ``dynamic`` is false where PyTorch itself does not trace the op with symbolic sizes.
+    """
 
     name: str
     fn: Callable[..., Any]
     inputs: tuple[torch.Tensor, ...]
     tol: float = 2e-6
     ways: tuple[str, ...] = ("kiln",)
+    dynamic: bool = True
 
 
 def convert(
@@ -62,6 +66,9 @@ def main_arguments(imported: ImportedGraph, inputs: Sequence[torch.Tensor]) -> l
             values.append(inputs[spec.index].shape[spec.dim])
         elif spec.kind == "constant":
             values.append(imported.constants[spec.name])
+        elif spec.kind == "derived" and spec.expr is not None:
+            known = {s.name: v for s, v in zip(imported.inputs, values, strict=False) if isinstance(v, int)}
+            values.append(int(spec.expr.subs({symbol: known[symbol.name] for symbol in spec.expr.free_symbols})))
         else:
             raise NotImplementedError(f"argument {spec.name} of kind {spec.kind}")
     return values
