@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import FusionOp
 from kiln.lowering.cpu.emit import KERNEL_KINDS, fusion_layouts
 from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
@@ -33,7 +34,7 @@ class ScheduleCpu(Pass):
             for region in function.regions:
                 for block in region.blocks:
                     for op in block.operations:
-                        if op.operation.name == "kiln.fusion":
+                        if isinstance(op, FusionOp):
                             self._schedule(op)
 
     def _schedule(self, fusion: ir.OpView) -> None:

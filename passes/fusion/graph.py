@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.cpu.tile.body import OP_COST, indexing_maps, invert, output_map, reduction_dims
+from kiln.lowering.cpu.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
 
 Point = tuple[ir.AffineExpr | None, ...]
 NAMED = ("kiln.matmul", "kiln.attention")
@@ -41,7 +42,7 @@ class FusionGraph:
         self.shapes = SymbolicShapes(function)
         self.operations = [op.operation for op in self.block.operations]
         self.position = {op: i for i, op in enumerate(self.operations)}
-        self.compute = [op for op in self.operations if op.name in COMPUTE and not self.is_free(op)]
+        self.compute = [op for op in self.operations if name_of(op) in COMPUTE and not self.is_free(op)]
         self._compute_set = set(self.compute)
         self.readers: dict[ir.Value, list[Read]] = {}
         self.external: set[ir.Value] = set()
@@ -70,13 +71,14 @@ class FusionGraph:
 
     def is_compute(self, value: ir.Value) -> bool:
         """Whether a compute op makes `value`."""
-        owner = value.owner
-        return isinstance(owner, ir.Operation) and owner in self._compute_set
+        return defining_op(value) in self._compute_set
 
     def source(self, value: ir.Value) -> ir.Value:
         """`value` without the views on top of it."""
-        while isinstance(value.owner, ir.Operation) and value.owner.name == "kiln.view":
-            value = value.owner.operands[0]
+        op = defining_op(value)
+        while op is not None and op.name == "kiln.view":
+            value = op.operands[0]
+            op = defining_op(value)
         return value
 
     def dims(self, value: ir.Value) -> tuple[ir.AffineExpr, ...]:
@@ -134,10 +136,11 @@ class FusionGraph:
                 yield self._read(op, v, index, True)
 
     def _read(self, op: ir.Operation, value: ir.Value, index: tuple[ir.AffineExpr, ...], guarded: bool) -> Read:
-        while isinstance(value.owner, ir.Operation) and value.owner.name == "kiln.view":
-            view = value.owner
+        view = defining_op(value)
+        while view is not None and view.name == "kiln.view":
             index = tuple(self._at(e, index) for e in self.local(view, "map").results)
             value = view.operands[0]
+            view = defining_op(value)
         ranges = dict(enumerate(self.space(op)))
         return Read(op, value, tuple(affine.simplify(e, ranges) for e in index), guarded)
 
@@ -160,9 +163,9 @@ class FusionGraph:
 
 
 def _owner(value: ir.Value) -> ir.Operation:
-    owner = value.owner
-    assert isinstance(owner, ir.Operation), "a destination that is a function argument"
-    return owner
+    op = defining_op(value)
+    assert op is not None, "a destination that is a function argument"
+    return op
 
 
 def captured(op: ir.Operation) -> list[ir.Value]:

@@ -7,7 +7,8 @@ import re
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
+from kiln.lowering.cpu.tile.body import defining_op
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
 
@@ -97,8 +98,8 @@ class Outliner:
 
     def _producers(self, value: ir.Value) -> list[ir.Operation]:
         """Kernels' and calls' ops below `value`, looking through free ops."""
-        owner = value.owner
-        if not isinstance(owner, ir.Operation):
+        owner = defining_op(value)
+        if owner is None:
             return []
         if owner in self.grouping.of or (not self.graph.is_free(owner)):
             return [owner]
@@ -110,8 +111,8 @@ class Outliner:
         """`value` at function level: what was made already, or views of that; a free tensor gets its own kernel."""
         if value in self.new:
             return self.new[value]
-        op = value.owner
-        assert isinstance(op, ir.Operation), "arguments are known from the start"
+        op = defining_op(value)
+        assert op is not None, "arguments are known from the start"
         if op.name == "linalg.generic" or (op.name == "kiln.empty"):
             if op.name == "kiln.empty":
                 self.new[value] = self._clone(op, [self.outside(v) for v in op.operands]).results[0]
@@ -147,13 +148,13 @@ class Outliner:
                 if value not in symbols:
                     symbols.append(value)
                 return
-            owner = value.owner
-            if isinstance(owner, ir.Operation) and owner not in seen and self._inside(owner, members, group):
+            owner = defining_op(value)
+            if owner is not None and owner not in seen and self._inside(owner, members, group):
                 seen.add(owner)
                 for v in self._all_operands(owner):
                     need(v)
                 body.append(owner)
-            elif not (isinstance(owner, ir.Operation) and owner in seen) and value not in tensors:
+            elif owner not in seen and value not in tensors:
                 tensors.append(value)
 
         for r in results:
@@ -164,22 +165,13 @@ class Outliner:
         symbols[:] = [symbols[i] for i in order]
         shapes = self._shapes(tensors, symbols)
         location = ir.Location.fused([op.location for op in group.ops]) if len(group.ops) > 1 else group.ops[0].location
-        attributes = {
-            "kind": ir.StringAttr.get(group.kind),
-            "name": ir.StringAttr.get(self._name(group)),
-        }
-        if shapes is not None:
-            attributes["shapes"] = shapes
         with ir.InsertionPoint(self.terminator), location:
-            fusion = ir.Operation.create(
-                "kiln.fusion",
-                results=[r.type for r in results],
-                operands=[*outer, *(self.new.get(s, s) for s in symbols)],
-                attributes=attributes,
-                regions=1,
-            )
-            types = [v.type for v in [*tensors, *symbols]]
-            block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+            inner = [self.new.get(s, s) for s in symbols]
+            types = [r.type for r in results]
+            fusion = kiln.fusion(outer, types, group.kind, self._name(group), inner).operation
+            block = fusion.regions[0].blocks[0]
+            if shapes is not None:
+                fusion.attributes["shapes"] = shapes
         env: dict[ir.Value, ir.Value] = dict(zip([*tensors, *symbols], block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in body:
@@ -193,7 +185,8 @@ class Outliner:
                                 if v in env:
                                     inner.operation.operands[i] = env[v]
                 env.update(zip(op.results, clone.results, strict=True))
-            ir.Operation.create("kiln.yield", operands=[env[r] for r in results], loc=location)
+            with location:
+                kiln.yield_([env[r] for r in results])
         self.new.update(zip(results, fusion.results, strict=True))
 
     def _inside(self, op: ir.Operation, members: set[ir.Operation], group: Group) -> bool:
@@ -279,4 +272,4 @@ def _op_word(op: ir.Operation) -> str:
     found = re.search(r'"([A-Za-z_]+?)(?:_\d+)?"', text)
     if found:
         return found.group(1).strip("_")
-    return op.name.split(".")[-1]
+    return kiln.name_of(op).split(".")[-1]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
 from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
 
 Indices = tuple[ir.AffineExpr, ...]
@@ -35,7 +36,8 @@ class Loops:
     extents: list[ir.AffineExpr] = field(default_factory=list)
 
     def new(self, extent: ir.AffineExpr) -> ir.AffineDimExpr:
-        self.extents.append(extent)
+        # Operators on expressions give the class of the operation even where it folded.
+        self.extents.append(extent.maybe_downcast())
         return ir.AffineDimExpr.get(len(self.extents) - 1)
 
     def simplify(self, expr: ir.AffineExpr) -> ir.AffineExpr:
@@ -53,7 +55,7 @@ class Accesses:
     """What evaluating some values touches.
 
     opaque: dims that occur in pads, concatenations or `linalg.index`, hence cannot be merged with others.
-    reduced: per reduction met, the dims of the index it is asked for.
+    reduced: the reductions met, each with the index it is asked for.
     inner: loop dims of the reductions met.
     """
 
@@ -62,7 +64,7 @@ class Accesses:
     layouts: Sequence[ir.AffineMap]
     found: list[Access] = field(default_factory=list)
     opaque: set[int] = field(default_factory=set)
-    reduced: list[set[int]] = field(default_factory=list)
+    reduced: list[tuple[ir.Value, Indices]] = field(default_factory=list)
     inner: set[int] = field(default_factory=set)
     _seen: set[tuple[ir.Value, Indices]] = field(default_factory=set)
 
@@ -76,9 +78,9 @@ class Accesses:
             self._touch(self.layouts[position], indices, value.type, around)
             return
         op = value.owner.opview
-        name = op.operation.name
+        name = name_of(op)
         if name == "linalg.generic":
-            self._visit_generic(op, indices, around)
+            self._visit_generic(op, value, indices, around)
         elif name == "kiln.view":
             m = self.body.local_map(op, "map")
             self.visit(op.operands[0], compose(m, indices, self.loops), around)
@@ -108,15 +110,13 @@ class Accesses:
             if k < outs and isinstance(operand.type, ir.RankedTensorType):
                 self.visit(operand, compose(m, point, self.loops), around)
 
-    def _visit_generic(self, op: ir.OpView, indices: Indices, around: frozenset[int]) -> None:
+    def _visit_generic(self, op: ir.OpView, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         point = invert(output_map(op), indices)
         reduction = self.body.reduction(op.results[0])
         extents = self.body.loop_extents(op)
         if reduction is not None:
-            used: set[int] = set()
-            for e in indices:
-                used |= affine.dims_in(e)
-            self.reduced.append(used)
+            used = {d for e in indices for d in affine.dims_in(e)}
+            self.reduced.append((value, indices))
             for d in reduction.dims:
                 fresh = self.loops.new(extents[d])
                 self.inner.add(fresh.position)
@@ -152,6 +152,7 @@ def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[i
     lie on a line. Sound for floordiv and mod by multiples of the lane count when the rest is a multiple too.
     """
     zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
+    expr = expr.maybe_downcast()
     if dim not in affine.dims_in(expr):
         return zero, expr
     if isinstance(expr, ir.AffineDimExpr):
@@ -177,6 +178,7 @@ def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[i
 
 def is_multiple(expr: ir.AffineExpr, k: int, aligned_dim: int) -> bool:
     """Whether `expr` is provably a multiple of k, given that d_aligned_dim is one."""
+    expr = expr.maybe_downcast()
     if k == 1:
         return True
     if isinstance(expr, ir.AffineConstantExpr):

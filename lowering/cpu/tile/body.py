@@ -171,6 +171,12 @@ class FusionBody:
         return spills
 
 
+def defining_op(value: ir.Value) -> ir.Operation | None:
+    """The op whose result `value` is; None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
 def indexing_maps(op: ir.OpView) -> list[ir.AffineMap]:
     """Indexing maps of a `linalg.generic`, one per operand."""
     return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.operation.attributes["indexing_maps"])]

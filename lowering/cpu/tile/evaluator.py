@@ -16,6 +16,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.access import Indices, Loops, compose, compose_one, lane_coefficient
@@ -158,6 +159,7 @@ class Evaluator:
 
     def index(self, expr: ir.AffineExpr) -> Index:
         """A lane-independent index (for the lane dim: its block start)."""
+        expr = expr.maybe_downcast()
         if isinstance(expr, ir.AffineConstantExpr):
             return expr.value
         if isinstance(expr, ir.AffineDimExpr):
@@ -188,6 +190,7 @@ class Evaluator:
 
     def index_value(self, expr: ir.AffineExpr) -> ir.Value:
         """`expr` as an index scalar, or as a vector of indices if it varies along the lane."""
+        expr = expr.maybe_downcast()
         if self.lane.dim is None or self.lane.dim not in affine.dims_in(expr):
             return self.b.value(self.index(expr))
         linear = self.lane.line(expr)
@@ -322,7 +325,7 @@ class Evaluator:
         if position is not None:
             return self.load(position, indices, guard)
         op = value.owner.opview
-        name = op.operation.name
+        name = name_of(op)
         if name == "linalg.generic":
             if self.body.reduction(value) is not None:
                 if guard is not None:

@@ -41,7 +41,8 @@ class Nest:
     - no reduction, or the lane indexes reductions (columns): lane, then `inner`;
     - the reductions run along the lane (rows): `inner`, then lane.
 
-    `split_lane`: threads share the lane's blocks instead of the iterations of `outer`.
+    split_lane: threads share the lane's blocks instead of the iterations of `outer`.
+    reductions: what the roots need reduced, inner ones first, at which index.
     """
 
     roots: list[Root]
@@ -50,6 +51,7 @@ class Nest:
     lane: int | None
     rows: bool
     split_lane: bool
+    reductions: list[tuple[ir.Value, Indices]]
 
 
 def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
@@ -126,7 +128,10 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]])
     outer = [d for d in merged.dims if d in reduced and d != lane]
     inner = [d for d in merged.dims if d not in reduced and d != lane]
     uniform = bool(accesses.reduced) and (rows or lane is None)
-    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer))
+    bound = set(merged.dims)
+    reductions = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= bound]
+    reductions.sort(key=lambda r: body.reduction(r[0]).level)
+    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer), reductions)
 
 
 def _few_units(e: Evaluator, outer: list[int]) -> bool:
@@ -157,7 +162,7 @@ def _reduced(accesses: Accesses, dims: Sequence[int]) -> set[int]:
     """Dims that index a reduction's result; all of them if there is no reduction."""
     if not accesses.reduced:
         return set(dims)
-    return set().union(*accesses.reduced) & set(dims)
+    return {d for _, indices in accesses.reduced for e in indices for d in affine.dims_in(e)} & set(dims)
 
 
 class NestEmitter:
@@ -194,12 +199,22 @@ class NestEmitter:
             self._lane(dims[0], k)
 
     def _store(self, level: int) -> None:
-        """Store the roots whose dims are all bound once `level` levels are open."""
+        """Store the roots whose dims are all bound once `level` levels are open.
+
+        Reductions come first: what their loops keep in scratch is there when the roots' own loops need it.
+        """
+        for value, indices in self.nest.reductions:
+            if self._bound_at(indices) == level:
+                self.e.eval(value, indices)
         for root in self.nest.roots:
-            used = {d for x in root.indices for d in affine.dims_in(x)}
-            need = max([1, *(k + 1 for k, (_, dims) in enumerate(self.levels) if used & set(dims))])
-            if need == level:
-                self.e.store(root.position, root.indices, self.e.eval(root.value, root.indices))
+            if self._bound_at(root.indices) == level:
+                position = len(self.e.body.tensors) + root.position
+                self.e.store(position, root.indices, self.e.eval(root.value, root.indices))
+
+    def _bound_at(self, indices: Indices) -> int:
+        """How many levels have to be open for `indices` to be known; inside of the first at least."""
+        used = {d for x in indices for d in affine.dims_in(x)}
+        return max([1, *(k + 1 for k, (_, dims) in enumerate(self.levels) if used & set(dims))])
 
     def _outer(self, dims: list[int], k: int) -> None:
         e, b = self.e, self.e.b

@@ -65,7 +65,7 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops, aro
             dims = affine.dims_in(a.offset)
             inner = dims & accesses.inner
             count = 1
-            for d in dims | {lane} - {None}:
+            for d in dims:
                 count *= loops.count(d)
             if lane is not None and lane in dims:
                 total += a.bytes * access_cost(a.offset, count, lane, min(16, loops.count(lane)))
@@ -124,6 +124,7 @@ def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes:
 
 
 def _nonlinear_dims(expr: ir.AffineExpr) -> set[int]:
+    expr = expr.maybe_downcast()
     if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
         return set()
     if isinstance(expr, ir.AffineAddExpr):

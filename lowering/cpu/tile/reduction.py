@@ -19,7 +19,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.access import Accesses, Indices
-from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
+from kiln.lowering.cpu.tile.body import Reduction, defining_op, invert, output_map
 from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Spilled
 
 # Combiner op -> (vector.reduction kind, identity as a function of the element type).
@@ -52,8 +52,8 @@ def combiners(op: ir.OpView) -> list[Combiner]:
     carried = list(block.arguments)[len(op.operands) - len(op.results) :]
     found = []
     for value, acc in zip(list(block.operations)[-1].operands, carried, strict=True):
-        owner = value.owner
-        if isinstance(owner, ir.Block) or owner.name not in _KINDS or len(list(acc.uses)) != 1:
+        owner = defining_op(value)
+        if owner is None or owner.name not in _KINDS or len(list(acc.uses)) != 1:
             found.append(Combiner("", None, None))
             continue
         direct = acc in list(owner.operands)
@@ -223,8 +223,9 @@ class _Loops:
             return b.for_(lower, upper, step, body, accs)
 
         def outer(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
-            part = b.for_(c, b.mini(b.addi(c, chunk), upper), step, body, self._start())
-            return self._combine(carried, part)
+            with self.e.inside({}):
+                part = b.for_(c, b.mini(b.addi(c, chunk), upper), step, body, self._start())
+                return self._combine(carried, part)
 
         return b.for_(lower, upper, chunk, outer, accs)
 
@@ -277,7 +278,7 @@ class _Loops:
         if self.lane is None:
             return
         for (value, indices, guard), emitted in list(_tensor_memo(e)):
-            if guard is not None or e.body.spill_level(value) != level or not isinstance(value.owner, ir.Operation):
+            if guard is not None or e.body.spill_level(value) != level:
                 continue
             free = [i for i, x in enumerate(indices) if affine.dims_in(x) & set(self.dims)]
             if not free or {d for i in free for d in affine.dims_in(indices[i])} - set(self.dims):
@@ -288,6 +289,7 @@ class _Loops:
                 count = ir.AffineConstantExpr.get(1)
                 for s in sizes:
                     count = count * s
+                count = count.maybe_downcast()
                 if isinstance(count, ir.AffineConstantExpr) and count.value > planning.SPILL_LIMIT:
                     continue
                 with e.at(0):
@@ -311,5 +313,5 @@ def _is_scalar(value: ir.Value) -> bool:
 
 
 def _is_constant(value: ir.Value, attribute: ir.Attribute) -> bool:
-    owner = value.owner
-    return isinstance(owner, ir.Operation) and owner.name == "arith.constant" and owner.attributes["value"] == attribute
+    op = defining_op(value)
+    return op is not None and op.name == "arith.constant" and op.attributes["value"] == attribute

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch_mlir import ir
 
-from kiln.dialects import create_context
+from kiln.dialects import create_context, kiln
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.runtime.loader import load
@@ -23,7 +23,7 @@ _DTYPES = {"f32": torch.float32, "f64": torch.float64, "i64": torch.int64, "i32"
 def find_fusion(module: ir.Module) -> ir.OpView:
     """The first kiln.fusion of @main."""
     function = next(op for op in module.body.operations if op.operation.name == "func.func")
-    return next(op for op in function.regions[0].blocks[0].operations if op.operation.name == "kiln.fusion")
+    return next(op for op in function.regions[0].blocks[0].operations if isinstance(op, kiln.FusionOp))
 
 
 def evaluate_map(text: str | None, symbols: Sequence[int]) -> int:
@@ -40,7 +40,7 @@ def run_fusion(
 ) -> str:
     """Run the fusion in `text` (a module with @main) into `outputs`; returns the vector-stage IR."""
     with create_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
+        module = kiln.parse(text)
         vector = emit_kernel(find_fusion(module), "k")
         assert vector.operation.verify()
         shown = str(vector)
