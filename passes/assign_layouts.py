@@ -70,6 +70,7 @@ class AssignLayouts(Pass):
             self.count("view copies")
             copy = _copy_fusion(graph, source.operands[0], chain[::-1], op.operation)
             op.results[0].replace_all_uses_with(copy)
+            op.operation.erase()
             graph = HostGraph(function)
 
     def _place_results(self, function: ir.OpView) -> HostGraph:

@@ -190,7 +190,12 @@ def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instru
 def _print(options: Options, module: "ir.Module") -> str:
     from kiln.dialects import to_text
 
-    text = to_text(module, enable_debug_info=options.debug_info, print_generic_op_form=options.generic)
+    text = to_text(
+        module,
+        enable_debug_info=options.debug_info,
+        print_generic_op_form=options.generic,
+        use_local_scope=options.local_scope,
+    )
     return text if text.endswith("\n") else text + "\n"
 
 

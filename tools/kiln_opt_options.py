@@ -35,6 +35,7 @@ class Options:
     print_after_change: bool = False
     debug_info: bool = False
     generic: bool = False
+    local_scope: bool = False
     timing: bool = False
     statistics: bool = False
     remarks: bool = False
@@ -107,6 +108,9 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--print-ir-after-change", dest="print_after_change", action="store_true", help="print after changes")
     add("--mlir-print-debuginfo", dest="debug_info", action="store_true", help="print locations")
     add("--mlir-print-op-generic", dest="generic", action="store_true", help="print ops in generic form")
+    add(
+        "--mlir-print-local-scope", dest="local_scope", action="store_true", help="print attributes in full, no aliases"
+    )
     add("--timing", action="store_true", help="print the wall time of each pass")
     add("--statistics", action="store_true", help="print what passes counted")
     add("--remarks", action="store_true", help="report passes' remarks (why an op was or was not rewritten)")

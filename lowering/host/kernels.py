@@ -35,9 +35,12 @@ def fusion_key(fusion: ir.Operation) -> str:
 
 
 class KernelSet:
-    """Compiles fusions on first sight. A kernel's name is the fusion's with a hash of what it computes."""
+    """Compiles fusions on first sight. A kernel's name is the fusion's with a hash of what it computes.
 
-    def __init__(self, compiler: KernelCompiler, dump: Callable[[str, ir.Module], None] | None = None) -> None:
+    Without a compiler kernels are named only.
+    """
+
+    def __init__(self, compiler: KernelCompiler | None, dump: Callable[[str, ir.Module], None] | None = None) -> None:
         self._compiler, self._dump = compiler, dump
         self._known: dict[str, int] = {}
         self._codes: list[KernelObject] = []
@@ -50,15 +53,20 @@ class KernelSet:
             stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
             name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:10]}"
             kind = ir.StringAttr(fusion.attributes["kind"]).value
-            module = self._compiler(fusion.opview, name)
-            dump = self._dump
-            if dump is not None:
-                dump(f"{name}.vector", module)
-            lowered = None if dump is None else lambda stage, m: dump(f"{name}.{stage}", m)
             self._known[key] = len(self._codes)
-            self._codes.append(compile_kernel(module, name, kind=kind, dump=lowered))
+            self._codes.append(self._compile(fusion, name, kind))
             self._kinds.append(kind)
         return self._known[key]
+
+    def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject:
+        dump = self._dump
+        if self._compiler is None:
+            return KernelObject(name, b"", 0, 0)
+        module = self._compiler(fusion.opview, name)
+        if dump is None:
+            return compile_kernel(module, name, kind=kind)
+        dump(f"{name}.vector", module)
+        return compile_kernel(module, name, kind=kind, dump=lambda stage, m: dump(f"{name}.{stage}", m))
 
     def code(self, kernel: int) -> KernelObject:
         return self._codes[kernel]

@@ -37,7 +37,7 @@ class InputSource(Protocol):
 
 def build_plan(
     module: ir.Module,
-    kernel_compiler: KernelCompiler,
+    kernel_compiler: KernelCompiler | None,
     inputs: Sequence[InputSource] | None = None,
     *,
     name: str = "main",
@@ -49,7 +49,8 @@ def build_plan(
     Args:
       module: after `assign-layouts`; function-level ops are kiln.fusion, kiln.aten, kiln.view, kiln.empty and
         arith.constant.
-      kernel_compiler: `kernel_compiler(fusion, name)` -> the vector-stage module of a fusion's kernel.
+      kernel_compiler: `kernel_compiler(fusion, name)` -> the vector-stage module of a fusion's kernel; None leaves the
+        kernels without code, for looking at the plan only.
       inputs: one per argument of the function; by default read off its attributes: tensors and named symbols are
         graph inputs in order, unless marked `kiln.constant`.
       num_inputs: number of graph inputs, where some are not arguments.
@@ -93,7 +94,7 @@ class _Planner:
         self._lifetimes()
         self._workspace()
         plan.kernels, plan.objects = self.kernels.finish()
-        if any(isinstance(s, Launch) for s in plan.steps):
+        if any(plan.objects):
             plan.launcher = launcher_object()
         from kiln.lowering.host.plan_text import plan_text
 
