@@ -4,7 +4,7 @@
 """Calling a compiled ``@main`` in place of its FX graph: arguments in, outputs out, inputs written back."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -13,7 +13,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.fx_import import ImportedGraph, InputSpec, OutputSpec
 
-__all__ = ["BoxedGraph", "compile_exprs"]
+__all__ = ["BoxedGraph"]
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
@@ -21,20 +21,17 @@ Run = Callable[[list[Any]], Sequence[Any]]
 class BoxedGraph:
     """The callable AOTAutograd gets: takes one list of inputs, which it empties, and returns the list of outputs.
 
-    ``run`` takes the arguments of ``@main`` without its constants, in order (tensors and ints), and returns a list
-    with its results.
+    ``run`` takes the graph's own inputs (tensors, ints, and what the graph ignores) and returns a list with the results
+    of ``@main``.
     """
 
     def __init__(self, imported: ImportedGraph, run: Run) -> None:
         self._boxed_call = True
         self._run = run
-        self._specs = [spec for spec in imported.inputs if spec.kind != "constant"]
         self._outputs = imported.outputs
         self._mutations = imported.mutations
         self._constants = imported.constants
-        self._plain_inputs = all(spec.kind in ("tensor", "int") for spec in self._specs)
-        self._order = [spec.index for spec in self._specs]
-        self._values = _value_function(self._specs, self._outputs)
+        self._values = _value_function(imported.inputs, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
         self._plain_outputs = is_plain and not self._mutations and results == list(range(len(results)))
@@ -42,16 +39,10 @@ class BoxedGraph:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
-        symbols, sizes, empties = self._values(given)
-        if self._plain_inputs:
-            args = [given[index] for index in self._order]
-        else:
-            # Symbols the graph does not take by itself come after its own arguments, in the order of their values.
-            own = [given[spec.index] for spec in self._specs if spec.kind in ("tensor", "int")]
-            args = own + list(symbols)
-        results = self._run(args)
+        results = self._run(given)
         if self._plain_outputs:
             return results if isinstance(results, list) else list(results)
+        sizes, empties = self._values(given)
         for target, index in self._mutations:
             if results[index] is not given[target]:
                 given[target].copy_(results[index])
@@ -82,36 +73,23 @@ class BoxedGraph:
 
 
 def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:
-    """``inputs -> (symbols to pass, integer outputs, strides of empty outputs)``, as one compiled Python function."""
+    """``inputs -> (integer outputs, strides of empty outputs)``, as one compiled Python function."""
     sources: dict[str, str] = {}
-    passed: list[sympy.Expr] = []
     for spec in specs:
         if spec.kind == "int":
             sources[spec.name] = f"inputs[{spec.index}]"
         elif spec.kind in ("size", "stride"):
             sources[spec.name] = f"inputs[{spec.index}].{spec.kind}({spec.dim})"
-            passed.append(sympy.Symbol(spec.name))
-        elif spec.kind == "derived":
-            assert spec.expr is not None
-            passed.append(spec.expr)
     sizes = [spec.expr for spec in outputs if spec.kind == "size" and spec.expr is not None]
     empties = [spec.empty_strides for spec in outputs if spec.empty_strides is not None]
-    wanted = [*passed, *sizes, *(expr for strides in empties for expr in strides)]
+    wanted = [*sizes, *(expr for strides in empties for expr in strides)]
     if not wanted:
-        return lambda inputs: ((), (), ())
-    text = ", ".join(
-        [_tuple(_text(expr) for expr in passed), _tuple(_text(expr) for expr in sizes)]
-        + [_tuple(_tuple(_text(expr) for expr in strides) for strides in empties)]
-    )
+        return lambda inputs: ((), ())
+    strides = _tuple(_tuple(_text(expr) for expr in strides) for strides in empties)
+    text = f"{_tuple(_text(expr) for expr in sizes)}, {strides}"
     used = {symbol.name for expr in wanted for symbol in sympy.sympify(expr).free_symbols}
     lines = [f"    {name} = {source}\n" for name, source in sources.items() if name in used]
     return _define("def values(inputs):\n" + "".join(lines) + f"    return ({text})\n", "values")
-
-
-def compile_exprs(exprs: Mapping[str, sympy.Expr], symbols: Sequence[str]) -> Callable[..., tuple[int, ...]]:
-    """A Python function of the integers ``symbols`` that returns the values of ``exprs`` in order."""
-    body = _tuple(_text(expr) for expr in exprs.values())
-    return _define(f"def values({', '.join(symbols)}):\n    return {body}\n", "values")
 
 
 def _text(expr: Any) -> str:

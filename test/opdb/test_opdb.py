@@ -67,7 +67,8 @@ def compare(ours: Any, theirs: Any, name: str) -> None:
     assert spec_ours == spec_theirs
     for a, b in zip(flat_ours, flat_theirs, strict=True):
         if not isinstance(b, torch.Tensor):
-            assert a == b or (a != a and b != b)
+            assert type(a) is type(b)
+            assert not isinstance(b, (int, float, complex)) or a == b or (a != a and b != b)
             continue
         assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
         if name not in UNINITIALISED:

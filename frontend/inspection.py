@@ -1,0 +1,59 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""From a planned graph to the lines of its report: kernels, what they hold, and the ATen calls that are left."""
+
+import re
+
+from torch_mlir import ir
+
+from kiln.frontend.report import CompileReport, Decision, Kernel
+from kiln.runtime.plan import AtenStep, Launch, Plan
+
+__all__ = ["describe_plan", "source_names"]
+
+_NAME = re.compile(r'loc\("([^"]+)"\(')
+_ANY_NAME = re.compile(r'"([A-Za-z_][\w.]*)"\(')
+
+
+def source_names(operation: ir.Operation) -> list[str]:
+    """FX node names in the location of ``operation``: one, or those of a fused location."""
+    text = str(operation.location)
+    return _NAME.findall(text) or _ANY_NAME.findall(text)
+
+
+def describe_plan(report: CompileReport, module: ir.Module, plan: Plan) -> None:
+    """Fill kernels, ATen calls and workspace of ``report`` from the final module and its plan."""
+    held = _held_by_fusion(module)
+    launches: dict[int, list[str]] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            launches.setdefault(step.kernel, []).append(step.name)
+        elif isinstance(step, AtenStep):
+            report.aten_calls.append(Decision(step.op, step.name, "aten", step.reason))
+    for number, names in launches.items():
+        kernel = plan.kernels[number]
+        report.kernels.append(Kernel(kernel.name, kernel.kind, held.get(names[0], ()), len(names)))
+    if plan.offsets is not None:
+        ends = [offset + size for i, offset in plan.offsets.items() if isinstance(size := plan.buffers[i].bytes, int)]
+        report.workspace_bytes = max(ends, default=0)
+
+
+def _held_by_fusion(module: ir.Module) -> dict[str, tuple[str, ...]]:
+    """Fusion name -> the FX nodes whose code its body holds, in order."""
+    held: dict[str, tuple[str, ...]] = {}
+    for function in module.body.operations:
+        for block in function.operation.regions[0].blocks:
+            for op in block.operations:
+                if op.operation.name.startswith("kiln.fusion"):
+                    name = ir.StringAttr(op.operation.attributes["name"]).value
+                    held.setdefault(name, _held(op.operation))
+    return held
+
+
+def _held(fusion: ir.Operation) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for op in fusion.regions[0].blocks[0].operations:
+        if op.operation.name not in ("kiln.yield", "kiln.empty", "arith.constant"):
+            names.update(dict.fromkeys(source_names(op.operation)))
+    return tuple(names)
