@@ -3,6 +3,7 @@
 
 """Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -40,6 +41,14 @@ class Group:
         if self.named is not None:
             return self.named.name.removeprefix("kiln.")
         return "pointwise" if self.reduced is None else "reduction"
+
+
+def row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    """Position of `index` in a row-major array."""
+    position: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for e, size in zip(index, sizes, strict=True):
+        position = position * size + e
+    return position
 
 
 class Grouping:
@@ -224,12 +233,22 @@ class Grouping:
             return "the consumer is no pointwise kernel"
         if any(r.guarded for r in reads) or len(indices) != 1:
             return "the result is read at several indices, or in part"
-        identity = tuple(ir.AffineDimExpr.get(i) for i in range(len(group.space)))
-        if indices[0] != identity or tuple(group.space) != self.graph.dims(op.results[0]):
+        if not self._same_rows(group, indices[0], self.graph.dims(op.results[0])):
             return "the consumer's loops are not those of the result"
         group.named = op
-        self._adopt(op, group, identity)
+        self._adopt(op, group, indices[0])
         return None
+
+    def _same_rows(
+        self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]
+    ) -> bool:
+        """Whether the group's loops walk a product's elements in their own order, up to a split of the rows."""
+        rank = len(group.space)
+        if not index or not rank or index[-1] != ir.AffineDimExpr.get(rank - 1) or dims[-1] != group.space[-1]:
+            return False
+        loops = [ir.AffineDimExpr.get(i) for i in range(rank - 1)]
+        ranges = dict(enumerate(group.space))
+        return affine.equal(row_major(index[:-1], dims[:-1]), row_major(loops, group.space[:-1]), ranges)
 
     # -- merging -----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from kiln.lowering.cpu.matmul import Buffers, Destination, KernelContext, Matmul
 from kiln.lowering.cpu.matmul import choose_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.tile.access import Indices, compose_one
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Scope
+from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Scope, linear_offset
 
 _DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
 
@@ -38,7 +38,6 @@ class Product:
     rhs: int
     lhs_strides: tuple[ir.AffineExpr, ...]
     rhs_strides: tuple[ir.AffineExpr, ...]
-    folded: tuple[ir.AffineExpr, ...]
 
     def problem(self, size) -> MatmulProblem:
         """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
@@ -77,7 +76,7 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Product:
         position = len(batch) - 1
         m = m * batch.pop()
         del lhs[position], rhs[position]
-    return Product(op, tuple(batch), m, n, k, *positions, tuple(lhs), tuple(rhs), tuple(dims[len(batch) : -1]))
+    return Product(op, tuple(batch), m, n, k, *positions, tuple(lhs), tuple(rhs))
 
 
 def _is_zero(expr: ir.AffineExpr) -> bool:
@@ -110,15 +109,22 @@ class FusedEpilogue:
         self.batch = [e.loops.new(x) for x in product.batch]
         self.row = e.loops.new(product.m)
         self.column = e.loops.new(product.n)
-        rest: ir.AffineExpr = self.row
-        rows: list[ir.AffineExpr] = []
-        for size in reversed(product.folded[1:]):
-            rows.insert(0, ir.AffineExpr.get_mod(rest, size))
-            rest = ir.AffineExpr.get_floor_div(rest, size)
-        rows.insert(0, rest)
-        self.indices: Indices = (*self.batch, *(e.loops.simplify(x) for x in rows), self.column)
         self.dims = {d.position for d in (*self.batch, self.row, self.column)}
         self.result = product.op.results[0]
+        self.position = linear_offset([*self.batch, self.row], [*product.batch, product.m])
+        self.indices = self.at(self.result)
+
+    def at(self, value: ir.Value) -> Indices:
+        """The index of `value`, which has the product's elements in their order, for the current row and column."""
+        rest = self.position
+        index: list[ir.AffineExpr] = []
+        sizes = self.e.body.dims(value)[:-1]
+        for size in reversed(sizes[1:]):
+            index.insert(0, ir.AffineExpr.get_mod(rest, size))
+            rest = ir.AffineExpr.get_floor_div(rest, size)
+        if sizes:
+            index.insert(0, rest)
+        return (*(self.e.loops.simplify(x) for x in index), self.column)
 
     def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         """Nothing is shared between rows beyond what LLVM hoists by itself."""
@@ -136,7 +142,8 @@ class FusedEpilogue:
         e.bound = {(self.result, self.indices): b.cast_float(acc, element)}
         with e.lanes(Lane(self.column.position, width, mask, aligned=False)):
             for i, root in enumerate(e.body.roots):
-                e.store(len(e.body.tensors) + i, self.indices, e.eval(root, self.indices))
+                index = self.at(root)
+                e.store(len(e.body.tensors) + i, index, e.eval(root, index))
         e.scopes = saved
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
@@ -149,7 +156,7 @@ class FusedEpilogue:
         for i, root in enumerate(e.body.roots):
             if ir.RankedTensorType(root.type).element_type != element:
                 continue
-            offset = compose_one(e.layouts[len(e.body.tensors) + i], self.indices, e.loops)
+            offset = compose_one(e.layouts[len(e.body.tensors) + i], self.at(root), e.loops)
             linear = affine.linear_coefficients(offset)
             if linear is None or linear[1].get(self.column.position) != one:
                 continue
