@@ -16,6 +16,8 @@ __all__ = ["Diagnostic", "diagnostics_of", "from_info", "locate"]
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _PLAIN_LOCATION = re.compile(r"^(.+?):(\d+):(\d+)$")
 
+_FAMILY_SUFFIX = re.compile(r"(\bkiln\.[a-z_]+?)_\d+_\d+\b")
+
 # The note with the whole op, which MLIR's Python bindings always add.
 _CURRENT_OP = "see current operation"
 
@@ -59,7 +61,9 @@ def from_info(info: Any) -> Diagnostic:
     """From the ``Diagnostic`` that a handler gets, or the ``DiagnosticInfo`` in an ``MLIRError``."""
     severity = str(info.severity).rsplit(".", 1)[-1].lower()
     notes = [from_info(n) for n in info.notes if not n.message.startswith(_CURRENT_OP)]
-    return Diagnostic(severity, info.message, *locate(str(info.location)), notes)
+    # Ops of a family carry their numbers of operands and results in the name that MLIR knows.
+    message = _FAMILY_SUFFIX.sub(r"\1", info.message)
+    return Diagnostic(severity, message, *locate(str(info.location)), notes)
 
 
 def diagnostics_of(error: BaseException) -> list[Diagnostic]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError, KilnError, did_you_mean
 
 __all__ = ["STAGES", "Stage", "check_stage"]
@@ -62,7 +63,7 @@ def _builtin_types(op: ir.Operation) -> str | None:
 
 def _fusion_attributes(*names: str) -> Rule:
     def rule(op: ir.Operation) -> str | None:
-        if op.name != "kiln.fusion":
+        if name_of(op) != "kiln.fusion":
             return None
         missing = [n for n in names if n not in op.attributes]
         return f"lacks attribute {missing[0]!r}" if missing else None
@@ -72,19 +73,19 @@ def _fusion_attributes(*names: str) -> Rule:
 
 def _isolated(op: ir.Operation) -> str | None:
     """Each fusion is used as a value or is dropped: its results come from one yield that ends the body."""
-    if op.name != "kiln.fusion":
+    if name_of(op) != "kiln.fusion":
         return None
     blocks = list(op.regions[0].blocks)
     if len(blocks) != 1:
         return f"has {len(blocks)} blocks; expected 1"
-    last = list(blocks[0].operations)[-1:] if len(list(blocks[0].operations)) else []
-    if not last or last[0].operation.name != "kiln.yield":
+    last = list(blocks[0].operations)[-1:]
+    if not last or name_of(last[0]) != "kiln.yield":
         return "does not end in kiln.yield"
     return None
 
 
-_LINALG_BODY = {"linalg.generic": _SCALAR}
-_FUSED_REGIONS = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
+_LINALG_BODY: dict[str, tuple[str, ...]] = {"linalg.generic": _SCALAR}
+_FUSED_REGIONS: dict[str, tuple[str, ...]] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
 
 STAGES: dict[str, Stage] = {
     stage.name: stage
@@ -130,7 +131,8 @@ def check_stage(module: ir.Module, stage: str) -> None:
 
 
 def _check(op: ir.Operation, spec: Stage, owner: str, allowed: tuple[str, ...]) -> None:
-    if not _matches(op.name, allowed):
+    name = name_of(op)
+    if not _matches(name, allowed):
         place = "in a function" if owner == "func.func" else f"in the body of {owner}"
         raise _violation(op, spec, f"is not allowed {place}; allowed: {', '.join(allowed)}")
     for rule in spec.rules:
@@ -139,9 +141,9 @@ def _check(op: ir.Operation, spec: Stage, owner: str, allowed: tuple[str, ...]) 
             raise _violation(op, spec, complaint)
     if len(op.regions):
         # An op without an entry (torch.prim.Loop) keeps the rules of the region it stands in.
-        inside = spec.regions.get(op.name, allowed)
+        inside = spec.regions.get(name, allowed)
         for inner in _regions(op):
-            _check(inner, spec, op.name, inside)
+            _check(inner, spec, name, inside)
 
 
 def _regions(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -156,4 +158,4 @@ def _matches(name: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _violation(op: ir.Operation, spec: Stage, complaint: str) -> InvalidIRError:
-    return InvalidIRError(f"stage {spec.name!r}: {op.name} {complaint}", op.location)
+    return InvalidIRError(f"stage {spec.name!r}: {name_of(op)} {complaint}", op.location)

@@ -25,3 +25,15 @@ func.func @torch_type(%x: !torch.int) -> !torch.int {
   // expected-error @below {{has a value of type !torch.int; expected builtin tensors and scalars}}
   return %x : !torch.int
 }
+
+// -----
+
+func.func @fusion_body(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<4xf32>):
+    // expected-error @below {{stage 'fused': arith.addf is not allowed in the body of kiln.fusion; allowed: linalg.generic}}
+    %b = arith.addf %a, %a : tensor<4xf32>
+    "kiln.yield"(%b) : (tensor<4xf32>) -> ()
+  }) {kind = "pointwise", name = "twice"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

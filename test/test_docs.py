@@ -1,0 +1,32 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The generated references and the links in docs/."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kiln.tools import gen_docs
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_references_are_fresh() -> None:
+    assert gen_docs.stale(ROOT / "docs" / "reference") == [], "run python -m kiln.tools.gen_docs"
+
+
+def test_check_names_the_stale_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gen_docs.main(["--folder", str(tmp_path)]) == 0
+    assert gen_docs.main(["--check", "--folder", str(tmp_path)]) == 0
+    (tmp_path / "ops.md").write_text("old")
+    assert gen_docs.main(["--check", "--folder", str(tmp_path)]) == 1
+    assert "ops.md is stale; run python -m kiln.tools.gen_docs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if "://" not in target and "`" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,72 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The tutorial docs/first-pass.md works as written."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kiln.passes.registry import registered_passes
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def blocks(language: str) -> list[str]:
+    text = (ROOT / "docs" / "first-pass.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The tutorial's files: in.mlir, the pass, its lit test."""
+    program, _, test = blocks("mlir")
+    (tmp_path / "in.mlir").write_text(program)
+    (tmp_path / "drop_double_transpose.py").write_text(blocks("python")[0])
+    (tmp_path / "test.mlir").write_text(test)
+    return tmp_path
+
+
+def kiln_opt(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kiln.tools.kiln_opt", "--load=drop_double_transpose.py", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def commands() -> list[list[str]]:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("kiln-opt")]
+
+
+def test_the_result_is_as_printed(folder: Path) -> None:
+    done = kiln_opt(commands()[0], folder)
+    assert done.stderr == ""
+    assert done.stdout == blocks("mlir")[1]
+
+
+@pytest.mark.parametrize("arguments", commands()[1:], ids=" ".join)
+def test_other_commands(arguments: list[str], folder: Path) -> None:
+    done = kiln_opt(arguments, folder)
+    assert done.returncode == 0, done.stderr
+    if "--statistics" in arguments:
+        assert "drop-double-transpose: matched=1" in done.stderr
+    if "--list-passes" in arguments:
+        assert "max-rank=<int> (default: 8)  leave tensors of a higher rank alone" in done.stdout
+
+
+def test_the_lit_test_passes(folder: Path) -> None:
+    run = re.search(r"RUN: kiln-opt (.*) %s \| filecheck %s", (folder / "test.mlir").read_text())
+    assert run is not None
+    done = kiln_opt([*shlex.split(run[1]), "test.mlir"], folder)
+    assert done.returncode == 0, done.stderr
+    check = [sys.executable, "-m", "filecheck", "test.mlir"]
+    subprocess.run(check, cwd=folder, input=done.stdout, text=True, check=True, timeout=60)
+
+
+def test_the_pass_is_not_part_of_kiln() -> None:
+    assert "drop-double-transpose" not in registered_passes()
