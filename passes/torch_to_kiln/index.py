@@ -13,7 +13,6 @@ Writing with indices (``index_put``, ``scatter`` and their kin) has an order of 
 from collections.abc import Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
 
 from .context import LoweringContext
 from .dtypes import I64
@@ -25,22 +24,7 @@ from .sizes import Expr, constant_of, dim
 def size_scalar(cx: LoweringContext, b: ScalarBuilder, size: Expr) -> Scalar:
     """A size as an int64 scalar in a body: a constant, or arithmetic on the captured symbols."""
     known = constant_of(size)
-    if known is not None:
-        return b.const(known, I64)
-    size = size.maybe_downcast()
-    if isinstance(size, ir.AffineSymbolExpr):
-        return Scalar(arith.index_cast(I64.type, cx.state.symbol_value(size.position)), I64)
-    assert isinstance(size, ir.AffineBinaryExpr)
-    lhs, rhs = size_scalar(cx, b, size.lhs), size_scalar(cx, b, size.rhs)
-    if isinstance(size, ir.AffineAddExpr):
-        return b.add(lhs, rhs)
-    if isinstance(size, ir.AffineMulExpr):
-        return b.mul(lhs, rhs)
-    if isinstance(size, ir.AffineModExpr):
-        return b.rem(lhs, rhs)  # sizes are not negative
-    if isinstance(size, ir.AffineFloorDivExpr):
-        return b.div(lhs, rhs)
-    return b.div(b.add(lhs, b.sub(rhs, 1)), rhs)
+    return b.const(known, I64) if known is not None else b.size(size, cx.state.symbol_value)
 
 
 def bounded(cx: LoweringContext, b: ScalarBuilder, index: Scalar, size: Expr, wrap: bool) -> Scalar:

@@ -8,12 +8,12 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 
-from .context import LoweringContext
+from .emitter import Emitter
 from .sizes import Expr, as_expr, constant_of
 
 
 def pad(
-    cx: LoweringContext,
+    cx: Emitter,
     x: ir.Value,
     value: int | float | bool,
     low: "Sequence[int | Expr]",
@@ -35,7 +35,7 @@ def pad(
     return cx.state.set_info(kiln.pad(x, filler, low_map, high_map, shape_map, symbols), sizes, dtype)
 
 
-def cat(cx: LoweringContext, inputs: Sequence[ir.Value], at: int, shape: "Sequence[int | Expr]") -> ir.Value:
+def cat(cx: Emitter, inputs: Sequence[ir.Value], at: int, shape: "Sequence[int | Expr]") -> ir.Value:
     """Concatenation along the non-negative dim ``at``; the only input itself where there is just one."""
     sizes = [as_expr(v) for v in shape]
     if len(inputs) == 1:

@@ -8,6 +8,7 @@ Only values matter here. Whether a view costs a copy is decided when layouts are
 from torch_mlir import ir
 
 from .context import LoweringContext
+from .emitter import Emitter
 from .registry import lowers, op_name
 from .reshape import reshape_map
 from .sizes import Expr, as_expr, constant_of, dim
@@ -23,13 +24,13 @@ ALIASING = frozenset(
 )
 
 
-def reshape_to(cx: LoweringContext, x: ir.Value, shape: "tuple[Expr, ...] | list[Expr]") -> ir.Value:
+def reshape_to(cx: Emitter, x: ir.Value, shape: "tuple[Expr, ...] | list[Expr]") -> ir.Value:
     """``x`` with its elements in row-major order under the sizes ``shape``."""
     index_map = reshape_map(cx.shape(x), shape, len(cx.state.symbols))
     return cx.view(x, list(index_map.results), shape)
 
 
-def permute(cx: LoweringContext, x: ir.Value, dims: list[int]) -> ir.Value:
+def permute(cx: Emitter, x: ir.Value, dims: list[int]) -> ir.Value:
     """Result dim ``k`` is dim ``dims[k]`` of ``x``; ``dims`` are non-negative."""
     sizes = cx.shape(x)
     indices: list[Expr] = [as_expr(0)] * len(dims)
@@ -38,12 +39,12 @@ def permute(cx: LoweringContext, x: ir.Value, dims: list[int]) -> ir.Value:
     return cx.view(x, indices, [sizes[source] for source in dims])
 
 
-def broadcast_to(cx: LoweringContext, x: ir.Value, shape: "tuple[Expr, ...] | list[Expr]") -> ir.Value:
+def broadcast_to(cx: Emitter, x: ir.Value, shape: "tuple[Expr, ...] | list[Expr]") -> ir.Value:
     """PyTorch's ``expand``: new dims in front, dims of size 1 repeated."""
     return cx.view(x, cx.operand_map(x, list(shape)), shape)
 
 
-def copy(cx: LoweringContext, x: ir.Value) -> ir.Value:
+def copy(cx: Emitter, x: ir.Value) -> ir.Value:
     """The values of ``x`` in a tensor that shares no memory with it."""
     identity = [dim(k) for k in range(cx.rank(x))]
     out = cx.empty(cx.shape(x), cx.dtype(x))
