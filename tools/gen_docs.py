@@ -93,9 +93,10 @@ def _fields(op: Any) -> list[str]:
             many = {"optional": "optional ", "variadic": "any number of "}.get(_variadicity(field), "")
             rows.append((field.name, kind, many + _constraint(getattr(field, "constraint", None))))
     else:
-        rows = [(name, "attribute", constraint.lstrip("#")) for name, constraint in op.ATTRIBUTES.items()]
+        rows = [(name, "attribute", _constraint(c.lstrip("#"))) for name, c in op.ATTRIBUTES.items()]
     if not rows:
         return []
+    rows.sort(key=lambda row: ("operand", "result", "attribute", "region").index(row[1]))
     return ["| field | kind | type |", "|---|---|---|", *(f"| `{n}` | {k} | {t} |" for n, k, t in rows), ""]
 
 
@@ -106,7 +107,23 @@ def _variadicity(field: Any) -> str:
 def _constraint(constraint: Any) -> str:
     if constraint is None or constraint is Any:
         return "any"
-    return getattr(constraint, "__name__", str(constraint))
+    name = getattr(constraint, "__name__", str(constraint))
+    return _TYPE_NAMES.get(name, name)
+
+
+_TYPE_NAMES = {
+    "AffineMapAttr": "affine map",
+    "ArrayAttr": "array",
+    "FloatAttr": "float",
+    "I64Array": "array of i64",
+    "IndexType": "index",
+    "IntegerAttr": "integer or bool",
+    "RankedTensorType": "ranked tensor",
+    "StringAttr": "string",
+    "builtin.array": "array",
+    "builtin.integer": "integer or bool",
+    "builtin.string": "string",
+}
 
 
 def _doc(cls: type) -> str:
