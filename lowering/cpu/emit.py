@@ -11,11 +11,12 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.epilogue import emit_matmul_fusion, plan_matmul
 from kiln.lowering.cpu.tile.evaluator import Evaluator, Scratch
 from kiln.lowering.cpu.tile.nest import NestEmitter, group_roots, plan_nest, work
+from kiln.lowering.cpu.tile.product import emit_matmul_fusion, plan_matmul
 
 
 def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
@@ -121,5 +122,6 @@ class KernelKind:
 
 KERNEL_KINDS = {
     "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
+    "attention": KernelKind(emit_attention_fusion, plan_attention),
 }
 """Fusions that are not generated from their loops alone, by `kind`."""
