@@ -18,9 +18,8 @@ __all__ = ["ExpandVectorMath"]
 
 # One machine instruction, or a short sequence that LLVM vectorises well.
 _NATIVE = {
-    "math.absf", "math.absi", "math.ceil", "math.clampf", "math.copysign", "math.ctlz", "math.ctpop", "math.cttz",
-    "math.floor", "math.fma", "math.isfinite", "math.isinf", "math.isnan", "math.isnormal", "math.round",
-    "math.roundeven", "math.sqrt", "math.trunc",
+    "math.absf", "math.absi", "math.ceil", "math.copysign", "math.ctlz", "math.ctpop", "math.cttz",
+    "math.floor", "math.fma", "math.isnormal", "math.round", "math.roundeven", "math.sqrt", "math.trunc",
 }  # fmt: skip
 # Native ops that convert-to-llvm or LLVM cannot do in 16-bit float types.
 _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
@@ -71,8 +70,9 @@ class ExpandVectorMath(Pass):
             if expand is None:
                 continue
             with ir.InsertionPoint(op), op.location:
-                result = expand(op, constants, entry)
-            op.results[0].replace_all_uses_with(result)
+                results = expand(op, constants, entry)
+            for old, new in zip(op.results, results, strict=True):
+                old.replace_all_uses_with(new)
             self.count(op.name)
             op.erase()
 
@@ -82,10 +82,13 @@ class ExpandVectorMath(Pass):
             wide, narrow = op.results[0].type, op.operands[0].type
             if op.name == "arith.truncf":
                 wide, narrow = narrow, wide
-            return _convert if _is(ir.BF16Type, narrow) or (_is(ir.F16Type, narrow) and _is(ir.F64Type, wide)) else None
+            by_hand = _is(ir.BF16Type, narrow) or (_is(ir.F16Type, narrow) and _is(ir.F64Type, wide))
+            return _convert if by_hand else None
         if op.name == "math.ipowi":
-            return lambda op, _, entry: ipowi(op.operands[0], op.operands[1], entry)
-        if op.name in FUNCTIONS or (op.name in _NATIVE_FLOAT and _element(op.operands[0].type).width == 16):
+            return lambda op, *_: [ipowi(*op.operands)]
+        if op.name in FUNCTIONS or op.name == "math.sincos":
+            return _apply
+        if op.name in _NATIVE_FLOAT and _element(op.operands[0].type).width == 16:
             return _apply
         if not op.name.startswith("math.") or op.name in _NATIVE:
             return None
@@ -136,16 +139,19 @@ def _store(e: Emitter, result: Lanes, type_: ir.Type) -> ir.Value:
     return (e.op("arith.truncf", type_, result) if _is(ir.F16Type, type_) else result).value
 
 
-def _apply(op: ir.Operation, constants: dict, entry: ir.Block) -> ir.Value:
+def _apply(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
     """The formula of ``op``, or the op itself in f32."""
-    type_ = op.results[0].type
-    e = _emitter(type_, constants, entry)
+    e = _emitter(op.operands[0].type, constants, entry)
     operands = [_load(e, operand) for operand in op.operands]
-    if op.name not in FUNCTIONS:
-        return _store(e, e.op(op.name, e.float_type, *operands), type_)
-    flushed = op.name in FLUSHED and "fastmath" in op.attributes and _approximate(op.attributes["fastmath"])
-    formula = (FLUSHED if flushed else FUNCTIONS)[op.name]
-    return _store(e, formula(e, *operands), type_)
+    if op.name == "math.sincos":
+        results = [FUNCTIONS["math.sin"](e, *operands), FUNCTIONS["math.cos"](e, *operands)]
+    elif op.name not in FUNCTIONS:
+        results = [e.op(op.name, e.float_type, *operands)]
+    elif op.name in FLUSHED and "fastmath" in op.attributes and _approximate(op.attributes["fastmath"]):
+        results = [FLUSHED[op.name](e, *operands)]
+    else:
+        results = [FUNCTIONS[op.name](e, *operands)]
+    return [_store(e, r, old.type) for r, old in zip(results, op.results, strict=True)]
 
 
 def _approximate(fastmath: ir.Attribute) -> bool:
@@ -154,14 +160,14 @@ def _approximate(fastmath: ir.Attribute) -> bool:
     return "afn" in flags or "fast" in flags
 
 
-def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> ir.Value:
+def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
     """extf and truncf of 16-bit floats, by way of f32."""
     source, target = op.operands[0].type, op.results[0].type
     e = Emitter(_like(target, ir.F32Type.get()), constants, entry)
     value = e.wrap(op.operands[0])
     if op.name == "arith.extf":
         value = _load(e, value.value)
-        return value.value if _is(ir.F32Type, target) else e.op("arith.extf", target, value).value
+        return [value.value if _is(ir.F32Type, target) else e.op("arith.extf", target, value).value]
     if _is(ir.F64Type, source):
         value = e.op("arith.truncf", e.float_type, value)
-    return _store(e, value, target)
+    return [_store(e, value, target)]

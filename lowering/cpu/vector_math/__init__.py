@@ -51,6 +51,10 @@ FUNCTIONS: dict[str, Callable[..., Lanes]] = {
     "arith.remf": power.remainder,
     "arith.maximumf": conversion.maximum,
     "arith.minimumf": conversion.minimum,
+    "math.clampf": conversion.clamp,
+    "math.isnan": conversion.is_nan,
+    "math.isinf": conversion.is_infinite,
+    "math.isfinite": conversion.is_finite,
 }
 
 FLUSHED: dict[str, Callable[..., Lanes]] = {

@@ -262,6 +262,28 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
         float.fromhex("0x1.ed6b3e0000000p-14"),
         float.fromhex("-0x1.3695920000000p-17"),
     ),
+    # erfc(a) = exp(-a p(a)), 0 <= a <= 1/2; error 6.74e-09
+    ("erfc_near", "f32"): (
+        float.fromhex("0x1.20dd800000000p+0"),
+        float.fromhex("0x1.45f0860000000p-1"),
+        float.fromhex("0x1.a5b8de0000000p-4"),
+        float.fromhex("-0x1.46d3020000000p-6"),
+        float.fromhex("0x1.916aca0000000p-10"),
+    ),
+    # erfc(a) = exp(-a p(a)), 0 <= a <= 1/2; error 1.74e-17
+    ("erfc_near", "f64"): (
+        float.fromhex("0x1.20dd750429b52p+0"),
+        float.fromhex("0x1.45f306dc9e04bp-1"),
+        float.fromhex("0x1.a4f4e29fece44p-4"),
+        float.fromhex("-0x1.3966850e0adbep-6"),
+        float.fromhex("-0x1.b6b95ed61b26ap-13"),
+        float.fromhex("0x1.bca8d04d988fbp-10"),
+        float.fromhex("-0x1.357859833db0cp-11"),
+        float.fromhex("0x1.b7d36d5930f82p-16"),
+        float.fromhex("0x1.0d2b454116b63p-14"),
+        float.fromhex("-0x1.fbcf39a9e64a2p-16"),
+        float.fromhex("0x1.736a6c62b35f0p-18"),
+    ),
     # (1 + 2a) exp(a^2) erfc(a) = p((a - 2)/(a + 2)), 0 <= a <= 10.1; error 1.31e-08
     ("erfc_short", "f32"): (
         float.fromhex("0x1.46e80e0000000p+0"),

@@ -1,11 +1,13 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""bf16 to and from f32 with integer ops, and maximum/minimum without LLVM's care for the sign of zero.
+"""bf16 to and from f32 with integer ops, maximum/minimum without LLVM's care for the sign of zero, and classes.
 
 Without AVX512-BF16 LLVM calls a runtime function for every lane that it rounds to bf16, and with it the
 instruction flushes denormals to zero.
 """
+
+import math
 
 from torch_mlir import ir
 
@@ -66,3 +68,20 @@ def maximum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
 
 def minimum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
     return _extremum(e, "olt", a, b)
+
+
+def clamp(e: Emitter, x: Lanes, low: Lanes, high: Lanes) -> Lanes:
+    """min(max(x, low), high); NaN where any is."""
+    return minimum(e, maximum(e, x, low), high)
+
+
+def is_nan(e: Emitter, x: Lanes) -> Lanes:
+    return e.compare("uno", x, x)
+
+
+def is_infinite(e: Emitter, x: Lanes) -> Lanes:
+    return e.compare("oeq", e.abs(x), math.inf)
+
+
+def is_finite(e: Emitter, x: Lanes) -> Lanes:
+    return e.compare("olt", e.abs(x), math.inf)

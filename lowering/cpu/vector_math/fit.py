@@ -118,6 +118,12 @@ FITS: dict[str, Fit] = {
         lambda a: mp.erf(a) / mp.erfc(a) / a,
         0.0, 3.93, 8, None,
     ),
+    "erfc_near": Fit(
+        "erfc(a) = exp(-a p(a)), 0 <= a <= 1/2",
+        lambda a: -mp.log(mp.erfc(a)) / a,
+        lambda a: 1 / a,
+        0.0, 0.5, 4, 10,
+    ),
     "erfc_short": Fit(
         "(1 + 2a) exp(a^2) erfc(a) = p((a - 2)/(a + 2)), 0 <= a <= 10.1",
         _erfc_scaled, _erfc_scaled, -1.0, 0.66945, 9, None,
@@ -155,18 +161,28 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
 '''
 
 
+def fit_coefficients(fit: Fit, element: str) -> tuple[tuple[float, ...], float]:
+    """(coefficients rounded to ``element``, maximum weighted error of the unrounded fit)."""
+    degree = fit.f32 if element == "f32" else fit.f64
+    if degree is None:
+        raise ValueError(f"{fit.what}: no fit for {element}")
+    with mp.workdps(DIGITS):
+        p, error = minimax(fit.f, fit.weight, fit.low, fit.high, degree)
+        return tuple(_round(c, np.float32 if element == "f32" else np.float64) for c in p), error
+
+
 def render() -> str:
     """The text of ``coefficients.py``."""
     lines = [HEADER]
     with mp.workdps(DIGITS):
         for name, fit in FITS.items():
-            for element, degree, kind in (("f32", fit.f32, np.float32), ("f64", fit.f64, np.float64)):
-                if degree is None:
+            for element in ("f32", "f64"):
+                if getattr(fit, element) is None:
                     continue
-                p, error = minimax(fit.f, fit.weight, fit.low, fit.high, degree)
+                coefficients, error = fit_coefficients(fit, element)
                 lines.append(f"    # {fit.what}; error {error:.2e}\n")
                 lines.append(f'    ("{name}", "{element}"): (\n')
-                lines += [f'        float.fromhex("{_round(c, kind).hex()}"),\n' for c in p]
+                lines += [f'        float.fromhex("{c.hex()}"),\n' for c in coefficients]
                 lines.append("    ),\n")
         lines.append("}\n\n# Sums of parts, largest first: (name, element type).\n")
         lines.append("PARTS: dict[tuple[str, str], tuple[float, ...]] = {\n")

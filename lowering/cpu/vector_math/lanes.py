@@ -129,12 +129,13 @@ class Emitter:
     def trunc(self, x: "Lanes") -> "Lanes":
         return self.op("math.trunc", self.float_type, x)
 
-    def polynomial(self, coefficients: tuple[float, ...], x: "Lanes") -> "Lanes":
+    def polynomial(self, coefficients: tuple[float, ...], x: "Lanes", longest: int = _LONGEST_CHAIN) -> "Lanes":
         """The polynomial with these coefficients, lowest first: Horner's scheme.
 
-        Long ones run as two chains, in x^2, for even and odd powers: one more multiplication, half the latency.
+        With more than ``longest`` coefficients as two chains, in x^2, for even and odd powers: one more
+        multiplication and up to one more ULP where the two cancel, for half the latency.
         """
-        if len(coefficients) > _LONGEST_CHAIN:
+        if len(coefficients) > longest:
             square = x * x
             return self.fma(self._horner(coefficients[1::2], square), x, self._horner(coefficients[::2], square))
         return self._horner(coefficients, x)

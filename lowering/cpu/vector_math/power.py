@@ -69,12 +69,11 @@ def fpowi(e: Emitter, x: Lanes, n: Lanes) -> Lanes:
     return e.select(e.compare_int("eq", parity, e.i(0)) | e.compare("oeq", x, 1.0), 1.0, result)
 
 
-def ipowi(base: ir.Value, exponent: ir.Value, entry: ir.Block) -> ir.Value:
+def ipowi(base: ir.Value, exponent: ir.Value) -> ir.Value:
     """base^exponent on integers (wrapping) by squaring, until no lane has a bit left.
 
     A negative exponent gives the truncated inverse: 1 for base 1, +-1 for base -1, 0 otherwise (0^-n: 0).
     """
-    del entry
     type_ = base.type
     is_vector = isinstance(type_, ir.VectorType)
     element = type_.element_type if is_vector else type_
