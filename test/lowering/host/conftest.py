@@ -6,10 +6,17 @@
 It knows nothing of the real emitter, so that a planner test fails for the planner's faults only. Thread 0 does all.
 """
 
+import pytest
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, memref, scf
 
 from kiln.dialects import affine
+
+
+@pytest.fixture
+def toy_compiler():
+    """`toy_kernel`, to pass to build_plan."""
+    return toy_kernel
 
 
 def toy_kernel(fusion: ir.OpView, name: str) -> ir.Module:
@@ -88,7 +95,7 @@ class _Loops:
                 at = self.value(self.layouts[-1].results[0], indices)
                 memref.store(known[op.operation.operands[0]], self.buffers[-1], [at])
                 return
-            copy = op.operation.clone()
+            copy = op.operation.clone(ir.InsertionPoint.current)
             for i, operand in enumerate(op.operation.operands):
                 copy.operands[i] = known[operand]
             known[op.operation.results[0]] = copy.results[0]

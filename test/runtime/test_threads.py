@@ -1,0 +1,37 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import subprocess
+import sys
+
+import torch
+
+from kiln.runtime.executor import Executor
+from kiln.runtime.plan import Operand, Output
+from kiln.runtime.threads import max_threads
+
+
+def test_max_threads_is_torchs():
+    assert max_threads() == torch.get_num_threads()
+
+
+def test_kernels_share_torchs_pool(chain_plan):
+    """Parallel launches add no operating-system thread beside those of PyTorch's operators."""
+    x = [torch.randn(1000, 1000) for _ in range(2)]
+    torch.mul(x[0], 1.5)
+    before = len(os.listdir("/proc/self/task"))
+    executor = Executor(chain_plan(1000, 1000, outputs=[Output(Operand(3))]))
+    for _ in range(3):
+        executor(x)
+    torch.mul(x[0], 1.5)
+    assert len(os.listdir("/proc/self/task")) <= before
+
+
+def test_library_is_found_without_importing_torch():
+    code = (
+        "import sys\n"
+        "from kiln.runtime.threads import symbol_address\n"
+        "assert symbol_address('GOMP_parallel') and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
