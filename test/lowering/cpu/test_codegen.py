@@ -1,0 +1,205 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Vector-stage kernels through code generation and the ABI, called by hand."""
+
+import ctypes
+import re
+
+import pytest
+import torch
+from torch_mlir import ir
+
+from kiln.errors import CompileError, InvalidIRError
+from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.runtime.loader import load
+from kiln.runtime.threads import symbol_address
+
+TAIL = "%s0: index, %scratch: memref<?xi8>, %tid: index, %nt: index"
+
+DOUBLE = f"""
+func.func @double(%x: memref<?xf32>, %y: memref<?xf32>, {TAIL}) {{
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %rest = arith.remui %s0, %c8 : index
+  %full = arith.subi %s0, %rest : index
+  scf.for %i = %c0 to %full step %c8 {{
+    %v = vector.load %x[%i] : memref<?xf32>, vector<8xf32>
+    %w = arith.addf %v, %v : vector<8xf32>
+    vector.store %w, %y[%i] : memref<?xf32>, vector<8xf32>
+  }}
+  %mask = vector.create_mask %rest : vector<8xi1>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %v = vector.maskedload %x[%full], %mask, %zero : memref<?xf32>, vector<8xi1>, vector<8xf32> into vector<8xf32>
+  %w = arith.addf %v, %v : vector<8xf32>
+  vector.maskedstore %y[%full], %mask, %w : memref<?xf32>, vector<8xi1>, vector<8xf32>
+  return
+}}"""
+
+ROW_SUM = f"""
+func.func @row_sum(%x: memref<?xf32>, %y: memref<?xf32>, {TAIL}) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  scf.for %i = %c0 to %s0 step %c1 {{
+    %row = arith.muli %i, %c16 : index
+    %c8 = arith.constant 8 : index
+    %sum = scf.for %j = %c0 to %c16 step %c8 iter_args(%acc = %zero) -> vector<8xf32> {{
+      %at = arith.addi %row, %j : index
+      %v = vector.load %x[%at] : memref<?xf32>, vector<8xf32>
+      %next = arith.addf %acc, %v : vector<8xf32>
+      scf.yield %next : vector<8xf32>
+    }}
+    %total = vector.reduction <add>, %sum : vector<8xf32> into f32
+    memref.store %total, %y[%i] : memref<?xf32>
+  }}
+  return
+}}"""
+
+LESS = f"""
+func.func @less(%x: memref<?xf32>, %y: memref<?xi8>, {TAIL}) {{
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  scf.for %i = %c0 to %s0 step %c8 {{
+    %v = vector.load %x[%i] : memref<?xf32>, vector<8xf32>
+    %b = arith.cmpf olt, %v, %zero : vector<8xf32>
+    %w = arith.extui %b : vector<8xi1> to vector<8xi8>
+    vector.store %w, %y[%i] : memref<?xi8>, vector<8xi8>
+  }}
+  return
+}}"""
+
+# Writes tid, nt and s0 through the thread's own scratch.
+WHO = f"""
+func.func @who(%y: memref<?xi64>, {TAIL})
+    attributes {{kiln.scratch_bytes = affine_map<()[s0] -> (s0 * 8)>, kiln.work = affine_map<()[s0] -> (s0)>}} {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %mine = memref.view %scratch[%c0][%c1] : memref<?xi8> to memref<?xi64>
+  %t = arith.index_cast %tid : index to i64
+  memref.store %t, %mine[%c0] : memref<?xi64>
+  %back = memref.load %mine[%c0] : memref<?xi64>
+  %c100 = arith.constant 100 : i64
+  %n = arith.index_cast %nt : index to i64
+  %a = arith.muli %n, %c100 : i64
+  %b = arith.addi %a, %back : i64
+  memref.store %b, %y[%tid] : memref<?xi64>
+  return
+}}"""
+
+
+@pytest.fixture
+def plain():
+    context = ir.Context()
+    context.enable_multithreading(False)
+    with context, ir.Location.unknown():
+        yield context
+
+
+def call(text, name, *words, threads=0, kind=""):
+    """Compiles and runs a kernel on tensors and ints; `threads` > 0 launches through GOMP_parallel."""
+    kernel = compile_kernel(ir.Module.parse(text), name, kind=kind)
+    code = load([kernel.object_bytes], [kernel.entry])
+    scratch = torch.zeros(4096, dtype=torch.uint8)
+    values = [w.data_ptr() if isinstance(w, torch.Tensor) else w for w in words]
+    block = (ctypes.c_int64 * kernel_words(kernel))(*values, scratch.data_ptr(), 1024, int(threads > 0))
+    if threads:
+        parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+        parallel(symbol_address("GOMP_parallel"))(code[kernel.entry], ctypes.addressof(block), threads, 0)
+    else:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code[kernel.entry])(ctypes.addressof(block))
+    return kernel
+
+
+def kernel_words(kernel):
+    return kernel.pointers + kernel.symbols + 3
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 29])
+def test_pointwise_with_tail(plain, n):
+    x, y = torch.randn(40), torch.full((40,), 9.0)
+    call(DOUBLE, "double", x, y, n)
+    assert torch.equal(y[:n], 2 * x[:n]) and (y[n:] == 9).all()
+
+
+def test_reduction(plain):
+    x, y = torch.randn(5, 16), torch.empty(5)
+    call(ROW_SUM, "row_sum", x, y, 5)
+    assert torch.allclose(y, x.sum(1), atol=1e-5)
+
+
+def test_booleans_are_bytes(plain):
+    x, y = torch.randn(24), torch.zeros(24, dtype=torch.bool)
+    call(LESS, "less", x, y, 24)
+    assert torch.equal(y, x < 0)
+
+
+def test_direct_call_is_thread_0_of_1(plain):
+    y = torch.zeros(4, dtype=torch.int64)
+    kernel = call(WHO, "who", y, 1)
+    assert y.tolist() == [100, 0, 0, 0]
+    assert (kernel.pointers, kernel.symbols) == (1, 1)
+    assert kernel.scratch_bytes == "affine_map<()[s0] -> (s0 * 8)>"
+    assert kernel.work == "affine_map<()[s0] -> (s0)>"
+
+
+def test_parallel_call(plain):
+    y = torch.zeros(4, dtype=torch.int64)
+    call(WHO, "who", y, 1, threads=3)
+    assert y.tolist() == [300, 301, 302, 0]
+
+
+def test_input_module_is_unchanged(plain):
+    module = ir.Module.parse(WHO)
+    before = str(module)
+    compile_kernel(module, "who")
+    assert str(module) == before
+
+
+def test_object_is_deterministic(plain):
+    module = ir.Module.parse(DOUBLE)
+    assert compile_kernel(module, "double").digest == compile_kernel(module, "double").digest
+
+
+def test_pointers_are_noalias_and_dumped(plain):
+    texts = []
+    compile_kernel(ir.Module.parse(DOUBLE), "double", dump=lambda stage, m: texts.append((stage, str(m))))
+    ((stage, text),) = texts
+    assert stage == "llvm"
+    assert re.search(r"llvm\.func internal @double\(%arg0: !llvm\.ptr \{llvm\.noalias\}, %arg1: !llvm\.ptr \{llvm\.noalias", text)
+    assert "llvm.func @double_entry" in text
+
+
+def test_helper_functions_become_internal(plain):
+    text = DOUBLE + "\nfunc.func @helper(%x: f32) -> f32 {\n  return %x : f32\n}"
+    texts = []
+    compile_kernel(ir.Module.parse(text), "double", dump=lambda stage, m: texts.append(str(m)))
+    assert "llvm.func internal @helper" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("%x: memref<?xf32>", "expected .memrefs"),
+        ("%s: index, %x: memref<?xf32>, " + TAIL, "expected .memrefs"),
+        ("%x: memref<4xf32>, " + TAIL, "expected a 1-D memref"),
+        ("%x: memref<?xi1>, " + TAIL, "i1 as i8"),
+        ("%x: f32, " + TAIL, "expected .memrefs"),
+    ],
+)
+def test_wrong_signature(plain, arguments, message):
+    with pytest.raises(InvalidIRError, match=message):
+        compile_kernel(ir.Module.parse(f"func.func @k({arguments}) {{\n  return\n}}"), "k")
+
+
+def test_missing_kernel(plain):
+    with pytest.raises(InvalidIRError, match="no func.func @other"):
+        compile_kernel(ir.Module.parse(DOUBLE), "other")
+
+
+def test_op_without_lowering(plain):
+    text = f"func.func @k(%x: memref<?xf32>, {TAIL}) {{\n  %t = tensor.empty() : tensor<4xf32>\n  return\n}}"
+    with pytest.raises(CompileError, match=r"tensor\.empty at .* in @k has no lowering"):
+        compile_kernel(ir.Module.parse(text), "k")
