@@ -185,6 +185,7 @@ class _Call:
         results = list(created.results)
         for symbol, value in zip(unbacked, results[len(results) - len(own) :], strict=True):
             state.bind(symbol, value)
+        self._bind_integers(source, own)
         out: list[ir.Value | None] = []
         for slot, info in zip(slots, infos, strict=True):
             value = results[slot] if slot is not None else None
@@ -211,6 +212,16 @@ class _Call:
             )
             names = [ir.StringAttr.get(self.state.symbol_names[position]) for position in own]
             created.attributes["unbacked_names"] = ir.ArrayAttr.get(names)
+
+    def _bind_integers(self, source: ir.Operation, own: list[int]) -> None:
+        """The op's integer results are the new symbols that are no tensor's size, in order."""
+        free = iter(p for p in own if not len(ir.DenseI64ArrayAttr(self._unbacked_source(source, p))))
+        for result in source.results:
+            if str(result.type) == "!torch.int":
+                position = next(free, None)
+                if position is None:
+                    self.cx.unsupported("an integer result that is no symbol")
+                self.state.sizes[result] = ir.AffineExpr.get_symbol(position)
 
     def _unbacked_source(self, source: ir.Operation, position: int) -> ir.Attribute:
         """``[tensor result, dim]`` that has the new symbol as its size, or ``[]`` for the op's integer result."""
