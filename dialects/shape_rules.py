@@ -219,12 +219,7 @@ RULES: dict[str, Rule] = {
     "kiln.index": _index,
     "kiln.topk": _topk,
     **dict.fromkeys(
-        [
-            f"kiln.{name}"
-            for name in (
-                "softmax layer_norm rms_norm batch_norm group_norm scatter scan sort".split()
-            )
-        ],
+        [f"kiln.{name}" for name in ("softmax layer_norm rms_norm batch_norm group_norm scatter scan sort".split())],
         _same_as_first,
     ),
 }

@@ -62,18 +62,19 @@ class SymbolicShapes:
         """Number of symbols, fresh ones included."""
         return len(self.symbols) + len(self.fresh)
 
-    def values(self) -> list[ir.Value]:
-        """The SSA value of each symbol, fresh ones as `tensor.dim` made at the current insertion point."""
+    def values(self, used: set[int]) -> list[ir.Value]:
+        """The SSA value of each symbol; those not `used` may be any index value.
+
+        Fresh symbols become `tensor.dim` ops at the current insertion point.
+        """
         from torch_mlir.dialects import arith, tensor
 
-        made: list[ir.Value] = []
-        for value, dim in self.fresh:
-            if dim is None:
-                made.append(value)
-                continue
-            position = arith.constant(ir.IndexType.get(), dim)
-            made.append(tensor.dim(value, position))
-        return [*self.symbols, *made]
+        made: dict[int, ir.Value] = {}
+        for i, (value, dim) in enumerate(self.fresh, start=len(self.symbols)):
+            if i in used:
+                made[i] = value if dim is None else tensor.dim(value, arith.constant(ir.IndexType.get(), dim))
+        anything = next(iter([*self.symbols, *made.values()]), None)
+        return [*self.symbols, *(made.get(i, anything) for i in range(len(self.symbols), self.n_symbols))]
 
     def forget(self, value: ir.Value) -> None:
         """Drop what is known of `value`, whose op is about to be erased."""

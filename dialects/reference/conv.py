@@ -1,0 +1,106 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Convolution: pad, then one reduction over channels and window."""
+
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.reference.builder import Builder, dim, dims
+from kiln.dialects.reference.matmul import contract
+from kiln.dialects.reference.registry import reference_of
+from kiln.errors import UnsupportedError
+
+
+@reference_of("kiln.conv")
+def conv(op: Any, b: Builder) -> ir.Value:
+    """Loops: n, o, output positions, then input channel of the group and window positions."""
+    stride, padding, dilation = list(op.stride), list(op.padding), list(op.dilation)
+    if op.transposed.value:
+        return _transposed(op, b, stride, padding, dilation)
+    x = b.pad(op.x, 0, [0, 0, *padding], [0, 0, *padding])
+    per_group = b.sizes(op.weight)[0]
+    return _direct(b, x, op.weight, op.groups.value, per_group, stride, dilation, b.sizes(op.result), False)
+
+
+def _direct(
+    b: Builder,
+    x: ir.Value,
+    weight: ir.Value,
+    groups: int,
+    out_channels: ir.AffineExpr,
+    stride: list[int],
+    dilation: list[int],
+    sizes: list[ir.AffineExpr],
+    flipped: bool,
+) -> ir.Value:
+    """Convolution of a padded input; `flipped`: weight is `[C, O / groups, *kernel]` and read backwards."""
+    spatial = len(stride)
+    rank = spatial + 2
+    n, o, c = dim(0), dim(1), dim(rank)
+    position = [dim(2 + i) for i in range(spatial)]
+    window = [dim(rank + 1 + i) for i in range(spatial)]
+    w_sizes = b.sizes(weight)
+    kernel = [affine.constant_of(k) for k in w_sizes[2:]]
+    if any(k is None for k in kernel) or any(affine.constant_of(k) is None for k in w_sizes[:2]):
+        raise UnsupportedError("kiln.conv", "", "a weight of dynamic size")
+    channels_in = affine.constant_of(w_sizes[0]) // groups if flipped else affine.constant_of(w_sizes[1])
+    channels_out = affine.constant_of(w_sizes[1]) if flipped else affine.constant_of(out_channels) // groups
+    in_channel, out_in_group = c, o
+    if groups > 1:
+        group = ir.AffineExpr.get_floor_div(o, ir.AffineExpr.get_constant(channels_out))
+        in_channel = group * channels_in + c
+        out_in_group = ir.AffineExpr.get_mod(o, ir.AffineExpr.get_constant(channels_out))
+    at = [p * s + k * d for p, s, k, d in zip(position, stride, window, dilation, strict=True)]
+    if flipped:
+        w_index = [in_channel, out_in_group, *[k * -1 + (n_ - 1) for k, n_ in zip(window, kernel, strict=True)]]
+    else:
+        w_index = [o, c, *window]
+    # The extents of c and the window are not plain dims of any operand where the weight is read backwards.
+    extents = b.empty(x.type.element_type, [channels_in, *kernel])
+    iterators = "p" * rank + "r" * (spatial + 1)
+    return contract(
+        b,
+        (x, [n, in_channel, *at]),
+        (weight, w_index),
+        dims(rank),
+        sizes,
+        iterators,
+        extents=(extents, [c, *window]),
+    )
+
+
+def _transposed(op: Any, b: Builder, stride: list[int], padding: list[int], dilation: list[int]) -> ir.Value:
+    """Zeros between the input's elements, then a convolution with stride 1 and the weight read backwards."""
+    x = op.x
+    sizes = b.sizes(x)
+    extra = list(op.output_padding)
+    spatial = len(stride)
+    # [N, C, h, w] -> [N, C, h, 1, w, 1] -> pad -> [N, C, h, s, w, s] -> [N, C, h * s, w * s].
+    split_sizes = [*sizes[:2]]
+    index = dims(2)
+    for i in range(spatial):
+        index.append(dim(2 + 2 * i))
+        split_sizes += [sizes[2 + i], 1]
+    split = b.view(x, index, split_sizes)
+    high = [0, 0]
+    for s in stride:
+        high += [0, s - 1]
+    spread = b.pad(split, 0, [0] * len(high), high)
+    flat_sizes = [*sizes[:2], *[affine.simplify(n * s) for n, s in zip(sizes[2:], stride, strict=True)]]
+    flat_index: list[ir.AffineExpr] = dims(2)
+    for i, s in enumerate(stride):
+        factor = ir.AffineExpr.get_constant(s)
+        flat_index += [ir.AffineExpr.get_floor_div(dim(2 + i), factor), ir.AffineExpr.get_mod(dim(2 + i), factor)]
+    flat = b.view(spread, flat_index, flat_sizes)
+    kernel = [affine.constant_of(k) for k in b.sizes(op.weight)[2:]]
+    if any(k is None for k in kernel):
+        raise UnsupportedError("kiln.conv", str(op.location), "a weight of dynamic size")
+    low = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
+    top = [a + e - (s - 1) for a, e, s in zip(low, extra, stride, strict=True)]
+    padded = b.pad(flat, 0, [0, 0, *low], [0, 0, *top])
+    ones = [1] * spatial
+    out_channels = b.sizes(op.result)[1]
+    groups = op.groups.value
+    return _direct(b, padded, op.weight, groups, out_channels, ones, dilation, b.sizes(op.result), True)

@@ -1,0 +1,118 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reads and writes at positions given by tensors."""
+
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln.index import index_position
+from kiln.dialects.reference import scalar
+from kiln.dialects.reference.attention import broadcast_index
+from kiln.dialects.reference.builder import Builder, dim, dims, extract, here
+from kiln.dialects.reference.registry import reference_of
+from kiln.dialects.shape_rules import broadcast
+
+
+def _as_index(value: ir.Value) -> ir.Value:
+    return scalar.cast(value, ir.IndexType.get())
+
+
+@reference_of("kiln.gather")
+def gather(op: Any, b: Builder) -> ir.Value:
+    """The table is read in the body, at the loops' positions but for `dim`."""
+    x, at = op.x, op.dim.value
+    sizes = b.sizes(op.index)
+    rank = len(sizes)
+
+    def body(i: ir.Value) -> ir.Value:
+        return extract(x, [_as_index(i) if k == at else here(k) for k in range(rank)])
+
+    return b.map([(op.index, dims(rank))], sizes, x.type.element_type, body)
+
+
+@reference_of("kiln.index_select")
+def index_select(op: Any, b: Builder) -> ir.Value:
+    """As gather, with one index per slice."""
+    x, at = op.x, op.dim.value
+    sizes = b.sizes(op.result)
+
+    def body(i: ir.Value) -> ir.Value:
+        return extract(x, [_as_index(i) if k == at else here(k) for k in range(len(sizes))])
+
+    return b.map([(op.index, [dim(at)])], sizes, x.type.element_type, body)
+
+
+@reference_of("kiln.embedding")
+def embedding(op: Any, b: Builder) -> ir.Value:
+    """The row is read in the body; the last loop runs along it."""
+    sizes = b.sizes(op.result)
+    last = len(sizes) - 1
+
+    def body(i: ir.Value) -> ir.Value:
+        return extract(op.weight, [_as_index(i), here(last)])
+
+    return b.map([(op.index, dims(last))], sizes, op.weight.type.element_type, body)
+
+
+@reference_of("kiln.index")
+def index(op: Any, b: Builder) -> ir.Value:
+    """Index tensors broadcast over a block of loops; the other loops run along the dims that are not indexed."""
+    x, *indices = list(op.operation.operands)
+    positions = list(op.attributes["dims"])
+    sizes = b.sizes(op.operation.results[0])
+    lengths = [b.size_value(b.sizes(x)[d]) for d in positions]
+    block = len(broadcast([b.sizes(i) for i in indices]))
+    start = index_position(positions)
+    point = [dim(start + k) for k in range(block)]
+    loops = [k for k in range(len(sizes)) if not start <= k < start + block]
+
+    def body(*values: ir.Value) -> ir.Value:
+        zero = scalar.constant(ir.IndexType.get(), 0)
+        at: list[ir.Value] = []
+        rest = iter(loops)
+        for d in range(x.type.rank):
+            if d not in positions:
+                at.append(here(next(rest)))
+                continue
+            k = positions.index(d)
+            i = _as_index(values[k])
+            at.append(scalar.select(scalar.compare("lt", i, zero), scalar.add(i, lengths[k]), i))
+        return extract(x, at)
+
+    inputs = [(i, broadcast_index(b.sizes(i), point)) for i in indices]
+    return b.map(inputs, sizes, x.type.element_type, body)
+
+
+_COMBINE = {
+    "none": lambda _, v: v,
+    "sum": scalar.add,
+    "prod": scalar.mul,
+    "amax": scalar.maximum,
+    "amin": scalar.minimum,
+}
+
+
+@reference_of("kiln.scatter")
+def scatter(op: Any, b: Builder) -> ir.Value:
+    """For each position of `x`, a reduction over the updates along `dim` that name it."""
+    x, at = op.x, op.dim.value
+    element = x.type.element_type
+    sizes, updates = b.sizes(x), b.sizes(op.index)
+    rank = len(sizes)
+    # Outside of `index`, which may be smaller than `x`, no update: position -1.
+    high = [0 if k == at else affine.simplify(n - m) for k, (n, m) in enumerate(zip(sizes, updates, strict=True))]
+    low = [0] * rank
+    index = b.pad(op.index, -1, low, high)
+    source = b.pad(op.src, 0, low, high)
+    point = [dim(rank) if k == at else dim(k) for k in range(rank)]
+    combine = _COMBINE[op.reduce.value]
+    index_type = ir.IndexType.get()
+
+    def body(i: ir.Value, v: ir.Value, total: ir.Value) -> ir.Value:
+        named = scalar.compare("eq", scalar.cast(i, index_type), here(at))
+        return scalar.select(named, combine(total, v), total)
+
+    start = b.map([(x, dims(rank))], sizes, element, lambda v: v)
+    return b.generic([index, source], [start], [point, point, dims(rank)], "p" * rank + "r", body)[0]
