@@ -180,7 +180,9 @@ class ConvertTorchToKiln(Pass):
         if cx.name in self.aten or cx.op.name in self.aten:
             return "aten", "asked for by an option", self._aten(cx, "asked for by an option")
         rule = find_rule(cx.name)
-        if rule is None:
+        if "kiln.unbacked" in cx.op.attributes:
+            reason = "its result's size or value is known only at run time"
+        elif rule is None:
             reason = "Kiln has no rule for it"
         else:
             mark = len(block.operations)
