@@ -49,7 +49,7 @@ def run_fusion(
     stride = (evaluate_map(kernel.scratch_bytes, symbols) + 63) // 64 * 64
     scratch = torch.empty(max(1, stride * threads + 64), dtype=torch.uint8)
     base = (scratch.data_ptr() + 63) // 64 * 64
-    words = [*(t.data_ptr() for t in [*inputs, *outputs]), *symbols, base, stride]
+    words = [*(t.data_ptr() for t in [*inputs, *outputs]), *symbols, base, stride, int(threads > 1)]
     block = (ctypes.c_int64 * len(words))(*words)
     if threads == 1:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code[kernel.entry])(ctypes.addressof(block))
