@@ -39,8 +39,21 @@ from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_schedule, em
 
 MM_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MM_SIZES = ((768, 768), (3072, 768), (768, 3072), (2048, 2048))  # (n, k)
-BMM = ((48, 32, 32, 64), (24, 128, 128, 64), (24, 128, 64, 128), (12, 197, 197, 64), (4, 512, 512, 64), (4, 512, 64, 512))
-SDPA = ((2, 12, 128, 128, 64), (1, 12, 197, 197, 64), (1, 12, 512, 512, 64), (1, 32, 256, 256, 128), (4, 12, 1, 512, 64))
+BMM = (
+    (48, 32, 32, 64),
+    (24, 128, 128, 64),
+    (24, 128, 64, 128),
+    (12, 197, 197, 64),
+    (4, 512, 512, 64),
+    (4, 512, 64, 512),
+)
+SDPA = (
+    (2, 12, 128, 128, 64),
+    (1, 12, 197, 197, 64),
+    (1, 12, 512, 512, 64),
+    (1, 32, 256, 256, 128),
+    (4, 12, 1, 512, 64),
+)
 
 Contestants = dict[str, tuple[Callable[[], object], torch.Tensor]]
 
@@ -90,7 +103,10 @@ def cases(only: set[str], threads: int) -> Iterator[tuple[str, float, torch.Tens
         for causal in (False, True) if queries > 1 else (False,):
             q, k, v = (torch.randn(batch, heads, length, size) for length in (queries, keys, keys))
             exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
-            out, name = torch.empty_like(q), f"sdpa {'causal ' if causal else ''}{batch}x{heads}x{queries}x{keys}x{size}"
+            out, name = (
+                torch.empty_like(q),
+                f"sdpa {'causal ' if causal else ''}{batch}x{heads}x{queries}x{keys}x{size}",
+            )
             eager = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
             def torch_call(q=q, k=k, v=v, causal=causal):
@@ -139,7 +155,9 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     rows = []
-    print(f"{'case':32} {'leaf':12} {'torch ms':>9} {'kiln ms':>9} {'GFLOP/s':>8} {'speedup':>8} {'own':>6} {'error':>6}")
+    print(
+        f"{'case':32} {'leaf':12} {'torch ms':>9} {'kiln ms':>9} {'GFLOP/s':>8} {'speedup':>8} {'own':>6} {'error':>6}"
+    )
     for name, operations, exact, calls, leaf in cases(set(arguments.only), arguments.threads):
         seconds = measure(calls, arguments.threads, arguments.rounds)
         errors = {n: (result.double() - exact).abs().max().item() for n, (_, result) in calls.items()}

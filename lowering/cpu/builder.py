@@ -31,7 +31,11 @@ _PY_CMP: dict[str, Callable[[int, int], bool]] = {
     "ugt": lambda x, y: x > y,
     "uge": lambda x, y: x >= y,
 }
-_CMPF = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")
+# In the order of arith.cmpf's encoding.
+_CMPF = [
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+]
 
 
 class Builder:
@@ -276,7 +280,9 @@ class Builder:
         address = arith.index_cast(self.i64, self.value(self.addi(base, self.muli(index, size))))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
 
-    def gather(self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None) -> ir.Value:
+    def gather(
+        self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None
+    ) -> ir.Value:
         """Elements index + lane * stride (stride 0 broadcasts, 1 is a plain load); masked-off lanes are zero."""
         if isinstance(stride, int) and stride == 1:
             return self.vload(buffer, index, width, mask)
@@ -285,8 +291,13 @@ class Builder:
         if isinstance(stride, int) and stride == 0:
             return self.broadcast(self.load(buffer, index), width)
         lanes = self.muliv(self.step(width), self.broadcast(self.value(stride), width))
-        mask = mask if mask is not None else self.constant(
-            ir.DenseElementsAttr.get_splat(self.vec(width, self.i1), ir.BoolAttr.get(True)), self.vec(width, self.i1)
+        mask = (
+            mask
+            if mask is not None
+            else self.constant(
+                ir.DenseElementsAttr.get_splat(self.vec(width, self.i1), ir.BoolAttr.get(True)),
+                self.vec(width, self.i1),
+            )
         )
         return vector.gather(type_, buffer, [self.value(index)], lanes, mask, self.zero(type_))
 

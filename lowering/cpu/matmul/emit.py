@@ -9,9 +9,10 @@ from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
-_LAYOUTS = {"dot": dot_layout, "blocked": block_layout, "vendor": vendor_layout}
+_LAYOUTS = {"dot": dot_layout, "blocked": block_layout, "vendor": vendor_layout, "stream": stream_layout}
 
 
 def emit_matmul(
@@ -21,7 +22,7 @@ def emit_matmul(
 
     schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
 
-    * "dot", "blocked": see dot.py, blocked.py;
+    * "dot", "blocked", "stream": see dot.py, blocked.py, stream.py;
     * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
     * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
 
@@ -47,12 +48,16 @@ def emit_matmul(
         if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1:
             raise ValueError("matmul kernel 'dot' needs unit stride along k in both operands; use 'blocked'")
         emit_dot(b, problem, schedule, *rest)
+    elif kernel == "stream":
+        if problem.m != 1 or problem.rhs_strides[-1] != 1:
+            raise ValueError("matmul kernel 'stream' needs one row and a rhs with unit stride along n; use 'blocked'")
+        emit_stream(b, problem, schedule, *rest)
     elif kernel == "blocked":
         if problem.rhs_strides[-1] != 1 and not schedule["pack_rhs"]:
             raise ValueError("matmul kernel 'blocked' needs pack_rhs for a rhs without unit stride along n")
         emit_blocked(b, problem, schedule, *rest)
     else:
-        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, vendor or by_rows")
+        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, stream, vendor or by_rows")
 
 
 def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:

@@ -14,14 +14,15 @@ AVX-512 the rows of the same table in the Cascade Lake measurements (one row lim
 |                | 3, 4      | dot 4x2                     | 2.2 - 2.8         |
 |                | 5 - 12    | dot 3x4                     | 1.35 - 1.8        |
 |                | 13 - 95   | blocked 4x3, packed rhs     | 1.04 - 1.37       |
-|                | 96 -      | vendor blocks               | 1.00 - 1.12       |
-| [k, n]         | 1         | blocked 1x8, in place       | 0.85 - 1.24       |
+|                | 96 -      | vendor blocks               | 0.99 - 1.12       |
+| [k, n]         | 1         | stream                      | 1.08 - 1.9        |
 |                | 2 - 4     | blocked, in place           | 1.2 - 1.9         |
 |                | 5 - 31    | blocked 6x2, in place       | 1.13 - 1.43       |
 |                | 32 - 95   | the same up to n = 1024     | 1.08 - 1.20       |
 |                |           | blocked 4x3, packed, above  | 0.99 - 1.10       |
 |                | 96 -      | vendor blocks               | 0.99 - 1.05       |
-| [k, n], n<=128 | 96 -      | blocked 6x2, in place (bmm) | 1.14 - 1.19       |
+| either, n<=128 | 96 -      | blocked 6x2 (bmm)           | 1.09 - 1.21       |
+| m, n < 256     | 96 -      | blocked 6x2 (bmm)           | 1.06 - 1.20       |
 
 Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines without it lose little.
 From m = 96 the vendor's leaf is taken since it compiles in a third of the time.
@@ -68,8 +69,12 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     few_columns = isinstance(problem.n, int) and problem.n <= 2
     if lhs_k == 1 and rhs_k == 1 and (m <= _DOT_ROWS[_bytes(isa)] or few_columns):
         return _dot(problem, isa, m)
-    small_n = rhs_n == 1 and isinstance(problem.n, int) and problem.n <= _SMALL_N
-    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small_n:
+    if problem.m == 1 and rhs_n == 1:
+        # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
+        nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
+        return {"kernel": "stream", "width": isa.vector_bytes // problem.sum_bytes, "nc": nc, "depth": 8}
+    small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
+    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes
         schedule = {"kernel": "vendor", "mc": 1024, "nc": 512, "width": width}
         return schedule | {"fallback": _blocked(problem, isa, m)}
@@ -108,7 +113,7 @@ def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
 def _blocked(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")
-    lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
+    lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
     small_n = isinstance(problem.n, int) and problem.n <= _IN_PLACE_N
     if rhs_n != 1:
         pack_rhs = True
@@ -141,8 +146,8 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
     """The register tile (rows, vectors) with the least cycles a step of k over the whole m x n.
 
     A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
-    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. Among equals: the fewest passes over a rhs read in place,
-    then the fewest loads.
+    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. Among equals: the fewest
+    passes over a rhs read in place, then the fewest loads.
     """
     columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
     usable, widest = (28, 4) if registers >= 32 else (12, 3)

@@ -114,7 +114,9 @@ class Kernel:
             symbol_address("GOMP_parallel")
         )
 
-    def bind(self, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = (), threads: int = 1) -> Callable[[], None]:
+    def bind(
+        self, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = (), threads: int = 1
+    ) -> Callable[[], None]:
         """A zero-argument call with everything prepared."""
         scratch = torch.empty(self.scratch * threads + 64, dtype=torch.uint8)
         base = -(-scratch.data_ptr() // 64) * 64

@@ -23,6 +23,8 @@ from kiln.lowering.cpu.attention import (
     emit_attention,
 )
 
+AVX2 = Machine()
+
 
 def reference(q, k, v, mask, causal, scale, dtype):
     """Eager attention in the dtype, with grouped queries repeated."""
@@ -42,7 +44,7 @@ def check(out, q, k, v, mask=None, causal=False, scale=None) -> None:
     assert error <= bound, f"error {error:.3e}, bound {bound:.3e}"
 
 
-def run(q, k, v, mask=None, causal=False, scale=None, machine=Machine(), threads=2) -> torch.Tensor:
+def run(q, k, v, mask=None, causal=False, scale=None, machine=AVX2, threads=2) -> torch.Tensor:
     """Compiles for exactly these shapes and strides."""
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     out = torch.full((batch, heads, queries, v.shape[3]), torch.nan, dtype=q.dtype)
@@ -151,10 +153,10 @@ def dynamic_kernel(causal: bool, masked: bool) -> Kernel:
         )  # fmt: skip
         operands = AttentionBuffers(*buffers[:3], mask=buffers[3] if masked else None)
         epilogue = StoreEpilogue(buffers[4], strides(heads, queries, 24)[:-1])
-        emit_attention(b, problem, choose_attention_schedule(problem, Machine()), operands, epilogue, ctx)
+        emit_attention(b, problem, choose_attention_schedule(problem, AVX2), operands, epilogue, ctx)
 
     size = AttentionProblem((None,), None, None, None, None, 24, 24, (1,), (1,), (1,), 0.2, causal)
-    scratch = attention_scratch_bytes(size, choose_attention_schedule(size, Machine()))
+    scratch = attention_scratch_bytes(size, choose_attention_schedule(size, AVX2))
     return Kernel(["f32"] * 5, 5, scratch, emit, kind="attention")
 
 
