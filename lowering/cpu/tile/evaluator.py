@@ -359,7 +359,9 @@ class Evaluator:
         return self.b.constant(attribute, attribute.type if hasattr(attribute, "type") else self.b.i1)
 
     def scalar(self, value: ir.Value) -> ir.Value:
-        """A scalar SSA value of the body (a constant)."""
+        """A scalar SSA value of the body: a constant, or a symbol."""
+        if value in self.body.symbols:
+            return self.b.value(self.symbols[self.body.symbols.index(value)])
         op = value.owner.opview
         if op.operation.name != "arith.constant":
             raise UnsupportedError(op.operation.name, str(op.location), "a computed scalar inside a fusion")
