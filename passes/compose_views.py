@@ -1,0 +1,74 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Chains of views as one view each."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["ComposeViews", "compose_views", "erase_dead_views"]
+
+
+@register_pass
+@dataclass
+class ComposeViews(Pass):
+    """Compose views of views, drop identity views, simplify index maps.
+
+    Before::
+
+        %0 = "kiln.view"(%x) {map = (d0) -> (d0 floordiv 8, d0 mod 8), shape = () -> (32)} : tensor<4x8xf32>
+        %1 = "kiln.view"(%0) {map = (d0, d1) -> (d1 * 8 + d0), shape = () -> (8, 4)} : tensor<32xf32>
+
+    After::
+
+        %1 = "kiln.view"(%x) {map = (d0, d1) -> (d1, d0), shape = () -> (8, 4)} : tensor<4x8xf32>
+    """
+
+    name = "compose-views"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite every function."""
+        for op in module.body.operations:
+            if op.operation.name == "func.func" and op.operation.regions[0].blocks:
+                self.count("matched", compose_views(op.operation))
+
+
+def compose_views(function: ir.Operation) -> int:
+    """Compose all views of ``function``; returns how many were rewritten."""
+    from kiln.passes.views.function_views import FunctionViews, is_view
+
+    views = FunctionViews(function)
+    block = function.regions[0].blocks[0]
+    rewritten = 0
+    for op in [op.operation for op in block.operations]:
+        if op.name != "kiln.view":
+            continue
+        result = op.results[0]
+        view = views.read(result)
+        same = view.source == op.operands[0] and not is_view(op.operands[0])
+        simple = _map_text(view.indices) == _map_text(ir.AffineMapAttr(op.attributes["map"]).value.results)
+        droppable = views.is_identity(view) and view.source.type == result.type
+        if same and simple and not droppable:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            replacement = views.emit(view)
+        if replacement.type != result.type or replacement == result:
+            continue
+        result.replace_all_uses_with(replacement)
+        rewritten += 1
+    erase_dead_views(block)
+    return rewritten
+
+
+def _map_text(exprs: object) -> list[str]:
+    return [str(e) for e in exprs]  # type: ignore[attr-defined]
+
+
+def erase_dead_views(block: ir.Block) -> None:
+    """Erase views, empties and the like that nothing uses."""
+    for op in reversed([op.operation for op in block.operations]):
+        if op.name in ("kiln.view", "kiln.empty") and not any(True for r in op.results for _ in r.uses):
+            op.erase()
