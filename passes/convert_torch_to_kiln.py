@@ -76,6 +76,7 @@ class ConvertTorchToKiln(Pass):
     def _convert_function(self, old: ir.Operation) -> None:
         from kiln.passes.torch_to_kiln.function_state import FunctionState
         from kiln.passes.torch_to_kiln.liveness import live_ops
+        from kiln.passes.torch_to_kiln.symbol_order import reorder_symbols
 
         names = (
             [ir.StringAttr(name).value for name in old.attributes["kiln.symbols"]]
@@ -104,6 +105,8 @@ class ConvertTorchToKiln(Pass):
         _mark_unsigned(new, [state.info(value).dtype for value in returned])
         inputs = [argument.type for argument in block.arguments]
         new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [v.type for v in returned]))
+        if state.symbol_names:
+            reorder_symbols(new, state)
         old.erase()
 
     def _convert_arguments(

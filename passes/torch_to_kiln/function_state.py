@@ -52,6 +52,7 @@ class FunctionState:
     def __init__(self, symbol_names: Sequence[str] = ()) -> None:
         self.symbol_names: list[str] = list(symbol_names)
         self.symbols: list[ir.Value | None] = [None] * len(self.symbol_names)
+        self.bound: list[str] = []  # names in the order in which they got their values
         self.values: dict[ir.Value, ir.Value] = {}  # torch tensor -> builtin tensor
         self.lists: dict[ir.Value, list[ir.Value | None]] = {}  # torch list of tensors -> builtin tensors
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
@@ -73,6 +74,7 @@ class FunctionState:
         """
         expr = self.symbol(name)
         self.symbols[self.symbol_names.index(name)] = value
+        self.bound.append(name)
         return expr
 
     def symbol_value(self, position: int) -> ir.Value:

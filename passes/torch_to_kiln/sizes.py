@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-__all__ = ["Expr", "as_expr", "constant_of", "dim", "pack_symbols", "product", "sizes_text", "used_symbols"]
+__all__ = ["Expr", "as_expr", "constant_of", "dim", "pack_symbols", "product", "renumber", "sizes_text", "used_symbols"]
 
 Expr = ir.AffineExpr
 
@@ -51,13 +51,14 @@ def used_symbols(exprs: Sequence[ir.AffineExpr]) -> list[int]:
     return sorted(found)
 
 
-def _renumber(expr: ir.AffineExpr, table: dict[int, int]) -> ir.AffineExpr:
+def renumber(expr: ir.AffineExpr, table: dict[int, int]) -> ir.AffineExpr:
+    """``expr`` with symbol ``s<k>`` become ``s<table[k]>``."""
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineSymbolExpr):
         return ir.AffineExpr.get_symbol(table[expr.position])
     if not isinstance(expr, ir.AffineBinaryExpr):
         return expr
-    lhs, rhs = _renumber(expr.lhs, table), _renumber(expr.rhs, table)
+    lhs, rhs = renumber(expr.lhs, table), renumber(expr.rhs, table)
     if isinstance(expr, ir.AffineAddExpr):
         return lhs + rhs
     if isinstance(expr, ir.AffineMulExpr):
@@ -77,7 +78,7 @@ def pack_symbols(*groups: tuple[int, Sequence[ir.AffineExpr]]) -> tuple[list[ir.
     used = used_symbols([expr for _, exprs in groups for expr in exprs])
     table = {position: k for k, position in enumerate(used)}
     if any(position != k for position, k in table.items()):
-        groups = tuple((dims, [_renumber(expr, table) for expr in exprs]) for dims, exprs in groups)
+        groups = tuple((dims, [renumber(expr, table) for expr in exprs]) for dims, exprs in groups)
     return [ir.AffineMap.get(dims, len(used), list(exprs)) for dims, exprs in groups], used
 
 
