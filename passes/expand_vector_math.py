@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
@@ -23,6 +24,8 @@ _NATIVE = {
 }  # fmt: skip
 # Native ops that convert-to-llvm or LLVM cannot do in 16-bit float types.
 _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
+
+_SHORT = ir.BF16Type | ir.F16Type
 
 
 @register_pass
@@ -88,7 +91,7 @@ class ExpandVectorMath(Pass):
             return lambda op, *_: [ipowi(*op.operands)]
         if op.name in FUNCTIONS or op.name == "math.sincos":
             return _apply
-        if op.name in _NATIVE_FLOAT and _element(op.operands[0].type).width == 16:
+        if op.name in _NATIVE_FLOAT and _is(_SHORT, op.operands[0].type):
             return _apply
         if not op.name.startswith("math.") or op.name in _NATIVE:
             return None
@@ -109,7 +112,7 @@ def _element(type_: ir.Type) -> ir.Type:
     return type_.element_type if isinstance(type_, ir.VectorType) else type_
 
 
-def _is(kind: type, type_: ir.Type) -> bool:
+def _is(kind: Any, type_: ir.Type) -> bool:
     return isinstance(_element(type_), kind)
 
 
@@ -120,7 +123,7 @@ def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
 
 def _emitter(type_: ir.Type, constants: dict, entry: ir.Block) -> Emitter:
     """An emitter that computes in ``type_``, or in f32 where that is a 16-bit float."""
-    if _element(type_).width == 16:
+    if _is(_SHORT, type_):
         type_ = _like(type_, ir.F32Type.get())
     return Emitter(type_, constants, entry)
 

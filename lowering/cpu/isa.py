@@ -1,30 +1,104 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the host CPU has: vector width, registers, caches."""
+"""What the host CPU has: vector width, registers, instruction sets, caches."""
 
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
+
+__all__ = ["Isa", "host", "read_caches"]
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+# Where the system does not tell: what every x86 server of the last ten years has at least.
+_L1, _L2, _L3 = 32 << 10, 256 << 10, 8 << 20
 
 
 @dataclass(frozen=True)
 class Isa:
-    """vector_bytes: width of a vector register; vector_registers: how many of them."""
+    """One CPU, as schedules see it.
+
+    Attributes:
+      name: LLVM's name of the CPU ("znver3", "cascadelake").
+      vector_bytes: width of a vector register; vector_registers: how many of them.
+      features: LLVM's names of the instruction sets ("avx2", "fma", "f16c", ...), sorted.
+      l1_bytes: first-level data cache of a core; l2_bytes: second level of a core.
+      l3_bytes: last-level cache that l3_cores logical processors share (0 and 1 without one).
+      cores: logical processors that this process may use.
+    """
 
     name: str
     vector_bytes: int
     vector_registers: int
+    features: tuple[str, ...] = ()
+    l1_bytes: int = _L1
+    l2_bytes: int = _L2
+    l3_bytes: int = _L3
+    l3_cores: int = 1
+    cores: int = 1
+
+    def has(self, feature: str) -> bool:
+        """Whether the CPU has an instruction set, by LLVM's name."""
+        return feature in self.features
 
 
 @cache
 def host() -> Isa:
     """The machine this process runs on."""
-    features = llvm.get_host_cpu_features()
-    name = llvm.get_host_cpu_name()
-    if features.get("avx512f"):
-        return Isa(name, 64, 32)
-    if features.get("avx2"):
-        return Isa(name, 32, 16)
-    return Isa(name, 16, 16)
+    flags = llvm.get_host_cpu_features()
+    features = tuple(sorted(name for name, present in flags.items() if present))
+    if "avx512f" in features:
+        width, registers = 64, 32
+    elif "avx2" in features:
+        width, registers = 32, 16
+    else:
+        width, registers = 16, 32 if "neon" in features else 16
+    caches = read_caches(_CACHES)
+    l3, l3_cores = caches.get(3, (0, 1)) if caches else (_L3, 1)
+    return Isa(
+        name=llvm.get_host_cpu_name(),
+        vector_bytes=width,
+        vector_registers=registers,
+        features=features,
+        l1_bytes=caches.get(1, (_L1, 1))[0],
+        l2_bytes=caches.get(2, (_L2, 1))[0],
+        l3_bytes=l3,
+        l3_cores=l3_cores,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
+
+
+def read_caches(folder: Path) -> dict[int, tuple[int, int]]:
+    """Level -> (bytes, logical processors that share it) of data and unified caches, from Linux's sysfs.
+
+    Empty where the folder is missing or unreadable (containers, other systems).
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind, level, size, shared = (
+                (index / name).read_text().strip() for name in ("type", "level", "size", "shared_cpu_list")
+            )
+            if kind in ("Data", "Unified"):
+                found[int(level)] = (_bytes(size), _count(shared))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _bytes(text: str) -> int:
+    """``32K`` or ``8M`` in bytes."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1])
+    return int(text[:-1]) * unit if unit else int(text)
+
+
+def _count(text: str) -> int:
+    """How many numbers a list such as ``0-3,8`` names."""
+    total = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total

@@ -130,7 +130,9 @@ def samples(name: str, element: str) -> list[np.ndarray]:
         first, second = (v.ravel() for v in np.meshgrid(special, special))
         integers = np.where(rng.random(count) < 0.3, rng.integers(-20, 20, count), rng.normal(0, 5, count))
         x = np.concatenate([first.astype(dtype), near(count)[:count].astype(dtype), everywhere(count)])
-        y = np.concatenate([second.astype(dtype), integers[: x.size - first.size - count].astype(dtype), everywhere(count)])
+        y = np.concatenate(
+            [second.astype(dtype), integers[: x.size - first.size - count].astype(dtype), everywhere(count)]
+        )
         return [_padded(x), _padded(y)]
 
 

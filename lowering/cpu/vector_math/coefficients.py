@@ -330,20 +330,66 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
 
 # Sums of parts, largest first: (name, element type).
 PARTS: dict[tuple[str, str], tuple[float, ...]] = {
-    ("ln(2)", "f32"): (float.fromhex("0x1.62e4000000000p-1"), float.fromhex("0x1.7f7d1c0000000p-20"),),
-    ("ln(2)", "f64"): (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33"),),
-    ("log10(2)", "f32"): (float.fromhex("0x1.3440000000000p-2"), float.fromhex("0x1.3509f80000000p-18"),),
-    ("log10(2)", "f64"): (float.fromhex("0x1.34413509f6000p-2"), float.fromhex("0x1.9fef311f12b36p-42"),),
-    ("1/ln(2)", "f32"): (float.fromhex("0x1.7154760000000p+0"), float.fromhex("0x1.4ae0c00000000p-26"),),
-    ("1/ln(2)", "f64"): (float.fromhex("0x1.71547652b82fep+0"), float.fromhex("0x1.777d0ffda0d24p-56"),),
-    ("1/ln(10)", "f32"): (float.fromhex("0x1.bcb7b00000000p-2"), float.fromhex("0x1.526e500000000p-26"),),
-    ("1/ln(10)", "f64"): (float.fromhex("0x1.bcb7b1526e50ep-2"), float.fromhex("0x1.95355baaafad3p-57"),),
-    ("pi", "f32"): (float.fromhex("0x1.921fb40000000p+1"), float.fromhex("0x1.4442d00000000p-23"), float.fromhex("0x1.84698a0000000p-47"),),
-    ("pi", "f64"): (float.fromhex("0x1.921fb54442d18p+1"), float.fromhex("0x1.1a62633145c06p-53"), float.fromhex("0x1.c1cd129024e09p-106"),),
-    ("pi/2", "f32"): (float.fromhex("0x1.921fb40000000p+0"), float.fromhex("0x1.4442d00000000p-24"), float.fromhex("0x1.84698a0000000p-48"),),
-    ("pi/2", "f64"): (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c06p-54"), float.fromhex("0x1.c1cd129024e09p-107"),),
-    ("pi/4", "f32"): (float.fromhex("0x1.921fb40000000p-1"), float.fromhex("0x1.4442d20000000p-25"),),
-    ("pi/4", "f64"): (float.fromhex("0x1.921fb54442d18p-1"), float.fromhex("0x1.1a62633145c07p-55"),),
+    ("ln(2)", "f32"): (
+        float.fromhex("0x1.62e4000000000p-1"),
+        float.fromhex("0x1.7f7d1c0000000p-20"),
+    ),
+    ("ln(2)", "f64"): (
+        float.fromhex("0x1.62e42fee00000p-1"),
+        float.fromhex("0x1.a39ef35793c76p-33"),
+    ),
+    ("log10(2)", "f32"): (
+        float.fromhex("0x1.3440000000000p-2"),
+        float.fromhex("0x1.3509f80000000p-18"),
+    ),
+    ("log10(2)", "f64"): (
+        float.fromhex("0x1.34413509f6000p-2"),
+        float.fromhex("0x1.9fef311f12b36p-42"),
+    ),
+    ("1/ln(2)", "f32"): (
+        float.fromhex("0x1.7154760000000p+0"),
+        float.fromhex("0x1.4ae0c00000000p-26"),
+    ),
+    ("1/ln(2)", "f64"): (
+        float.fromhex("0x1.71547652b82fep+0"),
+        float.fromhex("0x1.777d0ffda0d24p-56"),
+    ),
+    ("1/ln(10)", "f32"): (
+        float.fromhex("0x1.bcb7b00000000p-2"),
+        float.fromhex("0x1.526e500000000p-26"),
+    ),
+    ("1/ln(10)", "f64"): (
+        float.fromhex("0x1.bcb7b1526e50ep-2"),
+        float.fromhex("0x1.95355baaafad3p-57"),
+    ),
+    ("pi", "f32"): (
+        float.fromhex("0x1.921fb40000000p+1"),
+        float.fromhex("0x1.4442d00000000p-23"),
+        float.fromhex("0x1.84698a0000000p-47"),
+    ),
+    ("pi", "f64"): (
+        float.fromhex("0x1.921fb54442d18p+1"),
+        float.fromhex("0x1.1a62633145c06p-53"),
+        float.fromhex("0x1.c1cd129024e09p-106"),
+    ),
+    ("pi/2", "f32"): (
+        float.fromhex("0x1.921fb40000000p+0"),
+        float.fromhex("0x1.4442d00000000p-24"),
+        float.fromhex("0x1.84698a0000000p-48"),
+    ),
+    ("pi/2", "f64"): (
+        float.fromhex("0x1.921fb54442d18p+0"),
+        float.fromhex("0x1.1a62633145c06p-54"),
+        float.fromhex("0x1.c1cd129024e09p-107"),
+    ),
+    ("pi/4", "f32"): (
+        float.fromhex("0x1.921fb40000000p-1"),
+        float.fromhex("0x1.4442d20000000p-25"),
+    ),
+    ("pi/4", "f64"): (
+        float.fromhex("0x1.921fb54442d18p-1"),
+        float.fromhex("0x1.1a62633145c07p-55"),
+    ),
     ("1/pi", "f32"): (float.fromhex("0x1.45f3060000000p-2"),),
     ("1/pi", "f64"): (float.fromhex("0x1.45f306dc9c883p-2"),),
     ("2/pi", "f32"): (float.fromhex("0x1.45f3060000000p-1"),),

@@ -24,7 +24,9 @@ def erf(e: Emitter, x: Lanes) -> Lanes:
 def erfc(e: Emitter, x: Lanes) -> Lanes:
     """erfc(a) = exp(-a^2) p(t)/(1 + 2a), t = (a - 2)/(a + 2), a = |x|; 2 - erfc(a) for x < 0.
 
-    For a < 1/2, where the roundings of these factors show most, exp(-a q(a)) instead.  The form follows M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in
+    For a < 1/2, where the roundings of these factors show most, exp(-a q(a)) instead.
+
+    The form follows M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in
     0 <= x < inf", Math. Comp. 36 (1981).  a^2 = square + error, with exp(-error) = 1 - error.
     """
     a = e.min(e.abs(x), _ERFC_LIMIT[e.element])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import mpmath as mp
 import numpy as np
 
-from kiln.lowering.cpu.vector_math.remez import DIGITS, Function, minimax
+from kiln.lowering.cpu.vector_math.remez import DIGITS, Function, Real, minimax
 
 
 class Fit(NamedTuple):
@@ -44,7 +44,7 @@ def _odd(what: str, f: Function, limit: float, f32: int | None, f64: int | None)
     )
 
 
-def _erfc_scaled(t: mp.mpf) -> mp.mpf:
+def _erfc_scaled(t: Real) -> Real:
     """(1 + 2a) exp(a^2) erfc(a) for t = (a - 2)/(a + 2)."""
     a = 2 * (1 + t) / (1 - t)
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
@@ -136,7 +136,7 @@ FITS: dict[str, Fit] = {
 
 # Numbers as sums of parts: (value, leading bits of the first part or 0 for all, number of parts) for (f32, f64).
 # A short first part makes its product with the integers of a range reduction exact.
-PARTS: dict[str, tuple[Callable[[], mp.mpf], tuple[int, int], int]] = {
+PARTS: dict[str, tuple[Callable[[], Real], tuple[int, int], int]] = {
     "ln(2)": (lambda: mp.ln(2), (15, 32), 2),
     "log10(2)": (lambda: mp.log10(2), (12, 40), 2),
     "1/ln(2)": (lambda: 1 / mp.ln(2), (0, 0), 2),
@@ -188,17 +188,22 @@ def render() -> str:
         lines.append("PARTS: dict[tuple[str, str], tuple[float, ...]] = {\n")
         for name, (value, bits, count) in PARTS.items():
             for element, kind, leading in (("f32", np.float32, bits[0]), ("f64", np.float64, bits[1])):
-                parts = ", ".join(f'float.fromhex("{c.hex()}")' for c in _parts(value(), kind, leading, count))
-                lines.append(f'    ("{name}", "{element}"): ({parts},),\n')
+                parts = _parts(value(), kind, leading, count)
+                if len(parts) == 1:
+                    lines.append(f'    ("{name}", "{element}"): (float.fromhex("{parts[0].hex()}"),),\n')
+                    continue
+                lines.append(f'    ("{name}", "{element}"): (\n')
+                lines += [f'        float.fromhex("{c.hex()}"),\n' for c in parts]
+                lines.append("    ),\n")
     return "".join(lines) + "}\n"
 
 
-def _round(value: mp.mpf, kind: type) -> float:
+def _round(value: Real, kind: type) -> float:
     """``value`` rounded to nearest in float32 or float64."""
     return float(kind(mp.nstr(value, 40)))
 
 
-def _parts(value: mp.mpf, kind: type, leading: int, count: int) -> list[float]:
+def _parts(value: Real, kind: type, leading: int, count: int) -> list[float]:
     """``value`` as a sum of ``count`` numbers, the first cut to ``leading`` bits (0: all).
 
     All but the last are cut towards zero.

@@ -36,6 +36,8 @@ class Emitter:
         self.float_type = float_type
         self.vector = float_type if isinstance(float_type, ir.VectorType) else None
         element = self.vector.element_type if self.vector is not None else float_type
+        if not isinstance(element, ir.F32Type | ir.F64Type):
+            raise TypeError(f"formulas compute in f32 or f64, not {element}")
         self.bits = element.width
         self.element = "f32" if self.bits == 32 else "f64"
         self.mantissa = 23 if self.bits == 32 else 52
@@ -76,7 +78,7 @@ class Emitter:
             if self.vector is None:
                 value = attribute(type_)
             else:
-                value = ir.DenseElementsAttr.get_splat(type_, attribute(type_.element_type))
+                value = ir.DenseElementsAttr.get_splat(type_, attribute(ir.VectorType(type_).element_type))
             op = ir.Operation.create(
                 "arith.constant", [type_], [], {"value": value}, ip=ir.InsertionPoint.at_block_begin(self.entry)
             )

@@ -15,6 +15,7 @@ from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
 _SQRT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}  # bits of sqrt(1/2)
 
+
 def split(e: Emitter, x: Lanes, denormals: bool = True) -> tuple[Lanes, Lanes]:
     """(n as a float, f) with x = 2^n (1 + f), for finite x > 0; anything for other x."""
     magic = round_magic(e)

@@ -79,8 +79,10 @@ def ipowi(base: ir.Value, exponent: ir.Value) -> ir.Value:
     element = type_.element_type if is_vector else type_
 
     def constant(x: int) -> ir.Value:
-        value = ir.IntegerAttr.get(element, x)
-        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, value) if is_vector else value).result
+        value: ir.Attribute = ir.IntegerAttr.get(element, x)
+        if is_vector:
+            value = ir.DenseElementsAttr.get_splat(type_, value)
+        return ir.Operation.create("arith.constant", [type_], [], {"value": value}).result
 
     zero, one = constant(0), constant(1)
     negative = arith.CmpIOp(arith.CmpIPredicate.slt, exponent, zero).result

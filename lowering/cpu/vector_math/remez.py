@@ -11,15 +11,17 @@ Source: E. Ya. Remez, "Sur la détermination des polynômes d'approximation de d
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import mpmath as mp
 
 DIGITS = 50
 
-Function = Callable[[mp.mpf], mp.mpf]
+Real = Any  # an mpmath.mpf, which type checkers do not take for a type
+Function = Callable[[Real], Real]
 
 
-def _grid(low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
+def _grid(low: Real, high: Real, count: int) -> list[Real]:
     """``count`` Chebyshev points of [low, high], ends included; a zero is moved off the removable singularity."""
     middle, half = (low + high) / 2, (high - low) / 2
     points = [middle - half * mp.cos(mp.pi * i / (count - 1)) for i in range(count)]
@@ -27,7 +29,7 @@ def _grid(low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
     return [p if abs(p) > tiny else tiny for p in points]
 
 
-def _extrema(errors: Sequence[mp.mpf], wanted: int) -> list[int]:
+def _extrema(errors: Sequence[Real], wanted: int) -> list[int]:
     """Indices of ``wanted`` alternating extrema of ``errors``: the largest of every run of one sign."""
     peaks: list[int] = []
     for i, e in enumerate(errors):
@@ -41,7 +43,7 @@ def _extrema(errors: Sequence[mp.mpf], wanted: int) -> list[int]:
     return peaks
 
 
-def minimax(f: Function, weight: Function, low: float, high: float, degree: int) -> tuple[list[mp.mpf], float]:
+def minimax(f: Function, weight: Function, low: float, high: float, degree: int) -> tuple[list[Real], float]:
     """Fit p(t) to ``f`` on [low, high] with least maximum of |p - f| / |weight|.
 
     Returns the coefficients, lowest first, and the maximum weighted error.
@@ -65,7 +67,7 @@ def minimax(f: Function, weight: Function, low: float, high: float, degree: int)
         return p, float(worst)
 
 
-def _solve(x, y, w, reference) -> tuple[list[mp.mpf], mp.mpf]:
+def _solve(x, y, w, reference) -> tuple[list[Real], Real]:
     """Coefficients whose weighted error alternates between +level and -level on ``reference``, and the level."""
     size = len(reference)
     a, b = mp.matrix(size, size), mp.matrix(size, 1)

@@ -38,7 +38,9 @@ def test_widths_give_the_same_bits(name: str, width: int) -> None:
     operands = [x, np.roll(x, 1)] if name in ("powf", "remf") else [x]
     types = ["f32"] * len(operands)
     expected = compile_op(op, types, "f32", 8)(*operands)
-    np.testing.assert_array_equal(compile_op(op, types, "f32", width)(*operands).view(np.uint32), expected.view(np.uint32))
+    np.testing.assert_array_equal(
+        compile_op(op, types, "f32", width)(*operands).view(np.uint32), expected.view(np.uint32)
+    )
 
 
 def test_a_rare_lane_does_not_change_its_neighbours() -> None:
@@ -122,7 +124,9 @@ def test_flushed_exponentials(name: str) -> None:
     exact = getattr(np, name)(x.astype(np.float64))
     assert (np.abs(flushed(x) - exact) / np.spacing(exact.astype(np.float32))).max() < 1.5
     ends = np.array([-np.inf, -3e38, -200, 200, 3e38, np.inf, np.nan, -np.nan], np.float32)
-    np.testing.assert_array_equal(flushed(ends), np.array([0, 0, 0, np.inf, np.inf, np.inf, np.nan, np.nan], np.float32))
+    np.testing.assert_array_equal(
+        flushed(ends), np.array([0, 0, 0, np.inf, np.inf, np.inf, np.nan, np.nan], np.float32)
+    )
 
 
 def test_the_document_states_these_bounds() -> None:
