@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import index as index_ops
 from kiln.dialects.kiln.base import DYNAMIC
 from kiln.dialects.kiln.conv import conv_size, conv_transpose_size
+from kiln.dialects.kiln.index import indexed_shape
 
 if TYPE_CHECKING:
     from kiln.dialects.shapes import SymbolicShapes
@@ -173,7 +173,7 @@ def _index_select(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Si
 
 def _index(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:
     x, *indices = (shapes.dims(v) for v in op.operands)
-    return index_ops.indexed_shape(x, _ints(op, "dims"), broadcast(indices))
+    return indexed_shape(x, _ints(op, "dims"), broadcast(indices))
 
 
 def broadcast(shapes: Sequence[Sequence[ir.AffineExpr]]) -> list[ir.AffineExpr]:
@@ -219,7 +219,7 @@ RULES: dict[str, Rule] = {
     "kiln.index": _index,
     "kiln.topk": _topk,
     **dict.fromkeys(
-        [f"kiln.{name}" for name in ("softmax layer_norm rms_norm batch_norm group_norm scatter scan sort".split())],
+        [f"kiln.{name}" for name in (["softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "scatter", "scan", "sort"])],
         _same_as_first,
     ),
 }

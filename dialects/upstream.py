@@ -84,7 +84,7 @@ def _elementwise(op: ir.Operation, element: Callable[[Sequence[ir.Value]], ir.Va
     )
     block = generic.regions[0].blocks.append(out.type.element_type)
     with ir.InsertionPoint(block):
-        linalg.YieldOp([element([linalg.index(i) for i in range(rank)])])
+        linalg.YieldOp([element([linalg.IndexOp(i).result for i in range(rank)])])
     return generic.results[0]
 
 

@@ -179,7 +179,7 @@ def index_value(e: ir.AffineExpr, dim_values: Sequence[ir.Value], symbol_values:
 
 def here(position: int) -> ir.Value:
     """`linalg.index` of a loop, inside a body."""
-    return linalg.index(position)
+    return linalg.IndexOp(position).result
 
 
 def extract(x: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dim, dims
+from kiln.dialects.reference.builder import Builder, dims
 from kiln.dialects.reference.registry import reference_of
 
 
