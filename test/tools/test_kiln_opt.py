@@ -13,6 +13,8 @@ from kiln.passes.diagnostics import Diagnostic
 from kiln.tools.kiln_opt import main
 from kiln.tools.verify_diagnostics import parse_expectations, verify
 
+INPUTS = Path(__file__).parent / "kiln_opt" / "Inputs"
+
 
 def test_start_up_imports_no_torch() -> None:
     code = (
@@ -35,6 +37,41 @@ def test_bad_input_is_one_line(data: bytes, tmp_path: Path, capfd: pytest.Captur
     out, err = capfd.readouterr()
     assert out == ""
     assert "error: " in err and err.count("\n") == 1 and "in.mlir" in err
+
+
+SAMPLE = f"--load={INPUTS}/sample_passes.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pass-pipeline=canonicalise"], "unknown pass 'canonicalise'; did you mean 'canonicalize'?"),
+        (["--pass-pipeline=func.func(csee)"], "unknown pass 'csee' at column 11 of 'func.func(csee)'; did you mean"),
+        (["--pass-pipeline=nosuchpass{a=1}"], "unknown pass 'nosuchpass'; kiln-opt --list-passes shows Kiln's"),
+        (["--pass-pipeline=func.func(cse"], "at column 10 of 'func.func(cse': this '(' is never closed"),
+        (["--pass-pipeline=cse,,cse"], "at column 5 of 'cse,,cse': expected a pass name, found ','"),
+        (["--pass-pipeline=canonicalize{foo=1}"], "pass 'canonicalize': no such option foo"),
+        (["--pass-pipeline=canonicalize{max-iterations=a}"], "failed to add `canonicalize` with options"),
+        ([SAMPLE, "--pass-pipeline=test-tag{star=1}"], "pass 'test-tag': unknown option 'star'; did you mean 'start'?"),
+        ([SAMPLE, "--pass-pipeline=test-tag{start=x}"], "pass 'test-tag': option 'start' expects int, found 'x'"),
+        ([SAMPLE, "--pass-pipeline=func.func(test-tag)"], "write it outside of func.func(...)"),
+        (["--load=absent.py"], "cannot load passes from 'absent.py': no such Python file"),
+        (["--pass-pipelin=cse"], "unknown option '--pass-pipelin'; did you mean '--pass-pipeline'"),
+        (["absent.mlir"], "cannot read absent.mlir: No such file or directory"),
+        ([f"{INPUTS}/empty.mlir", "more.mlir"], "one input file at most, found 'more.mlir' as well"),
+        ([f"{INPUTS}/broken.mlir"], "broken.mlir:2:9: error: expected operation name in quotes"),
+        (["--pipeline=gpx"], "unknown pipeline 'gpx'"),
+        (["--until=fused"], "--until needs --pipeline"),
+        (["--pipeline=cpu", "--until=nowhere"], "no step of this pipeline completes stage 'nowhere'; stages: "),
+        ([f"{INPUTS}/empty.mlir", "--check-stage=fuse"], "unknown stage 'fuse'; did you mean 'fused'?"),
+        (["--verify-diagnostics=some"], "invalid choice: 'some'"),
+    ],
+)
+def test_errors_say_what_was_near(arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert message in err and err.count("\n") == 1
 
 
 def test_output_file_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
