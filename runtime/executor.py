@@ -47,9 +47,7 @@ class Executor:
     operator raises.
     """
 
-    def __init__(
-        self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False
-    ) -> None:
+    def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False) -> None:
         self.plan = plan
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
         parts = segments(plan)

@@ -5,7 +5,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from torch_mlir import ir
 
@@ -37,11 +37,18 @@ def fusion_key(fusion: ir.Operation) -> str:
 class KernelSet:
     """Compiles fusions on first sight. A kernel's name is the fusion's with a hash of what it computes.
 
-    Without a compiler kernels are named only.
+    Without a compiler kernels are named only. `cache` (by name) outlives the plan: the name says what the kernel does,
+    so equal kernels of later graphs are not compiled again.
     """
 
-    def __init__(self, compiler: KernelCompiler | None, dump: Callable[[str, ir.Module], None] | None = None) -> None:
+    def __init__(
+        self,
+        compiler: KernelCompiler | None,
+        dump: Callable[[str, ir.Module], None] | None = None,
+        cache: MutableMapping[str, KernelObject] | None = None,
+    ) -> None:
         self._compiler, self._dump = compiler, dump
+        self._cache: MutableMapping[str, KernelObject] = {} if cache is None else cache
         self._known: dict[str, int] = {}
         self._codes: list[KernelObject] = []
         self._kinds: list[str] = []
@@ -51,10 +58,12 @@ class KernelSet:
         key = fusion_key(fusion)
         if key not in self._known:
             stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
-            name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+            name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
             kind = ir.StringAttr(fusion.attributes["kind"]).value
             self._known[key] = len(self._codes)
-            self._codes.append(self._compile(fusion, name, kind))
+            if name not in self._cache or self._dump is not None:
+                self._cache[name] = self._compile(fusion, name, kind)
+            self._codes.append(self._cache[name])
             self._kinds.append(kind)
         return self._known[key]
 

@@ -3,7 +3,8 @@
 
 """From a module at the fused (or scheduled) stage to a plan: launch order, buffers, workspace, kernels, ATen calls."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from torch_mlir import ir
@@ -11,10 +12,12 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
-from kiln.lowering.host.elements import dtype_name, item_bytes
+from kiln.lowering.cpu.codegen import KernelObject
+from kiln.lowering.host.elements import dense_bytes, dtype_name, item_bytes
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
+from kiln.lowering.host.plan_text import plan_text
 from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Symbol
 
@@ -43,6 +46,7 @@ def build_plan(
     name: str = "main",
     num_inputs: int | None = None,
     dump: Callable[[str, ir.Module], None] | None = None,
+    cache: MutableMapping[str, KernelObject] | None = None,
 ) -> Plan:
     """Plans the function @main of `module`, compiling its kernels.
 
@@ -54,6 +58,7 @@ def build_plan(
       inputs: one per argument of the function; by default read off its attributes: tensors and named symbols are
         graph inputs in order, unless marked `kiln.constant`.
       num_inputs: number of graph inputs, where some are not arguments.
+      cache: compiled kernels by name, read and added to; one per compiler version and machine.
       dump: called as dump("<kernel>.vector", module) and dump("<kernel>.llvm", module).
 
     Raises InvalidIRError for ops or values that no plan can hold, CompileError from code generation.
@@ -63,7 +68,7 @@ def build_plan(
     if function is None:
         raise InvalidIRError("the module holds no func.func @main")
     with module.context, ir.Location.unknown():
-        return _Planner(HostGraph(function), KernelSet(kernel_compiler, dump), inputs).build(name, num_inputs)
+        return _Planner(HostGraph(function), KernelSet(kernel_compiler, dump, cache), inputs).build(name, num_inputs)
 
 
 class _Planner:
@@ -96,8 +101,6 @@ class _Planner:
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects):
             plan.launcher = launcher_object()
-        from kiln.lowering.host.plan_text import plan_text
-
         plan.text = plan_text(plan)
         return plan
 
@@ -213,13 +216,9 @@ class _Planner:
 
     def _constant_data(self, op: ir.Operation) -> int:
         """Stores the elements of a dense arith.constant in the plan."""
-        import numpy as np
-
-        from kiln.lowering.host.elements import dense_bytes
-
         type_ = ir.RankedTensorType(op.results[0].type)
         self.plan.blobs.append(dense_bytes(op.attributes["value"], type_))
-        shape = tuple(int(n) for n in np.asarray(type_.shape))
+        shape = tuple(type_.shape)
         self.plan.constants.append(Constant("", dtype_name(type_), shape, len(self.plan.blobs) - 1))
         return len(self.plan.constants) - 1
 
@@ -354,8 +353,6 @@ class _Planner:
                 touched = [*(o.buffer for o in step.operands), *(r for r in step.results if r >= 0)]
             for buffer in touched:
                 uses.setdefault(buffer, []).append(i)
-        import dataclasses
-
         for b, steps in uses.items():
             self.plan.buffers[b] = dataclasses.replace(self.plan.buffers[b], first=min(steps), last=max(steps))
 

@@ -119,7 +119,8 @@ class _Text:
         if any(o.shape is not None for o in tensors):
             parts["views"] = self._views(tensors)
         if len(tensors) < len(outputs):
-            parts["values"] = "[" + ", ".join("unit" if o.value is None else self._map([o.value]) for o in outputs) + "]"
+            values = ["unit" if o.value is None else self._map([o.value]) for o in outputs]
+            parts["values"] = f"[{', '.join(values)}]"
         return self._op("output", [o.buffer for o in tensors], parts)
 
     def _op(self, name: str, buffers: Sequence[int], parts: dict[str, str]) -> str:

@@ -19,8 +19,7 @@ def test_same_names_in_two_libraries(add_kernel):
 def test_load_from_many_threads(add_kernel):
     loaded = []
     threads = [
-        threading.Thread(target=lambda: loaded.append(load([add_kernel.object_bytes], ["add_entry"])))
-        for _ in range(8)
+        threading.Thread(target=lambda: loaded.append(load([add_kernel.object_bytes], ["add_entry"]))) for _ in range(8)
     ]
     for t in threads:
         t.start()

@@ -34,4 +34,6 @@ def test_library_is_found_without_importing_torch():
         "from kiln.runtime.threads import symbol_address\n"
         "assert symbol_address('GOMP_parallel') and 'torch' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )

@@ -168,7 +168,9 @@ def test_pointers_are_noalias_and_dumped(plain):
     compile_kernel(ir.Module.parse(DOUBLE), "double", dump=lambda stage, m: texts.append((stage, str(m))))
     ((stage, text),) = texts
     assert stage == "llvm"
-    assert re.search(r"llvm\.func internal @double\(%arg0: !llvm\.ptr \{llvm\.noalias\}, %arg1: !llvm\.ptr \{llvm\.noalias", text)
+    assert re.search(
+        r"llvm\.func internal @double\(%arg0: !llvm\.ptr \{llvm\.noalias\}, %arg1: !llvm\.ptr \{llvm\.noalias", text
+    )
     assert "llvm.func @double_entry" in text
 
 

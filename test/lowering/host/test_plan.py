@@ -109,7 +109,9 @@ func.func @main(%x: tensor<?x6xf32> {{kiln.shape = {shape}, kiln.strides = {stri
 
 def test_dynamic_workspace(context, toy_compiler):
     shape, strides = S.format("s0, 6"), S.format("6, 1")
-    arguments = f'%x: tensor<?x6xf32> {{kiln.shape = {shape}, kiln.strides = {strides}}}, %n: index {{kiln.symbol = "s3"}}'
+    arguments = (
+        f'%x: tensor<?x6xf32> {{kiln.shape = {shape}, kiln.strides = {strides}}}, %n: index {{kiln.symbol = "s3"}}'
+    )
     text = f'func.func @main({arguments}) -> tensor<?x6xf32> attributes {{kiln.symbols = ["s3"]}} {{'
     previous = "%x"
     for i in range(4):
@@ -249,3 +251,19 @@ def test_random_graphs(context, toy_compiler, graph):
         alive = [b for b, d in enumerate(plan.buffers) if d.kind == "workspace" and d.first <= i <= d.last]
         spans = sorted((plan.offsets[b], plan.offsets[b] + plan.buffers[b].bytes) for b in alive)
         assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+
+
+def test_kernel_cache_outlives_the_plan(context, toy_compiler):
+    text = f"func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {{{fusion('%0', ['%x', '%x'], ADD)}\n  return %0 : tensor<4x6xf32>\n}}"
+    compiled = []
+
+    def compiler(op, name):
+        compiled.append(name)
+        return toy_compiler(op, name)
+
+    cache = {}
+    first, second = (plan_of(text, compiler, cache=cache) for _ in range(2))
+    assert len(compiled) == 1 and list(cache) == compiled
+    assert first.to_bytes() == second.to_bytes()
+    x = torch.randn(4, 6)
+    assert torch.equal(Executor(second)([x])[0], x + x)
