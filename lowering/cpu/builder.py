@@ -327,6 +327,10 @@ class Builder:
             return None
         return vector.create_mask(self.vec(width, self.i1), [self.value(count)])
 
+    def tail_mask(self, count: Index, width: int) -> ir.Value | None:
+        """The mask of a tail of fewer than `width` elements; None where there is known to be no tail."""
+        return None if isinstance(count, int) and count == 0 else self.mask_below(count, width)
+
     def addiv(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.addi(x, y)
 

@@ -252,6 +252,7 @@ class _Attention:
         whole = b.cmpi("sge", count, j + width)
 
         def apply(lanes: ir.Value | None) -> list[ir.Value]:
+            assert self.operands.mask is not None
             m = b.gather(self.operands.mask, at, stride, width, lanes)
             if self.p.mask_dtype == "i8":
                 return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, low)]

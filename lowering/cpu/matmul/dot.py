@@ -107,7 +107,7 @@ def emit_dot(
         if unroll > 1:
             acc = b.for_(big, full, width, lambda kk, a: steps(kk, a, 1), acc)
         left = b.subi(depth, full)
-        mask = b.mask_below(left, width)
+        mask = b.tail_mask(left, width)
         before = list(acc)
         acc = b.if_(b.cmpi("sgt", left, 0), lambda: steps(full, before, 1, mask), lambda: before, [vector] * len(acc))
         sums = [collapse(b, acc[r * nr : (r + 1) * nr], width) for r in range(mr)]

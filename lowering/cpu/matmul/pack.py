@@ -88,7 +88,7 @@ def copy_rows(
     element = ir.MemRefType(target.type).element_type
     full = b.round_down(cols, width)
     tail = b.subi(cols, full)
-    mask = b.mask_below(tail, width)
+    mask = b.tail_mask(tail, width)
 
     def row(i: Index) -> None:
         src = b.addi(source_offset, b.muli(b.mini(i, b.subi(rows, 1)), source_stride))
@@ -126,7 +126,7 @@ def pack_transposed(
     starts = [b.addi(source_offset, b.muli(b.mini(i, last), source_stride)) for i in range(width)]
     full = b.round_down(cols, width)
     tail = b.subi(cols, full)
-    mask = b.mask_below(tail, width)
+    mask = b.tail_mask(tail, width)
 
     def columns(j: Index, mask: ir.Value | None = None) -> None:
         loaded = [b.cast_float(b.vload(source, b.addi(s, j), width, mask), element) for s in starts]

@@ -81,7 +81,7 @@ def run_epilogue(
     epilogue.begin_tile(b, batch, m0, n0, rows, cols)
     full = b.round_down(cols, width)
     tail = b.subi(cols, full)
-    mask = b.mask_below(tail, width)
+    mask = b.tail_mask(tail, width)
 
     def row(i: Index) -> None:
         start = b.addi(sums_offset, b.muli(i, row_stride))

@@ -38,7 +38,7 @@ def emit_stream(
         rhs = b.addi(offset_of(b, operands.rhs_offset, batch, problem.rhs_strides[:-2]), n0)
         b.for_(0, cols, width, lambda j: b.vstore(zero, scratch, j))  # the last vector may end past cols
         full = b.round_down(cols, width)
-        mask = b.mask_below(b.subi(cols, full), width)
+        mask = b.tail_mask(b.subi(cols, full), width)
 
         def rows_from(k0: Index, count: int) -> None:
             scalars, starts = [], []

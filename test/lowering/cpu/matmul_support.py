@@ -72,39 +72,45 @@ def rational_gate(b: Builder, x: ir.Value) -> ir.Value:
     return b.divf(x, b.fma(x, x, b.float_(1.0, x.type)))
 
 
-class Kernel:
-    """A compiled kernel that takes torch tensors and ints.
+Emit = Callable[[Builder, list[ir.Value], list[ir.Value], KernelContext], None]
 
-    `emit(b, buffers, symbols, ctx)` writes the body; `dtypes` are the element types of the memrefs.
+
+def vector_stage(dtypes: Sequence[str], symbols: int, emit: Emit) -> ir.Module:
+    """A module with func @kernel whose body `emit(b, buffers, symbols, ctx)` writes; in the active context.
+
+    `dtypes` are the element types of the memrefs.
     """
+    dynamic = ir.ShapedType.get_dynamic_size()
+    index = ir.IndexType.get()
+    memrefs = [ir.MemRefType.get([dynamic], ir.Type.parse(t)) for t in (*dtypes, "i8")]
+    types = [*memrefs[:-1], *[index] * symbols, memrefs[-1], index, index]
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("kernel", (types, []))
+        block = function.add_entry_block()
+        arguments = list(block.arguments)
+        with ir.InsertionPoint(block):
+            scratch, tid, nt = arguments[-3:]
+            n = len(dtypes)
+            emit(Builder(block), arguments[:n], arguments[n:-3], KernelContext(tid, nt, scratch))
+            func.return_([])
+    module.operation.verify()
+    return module
 
-    def __init__(
-        self,
-        dtypes: Sequence[str],
-        symbols: int,
-        scratch: int,
-        emit: Callable[[Builder, list[ir.Value], list[ir.Value], KernelContext], None],
-        kind: str = "matmul",
-    ):
+
+def show(dtypes: Sequence[str], symbols: int, emit: Emit) -> None:
+    """Prints the vector-stage kernel, for lit tests."""
+    with ir.Context(), ir.Location.unknown():
+        print(vector_stage(dtypes, symbols, emit))
+
+
+class Kernel:
+    """A compiled kernel that takes torch tensors and ints; `scratch` is its bytes of scratch per thread."""
+
+    def __init__(self, dtypes: Sequence[str], symbols: int, scratch: int, emit: Emit, kind: str = "matmul"):
         with ir.Context() as context, ir.Location.unknown():
             context.enable_multithreading(False)
-            dynamic = ir.ShapedType.get_dynamic_size()
-            index = ir.IndexType.get()
-            memrefs = [ir.MemRefType.get([dynamic], ir.Type.parse(t)) for t in (*dtypes, "i8")]
-            types = [*memrefs[:-1], *[index] * symbols, memrefs[-1], index, index]
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                function = func.FuncOp("kernel", (types, []))
-                block = function.add_entry_block()
-                arguments = list(block.arguments)
-                with ir.InsertionPoint(block):
-                    scratch_arg, tid, nt = arguments[-3:]
-                    n = len(dtypes)
-                    emit(Builder(block), arguments[:n], arguments[n:-3], KernelContext(tid, nt, scratch_arg))
-                    func.return_([])
-            module.operation.verify()
-            self.text = str(module)
-            self.object = compile_kernel(module, "kernel", kind=kind)
+            self.object = compile_kernel(vector_stage(dtypes, symbols, emit), "kernel", kind=kind)
         self.code = load([self.object.object_bytes], ["kernel_entry"])
         self.scratch = -(-scratch // 64) * 64
         address = self.code["kernel_entry"]

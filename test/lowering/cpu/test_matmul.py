@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -221,3 +223,29 @@ def test_wrong_schedule_is_refused() -> None:
     with pytest.raises(ValueError, match="needs pack_rhs"):
         Kernel(["f32"] * 3, 0, 0, lambda b, x, s, ctx: emit_matmul(
             b, problem, blocked(), Buffers(*x[:2]), StoreEpilogue(x[2], (8,)), ctx))  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    name=st.sampled_from([name for name in KERNELS if not name.startswith("vendor")]),
+    m=st.integers(0, 70),
+    n=st.integers(0, 70),
+    k=st.integers(0, 200),
+    padding=st.integers(0, 5),
+    threads=st.integers(1, 2),
+)
+def test_any_size_and_row_padding(name: str, m: int, n: int, k: int, padding: int, threads: int) -> None:
+    """Any sizes, rows a little apart in memory; nothing outside of the result is written."""
+    kernel = dynamic_kernel(name, False, in_place=False)
+    _, left, right = KERNELS[name]
+    lhs, rhs = (
+        operand(rows + padding * (layout == "t"), cols + padding * (layout != "t"), layout, torch.float32)[:rows, :cols]
+        for rows, cols, layout in ((m, k, left), (k, n, right))
+    )
+    guard = 64
+    memory = torch.full((guard + m * n + guard,), 7.0)
+    out = memory[guard : guard + m * n].view(m, n)
+    strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
+    kernel(lhs, rhs, torch.zeros(n), out, symbols=(m, n, k, *strides), threads=threads)
+    check(out, lhs, rhs)
+    assert (memory[:guard] == 7.0).all() and (memory[guard + m * n :] == 7.0).all()

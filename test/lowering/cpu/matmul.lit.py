@@ -1,0 +1,100 @@
+# RUN: %python %s | filecheck %s
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The shape of each matmul leaf at the vector stage."""
+
+from matmul_support import StoreEpilogue, show
+
+from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
+
+
+def matmul(schedule, lhs_strides, rhs_strides, m=4, n=32, k=64):
+    def emit(b, buffers, symbols, ctx):
+        size = {"m": symbols[0] if m is None else m}
+        problem = MatmulProblem((), size["m"], n, k, lhs_strides, rhs_strides)
+        emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], (n,)), ctx)
+
+    show(["f32"] * 3, 1, emit)
+
+
+OUTER = {"kernel": "blocked", "mr": 2, "nv": 2, "width": 8, "mc": 4, "nc": 32, "kc": 64, "unroll": 1, "prefetch": 0}
+OUTER |= {"pack_lhs": False, "pack_rhs": False}
+
+# An outer-product tile: two row vectors of the rhs, two broadcast elements of the lhs, four sums in registers.
+# A static problem with whole tiles has no masks, no minimum and no branch inside.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       memref.view
+# CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+# CHECK:       vector.load %arg1
+# CHECK:       vector.load %arg1
+# CHECK:       memref.load %arg0
+# CHECK:       vector.broadcast
+# CHECK:       vector.fma
+# CHECK:       vector.fma
+# CHECK:       memref.load %arg0
+# CHECK:       vector.fma
+# CHECK:       vector.fma
+# CHECK:       scf.yield
+# CHECK:       vector.store {{.*}} %view
+# CHECK:       vector.store {{.*}} %arg2
+# CHECK:       return
+matmul(OUTER, (64, 1), (32, 1))
+
+# Packed rhs stored as [n, k]: transposes by shuffles before the tile reads scratch.
+# CHECK-LABEL: func.func @kernel
+# CHECK-COUNT-24: vector.shuffle
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK:       vector.load %view
+# CHECK:       vector.fma
+matmul(OUTER | {"pack_rhs": True}, (64, 1), (1, 64))
+
+# Dynamic rows: the rows of a partial tile are clamped to the last one instead of branched around.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       arith.minsi
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK:       vector.fma
+matmul(OUTER, (64, 1), (32, 1), m=None)
+
+# Dot products: lanes of k, summed across by folding neighbours at the end.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK:       vector.load %arg1
+# CHECK:       vector.load %arg0
+# CHECK:       vector.fma
+# CHECK:       scf.yield
+# CHECK:       vector.shuffle {{.*}} [0, 2, 4, 6, 8, 10, 12, 14]
+# CHECK:       vector.shuffle {{.*}} [1, 3, 5, 7, 9, 11, 13, 15]
+# CHECK:       arith.addf
+matmul({"kernel": "dot", "mr": 2, "nr": 2, "width": 8, "mc": 4, "nc": 32, "kc": 64}, (64, 1), (1, 64))
+
+# One row streamed through the matrix, two rows of it at a time.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       memref.load %arg0
+# CHECK:       memref.load %arg0
+# CHECK:       scf.for
+# CHECK:       vector.load %arg1
+# CHECK:       vector.fma
+# CHECK:       vector.load %arg1
+# CHECK:       vector.fma
+# CHECK:       vector.store {{.*}} %view
+matmul({"kernel": "stream", "width": 8, "nc": 32, "depth": 2}, (64, 1), (32, 1), m=1)
+
+# The vendor's gemm on a block of the output itself, since the epilogue only stores: nothing is left to do after it.
+# CHECK-LABEL: func.func private @sgemm_
+# CHECK-LABEL: func.func @kernel
+# CHECK:       memref.extract_aligned_pointer_as_index %arg2
+# CHECK:       call @sgemm_
+# CHECK-NOT:   vector.store
+# CHECK:       return
+matmul({"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}, (64, 1), (32, 1))
+
+# Rows decided at run time between two schedules.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       %[[FEW:.*]] = arith.cmpi sle, %arg3, %{{.*}} : index
+# CHECK:       scf.if %[[FEW]] {
+# CHECK:       vector.fma
+# CHECK:       } else {
+# CHECK:       call @sgemm_
+VENDOR = {"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}
+matmul({"kernel": "by_rows", "limit": 8, "small": OUTER, "large": VENDOR}, (64, 1), (32, 1), m=None)
