@@ -3,7 +3,9 @@
 """The one place that makes an MLIR context for Kiln."""
 
 from torch_mlir import ir
-from torch_mlir.dialects import torch as torch_dialect
+
+# Not from torch_mlir.dialects.torch: the bindings import that large module when the first torch op is looked at.
+from torch_mlir._mlir_libs._torchMlir import register_dialect as register_torch
 
 
 def create_context() -> ir.Context:
@@ -19,7 +21,7 @@ def create_context() -> ir.Context:
     context = ir.Context()
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = False
-    torch_dialect.register_dialect(context)
+    register_torch(context)
     with context, ir.Location.unknown():
         Kiln.load()
     return context

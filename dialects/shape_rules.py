@@ -219,7 +219,10 @@ RULES: dict[str, Rule] = {
     "kiln.index": _index,
     "kiln.topk": _topk,
     **dict.fromkeys(
-        [f"kiln.{name}" for name in (["softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "scatter", "scan", "sort"])],
+        [
+            f"kiln.{name}"
+            for name in (["softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "scatter", "scan", "sort"])
+        ],
         _same_as_first,
     ),
 }

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 
 
@@ -36,6 +36,35 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
     scale: ir.FloatAttr
     causal: ir.IntegerAttr
     mask: Optional[ext.Operand[Tensor]] = None  # noqa: UP045 - `ext` tells optional operands by this form
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        query, key, value = self.query, self.key, self.value
+        checks.is_float("query", query)
+        checks.rank_at_least("query", query, 3)
+        q, k = checks.sizes_of(query), checks.sizes_of(key)
+        for name, x in (("key", key), ("value", value), ("result", self.result)):
+            checks.rank_is(name, x, len(q))
+            checks.same_element(name, x, query)
+        checks.same_sizes("key", [*q[:-3], None, None, q[-1]], key)
+        checks.same_sizes("value", [*q[:-3], k[-3], k[-2], None], value)
+        checks.same_sizes("result", [*q[:-1], checks.sizes_of(value)[-1]], self.result)
+        heads, groups = q[-3], k[-3]
+        if heads is not None and groups is not None:
+            checks.require(groups > 0 and heads % groups == 0, "key heads", f"a divisor of {heads}", groups)
+        checks.flag(self, "causal")
+        if self.mask is not None:
+            self._check_mask([*q[:-1], k[-2]])
+
+    def _check_mask(self: Any, scores: list[int | None]) -> None:
+        element = self.mask.type.element_type
+        if element != ir.IntegerType.get_signless(1):
+            checks.is_float("mask", self.mask)
+        sizes = checks.sizes_of(self.mask)
+        checks.require(len(sizes) <= len(scores), "mask rank", f"at most {len(scores)}", len(sizes))
+        aligned = scores[len(scores) - len(sizes) :]
+        fits = all(n == 1 or checks.agree(n, s) for n, s in zip(sizes, aligned, strict=True))
+        checks.require(fits, "mask sizes", f"to broadcast to {checks.text(scores)}", checks.text(sizes))
 
 
 def attention(query: Any, key: Any, value: Any, scale: float, causal: bool = False, mask: Any = None) -> ir.Value:

@@ -187,30 +187,3 @@ def compress_symbols(
         ir.AffineMap.get(m.n_dims, len(keep), [affine.substitute(e, {}, renumber) for e in m.results]) for m in all_maps
     ]
     return out, [symbols[i] for i in keep]
-
-
-# -------------------------------------------------------------------------------------------------------- verifiers
-
-
-class InvalidOp(Exception):
-    """Raised inside `verified` functions; its message is the diagnostic, without the op's name."""
-
-
-def verified(check: Callable[[Any], None]) -> Callable[[Any], bool]:
-    """Make a `verify_invariants` from a function that raises `InvalidOp` (the hook reports errors by returning False)."""
-
-    def verify_invariants(op: Any) -> bool:
-        try:
-            check(op)
-        except InvalidOp as error:
-            op.location.emit_error(f"'{op.OPERATION_NAME}' op {error}")
-            return False
-        return True
-
-    return verify_invariants
-
-
-def require(condition: bool, what: str, expected: object, found: object) -> None:
-    """Raise `InvalidOp` naming `what` (an operand, result or attribute), what was expected and what was found."""
-    if not condition:
-        raise InvalidOp(f"{what}: expected {expected}, found {found}")

@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
 
 
@@ -38,6 +38,37 @@ class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
     groups: ir.IntegerAttr
     transposed: ir.IntegerAttr
     output_padding: I64Array
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        x, weight = self.x, self.weight
+        checks.rank_at_least("x", x, 3)
+        rank = x.type.rank
+        checks.rank_is("weight", weight, rank)
+        checks.rank_is("result", self.result, rank)
+        checks.same_element("weight", weight, x)
+        checks.same_element("result", self.result, x)
+        stride = checks.ints(self, "stride", rank - 2, 1)
+        padding = checks.ints(self, "padding", rank - 2, 0)
+        dilation = checks.ints(self, "dilation", rank - 2, 1)
+        extra = checks.ints(self, "output_padding", rank - 2, 0)
+        groups, transposed = checks.positive(self, "groups"), checks.flag(self, "transposed")
+        checks.require(transposed or not any(extra), "attribute output_padding", "zeros, or transposed", extra)
+        xs, ws = checks.sizes_of(x), checks.sizes_of(weight)
+        channels = xs[1] if transposed or xs[1] is None else xs[1] // groups
+        checks.require(xs[1] is None or xs[1] % groups == 0, "attribute groups", f"a divisor of {xs[1]}", groups)
+        own = ws[0] if transposed else ws[1]
+        checks.require(checks.agree(channels, own), "weight input channels", channels, own)
+        spatial: list[int | None] = []
+        for i, (n, k) in enumerate(zip(xs[2:], ws[2:], strict=True)):
+            if n is None or k is None:
+                spatial.append(None)
+            elif transposed:
+                spatial.append(conv_transpose_size(n, k, stride[i], padding[i], dilation[i], extra[i]))
+            else:
+                spatial.append(conv_size(n, k, stride[i], padding[i], dilation[i]))
+        out = ws[0] if not transposed else None if ws[1] is None else ws[1] * groups
+        checks.same_sizes("result", [xs[0], out, *spatial], self.result)
 
 
 def conv_size(size: Any, kernel: Any, stride: int, padding: int, dilation: int) -> Any:

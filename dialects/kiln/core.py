@@ -9,7 +9,8 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects import affine
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Dim, Index, PureUnless, Tensor
 from kiln.dialects.kiln.family import Family
 
@@ -47,6 +48,13 @@ class ViewOp(base.Operation, name="view", traits=[base.Pure]):
     map: ir.AffineMapAttr
     shape: ir.AffineMapAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_element("result", self.result, self.x)
+        rank, n = self.result.type.rank, len(self.symbols)
+        checks.map_of(self, "map", rank, self.x.type.rank, n)
+        checks.shape_matches("result", checks.map_of(self, "shape", 0, rank, n), self.result)
+
 
 class EmptyOp(base.Operation, name="empty", traits=[base.Pure]):
     """An uninitialised tensor of sizes `shape`: a destination for `linalg` ops, or a carrier of a window's shape.
@@ -62,6 +70,11 @@ class EmptyOp(base.Operation, name="empty", traits=[base.Pure]):
     symbols: Sequence[ext.Operand[Index]]
     result: ext.Result[Tensor]
     shape: ir.AffineMapAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        shape = checks.map_of(self, "shape", 0, self.result.type.rank, len(self.symbols))
+        checks.shape_matches("result", shape, self.result)
 
 
 class PadOp(base.Operation, name="pad", traits=[base.Pure]):
@@ -87,6 +100,22 @@ class PadOp(base.Operation, name="pad", traits=[base.Pure]):
     high: ir.AffineMapAttr
     shape: ir.AffineMapAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_element("result", self.result, self.x)
+        element = self.x.type.element_type
+        checks.require(self.value.type == element, "value type", element, self.value.type)
+        rank, n = self.x.type.rank, len(self.symbols)
+        checks.rank_is("result", self.result, rank)
+        low, high = checks.map_of(self, "low", 0, rank, n), checks.map_of(self, "high", 0, rank, n)
+        shape = checks.map_of(self, "shape", 0, rank, n)
+        checks.shape_matches("result", shape, self.result)
+        sizes = zip(low.results, checks.sizes_of(self.x), high.results, checks.sizes_of(self.result), strict=True)
+        for i, (before, size, after, total) in enumerate(sizes):
+            known = [affine.constant_of(before), size, affine.constant_of(after), total]
+            if None not in known:
+                checks.require(sum(known[:3]) == total, f"result size of dim {i}", sum(known[:3]), total)
+
 
 class CatOp(Family):
     """Concatenation of `inputs` along `dim` (0-based); `shape` gives the result's sizes.
@@ -101,6 +130,23 @@ class CatOp(Family):
 
     NAME = "cat"
     ATTRIBUTES = {"dim": "#builtin.integer", "shape": "#builtin.affine_map"}
+
+    @staticmethod
+    def check(op: Any) -> None:
+        checks.require(len(op.inputs) > 0, "tensor operands", "at least 1", 0)
+        checks.require(len(op.results) == 1, "results", 1, len(op.results))
+        result = op.results[0]
+        rank = result.type.rank
+        dim = checks.dim_in_range(op, "dim", rank)
+        shape = checks.map_of(op, "shape", 0, rank, len(op.symbols))
+        checks.shape_matches("result", shape, result)
+        rest = checks.sizes_of(result)
+        for i, x in enumerate(op.inputs):
+            checks.same_element(f"operand {i}", x, result)
+            checks.same_sizes(f"operand {i}", [None if d == dim else n for d, n in enumerate(rest)], x)
+        along = [checks.sizes_of(x)[dim] for x in op.inputs]
+        if None not in along and rest[dim] is not None:
+            checks.require(sum(along) == rest[dim], f"result size of dim {dim}", sum(along), rest[dim])
 
 
 class AtenOp(Family):
@@ -132,6 +178,33 @@ class AtenOp(Family):
         "pure": "#builtin.integer",
     }
     TRAITS = (PureUnless(lambda op: not op.attributes["pure"].value),)
+
+    @staticmethod
+    def check(op: Any) -> None:
+        checks.flag(op, "pure")
+        for name in ("args", "kwargs"):
+            try:
+                json.loads(op.attributes[name].value)
+            except ValueError as error:
+                raise checks.InvalidOp(f"attribute {name}: expected JSON, found {error}") from None
+        for name in ("shapes", "strides"):
+            entries = list(op.attributes[name])
+            checks.require(
+                len(entries) == len(op.results), f"attribute {name}", f"{len(op.results)} entries", len(entries)
+            )
+            for i, (entry, result) in enumerate(zip(entries, op.results, strict=True)):
+                if isinstance(entry, ir.AffineMapAttr) and isinstance(result.type, ir.RankedTensorType):
+                    what = f"attribute {name} entry {i}"
+                    checks.check_map(what, entry.value, 0, result.type.rank, len(op.symbols))
+                    if name == "shapes":
+                        checks.shape_matches(f"result {i}", entry.value, result)
+                else:
+                    checks.require(
+                        isinstance(entry, ir.UnitAttr | ir.AffineMapAttr),
+                        f"attribute {name} entry {i}",
+                        "a map or unit",
+                        entry,
+                    )
 
 
 class FusionOp(Family):
@@ -166,6 +239,34 @@ class FusionOp(Family):
     TRAITS = (PureUnless(_holds_random), ir.IsIsolatedFromAboveTrait)
     REGIONS = 1
 
+    @staticmethod
+    def check(op: Any) -> None:
+        checks.require(len(op.regions[0].blocks) == 1, "body", "one block", f"{len(op.regions[0].blocks)} blocks")
+        block = op.regions[0].blocks[0]
+        found, expected = [a.type for a in block.arguments], [v.type for v in op.operands]
+        checks.require(len(found) == len(expected), "block arguments", f"{len(expected)}, one per operand", len(found))
+        seen_index = False
+        for i, (a, v) in enumerate(zip(found, expected, strict=True)):
+            checks.require(a == v, f"block argument {i} type", v, a)
+            is_index = isinstance(v, ir.IndexType)
+            checks.require(is_index or not seen_index, f"operand {i}", "index operands last", v)
+            seen_index |= is_index
+        operations = list(block.operations)
+        last = operations[-1].operation.name if operations else "nothing"
+        checks.require(last.startswith("kiln.yield"), "last op of the body", "kiln.yield", last)
+        given = [v.type for v in operations[-1].operation.operands]
+        checks.require(
+            len(given) == len(op.results), "kiln.yield operands", f"{len(op.results)}, one per result", len(given)
+        )
+        for i, (value, result) in enumerate(zip(given, op.results, strict=True)):
+            checks.require(value == result.type, f"kiln.yield operand {i} type", result.type, value)
+        if "shapes" in op.attributes:
+            maps = list(op.attributes["shapes"])
+            checks.require(len(maps) == len(op.inputs), "attribute shapes", f"{len(op.inputs)} maps", len(maps))
+            for i, (m, x) in enumerate(zip(maps, op.inputs, strict=True)):
+                checks.check_map(f"attribute shapes entry {i}", m.value, 0, x.type.rank, len(op.symbols))
+                checks.shape_matches(f"operand {i}", m.value, x)
+
     @property
     def body(self) -> ir.Region:
         """The region; its one block has an argument per operand."""
@@ -194,6 +295,12 @@ class YieldOp(Family):
 
     NAME = "yield"
     TRAITS = (base.Pure, ir.IsTerminatorTrait)
+
+    @staticmethod
+    def check(op: Any) -> None:
+        parent = op.operation.parent
+        name = parent.name if parent is not None else "nothing"
+        checks.require(name.startswith("kiln.fusion"), "parent op", "kiln.fusion", name)
 
 
 # --------------------------------------------------------------------------------------------------------- builders

@@ -18,7 +18,7 @@ from torch_mlir import ir
 from torch_mlir._mlir_libs import _mlir
 from torch_mlir.dialects import irdl
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Kiln
 
 FAMILIES: dict[str, type["Family"]] = {}
@@ -98,7 +98,7 @@ class Family(ir.OpView):
 def _member_view(family: type[Family], name: str) -> type[Family]:
     """The view class of one member, registered with the bindings once per process."""
     if name not in _MEMBERS:
-        verify = base.verified(lambda op: family.check(op))
+        verify = checks.verified(lambda op: family.check(op))
         members = {"OPERATION_NAME": name, "verify_invariants": staticmethod(verify)}
         view = type(f"{family.__name__}{name.removeprefix('kiln.' + family.NAME)}", (family,), members)
         _mlir.register_operation(Kiln, replace=True)(view)

@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 from kiln.dialects.kiln.family import Family
 
@@ -31,6 +31,14 @@ class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
     result: ext.Result[Tensor]
     dim: ir.IntegerAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_integer("index", self.index)
+        checks.rank_is("index", self.index, self.x.type.rank)
+        checks.dim_in_range(self, "dim", self.x.type.rank)
+        checks.same_element("result", self.result, self.x)
+        checks.same_sizes("result", checks.sizes_of(self.index), self.result)
+
 
 class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
     """The slices of `x` along `dim` at the positions in the one-dimensional `index`.  As `torch.index_select`.
@@ -48,6 +56,16 @@ class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
     result: ext.Result[Tensor]
     dim: ir.IntegerAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_integer("index", self.index)
+        checks.rank_is("index", self.index, 1)
+        dim = checks.dim_in_range(self, "dim", self.x.type.rank)
+        checks.same_element("result", self.result, self.x)
+        sizes = checks.sizes_of(self.x)
+        sizes[dim] = checks.sizes_of(self.index)[0]
+        checks.same_sizes("result", sizes, self.result)
+
 
 class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
     """Rows of `weight` `[V, E]` at `index` `[*i]`: the result is `[*i, E]`.  As `torch.nn.functional.embedding`.
@@ -63,6 +81,13 @@ class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
     weight: ext.Operand[Tensor]
     index: ext.Operand[Tensor]
     result: ext.Result[Tensor]
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.rank_is("weight", self.weight, 2)
+        checks.is_integer("index", self.index)
+        checks.same_element("result", self.result, self.weight)
+        checks.same_sizes("result", [*checks.sizes_of(self.index), checks.sizes_of(self.weight)[1]], self.result)
 
 
 class IndexOp(Family):
@@ -83,6 +108,19 @@ class IndexOp(Family):
 
     NAME = "index"
     ATTRIBUTES = {"dims": "#builtin.dense_array"}
+
+    @staticmethod
+    def check(op: Any) -> None:
+        checks.require(len(op.results) == 1, "results", 1, len(op.results))
+        x, *indices = list(op.operands)
+        dims = checks.ints(op, "dims", len(indices), 0)
+        ascending = bool(dims) and dims == sorted({*dims}) and dims[-1] < x.type.rank
+        checks.require(ascending, "attribute dims", f"dims of rank {x.type.rank}, ascending", dims)
+        for i, value in enumerate(indices):
+            checks.is_integer(f"index operand {i}", value)
+        checks.same_element("result", op.results[0], x)
+        sizes = broadcast_sizes([checks.sizes_of(i) for i in indices])
+        checks.same_sizes("result", indexed_shape(checks.sizes_of(x), dims, sizes), op.results[0])
 
 
 class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
@@ -106,6 +144,19 @@ class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
     result: ext.Result[Tensor]
     dim: ir.IntegerAttr
     reduce: ir.StringAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_type("result", self.result, self.x)
+        checks.is_integer("index", self.index)
+        checks.rank_is("index", self.index, self.x.type.rank)
+        checks.same_element("src", self.src, self.x)
+        checks.same_sizes("src", checks.sizes_of(self.index), self.src)
+        dim = checks.dim_in_range(self, "dim", self.x.type.rank)
+        checks.one_of(self, "reduce", ["none", "sum", "prod", "amax", "amin"])
+        for i, (n, m) in enumerate(zip(checks.sizes_of(self.x), checks.sizes_of(self.index), strict=True)):
+            if i != dim and n is not None and m is not None:
+                checks.require(m <= n, f"index size of dim {i}", f"at most {n}", m)
 
 
 def gather(x: Any, dim: int, index: Any) -> ir.Value:

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 
 
@@ -32,6 +32,25 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
     result: ext.Result[Tensor]
     transpose_lhs: ir.IntegerAttr
     transpose_rhs: ir.IntegerAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        lhs, rhs, result = self.lhs, self.rhs, self.result
+        checks.rank_at_least("lhs", lhs, 2)
+        rank = lhs.type.rank
+        ranks = [2, rank]
+        checks.require(rhs.type.rank in ranks, "rhs rank", " or ".join(map(str, sorted({*ranks}))), rhs.type.rank)
+        checks.same_element("rhs", rhs, lhs)
+        checks.same_element("result", result, lhs)
+        a, b = checks.sizes_of(lhs), checks.sizes_of(rhs)
+        m, k = (a[-1], a[-2]) if checks.flag(self, "transpose_lhs") else (a[-2], a[-1])
+        n, depth = (b[-2], b[-1]) if checks.flag(self, "transpose_rhs") else (b[-1], b[-2])
+        checks.require(checks.agree(k, depth), "rhs reduction size", k, depth)
+        if rhs.type.rank > 2 or rank == 2:
+            checks.require(
+                all(map(checks.agree, a[:-2], b[:-2])), "rhs batch sizes", checks.text(a[:-2]), checks.text(b[:-2])
+            )
+        checks.same_sizes("result", [*a[:-2], m, n], result)
 
 
 def matmul(

@@ -8,8 +8,25 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
+
+
+def _check_params(op: Any, others: Sequence[tuple[str, ir.Value]], sizes: Sequence[int | None], most: int) -> None:
+    checks.require(len(op.params) <= most, "params", f"at most {most}", len(op.params))
+    for name, value in [*others, *zip(("weight", "bias"), op.params, strict=False)]:
+        checks.is_float(name, value)
+        checks.same_sizes(name, sizes, value)
+
+
+def _check_trailing(op: Any, most: int) -> None:
+    rank = op.x.type.rank
+    axes = checks.ints(op, "axes")
+    expected = list(range(rank - len(axes), rank))
+    checks.require(
+        bool(axes) and axes == expected, "attribute axes", f"the trailing dims of rank {rank}, ascending", axes
+    )
+    _check_params(op, [], checks.sizes_of(op.x)[-len(axes) :], most)
 
 
 class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
@@ -33,6 +50,12 @@ class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
     axes: I64Array
     eps: ir.FloatAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_float("x", self.x)
+        checks.same_type("result", self.result, self.x)
+        _check_trailing(self, 2)
+
 
 class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
     """RMS norm of `x` over `axes`, its trailing dims: `x / sqrt(mean(x * x) + eps) * weight`.
@@ -54,6 +77,12 @@ class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
     result: ext.Result[Tensor]
     axes: I64Array
     eps: ir.FloatAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_float("x", self.x)
+        checks.same_type("result", self.result, self.x)
+        _check_trailing(self, 1)
 
 
 class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
@@ -78,6 +107,13 @@ class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
     result: ext.Result[Tensor]
     eps: ir.FloatAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_float("x", self.x)
+        checks.same_type("result", self.result, self.x)
+        checks.rank_at_least("x", self.x, 2)
+        _check_params(self, [("mean", self.mean), ("variance", self.variance)], [checks.sizes_of(self.x)[1]], 2)
+
 
 class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
     """Group norm of `x` `[N, C, *]`: mean and biased variance over each of `groups` blocks of channels.
@@ -99,6 +135,17 @@ class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
     result: ext.Result[Tensor]
     groups: ir.IntegerAttr
     eps: ir.FloatAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_float("x", self.x)
+        checks.same_type("result", self.result, self.x)
+        checks.rank_at_least("x", self.x, 2)
+        groups, channels = checks.positive(self, "groups"), checks.sizes_of(self.x)[1]
+        checks.require(
+            channels is None or channels % groups == 0, "attribute groups", f"a divisor of {channels}", groups
+        )
+        _check_params(self, [], [channels], 2)
 
 
 def _params(weight: Any, bias: Any) -> list[ir.Value]:

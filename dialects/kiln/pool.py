@@ -8,7 +8,7 @@ from typing import Any, Optional
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
 
 
@@ -42,6 +42,31 @@ class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
     count_include_pad: ir.IntegerAttr
     divisor: ir.IntegerAttr
     indices: Optional[ext.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.rank_at_least("x", self.x, 3)
+        spatial = self.x.type.rank - 2
+        checks.same_element("result", self.result, self.x)
+        mode = checks.one_of(self, "mode", ["max", "avg"])
+        kernel, stride = checks.ints(self, "kernel", spatial, 1), checks.ints(self, "stride", spatial, 1)
+        padding, dilation = checks.ints(self, "padding", spatial, 0), checks.ints(self, "dilation", spatial, 1)
+        small = all(2 * p <= k for p, k in zip(padding, kernel, strict=True))
+        checks.require(small, "attribute padding", f"at most half of the kernel {kernel}", padding)
+        ceil = checks.flag(self, "ceil")
+        checks.flag(self, "count_include_pad")
+        if mode == "avg":
+            checks.require(all(d == 1 for d in dilation), "attribute dilation", "ones for mode avg", dilation)
+            checks.require(self.indices is None, "results", "1 for mode avg", 2)
+        sizes = checks.sizes_of(self.x)
+        out = [
+            None if n is None else pool_size(n, kernel[i], stride[i], padding[i], dilation[i], ceil)
+            for i, n in enumerate(sizes[2:])
+        ]
+        checks.same_sizes("result", [*sizes[:2], *out], self.result)
+        if self.indices is not None:
+            checks.is_integer("indices", self.indices, 64)
+            checks.same_sizes("indices", checks.sizes_of(self.result), self.indices)
 
 
 def pool_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Index, Tensor
 
 
@@ -34,6 +34,18 @@ class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op:
     result: ext.Result[Tensor]
     kind: ir.StringAttr
     shape: ir.AffineMapAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        for name, value in (("seed", self.seed), ("offset", self.offset)):
+            checks.is_integer(name, value, 64)
+            checks.rank_is(name, value, 0)
+        kind = checks.one_of(self, "kind", ["uniform", "normal", "bits"])
+        element = ir.IntegerType.get_signless(32) if kind == "bits" else ir.F32Type.get()
+        found = self.result.type.element_type
+        checks.require(found == element, "result element type", element, found)
+        shape = checks.map_of(self, "shape", 0, self.result.type.rank, len(self.symbols))
+        checks.shape_matches("result", shape, self.result)
 
 
 def random(

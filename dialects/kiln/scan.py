@@ -7,7 +7,7 @@ from typing import Any, Optional
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 
 
@@ -30,6 +30,18 @@ class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
     dim: ir.IntegerAttr
     kind: ir.StringAttr
     indices: Optional[ext.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_type("result", self.result, self.x)
+        checks.dim_in_range(self, "dim", self.x.type.rank)
+        kind = checks.one_of(self, "kind", ["sum", "prod", "max", "min", "logsumexp"])
+        if kind == "logsumexp":
+            checks.is_float("x", self.x)
+        if self.indices is not None:
+            checks.require(kind in ("max", "min"), "results", f"1 for kind {kind}", 2)
+            checks.is_integer("indices", self.indices, 64)
+            checks.same_sizes("indices", checks.sizes_of(self.x), self.indices)
 
 
 def scan(x: Any, dim: int, kind: str, with_indices: bool = False) -> ScanOp:

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 
 
@@ -29,6 +29,13 @@ class SoftmaxOp(base.Operation, name="softmax", traits=[base.Pure]):
     result: ext.Result[Tensor]
     dim: ir.IntegerAttr
     log: ir.IntegerAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.is_float("x", self.x)
+        checks.same_type("result", self.result, self.x)
+        checks.dim_in_range(self, "dim", self.x.type.rank)
+        checks.flag(self, "log")
 
 
 def softmax(x: Any, dim: int, log: bool = False) -> ir.Value:

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from kiln.dialects.kiln import base
+from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 
 
@@ -33,6 +33,17 @@ class SortOp(base.Operation, name="sort", traits=[base.Pure]):
     descending: ir.IntegerAttr
     stable: ir.IntegerAttr
 
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_element("values", self.values, self.x)
+        checks.is_integer("indices", self.indices, 64)
+        checks.dim_in_range(self, "dim", self.x.type.rank)
+        sizes = checks.sizes_of(self.x)
+        checks.flag(self, "descending")
+        checks.flag(self, "stable")
+        checks.same_sizes("values", sizes, self.values)
+        checks.same_sizes("indices", sizes, self.indices)
+
 
 class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
     """The `k` largest (or smallest) elements along `dim`, sorted, and their positions as i64.  As `torch.topk`.
@@ -53,6 +64,20 @@ class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
     k: ir.IntegerAttr
     dim: ir.IntegerAttr
     largest: ir.IntegerAttr
+
+    @checks.verified
+    def verify_invariants(self: Any) -> None:
+        checks.same_element("values", self.values, self.x)
+        checks.is_integer("indices", self.indices, 64)
+        dim = checks.dim_in_range(self, "dim", self.x.type.rank)
+        sizes = checks.sizes_of(self.x)
+        checks.flag(self, "largest")
+        k, size = self.k.value, sizes[dim]
+        most = "" if size is None else f" and at most {size}"
+        checks.require(k >= 0 and (size is None or k <= size), "attribute k", f"at least 0{most}", k)
+        sizes[dim] = k
+        checks.same_sizes("values", sizes, self.values)
+        checks.same_sizes("indices", sizes, self.indices)
 
 
 def _values_and_indices(x: ir.Value, shape: list[int | None]) -> list[ir.Type]:
