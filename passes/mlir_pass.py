@@ -3,6 +3,7 @@
 
 """MLIR's own passes as Kiln passes: a pipeline string that ``torch_mlir.passmanager`` runs."""
 
+import functools
 import importlib
 import shutil
 import subprocess
@@ -42,13 +43,14 @@ class MlirPass(Pass):
         manager.run(module.operation)
 
 
+@functools.lru_cache(maxsize=1024)
 def check_mlir_pipeline(pipeline: str) -> str | None:
-    """None when MLIR accepts the pipeline, else its complaint on one line. Needs no dialects, only a context."""
-    # Importing the dialect registers torch-mlir's passes; upstream's come with ``torch_mlir.ir``.
-    importlib.import_module("torch_mlir.dialects.torch")
-    context = ir.Context.current if _has_context() else ir.Context()
+    """None when MLIR accepts the pipeline, else its complaint on one line."""
+    # Importing it registers torch-mlir's passes; upstream's come with ``torch_mlir.ir``.
+    importlib.import_module("torch_mlir._mlir_libs._torchMlir")
+    # A context of its own: the answer depends on the registered passes alone, not on loaded dialects.
     try:
-        with context:
+        with ir.Context():
             MlirPassManager.parse(pipeline)
     except ValueError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -70,10 +72,3 @@ def mlir_pass_names() -> list[str]:
     # Passes stand six columns in, their options eight.
     names = [line.split()[0][2:] for line in text.splitlines() if line.startswith("      --")]
     return [name for name in names if "=" not in name]
-
-
-def _has_context() -> bool:
-    try:
-        return ir.Context.current is not None
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ The text form is MLIR's: ``{max-ops=32 fast-math tiles=8,16 name='a b'}``, separ
 """
 
 import dataclasses
+import functools
 import inspect
 import io
 import re
@@ -34,7 +35,13 @@ class PassOption:
     field: str
     type: Any
     default: Any
-    help: str
+    pass_class: type[Pass]
+
+    @property
+    def help(self) -> str:
+        """``metadata["help"]`` of the field, or the comment behind it; read from the source, so for listings only."""
+        metadata = {f.name: f.metadata for f in dataclasses.fields(self.pass_class)}  # pyright: ignore[reportArgumentType]
+        return metadata[self.field].get("help") or _field_comments(self.pass_class).get(self.field, "")
 
     @property
     def type_name(self) -> str:
@@ -52,14 +59,12 @@ def options_of(cls: type[Pass]) -> list[PassOption]:
     if not dataclasses.is_dataclass(cls):
         return []
     hints = typing.get_type_hints(cls)
-    helps = _field_comments(cls)
     result: list[PassOption] = []
     for f in dataclasses.fields(cls):
         if not f.init or f.name.startswith("_") or not _supported(hints[f.name]):
             continue
         default = f.default_factory() if f.default_factory is not MISSING else f.default
-        text = f.metadata.get("help", helps.get(f.name, ""))
-        result.append(PassOption(f.name.replace("_", "-"), f.name, hints[f.name], default, text))
+        result.append(PassOption(f.name.replace("_", "-"), f.name, hints[f.name], default, cls))
     return result
 
 
@@ -194,6 +199,7 @@ def format_value(value: Any) -> str:
     return f"'{text}'" if text == "" or re.search(r"[\s{}\[\]]", text) else text
 
 
+@functools.lru_cache(maxsize=256)
 def _field_comments(cls: type[Pass]) -> dict[str, str]:
     """Trailing comments of the fields (``max_ops: int = 64  # largest fusion``), the usual place for their help."""
     result: dict[str, str] = {}

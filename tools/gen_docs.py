@@ -9,6 +9,7 @@ nothing and fails when a file is stale. References are made in a checkout; an in
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -127,7 +128,8 @@ _TYPE_NAMES = {
 
 
 def _doc(cls: type) -> str:
-    return inspect.cleandoc(cls.__doc__ or "")
+    # "Before::" with an indented block is a code block in Markdown as well, less one colon.
+    return re.sub(r"::$", ":", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)
 
 
 def _join(lines: list[str]) -> str:
