@@ -74,12 +74,15 @@ def compile_kernel(
         if dump is not None:
             dump("llvm", clone)
         level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
-        data = jit.object_bytes(clone, f"{name}_entry", level)
+        try:
+            data = jit.object_bytes(clone, f"{name}_entry", level)
+        except CompileError as error:
+            raise _not_lowered(clone, name) or error from None
     return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work)
 
 
 def lower_to_llvm(module: ir.Module, name: str = "module") -> None:
-    """Runs the lowering pipeline in place. Raises CompileError naming the first op that has no lowering."""
+    """Runs the lowering pipeline in place. An op that no pass lowers stays (see `_not_lowered`)."""
     pipeline = lowering_pipeline(_op_names(module))
     manager = PassManager.parse(pipeline)
     manager.enable_verifier(False)
@@ -87,9 +90,6 @@ def lower_to_llvm(module: ir.Module, name: str = "module") -> None:
         manager.run(module.operation)
     except ir.MLIRError as error:
         raise CompileError(f"lowering of @{name}: {error}", pass_name=pipeline) from error
-    for op in _walk(module.operation):
-        if not op.name.startswith("llvm.") and op.name != "builtin.module":
-            raise CompileError(f"{op.name} at {op.location} in @{name} has no lowering to LLVM", pass_name=pipeline)
 
 
 def lowering_pipeline(ops: set[str]) -> str:
@@ -97,7 +97,7 @@ def lowering_pipeline(ops: set[str]) -> str:
 
     * affine and strided memref ops to arithmetic, only where present;
     * scf to branches (before vectors: masked tails sit inside scf.if);
-    * vector to LLVM with the x86 patterns;
+    * vector to LLVM;
     * everything else through the dialects' own LLVM interfaces in one pass.
     """
     dialects = {name.partition(".")[0] for name in ops}
@@ -149,6 +149,14 @@ def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
             del op.attributes[key]
         return found[0], found[1]
     return None, None
+
+
+def _not_lowered(module: ir.Module, name: str) -> CompileError | None:
+    """An error that names the first op outside of the LLVM dialect: why LLVM rejected the module, if there is one."""
+    for op in _walk(module.operation):
+        if not op.name.startswith("llvm."):
+            return CompileError(f"{op.name} at {op.location} in @{name} has no lowering to LLVM")
+    return None
 
 
 def _expand_math(module: ir.Module) -> None:
