@@ -17,9 +17,10 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("cse", "merge what was traced twice, before any op is converted twice", stage="graph"),
         PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
+        PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
         PipelineStep(
-            "expand-named-ops{keep=matmul,attention}", "norms, softmax, pooling as loops that fusion can take apart"
+            "expand-named-ops{keep=matmul,attention,scan}", "norms, softmax, pooling as loops that fusion can take apart"
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
         PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),

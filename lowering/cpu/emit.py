@@ -17,6 +17,7 @@ from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.evaluator import Evaluator, Scratch
 from kiln.lowering.cpu.tile.nest import NestEmitter, group_roots, plan_nest, work
 from kiln.lowering.cpu.tile.product import emit_matmul_fusion, plan_matmul
+from kiln.lowering.cpu.tile.scan import emit_scan_fusion
 
 
 def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
@@ -123,5 +124,6 @@ class KernelKind:
 KERNEL_KINDS = {
     "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
     "attention": KernelKind(emit_attention_fusion, plan_attention),
+    "scan": KernelKind(emit_scan_fusion),
 }
 """Fusions that are not generated from their loops alone, by `kind`."""

@@ -14,7 +14,10 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.cpu.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
 
 Point = tuple[ir.AffineExpr | None, ...]
-NAMED = ("kiln.matmul", "kiln.attention")
+NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan")
+"""Ops with a kernel of their own kind; at most one is in a kernel."""
+IN_MEMORY = ("kiln.matmul", "kiln.attention")
+"""Named ops that read their operands in place, many times over."""
 COMPUTE = ("linalg.generic", "kiln.pad", "kiln.cat", *NAMED)
 
 
@@ -114,7 +117,7 @@ class FusionGraph:
     # -- reads -----------------------------------------------------------------------------------------------------------
 
     def _reads_of(self, op: ir.Operation) -> Iterator[Read]:
-        if op.name in NAMED:
+        if op.name in IN_MEMORY:
             for v in op.operands:
                 if isinstance(v.type, ir.RankedTensorType):
                     yield Read(op, self.source(v), (), whole=True)
@@ -123,6 +126,9 @@ class FusionGraph:
             yield Read(op, self.source(v), (), whole=True)
         rank = len(self.space(op))
         point = tuple(ir.AffineDimExpr.get(i) for i in range(rank))
+        if op.name == "kiln.scan":
+            yield self._read(op, op.operands[0], point, False)
+            return
         if op.name == "linalg.generic":
             outs = len(op.operands) - len(op.results)
             for k, (v, m) in enumerate(zip(op.operands, indexing_maps(op.opview), strict=True)):

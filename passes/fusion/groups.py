@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.tile.body import output_map
-from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
+from kiln.passes.fusion.graph import IN_MEMORY, NAMED, FusionGraph, Point, Read
 
 CHEAP = 4
 """Cost per element up to which computing a value again beats reading it from memory."""
@@ -111,6 +111,8 @@ class Grouping:
     def _try(self, op: ir.Operation, group: Group, reads: list[Read], stored: bool) -> str | None:
         """Merge `op`'s group into `group`; returns why not."""
         own = self.of[op]
+        if any(r.whole and self.of[r.consumer] is group for v in op.results for r in self.graph.readers.get(v, [])):
+            return "gathered from, or a matrix operand, in the consumer's kernel"
         indices = self._indices(group, reads)
         if indices is None:
             return "read at an index that is not affine in the consumer's loops"
@@ -147,6 +149,8 @@ class Grouping:
         reads: list[Read],
     ) -> str | None:
         rank = len(group.space)
+        if stored and group.named is not None and group.named.name not in IN_MEMORY:
+            return "needed in memory, and the consumer's kernel writes one result"
         plain = [self._plain(i, group) for i in indices]
         if stored:
             full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
@@ -229,6 +233,8 @@ class Grouping:
     ) -> str | None:
         op = own.named
         assert op is not None
+        if op.name not in IN_MEMORY:
+            return "its kernel takes nothing behind it"
         if group.named is not None or group.reduced is not None:
             return "the consumer is no pointwise kernel"
         if any(r.guarded for r in reads) or len(indices) != 1:

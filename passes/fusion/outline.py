@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.cpu.tile.body import defining_op
-from kiln.passes.fusion.graph import FusionGraph
+from kiln.passes.fusion.graph import FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 
 Node = Group | ir.Operation
@@ -151,8 +151,13 @@ class Outliner:
             owner = defining_op(value)
             if owner is not None and owner not in seen and self._inside(owner, members, group):
                 seen.add(owner)
+                tables = captured(owner)
                 for v in self._all_operands(owner):
-                    need(v)
+                    if v not in tables:
+                        need(v)
+                    elif v not in tensors:
+                        # Gathered from at run-time indices: it has to be in memory.
+                        tensors.append(v)
                 body.append(owner)
             elif owner not in seen and value not in tensors:
                 tensors.append(value)

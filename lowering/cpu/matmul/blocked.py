@@ -63,7 +63,7 @@ class _Blocked:
 
     def emit(self) -> None:
         lay = self.layout
-        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block)
+        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, self.mr)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         b, k = self.b, known(self.p.k)

@@ -125,4 +125,4 @@ def emit_dot(
         for x, index in zip(sums, at, strict=True):
             b.vstore(x, scratch, index)
 
-    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], max(nr, 1), block)
+    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], max(nr, 1), block, s["mr"])

@@ -13,38 +13,51 @@ from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProb
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
 
 
+_MIN_COLS, _MIN_ROWS = 64, 16  # blocks are not cut smaller for the sake of more threads
+_WHOLE_ROWS = 95
+
+
 def for_each_block(
-    b: Builder, problem: MatmulProblem, ctx: KernelContext, mc: int, nc: int, nr: int, body: BlockBody
+    b: Builder, problem: MatmulProblem, ctx: KernelContext, mc: int, nc: int, nr: int, body: BlockBody, mr: int = 1
 ) -> None:
     """`body(batch, m0, n0, rows, cols)` for each block of this thread's share; rows <= mc, 0 < cols <= nc.
 
-    Blocks are mc x nc; columns are cut finer, in units of nr, where the blocks would not occupy all
-    threads evenly: a share of one or two blocks a thread must not leave a thread idle.
+    Blocks are mc x nc, cut finer, in units of mr and nr, where they would not occupy all threads evenly: a
+    share of one or two blocks a thread must not leave a thread idle. Columns are cut first; rows only where
+    they take more than one block or are not known anyway, so that a kernel for few known rows keeps its
+    exact tiles.
     """
     m, n = known(problem.m), known(problem.n)
     batches: Index = 1
     for size in problem.batch:
         batches = b.muli(batches, known(size))
-    row_blocks = b.ceildivi(m, mc)
-    groups = b.muli(batches, row_blocks)
+    row_blocks, height = b.ceildivi(m, mc), mc
     col_blocks = b.ceildivi(n, nc)
-    blocks = b.muli(groups, col_blocks)
-    few = b.cmpi("slt", blocks, b.muli(ctx.nt, 4))
-    uneven = b.cmpi("ne", b.remi(blocks, ctx.nt), 0)
-    even_blocks = b.muli(b.ceildivi(col_blocks, ctx.nt), ctx.nt)
-    col_blocks = b.select_index(b.andc(few, uneven), even_blocks, col_blocks)
+    blocks = b.muli(batches, b.muli(row_blocks, col_blocks))
+    few = b.andc(b.cmpi("slt", blocks, b.muli(ctx.nt, 4)), b.cmpi("ne", b.remi(blocks, ctx.nt), 0))
+    more = b.muli(b.ceildivi(col_blocks, ctx.nt), ctx.nt)
+    more = b.maxi(b.mini(more, b.divi(n, _MIN_COLS)), col_blocks)
+    col_blocks = b.select_index(few, more, col_blocks)
     width = b.muli(b.ceildivi(b.ceildivi(n, b.maxi(col_blocks, 1)), nr), nr)
     width = b.maxi(width, nr)
     col_blocks = b.ceildivi(n, width)
+    if not isinstance(m, int) or m > _WHOLE_ROWS:
+        blocks = b.maxi(b.muli(batches, b.muli(row_blocks, col_blocks)), 1)
+        finest = b.maxi(b.divi(m, _MIN_ROWS), row_blocks)
+        more = b.mini(b.muli(row_blocks, b.ceildivi(ctx.nt, blocks)), finest)
+        height = b.muli(b.ceildivi(b.ceildivi(m, b.maxi(more, 1)), mr), mr)
+        height = b.mini(b.maxi(height, mr), mc)
+        row_blocks = b.ceildivi(m, height)
+    groups = b.muli(batches, row_blocks)
     lo, hi = b.split(ctx.tid, ctx.nt, b.muli(groups, col_blocks))
 
     def block(task: Index) -> None:
         # Column blocks vary slowest inside a batch: consecutive tasks of a thread share the rhs block.
         batch_index = b.divi(task, b.muli(row_blocks, col_blocks))
         inner = b.remi(task, b.muli(row_blocks, col_blocks))
-        m0 = b.muli(b.remi(inner, row_blocks), mc)
+        m0 = b.muli(b.remi(inner, row_blocks), height)
         n0 = b.muli(b.divi(inner, row_blocks), width)
-        rows = b.mini(b.subi(m, m0), mc)
+        rows = b.mini(b.subi(m, m0), height)
         cols = b.mini(b.subi(n, n0), width)
         body(unflatten(b, batch_index, problem.batch), m0, n0, rows, cols)
 

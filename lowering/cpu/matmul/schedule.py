@@ -18,7 +18,7 @@ AVX-512 the rows of the same table in the Cascade Lake measurements (one row lim
 | [k, n]         | 1         | stream                      | 1.08 - 1.9        |
 |                | 2 - 4     | blocked, in place           | 1.2 - 1.9         |
 |                | 5 - 31    | blocked 6x2, in place       | 1.13 - 1.43       |
-|                | 32 - 95   | the same up to n = 1024     | 1.08 - 1.20       |
+|                | 32 - 95   | the same, rows up to 4 KiB   | 1.08 - 1.20       |
 |                |           | blocked 4x3, packed, above  | 0.99 - 1.10       |
 |                | 96 -      | vendor blocks               | 0.99 - 1.05       |
 | either, n<=128 | 96 -      | blocked 6x2 (bmm)           | 1.09 - 1.21       |
@@ -36,7 +36,7 @@ _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendo
 _DOT_ROWS = {32: 12, 64: 32}
 _PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
 _SMALL_N = 128
-_IN_PLACE_N = 1024
+_IN_PLACE_BYTES = 4096  # of a rhs row: the next row is on the next page
 _PACK_ROWS = {"nk": 13, "kn": 32}
 
 
@@ -114,7 +114,7 @@ def _blocked(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")
     lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
-    small_n = isinstance(problem.n, int) and problem.n <= _IN_PLACE_N
+    small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _IN_PLACE_BYTES
     if rhs_n != 1:
         pack_rhs = True
     elif isinstance(problem.n, int) and problem.n <= _SMALL_N:

@@ -125,7 +125,7 @@ def emit_vendor(
         if target is None or not epilogue.is_plain_store:
             run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s["width"])
 
-    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block)
+    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
 
 
 def _int32(b: Builder, x: Index) -> ir.Value:

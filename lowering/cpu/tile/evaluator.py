@@ -121,6 +121,16 @@ class Evaluator:
         self.scopes.pop()
         outer.anchor = saved
 
+    def unflatten(self, position: Index, dims: Sequence[int]) -> dict[int, Index]:
+        """Values of `dims` at a row-major position in their space."""
+        values: dict[int, Index] = {}
+        for d in reversed(dims[1:]):
+            extent = self.index(self.loops.extents[d])
+            values[d], position = self.b.remi(position, extent), self.b.divi(position, extent)
+        if dims:
+            values[dims[0]] = position
+        return values
+
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:
         """Emission into scope `depth`, before the loop that is open in it."""

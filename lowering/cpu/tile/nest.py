@@ -227,14 +227,7 @@ class NestEmitter:
         lo, hi = b.split(self.tid, self.nt, e.index(units))
 
         def unit(i: Index) -> None:
-            values: dict[int, Index] = {}
-            rest = i
-            for d in reversed(dims[1:]):
-                extent = e.index(e.loops.extents[d])
-                values[d], rest = b.remi(rest, extent), b.divi(rest, extent)
-            if dims:
-                values[dims[0]] = rest
-            with e.inside(values):
+            with e.inside(e.unflatten(i, dims)):
                 self._level(k + 1)
 
         b.for_(lo, hi, 1, unit)

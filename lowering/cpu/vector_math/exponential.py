@@ -60,6 +60,12 @@ def exp(e: Emitter, x: Lanes, factor: Lanes | None = None) -> Lanes:
     return scale(e, p if factor is None else p * factor, bits)
 
 
+def exp_of_sum(e: Emitter, x: Lanes, tail: Lanes) -> Lanes:
+    """exp(x + tail) for a tail below the spacing of x."""
+    bits, _, r = reduce_ln2(e, e.clamp(x, *_EXP_RANGE[e.element]), 2 * e.bias)
+    return scale(e, _exp_polynomial(e, r + tail), bits)
+
+
 def exp_flushed(e: Emitter, x: Lanes) -> Lanes:
     """exp(x) for fastmath<afn>: five ops fewer, and no denormal results.
 

@@ -88,6 +88,12 @@ FITS: dict[str, Fit] = {
         lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / mp.ln(2),
         0.0, 0.17158**2, None, 4,
     ),
+    "pow_atanh": Fit(
+        "log((1 + s)/(1 - s)) = s (2 + z (2/3 + z p(z))), z = s^2, |s| <= 0.1716",
+        lambda z: ((2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z - mp.mpf(2) / 3) / z,
+        lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / z**2,
+        0.0, 0.17158**2, None, 7,
+    ),
     "pow_exp2": Fit(
         "2^r = p(r), |r| <= 1/2; f64 arithmetic for f32 pow",
         lambda r: mp.mpf(2) ** r,
@@ -141,6 +147,7 @@ PARTS: dict[str, tuple[Callable[[], Real], tuple[int, int], int]] = {
     "log10(2)": (lambda: mp.log10(2), (12, 40), 2),
     "1/ln(2)": (lambda: 1 / mp.ln(2), (0, 0), 2),
     "1/ln(10)": (lambda: 1 / mp.ln(10), (0, 0), 2),
+    "2/3": (lambda: mp.mpf(2) / 3, (0, 0), 2),
     "pi": (lambda: +mp.pi, (0, 0), 3),
     "pi/2": (lambda: mp.pi / 2, (0, 0), 3),
     "pi/4": (lambda: mp.pi / 4, (0, 0), 2),

@@ -10,9 +10,10 @@ from torch_mlir.dialects import arith, scf, vector
 
 from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
 from kiln.lowering.cpu.vector_math.exponential import round_magic
-from kiln.lowering.cpu.vector_math.fallback import call_libm, repair_with_libm
+from kiln.lowering.cpu.vector_math.fallback import repair_with_libm
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 from kiln.lowering.cpu.vector_math.logarithm import split
+from kiln.lowering.cpu.vector_math.power_pair import power_of_magnitude
 
 
 def _double(e: Emitter) -> Emitter:
@@ -34,19 +35,23 @@ def _power_of_magnitude(d: Emitter, a: Lanes, y: Lanes) -> Lanes:
     return p * d.as_float(d.int_op("shli", d.as_int(t), d.mantissa))
 
 
-def powf(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
-    """x^y with the special cases of C99 Annex F.  f32 computes in f64 lanes, f64 through libm."""
+def _magnitude(e: Emitter, a: Lanes, y: Lanes) -> Lanes:
+    """a^y for a >= 0; f32 in f64 lanes (y may be f64 already)."""
     if e.bits == 64:
-        return call_libm(e, "pow", x, y)
+        return power_of_magnitude(e, a, y)
     d = _double(e)
+    y = y if y.value.type == d.float_type else d.op("arith.extf", d.float_type, y)
+    return e.op("arith.truncf", e.float_type, _power_of_magnitude(d, d.op("arith.extf", d.float_type, a), y))
+
+
+def powf(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
+    """x^y with the special cases of C99 Annex F."""
     a = e.abs(x)
-    magnitude = _power_of_magnitude(d, d.op("arith.extf", d.float_type, a), d.op("arith.extf", d.float_type, y))
-    result = e.op("arith.truncf", e.float_type, magnitude)
+    result = _magnitude(e, a, y)
     half = y * 0.5
     integer = e.compare("oeq", e.trunc(y), y)
     odd = integer & e.compare("one", e.trunc(half), half)  # halves of large numbers are exact
-    zero = e.i(0)
-    result = e.flip_sign(result, e.select(odd, e.sign_bit(x), zero))
+    result = e.flip_sign(result, e.select(odd, e.sign_bit(x), e.i(0)))
     invalid = e.compare("olt", x, 0.0) & e.compare("one", e.trunc(y), y) & e.compare("one", a, math.inf)
     result = e.select(invalid, math.nan, result)
     infinite = e.compare("oeq", e.abs(y), math.inf)
@@ -55,17 +60,14 @@ def powf(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
 
 
 def fpowi(e: Emitter, x: Lanes, n: Lanes) -> Lanes:
-    """x^n for an integer n of at most 32 bits, as pow(x, (double)n)."""
+    """x^n for an integer n, as pow(x, (double)n)."""
     d = _double(e)
-    y = d.op("arith.sitofp", d.float_type, n)
-    if e.bits == 64:
-        return call_libm(e, "pow", x, y)
-    result = e.op("arith.truncf", e.float_type, _power_of_magnitude(d, d.op("arith.extf", d.float_type, e.abs(x)), y))
+    result = _magnitude(e, e.abs(x), d.op("arith.sitofp", d.float_type, n))
+    count = ir.IntegerType(n.value.type.element_type if e.vector is not None else n.value.type).width
     parity = n
-    if n.value.type != e.int_type:  # narrower: sign extension keeps the low bit
-        parity = e.op("arith.extsi", e.int_type, n)
-    sign = e.int_op("shli", parity, e.bits - 1)
-    result = e.flip_sign(result, e.sign_bit(x) & sign)
+    if count != e.bits:  # the low bit stays
+        parity = e.op("arith.extsi" if count < e.bits else "arith.trunci", e.int_type, n)
+    result = e.flip_sign(result, e.sign_bit(x) & e.int_op("shli", parity, e.bits - 1))
     return e.select(e.compare_int("eq", parity, e.i(0)) | e.compare("oeq", x, 1.0), 1.0, result)
 
 

@@ -1,0 +1,80 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Fusions of kind "scan": running sums and products, one pass over the scanned dim.
+
+The scanned dim is walked in order; vectors lie along the last dim where that is another one, and threads share the
+rest.
+"""
+
+from torch_mlir import ir
+
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.evaluator import Lane
+
+SCANS = {"sum": ("arith.addf", "arith.addi", 0), "prod": ("arith.mulf", "arith.muli", 1)}
+"""Kinds that have a kernel: combiner for floats, for integers, and the value before the first element."""
+
+
+def emit_scan_fusion(kernel) -> None:
+    """Write the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
+    e, body, b = kernel.evaluator(), kernel.body, kernel.b
+    op = next(op for op in body.operations if op.operation.name == "kiln.scan")
+    attributes = op.operation.attributes
+    kind = ir.StringAttr(attributes["kind"]).value
+    if kind not in SCANS or len(op.results) != 1 or list(body.roots) != list(op.results):
+        raise UnsupportedError("kiln.scan", str(op.location), f"a running {kind} on the CPU")
+    at = ir.IntegerAttr(attributes["dim"]).value
+    dims = [e.loops.new(size) for size in body.dims(op.results[0])]
+    scanned = dims[at].position
+    lane = dims[-1].position if at != len(dims) - 1 else None
+    outer = [d.position for d in dims if d.position not in (scanned, lane)]
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    floating = isinstance(element, ir.FloatType)
+    compute = b.f32 if floating and element.width < 32 else element
+    combiner = SCANS[kind][0 if floating else 1]
+    width = 1 if lane is None else planning.lane_width(e, lane, 2)
+
+    def first() -> ir.Value:
+        type_ = compute if lane is None else b.vec(width, compute)
+        return b.float_(float(SCANS[kind][2]), type_) if floating else b.int_(SCANS[kind][2], type_)
+
+    def walk() -> None:
+        def step(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            with e.inside({scanned: i}):
+                x = e.eval(op.operands[0], tuple(dims))
+                x = e.splat(x) if lane is not None else x
+                x = b.cast_float(x, compute) if floating else x
+                total = ir.Operation.create(combiner, results=[x.type], operands=[carried[0], x]).result
+                e.store(len(body.tensors), tuple(dims), b.cast_float(total, element) if floating else total)
+                return [total]
+
+        b.for_(0, e.index(e.loops.extents[scanned]), 1, step, [first()])
+
+    def lanes() -> None:
+        if lane is None:
+            walk()
+            return
+        extent = e.index(e.loops.extents[lane])
+        whole = b.round_down(extent, width)
+
+        def block(i: Index, mask: ir.Value | None = None) -> None:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
+                walk()
+
+        b.for_(0, whole, width, block)
+        b.if_(b.cmpi("slt", whole, extent), lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))
+
+    units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+    for d in outer:
+        units = units * e.loops.extents[d]
+    lo, hi = b.split(kernel.tid, kernel.nt, e.index(units))
+
+    def unit(i: Index) -> None:
+        with e.inside(e.unflatten(i, outer)):
+            lanes()
+
+    b.for_(lo, hi, 1, unit)
+    kernel.work = units * e.loops.extents[scanned] * (e.loops.extents[lane] if lane is not None else 1) * 4
