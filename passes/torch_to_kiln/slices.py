@@ -45,8 +45,9 @@ def slice_start(cx: LoweringContext, size: Expr, start: Expr, end: Expr | None, 
     if known_end is not None and known_end >= _END:
         return size - result  # everything from start on
     ends = [e for e in (size, end, size + end if end is not None else None) if e is not None]
-    from_front = any(same_size(e - start, result) for e in ends) and non_negative(cx, start)
-    if from_front:
+    # Against an end that is not negative, a start that counts from the end would give another difference.
+    certain = [size, *([end] if end is not None and non_negative(cx, end) else [])]
+    if any(same_size(e - start, result) for e in (ends if non_negative(cx, start) else certain)):
         return start
     if known_start is not None:
         if any(same_size(e - (size + start), result) for e in ends):
