@@ -165,15 +165,15 @@ def argument_info(argument: ir.Value, attrs: ir.Attribute | None) -> tuple[tuple
     """
     parsed = parse_tensor_type(str(argument.type))
     dtype = dtype_from_torch(parsed[1]) if parsed else None
-    where = f"argument of type {argument.type}"
+    where, at = f"argument of type {argument.type}", str(argument.location)
     if parsed is None or dtype is None:
-        raise InvalidIRError(f"{where}: expected a tensor of known rank and element type, or !torch.int")
+        raise InvalidIRError(f"{where}: expected a tensor of known rank and element type, or !torch.int", at)
     sizes = parsed[0]
     given: list[Expr] | None = None
     if attrs is not None and "kiln.shape" in ir.DictAttr(attrs):
         given = list(ir.AffineMapAttr(ir.DictAttr(attrs)["kiln.shape"]).value.results)
         if len(given) != len(sizes):
-            raise InvalidIRError(f"{where}: kiln.shape has {len(given)} sizes, expected {len(sizes)}")
+            raise InvalidIRError(f"{where}: kiln.shape has {len(given)} sizes, expected {len(sizes)}", at)
     if given is None and None in sizes:
-        raise InvalidIRError(f"{where}: has dynamic sizes but no kiln.shape")
+        raise InvalidIRError(f"{where}: has dynamic sizes but no kiln.shape", at)
     return tuple(as_expr(s) if s is not None else given[k] for k, s in enumerate(sizes)), dtype  # type: ignore[index]
