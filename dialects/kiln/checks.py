@@ -28,6 +28,10 @@ def verified(check: Callable[[Any], None]) -> Callable[[Any], bool]:
             plain = f"kiln.{name}" if name else op.OPERATION_NAME
             op.location.emit_error(f"'{plain}' op {error}")
             return False
+        except (KeyError, AttributeError, TypeError, IndexError, ValueError):
+            # Too malformed to look at: an operand or attribute is missing or of another kind.  This hook runs before
+            # the generated verifier, which says so.
+            return True
         return True
 
     return verify_invariants
@@ -37,6 +41,17 @@ def require(condition: bool, what: str, expected: object, found: object) -> None
     """Raise `InvalidOp` unless `condition` holds."""
     if not condition:
         raise InvalidOp(f"{what}: expected {expected}, found {found}")
+
+
+def tensors_then_indices(values: Sequence[ir.Value], what: str = "operand") -> None:
+    """Ranked tensors first, then values of index type."""
+    seen_index = False
+    for i, value in enumerate(values):
+        is_index = isinstance(value.type, ir.IndexType)
+        good = is_index or isinstance(value.type, ir.RankedTensorType)
+        require(good, f"{what} {i}", "a ranked tensor or index", value.type)
+        require(is_index or not seen_index, f"{what} {i}", "index values last", value.type)
+        seen_index |= is_index
 
 
 def text(sizes: Sequence[Size]) -> str:

@@ -133,6 +133,7 @@ class CatOp(Family):
 
     @staticmethod
     def check(op: Any) -> None:
+        checks.tensors_then_indices(op.operands)
         checks.require(len(op.inputs) > 0, "tensor operands", "at least 1", 0)
         checks.require(len(op.results) == 1, "results", 1, len(op.results))
         result = op.results[0]
@@ -181,6 +182,10 @@ class AtenOp(Family):
 
     @staticmethod
     def check(op: Any) -> None:
+        checks.tensors_then_indices(op.operands)
+        for i, result in enumerate(op.results):
+            good = isinstance(result.type, ir.RankedTensorType | ir.IndexType)
+            checks.require(good, f"result {i}", "a ranked tensor or index", result.type)
         checks.flag(op, "pure")
         for name in ("args", "kwargs"):
             try:
@@ -242,15 +247,12 @@ class FusionOp(Family):
     @staticmethod
     def check(op: Any) -> None:
         checks.require(len(op.regions[0].blocks) == 1, "body", "one block", f"{len(op.regions[0].blocks)} blocks")
+        checks.tensors_then_indices(op.operands)
         block = op.regions[0].blocks[0]
         found, expected = [a.type for a in block.arguments], [v.type for v in op.operands]
         checks.require(len(found) == len(expected), "block arguments", f"{len(expected)}, one per operand", len(found))
-        seen_index = False
         for i, (a, v) in enumerate(zip(found, expected, strict=True)):
             checks.require(a == v, f"block argument {i} type", v, a)
-            is_index = isinstance(v, ir.IndexType)
-            checks.require(is_index or not seen_index, f"operand {i}", "index operands last", v)
-            seen_index |= is_index
         operations = list(block.operations)
         last = operations[-1].operation.name if operations else "nothing"
         checks.require(last.startswith("kiln.yield"), "last op of the body", "kiln.yield", last)
@@ -301,6 +303,9 @@ class YieldOp(Family):
         parent = op.operation.parent
         name = parent.name if parent is not None else "nothing"
         checks.require(name.startswith("kiln.fusion"), "parent op", "kiln.fusion", name)
+        for i, value in enumerate(op.operands):
+            is_tensor = isinstance(value.type, ir.RankedTensorType)
+            checks.require(is_tensor, f"operand {i}", "a ranked tensor", value.type)
 
 
 # --------------------------------------------------------------------------------------------------------- builders

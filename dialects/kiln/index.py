@@ -112,6 +112,8 @@ class IndexOp(Family):
     @staticmethod
     def check(op: Any) -> None:
         checks.require(len(op.results) == 1, "results", 1, len(op.results))
+        checks.require(len(op.operands) > 1, "operands", "at least 2", len(op.operands))
+        checks.tensors_then_indices([*op.operands, *op.results])
         x, *indices = list(op.operands)
         dims = checks.ints(op, "dims", len(indices), 0)
         ascending = bool(dims) and dims == sorted({*dims}) and dims[-1] < x.type.rank
