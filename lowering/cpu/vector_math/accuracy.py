@@ -52,7 +52,7 @@ BOUNDS: dict[str, Bound] = {
     "atan2": Bound(2.5, 2.5),
     "erf": Bound(3.0, 2.5),
     "erfc": Bound(4.0, 4.0),
-    "powf": Bound(0.51, 1.0),
+    "powf": Bound(0.51, 1.5),
     "rsqrt": Bound(1.5, 1.5),
     "cbrt": Bound(1.0, 1.0),
     "remf": Bound(0.0, 0.0),

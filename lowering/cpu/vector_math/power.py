@@ -62,13 +62,14 @@ def powf(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
 def fpowi(e: Emitter, x: Lanes, n: Lanes) -> Lanes:
     """x^n for an integer n, as pow(x, (double)n)."""
     d = _double(e)
-    result = _magnitude(e, e.abs(x), d.op("arith.sitofp", d.float_type, n))
-    count = ir.IntegerType(n.value.type.element_type if e.vector is not None else n.value.type).width
-    parity = n
-    if count != e.bits:  # the low bit stays
-        parity = e.op("arith.extsi" if count < e.bits else "arith.trunci", e.int_type, n)
-    result = e.flip_sign(result, e.sign_bit(x) & e.int_op("shli", parity, e.bits - 1))
-    return e.select(e.compare_int("eq", parity, e.i(0)) | e.compare("oeq", x, 1.0), 1.0, result)
+    y = d.op("arith.sitofp", d.float_type, n)
+    result = _magnitude(e, e.abs(x), y)
+    integer = n.value.type.element_type if isinstance(n.value.type, ir.VectorType) else n.value.type
+    width = ir.IntegerType(integer).width
+    if width != e.bits:  # the lowest bit stays
+        n = e.op("arith.extsi" if width < e.bits else "arith.trunci", e.int_type, n)
+    result = e.flip_sign(result, e.sign_bit(x) & e.int_op("shli", n, e.bits - 1))
+    return e.select(d.compare("oeq", y, 0.0) | e.compare("oeq", x, 1.0), 1.0, result)
 
 
 def ipowi(base: ir.Value, exponent: ir.Value) -> ir.Value:
