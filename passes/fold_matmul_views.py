@@ -129,7 +129,6 @@ class FoldMatmulViews(Pass):
         from kiln.passes.views.elementwise import (
             expanding_view,
             is_elementwise,
-            is_projection,
             rebuild_elementwise,
             shifted,
         )
@@ -144,26 +143,29 @@ class FoldMatmulViews(Pass):
         sizes = views.sizes(result)
         new_sizes = (*split.sizes, *sizes[1:])
         loops = [ir.AffineExpr.get_dim(k) for k in range(len(new_sizes))]
-        reads: list[View] = []
+        reads: list[tuple[View, bool]] = []  # what is read, and whether by a map of its own
         for operand, map_ in zip(list(op.operands)[:-1], maps[:-1], strict=True):
             read = views.read(operand)
             flat = View(read.source, tuple(affine.substitute(e, list(map_.results)) for e in read.indices), sizes)
             if not any(0 in affine.dims_in(e) for e in map_.results):  # a bias and the like: only its dims move
-                reads.append(View(operand, tuple(shifted(e, split.count - 1) for e in map_.results), new_sizes))
+                moved = View(operand, tuple(shifted(e, split.count - 1) for e in map_.results), new_sizes)
+                reads.append((moved, True))
                 continue
             view = split_view(flat, split)
-            if view is None or any(not is_projection(e) for e in view.indices):
+            if view is None:
                 self.note(op, "an operand keeps index arithmetic when the flat dim is split")
                 return
-            reads.append(view)
+            whole = zip(view.indices, views.sizes(view.source), strict=True)
+            reads.append((view, all(_reads_whole(e, size, new_sizes) for e, size in whole)))
         element = ir.RankedTensorType(result.type).element_type
         with ir.InsertionPoint(op), op.location:
             used: set[int] = set()
             for size in new_sizes:
                 used |= affine.symbols_in(size)
             out = kiln.empty(element, list(new_sizes), views.shapes.values(used))
-            exprs = [*(read.indices for read in reads), tuple(loops)]
-            new = rebuild_elementwise(op, [*(read.source for read in reads), out], [list(e) for e in exprs], len(loops))
+            operands = [view.source if own else views.emit(view) for view, own in reads]
+            exprs = [*(list(view.indices) if own else loops for view, own in reads), loops]
+            new = rebuild_elementwise(op, [*operands, out], exprs, len(loops))
             self._replace(result, new, split, sizes, views, splits)
 
     # -- transposes
@@ -191,6 +193,16 @@ class FoldMatmulViews(Pass):
                 views.shapes.forget(op.results[0])
                 op.erase()
                 self.count("transposes")
+
+
+def _reads_whole(index: ir.AffineExpr, size: ir.AffineExpr, loops: "tuple[ir.AffineExpr, ...]") -> bool:
+    """Whether an index is a loop that runs over all of a dim of ``size``, as maps of ``linalg.generic`` want it."""
+    from kiln.dialects import affine
+
+    index = index.maybe_downcast()
+    if isinstance(index, ir.AffineDimExpr):
+        return affine.equal(size, loops[index.position])
+    return affine.constant_of(index) == 0 and affine.constant_of(size) == 1
 
 
 def _swapped(view: "View") -> "View":

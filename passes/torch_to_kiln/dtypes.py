@@ -134,7 +134,7 @@ _BY_MLIR = {d.mlir: d for d in (F16, F32, F64, BF16, BOOL, I8, I16, I32, I64, *_
 
 
 def dtype_from_code(code: int) -> DType | None:
-    """The type with PyTorch's ScalarType number ``code``; None for quantised and other types that Kiln cannot even carry."""
+    """The type with PyTorch's ScalarType number ``code``; None for types that Kiln cannot even carry."""
     return _BY_CODE.get(code)
 
 

@@ -7,12 +7,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 
-__all__ = ["expanding_view", "is_elementwise", "is_projection", "rebuild_elementwise", "shifted"]
-
-
-def is_projection(expr: ir.AffineExpr) -> bool:
-    """Whether an index is one loop or a constant."""
-    return isinstance(expr.maybe_downcast(), ir.AffineDimExpr | ir.AffineConstantExpr)
+__all__ = ["expanding_view", "is_elementwise", "rebuild_elementwise", "shifted"]
 
 
 def is_elementwise(op: ir.Operation) -> bool:

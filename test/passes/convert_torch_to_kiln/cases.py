@@ -142,7 +142,7 @@ def elementwise_cases() -> Iterator[Case]:
     for name, fn in ACTIVATIONS.items():
         yield Case(f"activation_{name}", fn, (EDGES,))
     for name, rest in BACKWARD.items():
-        call = lambda g, x, op=getattr(aten, name), rest=rest: op(g, x, *rest)  # noqa: E731
+        call = lambda g, x, name=name, rest=rest: getattr(aten, name)(g, x, *rest)  # noqa: E731
         yield Case(name, call, (GRAD, 3 * X), 1e-5, dynamic="shrink" not in name)
     for kind in ("none", "tanh"):
         yield Case(

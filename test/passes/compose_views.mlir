@@ -1,0 +1,66 @@
+// RUN: kiln-opt %s --split-input-file --pass-pipeline=compose-views | filecheck %s
+
+// A reshape, then a transpose: one map.
+// CHECK: #[[M:.*]] = affine_map<(d0, d1) -> (d1, d0)>
+// CHECK-LABEL: func.func @reshape_transpose
+// CHECK-SAME: %[[X:.*]]: tensor<4x8xf32>
+// CHECK: %[[V:.*]] = "kiln.view"(%[[X]]) {map = #[[M]]
+// CHECK-NOT: kiln.view
+// CHECK: return %[[V]]
+func.func @reshape_transpose(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>, shape = affine_map<() -> (32)>} : (tensor<4x8xf32>) -> tensor<32xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0, d1) -> (d1 * 8 + d0)>, shape = affine_map<() -> (8, 4)>} : (tensor<32xf32>) -> tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}
+
+// -----
+
+// Two views that undo each other, with a dynamic size, vanish.
+// CHECK-LABEL: func.func @undo
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<?x4x8xf32>
+// CHECK-NOT: kiln.view
+// CHECK: return %[[X]]
+func.func @undo(%x: tensor<?x4x8xf32> {kiln.shape = affine_map<()[s0] -> (s0, 4, 8)>}, %n: index {kiln.symbol = "s0"}) -> tensor<?x4x8xf32> attributes {kiln.symbols = ["s0"]} {
+  %0 = "kiln.view"(%x, %n) {map = affine_map<(d0, d1)[s0] -> (d0 floordiv 4, d0 mod 4, d1)>, shape = affine_map<()[s0] -> (s0 * 4, 8)>} : (tensor<?x4x8xf32>, index) -> tensor<?x8xf32>
+  %1 = "kiln.view"(%0, %n) {map = affine_map<(d0, d1, d2)[s0] -> (d0 * 4 + d1, d2)>, shape = affine_map<()[s0] -> (s0, 4, 8)>} : (tensor<?x8xf32>, index) -> tensor<?x4x8xf32>
+  return %1 : tensor<?x4x8xf32>
+}
+
+// -----
+
+// A slice has the identity map but other sizes: it stays.
+// CHECK-LABEL: func.func @slice
+// CHECK: "kiln.view"
+// CHECK-SAME: -> tensor<2x8xf32>
+func.func @slice(%x: tensor<4x8xf32>) -> tensor<2x8xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d0, d1)>, shape = affine_map<() -> (2, 8)>} : (tensor<4x8xf32>) -> tensor<2x8xf32>
+  return %0 : tensor<2x8xf32>
+}
+
+// -----
+
+// A slice of a slice adds the offsets; an unused view goes.
+// CHECK: #[[M:.*]] = affine_map<(d0) -> (d0 + 3)>
+// CHECK-LABEL: func.func @slices
+// CHECK-COUNT-1: "kiln.view"(%{{.*}}) {map = #[[M]]
+// CHECK-NOT: kiln.view
+// CHECK: return
+func.func @slices(%x: tensor<8xf32>) -> tensor<2xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (d0 + 1)>, shape = affine_map<() -> (6)>} : (tensor<8xf32>) -> tensor<6xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0) -> (d0 + 2)>, shape = affine_map<() -> (2)>} : (tensor<6xf32>) -> tensor<2xf32>
+  %2 = "kiln.view"(%0) {map = affine_map<(d0) -> (5 - d0)>, shape = affine_map<() -> (6)>} : (tensor<6xf32>) -> tensor<6xf32>
+  return %1 : tensor<2xf32>
+}
+
+// -----
+
+// A broadcast of a row read at one row: back at the source.
+// CHECK-LABEL: func.func @broadcast_row
+// CHECK-SAME: %[[X:.*]]: tensor<8xf32>
+// CHECK-NOT: kiln.view
+// CHECK: return %[[X]]
+func.func @broadcast_row(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1)>, shape = affine_map<() -> (4, 8)>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0) -> (2, d0)>, shape = affine_map<() -> (8)>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
