@@ -11,6 +11,7 @@ that what a loop does not change is outside of it.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
@@ -253,15 +254,7 @@ class Evaluator:
     def _load(self, buffer: ir.Value, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value:
         b, lane = self.b, self.lane
         if self.is_uniform([offset]):
-            if guard is None:
-                return b.load(buffer, self.index(offset))
-            if isinstance(guard.mask.type, ir.VectorType):
-                # In bounds for some lanes: read once, if any lane wants it.
-                wanted = b.reduce("or", guard.mask)
-            else:
-                wanted = guard.mask
-            one = vector.broadcast(b.vec(1, b.i1), wanted)
-            return b.extract(b.vload(buffer, self.index(offset), 1, one), 0)
+            return self._load_one(buffer, self.index(offset), guard)
         assert lane.dim is not None
         mask = self.mask(guard)
         linear = lane.line(offset)
@@ -412,7 +405,8 @@ class Evaluator:
     ) -> list[ir.Value]:
         """The body of a `linalg.generic` on scalars or vectors; returns what it yields."""
         block = op.regions[0].blocks[0]
-        env: dict[ir.Value, ir.Value] = dict(zip(block.arguments, arguments, strict=False))
+        # linalg.index stays an expression until something other than an address wants its value.
+        env: dict[ir.Value, Any] = dict(zip(block.arguments, arguments, strict=False))
         for inner in block.operations:
             name = inner.operation.name
             if name == "linalg.yield":
@@ -420,7 +414,7 @@ class Evaluator:
             if name == "linalg.index":
                 at = point[ir.IntegerAttr(inner.operation.attributes["dim"]).value]
                 assert at is not None
-                env[inner.results[0]] = self.index_value(at)
+                env[inner.results[0]] = at
             elif name == "tensor.extract":
                 env[inner.results[0]] = self._extract(inner, env, guard)
             elif name == "arith.constant":
@@ -429,8 +423,12 @@ class Evaluator:
                 env.update(zip(inner.results, self._clone(inner, [self._lookup(env, v) for v in inner.operands]), strict=True))
         raise UnsupportedError("linalg.generic", str(op.location), "a body without linalg.yield")
 
-    def _lookup(self, env: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
-        return env[value] if value in env else self.scalar(value)
+    def _lookup(self, env: dict[ir.Value, Any], value: ir.Value) -> ir.Value:
+        if value not in env:
+            return self.scalar(value)
+        if isinstance(env[value], ir.AffineExpr):
+            env[value] = self.index_value(env[value])
+        return env[value]
 
     def _clone(self, op: ir.OpView, operands: list[ir.Value]) -> list[ir.Value]:
         if len(op.regions):
@@ -444,35 +442,70 @@ class Evaluator:
         made = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
         return list(made.results)
 
-    def _extract(self, op: ir.OpView, env: dict[ir.Value, ir.Value], guard: Guard | None) -> ir.Value:
-        """tensor.extract %table[%i, %j]: a gather through the table's layout (and the views above it)."""
+    def _extract(self, op: ir.OpView, env: dict[ir.Value, Any], guard: Guard | None) -> ir.Value:
+        """tensor.extract %table[%i, %j]: a gather through the table's layout (and the views above it).
+
+        Where all indices found at run time are the same for all lanes, and the rest walks along a line (the row of an
+        embedding), it is a load.
+        """
         table = op.operands[0]
-        at = [self._lookup(env, v) for v in op.operands[1:]]
+        at: list[Any] = [env[v] if isinstance(env.get(v), ir.AffineExpr) else self._lookup(env, v) for v in op.operands[1:]]
         while self.body.argument_position(table) is None:
             view = table.owner.opview
             if view.operation.name != "kiln.view":
                 raise UnsupportedError("tensor.extract", str(op.location), "a table that is computed in the fusion")
-            at = [self._apply(e, at) for e in self.body.local_map(view, "map").results]
+            results = self.body.local_map(view, "map").results
+            found = [at[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in results]
+            at = [self._apply(e, at) if f is None else f for e, f in zip(results, found, strict=True)]
             table = view.operands[0]
         position = self.body.argument_position(table)
         assert position is not None
-        offset = self._apply(self.layouts[position].results[0], at)
         buffer = self.buffers[position]
         element = ir.RankedTensorType(table.type).element_type
+        loaded = self._extract_line(buffer, self.layouts[position], at, guard)
+        if loaded is not None:
+            return self._boolean(loaded, element)
+        offset = self._apply(self.layouts[position].results[0], at)
         if isinstance(offset.type, ir.VectorType):
             return self._boolean(self.gather(buffer, offset, self.mask(guard)), element)
+        return self._boolean(self._load_one(buffer, offset, guard), element)
+
+    def _extract_line(
+        self, buffer: ir.Value, layout: ir.AffineMap, at: Sequence[Any], guard: Guard | None
+    ) -> ir.Value | None:
+        linear = affine.linear_coefficients(layout.results[0])
+        if linear is None or self.lane.dim is None:
+            return None
+        base: Index = self.index(linear[0])
+        along: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        for d, coefficient in linear[1].items():
+            if isinstance(at[d], ir.AffineExpr):
+                along = along + at[d] * coefficient
+            elif isinstance(at[d].type, ir.VectorType):
+                return None
+            else:
+                base = self.b.addi(base, self.b.muli(at[d], self.index(coefficient)))
+        line = self.lane.line(self.loops.simplify(along))
+        if line is None or self.is_uniform([along]):
+            return None
+        start = self.b.addi(base, self.index(line[1]))
+        return self.b.gather(buffer, start, self.index(line[0]), self.lane.width, self.mask(guard))
+
+    def _load_one(self, buffer: ir.Value, offset: Index, guard: Guard | None) -> ir.Value:
+        """A uniform element; behind a guard, only if a lane is in bounds."""
         if guard is None:
-            return self._boolean(self.b.load(buffer, offset), element)
+            return self.b.load(buffer, offset)
         wanted = guard.mask
         if isinstance(wanted.type, ir.VectorType):
             wanted = self.b.reduce("or", wanted)
         one = vector.broadcast(self.b.vec(1, self.b.i1), wanted)
-        return self._boolean(self.b.extract(self.b.vload(buffer, offset, 1, one), 0), element)
+        return self.b.extract(self.b.vload(buffer, offset, 1, one), 0)
 
-    def _apply(self, expr: ir.AffineExpr, dims: Sequence[ir.Value]) -> ir.Value:
-        """An affine expression over run-time index values (scalars or vectors)."""
+    def _apply(self, expr: ir.AffineExpr, dims: Sequence[Any]) -> ir.Value:
+        """An affine expression over run-time index values (scalars or vectors) or expressions."""
         if isinstance(expr, ir.AffineDimExpr):
-            return dims[expr.position]
+            at = dims[expr.position]
+            return self.index_value(at) if isinstance(at, ir.AffineExpr) else at
         if not affine.dims_in(expr):
             return self.b.value(self.index(expr))
         x, y = self._apply(expr.lhs, dims), self._apply(expr.rhs, dims)

@@ -21,6 +21,8 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane
 
 CHEAP = 24
 """Cost of a body (see OP_COST) up to which two vectors are worked on at once, to overlap their latencies."""
+TILE = 64
+"""Iterations of a dim that are walked for one block of lanes before the next (see Nest.tile)."""
 PARALLEL_UNITS = 64
 """Outer iterations that are enough to share among threads; with fewer the vector loop is split instead."""
 
@@ -43,6 +45,8 @@ class Nest:
 
     split_lane: threads share the lane's blocks instead of the iterations of `outer`.
     reductions: what the roots need reduced, inner ones first, at which index.
+    tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, so that
+        the cache lines a strided access touches are used up while they are there (a transpose).
     """
 
     roots: list[Root]
@@ -52,6 +56,7 @@ class Nest:
     rows: bool
     split_lane: bool
     reductions: list[tuple[ir.Value, Indices]]
+    tile: tuple[int, int] | None = None
 
 
 def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
@@ -131,7 +136,23 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]])
     bound = set(merged.dims)
     reductions = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= bound]
     reductions.sort(key=lambda r: body.reduction(r[0]).level)
-    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer), reductions)
+    tile = None if accesses.reduced or lane is None else _tile(e, accesses, outer, lane)
+    if tile is not None:
+        outer[outer.index(tile[0])] = tile[1]
+    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer), reductions, tile)
+
+
+def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tuple[int, int] | None:
+    """An outer dim that an operand is contiguous in while the lane strides over it, and a new dim for its tiles."""
+    one = ir.AffineConstantExpr.get(1)
+    for d in outer:
+        for a in accesses.found:
+            linear = affine.linear_coefficients(a.offset)
+            if linear is None or linear[1].get(d) != one or lane not in linear[1] or linear[1][lane] == one:
+                continue
+            if e.loops.count(d) > TILE // 4:
+                return d, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[d], TILE)).position
+    return None
 
 
 def _few_units(e: Evaluator, outer: list[int]) -> bool:
@@ -174,6 +195,8 @@ class NestEmitter:
         lane = [("lane", [nest.lane])] if nest.lane is not None else []
         inner = [("inner", nest.inner)] if nest.inner else []
         self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
+        if nest.tile is not None:
+            self.levels.append(("tile", [nest.tile[0]]))
         self.width = 1
         if nest.lane is not None:
             cost = sum(e.body.own_cost(op) for op in e.body.operations)
@@ -195,6 +218,8 @@ class NestEmitter:
             self._outer(dims, k)
         elif kind == "inner":
             self._sequential(dims, lambda: self._level(k + 1))
+        elif kind == "tile":
+            self._tile(k)
         else:
             self._lane(dims[0], k)
 
@@ -243,6 +268,18 @@ class NestEmitter:
 
         self.e.b.for_(0, self.e.index(self.e.loops.extents[dims[0]]), 1, body)
 
+    def _tile(self, k: int) -> None:
+        assert self.nest.tile is not None
+        e, b = self.e, self.e.b
+        dim, tile = self.nest.tile
+        first = b.muli(e.values[tile], TILE)
+
+        def body(i: Index) -> None:
+            with e.inside({dim: i}):
+                self._level(k + 1)
+
+        b.for_(first, b.mini(b.addi(first, TILE), e.index(e.loops.extents[dim])), 1, body)
+
     def _lane(self, lane: int, k: int) -> None:
         e, b, width = self.e, self.e.b, self.width
         extent = e.index(e.loops.extents[lane])
@@ -269,6 +306,8 @@ def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
     space: ir.AffineExpr = ir.AffineConstantExpr.get(1)
     for d in [*nest.outer, *nest.inner, *([nest.lane] if nest.lane is not None else [])]:
         space = space * e.loops.extents[d]
+    if nest.tile is not None:
+        space = space * TILE
     cost = 1 + sum(e.body.own_cost(op) for op in e.body.operations)
     if not nest.inner and not nest.rows:
         for reduction in e.body.reductions():
