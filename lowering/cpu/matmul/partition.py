@@ -13,8 +13,8 @@ from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, MatmulProb
 BlockBody = Callable[[list[Index], Index, Index, Index, Index], None]
 
 
-_MIN_COLS, _MIN_ROWS = 64, 16  # blocks are not cut smaller for the sake of more threads
-_WHOLE_ROWS = 95
+_MIN_COLS, _MIN_ROWS = 32, 16  # blocks are not cut smaller for the sake of more threads
+_WHOLE_ROWS = 95  # known rows up to here are not cut
 
 
 def for_each_block(

@@ -232,7 +232,7 @@ def test_wrong_schedule_is_refused() -> None:
     n=st.integers(0, 70),
     k=st.integers(0, 200),
     padding=st.integers(0, 5),
-    threads=st.integers(1, 2),
+    threads=st.integers(1, 7),
 )
 def test_any_size_and_row_padding(name: str, m: int, n: int, k: int, padding: int, threads: int) -> None:
     """Any sizes, rows a little apart in memory; nothing outside of the result is written."""
