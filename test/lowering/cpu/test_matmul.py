@@ -118,7 +118,7 @@ def test_dynamic_sizes(name: str, with_bias: bool) -> None:
 
 @pytest.mark.parametrize("left", "nt")
 @pytest.mark.parametrize("right", "nt")
-@pytest.mark.parametrize("m,n,k", [(1, 40, 50), (3, 17, 33), (16, 48, 64), (37, 29, 100)])
+@pytest.mark.parametrize("m,n,k", [(1, 40, 50), (16, 48, 64), (37, 29, 100)])
 def test_chosen_schedule_static(m: int, n: int, k: int, left: str, right: str) -> None:
     torch.manual_seed(0)
     lhs, rhs, out = operand(m, k, left, torch.float32), operand(k, n, right, torch.float32), torch.empty(m, n)
@@ -225,7 +225,7 @@ def test_wrong_schedule_is_refused() -> None:
             b, problem, blocked(), Buffers(*x[:2]), StoreEpilogue(x[2], (8,)), ctx))  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     name=st.sampled_from([name for name in KERNELS if not name.startswith("vendor")]),
     m=st.integers(0, 70),
