@@ -8,7 +8,7 @@ lanes keeps the code small; it sits behind a branch when only rare arguments nee
 """
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, scf, vector
+from torch_mlir.dialects import func, scf, vector
 
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
@@ -35,16 +35,7 @@ def call_libm(e: Emitter, name: str, *operands: Lanes) -> Lanes:
         return e.wrap(func.CallOp([e.float_type], callee, [o.value for o in operands]).result)
     if e.vector.rank != 1:
         raise ValueError(f"{name}: lane loops take vectors of rank 1, not {e.vector}")
-    index = ir.IndexType.get()
-
-    def position(i: int) -> ir.Value:
-        key = ("index", i)
-        if key not in e._constants:
-            with ir.InsertionPoint.at_block_begin(e.entry):
-                e._constants[key] = arith.ConstantOp(index, i).result
-        return e._constants[key]
-
-    loop = scf.ForOp(position(0), position(e.vector.shape[0]), position(1), [operands[0].value])
+    loop = scf.ForOp(e.index(0), e.index(e.vector.shape[0]), e.index(1), [operands[0].value])
     with ir.InsertionPoint(loop.body):
         lane = loop.induction_variable
         values = [_extract(o.value, lane) for o in operands]

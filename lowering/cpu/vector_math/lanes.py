@@ -45,6 +45,7 @@ class Emitter:
         self.int_type = self.like(ir.IntegerType.get_signless(self.bits))
         self.i1 = self.like(ir.IntegerType.get_signless(1))
         self.entry = entry
+        self._names = str(self.float_type), str(self.int_type)
         self._constants = constants
         self._predicate_type = ir.IntegerType.get_signless(64)
 
@@ -66,24 +67,27 @@ class Emitter:
     def f(self, x: float) -> "Lanes":
         """The float constant, rounded to the element type."""
         code = struct.unpack("<I", struct.pack("<f", x))[0] if self.bits == 32 else _bits64(x)
-        return self._constant(self.float_type, code, lambda e: ir.FloatAttr.get(e, x))
+        return Lanes(self, self._constant(self.float_type, self._names[0], code, lambda e: ir.FloatAttr.get(e, x)))
 
     def i(self, x: int) -> "Lanes":
         """The integer constant of the element's width."""
-        return self._constant(self.int_type, x, lambda e: ir.IntegerAttr.get(e, x))
+        return Lanes(self, self._constant(self.int_type, self._names[1], x, lambda e: ir.IntegerAttr.get(e, x)))
 
-    def _constant(self, type_: ir.Type, code: int, attribute: Callable[[ir.Type], ir.Attribute]) -> "Lanes":
-        key = (str(type_), code)
+    def index(self, x: int) -> ir.Value:
+        """The `index` constant (a scalar)."""
+        return self._constant(ir.IndexType.get(), "index", x, lambda e: ir.IntegerAttr.get(e, x))
+
+    def _constant(self, type_: ir.Type, name: str, code: int, attribute: Callable[[ir.Type], ir.Attribute]) -> ir.Value:
+        """The constant at the start of the function; ``name`` is the type's text."""
+        key = (name, code)
         if key not in self._constants:
-            if self.vector is None:
-                value = attribute(type_)
+            if isinstance(type_, ir.VectorType):
+                value: ir.Attribute = ir.DenseElementsAttr.get_splat(type_, attribute(type_.element_type))
             else:
-                value = ir.DenseElementsAttr.get_splat(type_, attribute(ir.VectorType(type_).element_type))
-            op = ir.Operation.create(
-                "arith.constant", [type_], [], {"value": value}, ip=ir.InsertionPoint.at_block_begin(self.entry)
-            )
-            self._constants[key] = op.result
-        return Lanes(self, self._constants[key])
+                value = attribute(type_)
+            start = ir.InsertionPoint.at_block_begin(self.entry)
+            self._constants[key] = ir.Operation.create("arith.constant", [type_], [], {"value": value}, ip=start).result
+        return self._constants[key]
 
     # -- ops ------------------------------------------------------------------------------------------------------
 

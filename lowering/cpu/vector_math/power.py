@@ -149,8 +149,8 @@ def cbrt(e: Emitter, x: Lanes) -> Lanes:
 def remainder(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
     """C's fmod, exact: x - trunc(x/y) y, whose quotient the rounded division may miss by one.
 
-    Exact in one fma while the quotient has a bit less than the mantissa; libm takes the other lanes (and y = 0, inf,
-    NaN), as well as a y whose multiples leave the range.
+    Exact in one fma while the quotient has a bit less than the mantissa; libm takes the lanes beyond, and those with
+    y = inf.  y = 0 and NaNs come out as NaN by themselves, so that empty lanes of a loop's tail cost nothing.
     """
     a, b = e.abs(x), e.abs(y)
     quotient = a / b
@@ -158,5 +158,6 @@ def remainder(e: Emitter, x: Lanes, y: Lanes) -> Lanes:
     r = e.fma(-q, b, a)
     r = e.select(e.compare("olt", r, 0.0), r + b, r)
     r = e.select(e.compare("oge", r, b), r - b, r)
-    rare = e.compare("uge", quotient, 2.0 ** (e.mantissa - 1)) | e.compare("oeq", b, math.inf)
+    large = e.compare("oge", quotient, 2.0 ** (e.mantissa - 1)) & e.compare("ogt", b, 0.0)
+    rare = large | e.compare("oeq", b, math.inf)
     return repair_with_libm(e, "fmod", rare, e.with_sign(e.abs(r), e.sign_bit(x)), x, y)

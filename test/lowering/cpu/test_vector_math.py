@@ -30,7 +30,7 @@ def test_bound(name: str, element: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["exp", "sin", "powf", "remf", "erf"])
-@pytest.mark.parametrize("width", [0, 4, 16])
+@pytest.mark.parametrize("width", [0, 1, 4, 16])
 def test_widths_give_the_same_bits(name: str, width: int) -> None:
     op = "arith.remf" if name == "remf" else f"math.{name}"
     rng = np.random.default_rng(3)
