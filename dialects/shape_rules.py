@@ -106,7 +106,10 @@ def _aten(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:
     attribute = op.attributes["shapes"][number]
     if not isinstance(attribute, ir.AffineMapAttr):
         return None
-    return shapes.map_results(op, attribute.value)
+    # The symbols are the index operands, then the sizes that the call itself finds: its index results.
+    values = [v for v in (*op.operands, *op.results) if isinstance(v.type, ir.IndexType)]
+    exprs = [shapes.expr(v) for v in values]
+    return [affine.simplify(affine.substitute(e, (), exprs)) for e in attribute.value.results]
 
 
 def _fusion(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:

@@ -157,8 +157,8 @@ class AtenOp(Family):
     `{"operand": i}` the i-th tensor operand, `{"sym": k}` the k-th trailing index operand, `{"expr": "s0 * 2"}` an
     affine expression over these, `{"dtype": "float32"}`, `{"device": "cpu"}`, `{"layout": "strided"}`,
     `{"memory_format": "contiguous_format"}`.  `shapes` and `strides` (elements; `unit` for a row-major result) have
-    one map per result over the symbols; results are tensors or, for data-dependent sizes, `index`.
-    `pure = false` keeps the call's place among the others of its kind.
+    one map per result over the symbols; results are tensors or, for data-dependent sizes, `index`: these follow the
+    operands as symbols of the maps.  `pure = false` keeps the call's place among the others of its kind.
 
     ```mlir
     func.func @sort(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
@@ -200,7 +200,8 @@ class AtenOp(Family):
             for i, (entry, result) in enumerate(zip(entries, op.results, strict=True)):
                 if isinstance(entry, ir.AffineMapAttr) and isinstance(result.type, ir.RankedTensorType):
                     what = f"attribute {name} entry {i}"
-                    checks.check_map(what, entry.value, 0, result.type.rank, len(op.symbols))
+                    own = sum(isinstance(r.type, ir.IndexType) for r in op.results)
+                    checks.check_map(what, entry.value, 0, result.type.rank, len(op.symbols) + own)
                     if name == "shapes":
                         checks.shape_matches(f"result {i}", entry.value, result)
                 else:

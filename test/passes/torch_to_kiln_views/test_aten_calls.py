@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (X, torch.tensor([1, 3]), noise(4, 2)),
     ),
     "a string": (lambda x: torch.searchsorted(x.sort()[0], x, side="right"), (X,)),
-    "sizes": (lambda x, i: torch.ops.aten.max_unpool2d(x, i, [x.shape[0], 6]), (X[None, :, :2], torch.arange(8).view(1, 4, 2))),
+    "sizes": (lambda x, i: torch.ops.aten.max_unpool2d(x, i, [x.shape[2], 6]), (X[None, None], torch.arange(24).view(1, 1, 4, 6))),
     "a number": (lambda x: torch.ops.aten.bernoulli.p(x, 1.0), (X,)),
     "infinity": (lambda x: torch.ops.aten.histc(x, 5, -2, 2), (X,)),
     "a dtype": (lambda x: torch.linalg.svdvals(x), (X,)),
