@@ -24,6 +24,7 @@ from kiln.passes.core import Pass
 
 __all__ = ["PassOption", "format_options", "format_value", "options_of", "parse_options"]
 
+_PassClass = type[Pass]
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
@@ -35,7 +36,7 @@ class PassOption:
     field: str
     type: Any
     default: Any
-    pass_class: type[Pass]
+    pass_class: _PassClass
 
     @property
     def help(self) -> str:

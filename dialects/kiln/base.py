@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What all `kiln` ops share: the dialect, type aliases for op fields, attribute builders and verifier helpers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -46,7 +46,7 @@ class Operation(Kiln.Operation):
         cls,
         operands: Sequence[ir.Value],
         results: Sequence[ir.Type],
-        attributes: dict[str, ir.Attribute],
+        attributes: Mapping[str, ir.Attribute],
         regions: int = 0,
     ) -> Any:
         """Make the op at the current insertion point and location; returns its view."""

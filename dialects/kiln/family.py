@@ -11,7 +11,7 @@ suffix need not be written: `parse` adds it and `to_text` drops it.  In Python, 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -60,7 +60,7 @@ class Family(ir.OpView):
 
     @classmethod
     def create(
-        cls, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: dict[str, ir.Attribute]
+        cls, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: Mapping[str, ir.Attribute]
     ) -> Any:
         """Make the op at the current insertion point and location; returns its view."""
         name = cls.define(len(operands), len(results), ir.Context.current)
