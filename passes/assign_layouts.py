@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.lowering.host.arrange import preferred_strides
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
 
@@ -26,6 +27,7 @@ class AssignLayouts(Pass):
 
     * arguments have the strides of ``kiln.strides``, results of kiln.aten those of ``strides``, results of fusions
       are row-major, unless the function returns them with other ``kiln.strides``;
+    * a fusion's result that is read as a reshape of its permuted dims is written in that order;
     * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
       strides describe the view it becomes a copying fusion;
     * a returned view stays an alias if its strides are those asked for, else it is copied.
@@ -53,9 +55,17 @@ class AssignLayouts(Pass):
                     if kiln.name_of(op) == "kiln.fusion":
                         _annotate(graph, op.operation)
 
-    def _copy_views(self, function: ir.OpView) -> None:
-        """Turns views that no strides describe into fusions."""
+    def _graph(self, function: ir.OpView) -> HostGraph:
+        """The analysis with the results arranged for the views that read them."""
         graph = HostGraph(function)
+        for value, strides in self._preferred.items():
+            graph.assign(value, strides)
+        return graph
+
+    def _copy_views(self, function: ir.OpView) -> None:
+        """Turns views that no strides describe into fusions, after results that can avoid it were arranged."""
+        graph = HostGraph(function)
+        self._preferred = preferred_strides(graph)
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:
                 continue
@@ -71,11 +81,11 @@ class AssignLayouts(Pass):
             copy = _copy_fusion(graph, source.operands[0], chain[::-1], op.operation)
             op.results[0].replace_all_uses_with(copy)
             op.operation.erase()
-            graph = HostGraph(function)
+            graph = self._graph(function)
 
     def _place_results(self, function: ir.OpView) -> HostGraph:
         """Chooses the strides of returned values, copying where the value cannot have those that are asked for."""
-        graph = HostGraph(function)
+        graph = self._graph(function)
         copies: list[tuple[int, tuple[ir.AffineExpr, ...]]] = []
         for number, value in enumerate(graph.returned):
             attribute = graph.result_attribute(number, "kiln.strides")
@@ -124,7 +134,7 @@ def _strides_of_root(
     """The strides of the root with which `value`, the root itself or a permutation of its dims, gets `wanted`."""
     if value == layout.root:
         return wanted
-    owner = value.owner.operation
+    owner = ir.OpResult(value).owner.operation
     if owner.operands[0] != layout.root:
         return None
     map_ = ir.AffineMapAttr(owner.attributes["map"]).value
@@ -193,8 +203,8 @@ def _identity(value: ir.Value, shape: Sequence[ir.AffineExpr], symbols: Sequence
 def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
     """Sets `layouts` and `offsets` of a fusion, giving it the symbols that they need."""
     tensors = [v for v in [*fusion.operands, *fusion.results] if not isinstance(v.type, ir.IndexType)]
-    layouts = [graph.layout(v) for v in tensors]
-    assert all(layout is not None for layout in layouts)
+    layouts = [layout for layout in map(graph.layout, tensors) if layout is not None]
+    assert len(layouts) == len(tensors), "views without strides were copied"
     used: set[int] = set()
     for layout in layouts:
         for e in (*_steps(layout), layout.offset):

@@ -6,8 +6,8 @@
 import ctypes
 import struct
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 
@@ -80,7 +80,7 @@ class Executor:
             "launch": ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code["kiln_run"]) if native else None,
         }
         exec(compile(program.source, f"<kiln plan {plan.name}>", "exec"), namespace)
-        self.run = namespace["run"]
+        self.run: Callable[[Sequence[Any]], list[Any]] = cast(Any, namespace["run"])
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         return self.run(inputs)
@@ -238,6 +238,6 @@ def _empty_general(shape: Sequence[int], strides: Sequence[int], dtype: torch.dt
 
 
 try:  # half the cost of torch.empty_strided; what Inductor's wrappers call
-    from torch._C._dynamo.guards import _empty_strided_cpu as _empty
+    from torch._C._dynamo.guards import _empty_strided_cpu as _empty  # pyright: ignore[reportAttributeAccessIssue]
 except ImportError:
     _empty = _empty_general

@@ -240,7 +240,7 @@ def _decode(type_: Any, value: Any) -> Any:
     """JSON -> a value of a field's type."""
     if value is None or type_ in (int, str, bool) or type_ == Expr:
         return value
-    origin, arguments = typing.get_origin(type_), typing.get_args(type_)
+    origin, arguments = typing.get_origin(type_), list(typing.get_args(type_))
     if type_ == Step:
         return _decode({"launch": Launch, "aten": AtenStep}[value["step"]], value)
     if origin is list:

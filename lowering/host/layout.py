@@ -187,6 +187,11 @@ class HostGraph:
         self.assigned[value] = strides
         self._layouts.clear()
 
+    def forget(self, value: ir.Value) -> None:
+        """Undo `assign`."""
+        self.assigned.pop(value, None)
+        self._layouts.clear()
+
     def _layout(self, value: ir.Value) -> Layout | None:
         shape = self.shape(value)
         if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "kiln.view":
@@ -209,12 +214,13 @@ class HostGraph:
 
     def _assigned_strides(self, value: ir.Value, shape: Exprs) -> Exprs | None:
         """The strides of a fusion's result as its attribute `layouts` has them."""
-        op = value.owner.operation
+        op = ir.OpResult(value).owner.operation
         if "layouts" not in op.attributes:
             return None
         tensors = sum(not isinstance(v.type, ir.IndexType) for v in op.operands)
         entry = ir.ArrayAttr(op.attributes["layouts"])[tensors + ir.OpResult(value).result_number]
-        return self._linear(self.local_map(op, ir.AffineMapAttr(entry).value)[0], shape)[1]
+        linear = self._linear(self.local_map(op, ir.AffineMapAttr(entry).value)[0], shape)
+        return linear[1] if linear is not None else None
 
     def _linear(self, address: ir.AffineExpr, shape: Exprs) -> tuple[ir.AffineExpr, Exprs] | None:
         """(offset, strides) of an address in a tensor of these sizes; None if it is not linear in the indices."""
@@ -247,5 +253,5 @@ class HostGraph:
 def _entry(op: ir.Operation, group: str, index: int, name: str) -> ir.Attribute | None:
     if group not in op.attributes:
         return None
-    entry = ir.ArrayAttr(op.attributes[group])[index]
+    entry = ir.DictAttr(ir.ArrayAttr(op.attributes[group])[index])
     return entry[name] if name in entry else None

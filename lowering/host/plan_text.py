@@ -108,8 +108,10 @@ class _Text:
         """Per operand [shape, strides, offset] of a view, or unit for the whole buffer."""
         texts = []
         for o in operands:
-            whole = o is None or o.shape is None
-            texts.append("unit" if whole else self._maps([o.shape or (), o.strides or (), (o.offset,)]))
+            if o is None or o.shape is None or o.strides is None:
+                texts.append("unit")
+            else:
+                texts.append(self._maps([o.shape, o.strides, (o.offset,)]))
         return f"[{', '.join(texts)}]"
 
     def _output(self) -> str:
