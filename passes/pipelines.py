@@ -25,6 +25,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("compose-views", "the expansions bring views of their own"),
         PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
+        PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),
         PipelineStep("fuse", "every computation into a kernel", stage="fused"),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("schedule-cpu", "tiles by the measured rules", stage="sched"),

@@ -75,13 +75,13 @@ class FusedEpilogue:
         element = ir.RankedTensorType(self.result.type).element_type
         if not isinstance(element, (ir.F32Type, ir.F64Type)):
             return None
-        one = ir.AffineConstantExpr.get(1)
+        zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
         for i, root in enumerate(e.body.roots):
             if ir.RankedTensorType(root.type).element_type != element:
                 continue
             offset = compose_one(e.layouts[len(e.body.tensors) + i], self.at(root), e.loops)
             linear = affine.linear_coefficients(offset)
-            if linear is None or linear[1].get(self.column.position) != one:
+            if linear is None or linear[1].get(self.column.position, zero) != one:
                 continue
             coefficients = linear[1]
             saved, e.scopes = e.scopes, [Scope(set(self.dims), b.entry.owner.operation)]
@@ -90,7 +90,7 @@ class FusedEpilogue:
                 stride = coefficients.get(d.position)
                 if stride is not None:
                     start = b.addi(start, b.muli(value, e.index(stride)))
-            row = e.index(coefficients.get(self.row.position, ir.AffineConstantExpr.get(0)))
+            row = e.index(coefficients.get(self.row.position, zero))
             e.scopes = saved
             return Destination(e.buffers[len(e.body.tensors) + i], start, row)
         return None

@@ -148,7 +148,9 @@ def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tupl
     for d in outer:
         for a in accesses.found:
             linear = affine.linear_coefficients(a.offset)
-            if linear is None or linear[1].get(d) != one or lane not in linear[1] or linear[1][lane] == one:
+            if linear is None or not {d, lane} <= linear[1].keys():
+                continue
+            if linear[1][d] != one or linear[1][lane] == one:
                 continue
             if e.loops.count(d) > TILE // 4:
                 return d, e.loops.new(ir.AffineExpr.get_ceil_div(e.loops.extents[d], TILE)).position

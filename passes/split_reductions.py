@@ -1,0 +1,186 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Splits long reductions with few results, so that threads have something to share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import kiln
+from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering.cpu.tile.body import indexing_maps, output_map, reduction_dims
+from kiln.lowering.cpu.tile.reduction import Combiner, combiners
+from kiln.passes.core import Pass, register_pass
+
+
+@register_pass
+@dataclass
+class SplitReductions(Pass):
+    """Reduce in two steps where one step would be the work of one thread.
+
+    A `linalg.generic` reduction whose results number at most `max_results` while it reads at least `min_elements` is
+    split along a reduction dim of static extent: `parts` partial results, then the reduction of these by the
+    combiner alone. Sums of floats are reassociated, as every parallel sum is. Reductions by an unknown combiner, or
+    whose extents have no divisor near `parts`, stay.
+
+    Before: `%s = linalg.generic {iterator_types = ["reduction"]} ins(%x : tensor<1048576xf32>) ... -> tensor<f32>`
+
+    After: `%p = linalg.generic {iterator_types = ["parallel", "reduction"]} ... -> tensor<64xf32>`, then
+    `%s = linalg.generic {iterator_types = ["reduction"]} ins(%p : tensor<64xf32>) ... -> tensor<f32>`
+    """
+
+    name = "split-reductions"
+
+    parts: int = 64
+    max_results: int = 8
+    min_elements: int = 1 << 16
+
+    def run(self, module: ir.Module) -> None:
+        for function in module.body.operations:
+            if function.operation.name != "func.func" or not len(function.regions[0].blocks):
+                continue
+            shapes = SymbolicShapes(function)
+            for op in list(function.regions[0].blocks[0].operations):
+                if reduction_dims(op):
+                    self._split(op, shapes)
+
+    def _split(self, op: ir.OpView, shapes: SymbolicShapes) -> None:
+        extents = _static_extents(op, shapes)
+        if extents is None:
+            return
+        reduced = reduction_dims(op)
+        results, elements = 1, 1
+        for d, n in enumerate(extents):
+            elements *= n
+            results *= 1 if d in reduced else n
+        if results > self.max_results or elements < self.min_elements:
+            return
+        found = combiners(op)
+        if any(c.identity is None for c in found) or len(op.results) != 1:
+            self.note(op, "the combiner is not known to be associative")
+            return
+        choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) is not None), None)
+        if choice is None:
+            self.note(op, f"no extent has a divisor between 8 and {self.parts}")
+            return
+        with op.operation.location:
+            _rewrite(op, extents, *choice, found[0])
+        self.count("split")
+
+
+def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
+    maps = indexing_maps(op)
+    extents: list[int | None] = [None] * maps[0].n_dims
+    for value, m in zip(op.operands, maps, strict=True):
+        if not isinstance(value.type, ir.RankedTensorType):
+            continue
+        for size, e in zip(shapes.dims(value), m.results, strict=True):
+            if isinstance(e, ir.AffineDimExpr) and isinstance(size, ir.AffineConstantExpr):
+                extents[e.position] = size.value
+    return None if None in extents else [n for n in extents if n is not None]
+
+
+def _divisor(extent: int, parts: int) -> int | None:
+    """The largest divisor of `extent` in [8, parts], or None."""
+    return next((p for p in range(min(parts, extent), 7, -1) if extent % p == 0), None)
+
+
+def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combiner: Combiner) -> None:
+    rank = len(extents)
+    inner = extents[dim] // parts
+    out = output_map(op)
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    # Loops of the first step: those of the op, with `dim` walking within a part, and last the part.
+    part = ir.AffineDimExpr.get(rank)
+    whole = part * inner + ir.AffineDimExpr.get(dim)
+    moved = [whole if d == dim else ir.AffineDimExpr.get(d) for d in range(rank)]
+    count = len(op.operands) - 1
+    maps = [ir.AffineMap.get(rank + 1, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]]
+    result_dims = [e for e in out.results]
+    sizes = [_extent(e, extents) for e in result_dims]
+    with ir.InsertionPoint(op):
+        carrier = kiln.empty(element, [inner])
+        partial_out = _fill(element, [*sizes, parts], combiner.identity)
+        kinds = ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)] + ["parallel"]
+        # The extent of a part is not the size of any operand: a tensor without contents carries it.
+        partial = _generic(
+            [*list(op.operands)[:count], carrier],
+            partial_out,
+            [*maps, _dims(rank + 1, [dim]), ir.AffineMap.get(rank + 1, 0, [*result_dims, part])],
+            kinds,
+        )
+        _copy_body(op, partial, count)
+        final_rank = len(sizes) + 1
+        all_dims = list(range(final_rank))
+        final = _generic(
+            [partial.results[0]],
+            op.operands[count],
+            [_dims(final_rank, all_dims), _dims(final_rank, all_dims[:-1])],
+            ["parallel"] * len(sizes) + ["reduction"],
+        )
+        block = final.regions[0].blocks.append(element, element, arg_locs=[op.operation.location] * 2)
+        with ir.InsertionPoint(block):
+            total = ir.Operation.create(combiner.op, results=[element], operands=[block.arguments[1], block.arguments[0]])
+            ir.Operation.create("linalg.yield", operands=[total.result])
+    op.results[0].replace_all_uses_with(final.results[0])
+    op.operation.erase()
+
+
+def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    from kiln.dialects import affine
+
+    return affine.substitute(e, dict(enumerate(dims)))
+
+
+def _extent(e: ir.AffineExpr, extents: Sequence[int]) -> int:
+    return extents[e.position] if isinstance(e, ir.AffineDimExpr) else 1
+
+
+def _dims(rank: int, positions: Sequence[int]) -> ir.AffineMap:
+    return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(p) for p in positions])
+
+
+def _generic(
+    inputs: Sequence[ir.Value], out: ir.Value, maps: Sequence[ir.AffineMap], kinds: Sequence[str]
+) -> ir.Operation:
+    return ir.Operation.create(
+        "linalg.generic",
+        results=[out.type],
+        operands=[*inputs, out],
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+        },
+        regions=1,
+    )
+
+
+def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute | None) -> ir.Value:
+    from torch_mlir.dialects import arith
+
+    empty = kiln.empty(element, list(sizes))
+    constant = arith.ConstantOp(element, value).result
+    fill = _generic([], empty, [_dims(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
+    block = fill.regions[0].blocks.append(element, arg_locs=[fill.location])
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[constant])
+    return fill.results[0]
+
+
+def _copy_body(op: ir.OpView, into: ir.Operation, count: int) -> None:
+    """The op's body, with one more (unused) argument for the carrier of the extent."""
+    source = op.regions[0].blocks[0]
+    types = [a.type for a in source.arguments]
+    element = types[-1]
+    block = into.regions[0].blocks.append(*types[:count], element, element, arg_locs=[op.operation.location] * (count + 2))
+    env = dict(zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + 1]], strict=True))
+    with ir.InsertionPoint(block):
+        for inner in source.operations:
+            clone = inner.operation.clone()
+            for i, v in enumerate(inner.operation.operands):
+                if v in env:
+                    clone.operation.operands[i] = env[v]
+            env.update(zip(inner.operation.results, clone.operation.results, strict=True))
