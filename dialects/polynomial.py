@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Affine expressions as polynomials: the arithmetic under `kiln.dialects.affine.simplify`.
 
-A polynomial is a sorted tuple of (monomial, integer coefficient); a monomial is a sorted tuple of atoms; an atom is
-`("d", i)`, `("s", i)`, `("f", p, k)` for `p floordiv k` or `("m", p, k)` for `p mod k`.  These are plain tuples, so that
-results can be cached across MLIR contexts without keeping one alive.
+A polynomial is a sorted tuple of (monomial, integer coefficient), a monomial a sorted tuple of atoms, and an atom is
+`("d", i)`, `("s", i)`, `("f", p, k)` for `p floordiv k` or `("m", p, k)` for `p mod k`.  These are plain tuples, so
+that results can be cached across MLIR contexts without keeping one alive.
 
 Symbols are sizes, hence at least 0, and a divisor is at least 1 wherever it is evaluated.  `ranges` are sorted pairs of
 a dim and its extent, a polynomial: the dim runs from 0 to extent - 1, and extents are at least 1 at any point at which

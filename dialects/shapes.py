@@ -73,8 +73,11 @@ class SymbolicShapes:
         for i, (value, dim) in enumerate(self.fresh, start=len(self.symbols)):
             if i in used:
                 made[i] = value if dim is None else tensor.dim(value, arith.constant(ir.IndexType.get(), dim))
-        anything = next(iter([*self.symbols, *made.values()]), None)
-        return [*self.symbols, *(made.get(i, anything) for i in range(len(self.symbols), self.n_symbols))]
+        out = list(self.symbols)
+        for i in range(len(self.symbols), self.n_symbols):
+            # Not used: whatever value there is.  Without any, nothing is used and nothing asked for.
+            out += [made[i]] if i in made else [*self.symbols, *made.values()][:1]
+        return out
 
     def forget(self, value: ir.Value) -> None:
         """Drop what is known of `value`, whose op is about to be erased."""

@@ -5,7 +5,6 @@
 from typing import Any, Optional
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -29,13 +28,13 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
     ```
     """
 
-    query: ext.Operand[Tensor]
-    key: ext.Operand[Tensor]
-    value: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    query: ir.Value[Tensor]
+    key: ir.Value[Tensor]
+    value: ir.Value[Tensor]
+    result: base.Result[Tensor]
     scale: ir.FloatAttr
     causal: ir.IntegerAttr
-    mask: Optional[ext.Operand[Tensor]] = None  # noqa: UP045 - `ext` tells optional operands by this form
+    mask: Optional[ir.Value[Tensor]] = None  # noqa: UP045 - `ext` tells optional operands by this form
 
     @checks.verified
     def verify_invariants(self: Any) -> None:

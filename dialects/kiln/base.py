@@ -1,9 +1,9 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What all `kiln` ops share: the dialect, type aliases for op fields, attribute builders and verifier helpers."""
+"""What all `kiln` ops share: the dialect, type aliases for op fields, attribute builders, dims and symbols."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext
@@ -95,6 +95,14 @@ class I64Array(ir.Attribute):
 
     attr_name = "builtin.dense_array"
 
+
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+
+    class Result(ir.OpResult, Generic[_T]):
+        """A result field of an op; the stubs of the bindings do not know that `OpResult` takes a type."""
+else:
+    Result = ir.OpResult
 
 Tensor = ir.RankedTensorType
 Index = ir.IndexType

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
@@ -29,9 +28,9 @@ class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    weight: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    weight: ir.Value[Tensor]
+    result: base.Result[Tensor]
     stride: I64Array
     padding: I64Array
     dilation: I64Array

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
@@ -42,9 +41,9 @@ class ViewOp(base.Operation, name="view", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    symbols: Sequence[ext.Operand[Index]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    symbols: Sequence[ir.Value[Index]]
+    result: base.Result[Tensor]
     map: ir.AffineMapAttr
     shape: ir.AffineMapAttr
 
@@ -67,8 +66,8 @@ class EmptyOp(base.Operation, name="empty", traits=[base.Pure]):
     ```
     """
 
-    symbols: Sequence[ext.Operand[Index]]
-    result: ext.Result[Tensor]
+    symbols: Sequence[ir.Value[Index]]
+    result: base.Result[Tensor]
     shape: ir.AffineMapAttr
 
     @checks.verified
@@ -92,10 +91,10 @@ class PadOp(base.Operation, name="pad", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    value: ext.Operand[Any]
-    symbols: Sequence[ext.Operand[Index]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    value: ir.Value[Any]
+    symbols: Sequence[ir.Value[Index]]
+    result: base.Result[Tensor]
     low: ir.AffineMapAttr
     high: ir.AffineMapAttr
     shape: ir.AffineMapAttr
@@ -112,9 +111,9 @@ class PadOp(base.Operation, name="pad", traits=[base.Pure]):
         checks.shape_matches("result", shape, self.result)
         sizes = zip(low.results, checks.sizes_of(self.x), high.results, checks.sizes_of(self.result), strict=True)
         for i, (before, size, after, total) in enumerate(sizes):
-            known = [affine.constant_of(before), size, affine.constant_of(after), total]
-            if None not in known:
-                checks.require(sum(known[:3]) == total, f"result size of dim {i}", sum(known[:3]), total)
+            known = [n for n in (affine.constant_of(before), size, affine.constant_of(after)) if n is not None]
+            if len(known) == 3 and total is not None:
+                checks.require(sum(known) == total, f"result size of dim {i}", sum(known), total)
 
 
 class CatOp(Family):
@@ -145,8 +144,8 @@ class CatOp(Family):
         for i, x in enumerate(op.inputs):
             checks.same_element(f"operand {i}", x, result)
             checks.same_sizes(f"operand {i}", [None if d == dim else n for d, n in enumerate(rest)], x)
-        along = [checks.sizes_of(x)[dim] for x in op.inputs]
-        if None not in along and rest[dim] is not None:
+        along = [n for n in (checks.sizes_of(x)[dim] for x in op.inputs) if n is not None]
+        if len(along) == len(op.inputs) and rest[dim] is not None:
             checks.require(sum(along) == rest[dim], f"result size of dim {dim}", sum(along), rest[dim])
 
 
@@ -363,7 +362,7 @@ def aten(
     args: Sequence[Any] | str,
     kwargs: dict[str, Any] | str,
     results: Sequence[ir.Type],
-    shapes: Sequence[ir.AffineMap],
+    shapes: Sequence[ir.AffineMap | None],
     strides: Sequence[ir.AffineMap | None],
     symbols: Symbols = (),
     pure: bool = True,

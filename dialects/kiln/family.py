@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch_mlir import ir
-from torch_mlir._mlir_libs import _mlir
 from torch_mlir.dialects import irdl
+from torch_mlir.dialects._ods_common import _cext  # pyright: ignore[reportAttributeAccessIssue]
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Kiln
@@ -87,7 +87,8 @@ class Family(ir.OpView):
             lines.append(f"irdl.regions({', '.join(f'r{i}: %r{i}' for i in range(cls.REGIONS))})")
         body = "\n".join(lines)
         with context, ir.Location.unknown():
-            irdl.load_dialects(ir.Module.parse(f"irdl.dialect @kiln {{ irdl.operation @{member} {{ {body} }} }}"))
+            definition = ir.Module.parse(f"irdl.dialect @kiln {{ irdl.operation @{member} {{ {body} }} }}")
+            irdl.load_dialects(definition)  # pyright: ignore[reportAttributeAccessIssue]
             for trait in cls.TRAITS:
                 trait.attach(name)
             view = _member_view(cls, name)
@@ -101,7 +102,7 @@ def _member_view(family: type[Family], name: str) -> type[Family]:
         verify = checks.verified(lambda op: family.check(op))
         members = {"OPERATION_NAME": name, "verify_invariants": staticmethod(verify)}
         view = type(f"{family.__name__}{name.removeprefix('kiln.' + family.NAME)}", (family,), members)
-        _mlir.register_operation(Kiln, replace=True)(view)
+        _cext.register_operation(Kiln, replace=True)(view)
         _MEMBERS[name] = view
     return _MEMBERS[name]
 

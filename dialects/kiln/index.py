@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -26,9 +25,9 @@ class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    index: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    index: ir.Value[Tensor]
+    result: base.Result[Tensor]
     dim: ir.IntegerAttr
 
     @checks.verified
@@ -51,9 +50,9 @@ class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    index: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    index: ir.Value[Tensor]
+    result: base.Result[Tensor]
     dim: ir.IntegerAttr
 
     @checks.verified
@@ -78,9 +77,9 @@ class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
     ```
     """
 
-    weight: ext.Operand[Tensor]
-    index: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    weight: ir.Value[Tensor]
+    index: ir.Value[Tensor]
+    result: base.Result[Tensor]
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
@@ -140,10 +139,10 @@ class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    index: ext.Operand[Tensor]
-    src: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    index: ir.Value[Tensor]
+    src: ir.Value[Tensor]
+    result: base.Result[Tensor]
     dim: ir.IntegerAttr
     reduce: ir.StringAttr
 

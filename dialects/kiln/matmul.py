@@ -5,7 +5,6 @@
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -27,9 +26,9 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
     ```
     """
 
-    lhs: ext.Operand[Tensor]
-    rhs: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    lhs: ir.Value[Tensor]
+    rhs: ir.Value[Tensor]
+    result: base.Result[Tensor]
     transpose_lhs: ir.IntegerAttr
     transpose_rhs: ir.IntegerAttr
 

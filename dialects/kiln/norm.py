@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
@@ -44,9 +43,9 @@ class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    params: Sequence[ext.Operand[Tensor]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    params: Sequence[ir.Value[Tensor]]
+    result: base.Result[Tensor]
     axes: I64Array
     eps: ir.FloatAttr
 
@@ -72,9 +71,9 @@ class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    params: Sequence[ext.Operand[Tensor]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    params: Sequence[ir.Value[Tensor]]
+    result: base.Result[Tensor]
     axes: I64Array
     eps: ir.FloatAttr
 
@@ -100,11 +99,11 @@ class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    mean: ext.Operand[Tensor]
-    variance: ext.Operand[Tensor]
-    params: Sequence[ext.Operand[Tensor]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    mean: ir.Value[Tensor]
+    variance: ir.Value[Tensor]
+    params: Sequence[ir.Value[Tensor]]
+    result: base.Result[Tensor]
     eps: ir.FloatAttr
 
     @checks.verified
@@ -130,9 +129,9 @@ class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    params: Sequence[ext.Operand[Tensor]]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    params: Sequence[ir.Value[Tensor]]
+    result: base.Result[Tensor]
     groups: ir.IntegerAttr
     eps: ir.FloatAttr
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
@@ -31,8 +30,8 @@ class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    result: base.Result[Tensor]
     mode: ir.StringAttr
     kernel: I64Array
     stride: I64Array
@@ -41,7 +40,7 @@ class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
     ceil: ir.IntegerAttr
     count_include_pad: ir.IntegerAttr
     divisor: ir.IntegerAttr
-    indices: Optional[ext.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
+    indices: Optional[base.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
 
     @checks.verified
     def verify_invariants(self: Any) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Index, Tensor
@@ -28,10 +27,10 @@ class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op:
     ```
     """
 
-    seed: ext.Operand[Tensor]
-    offset: ext.Operand[Tensor]
-    symbols: Sequence[ext.Operand[Index]]
-    result: ext.Result[Tensor]
+    seed: ir.Value[Tensor]
+    offset: ir.Value[Tensor]
+    symbols: Sequence[ir.Value[Index]]
+    result: base.Result[Tensor]
     kind: ir.StringAttr
     shape: ir.AffineMapAttr
 

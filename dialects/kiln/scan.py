@@ -5,7 +5,6 @@
 from typing import Any, Optional
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -25,11 +24,11 @@ class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    result: base.Result[Tensor]
     dim: ir.IntegerAttr
     kind: ir.StringAttr
-    indices: Optional[ext.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
+    indices: Optional[base.Result[Tensor]] = None  # noqa: UP045 - `ext` tells optional results by this form
 
     @checks.verified
     def verify_invariants(self: Any) -> None:

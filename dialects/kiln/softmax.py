@@ -5,7 +5,6 @@
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -25,8 +24,8 @@ class SoftmaxOp(base.Operation, name="softmax", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    result: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    result: base.Result[Tensor]
     dim: ir.IntegerAttr
     log: ir.IntegerAttr
 

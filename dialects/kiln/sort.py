@@ -5,7 +5,6 @@
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import ext
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
@@ -26,9 +25,9 @@ class SortOp(base.Operation, name="sort", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    values: ext.Result[Tensor]
-    indices: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    values: base.Result[Tensor]
+    indices: base.Result[Tensor]
     dim: ir.IntegerAttr
     descending: ir.IntegerAttr
     stable: ir.IntegerAttr
@@ -58,9 +57,9 @@ class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
     ```
     """
 
-    x: ext.Operand[Tensor]
-    values: ext.Result[Tensor]
-    indices: ext.Result[Tensor]
+    x: ir.Value[Tensor]
+    values: base.Result[Tensor]
+    indices: base.Result[Tensor]
     k: ir.IntegerAttr
     dim: ir.IntegerAttr
     largest: ir.IntegerAttr

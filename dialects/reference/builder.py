@@ -99,7 +99,7 @@ class Builder:
         block = op.regions[0].blocks.append(*types)
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)
-            results = [f(*arguments) for f in body] if isinstance(body, list) else body(*arguments)
+            results = body(*arguments) if callable(body) else [f(*arguments) for f in body]
             linalg.YieldOp(list(results) if isinstance(results, tuple | list) else [results])
         return list(op.operation.results)
 

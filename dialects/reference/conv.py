@@ -41,12 +41,9 @@ def _direct(
     n, o, c = dim(0), dim(1), dim(rank)
     position = [dim(2 + i) for i in range(spatial)]
     window = [dim(rank + 1 + i) for i in range(spatial)]
-    w_sizes = b.sizes(weight)
-    kernel = [affine.constant_of(k) for k in w_sizes[2:]]
-    if any(k is None for k in kernel) or any(affine.constant_of(k) is None for k in w_sizes[:2]):
-        raise UnsupportedError("kiln.conv", "", "a weight of dynamic size")
-    channels_in = affine.constant_of(w_sizes[0]) // groups if flipped else affine.constant_of(w_sizes[1])
-    channels_out = affine.constant_of(w_sizes[1]) if flipped else affine.constant_of(out_channels) // groups
+    first, second, *kernel = _static(b.sizes(weight))
+    channels_in = first // groups if flipped else second
+    channels_out = second if flipped else _static([out_channels])[0] // groups
     in_channel, out_in_group = c, o
     if groups > 1:
         group = ir.AffineExpr.get_floor_div(o, ir.AffineExpr.get_constant(channels_out))
@@ -94,9 +91,7 @@ def _transposed(op: Any, b: Builder, stride: list[int], padding: list[int], dila
         factor = ir.AffineExpr.get_constant(s)
         flat_index += [ir.AffineExpr.get_floor_div(dim(2 + i), factor), ir.AffineExpr.get_mod(dim(2 + i), factor)]
     flat = b.view(spread, flat_index, flat_sizes)
-    kernel = [affine.constant_of(k) for k in b.sizes(op.weight)[2:]]
-    if any(k is None for k in kernel):
-        raise UnsupportedError("kiln.conv", str(op.location), "a weight of dynamic size")
+    kernel = _static(b.sizes(op.weight))[2:]
     low = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
     top = [a + e - (s - 1) for a, e, s in zip(low, extra, stride, strict=True)]
     padded = b.pad(flat, 0, [0, 0, *low], [0, 0, *top])
@@ -104,3 +99,11 @@ def _transposed(op: Any, b: Builder, stride: list[int], padding: list[int], dila
     out_channels = b.sizes(op.result)[1]
     groups = op.groups.value
     return _direct(b, padded, op.weight, groups, out_channels, ones, dilation, b.sizes(op.result), True)
+
+
+def _static(sizes: list[ir.AffineExpr]) -> list[int]:
+    """The sizes of a weight, which must be constants."""
+    known = [affine.constant_of(n) for n in sizes]
+    if any(n is None for n in known):
+        raise UnsupportedError("kiln.conv", "", "a weight of dynamic size")
+    return [n for n in known if n is not None]

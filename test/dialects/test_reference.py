@@ -255,9 +255,9 @@ def test_max_pool(ceil: bool) -> None:
 @pytest.mark.parametrize(("include", "divisor"), [(True, 0), (False, 0), (True, 5)])
 def test_avg_pool(ceil: bool, include: bool, divisor: int) -> None:
     check(
-        lambda a: kiln.pool(
-            a, "avg", [3, 2], [2, 3], [1, 1], ceil=ceil, count_include_pad=include, divisor=divisor
-        ).result,
+        lambda a: (
+            kiln.pool(a, "avg", [3, 2], [2, 3], [1, 1], ceil=ceil, count_include_pad=include, divisor=divisor).result
+        ),
         lambda a: F.avg_pool2d(a, (3, 2), (2, 3), 1, ceil, include, divisor or None),
         [randn(2, 3, 8, 7)],
         [(0,) if ceil else (0, 2, 3)],
