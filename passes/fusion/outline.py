@@ -249,9 +249,9 @@ class Outliner:
             value = by_position[(s,)]
             if value not in symbols:
                 symbols.append(value)
-        renumber = {
-            self._symbol_position(s)[0]: ir.AffineSymbolExpr.get(i) for i, s in enumerate(symbols)
-        }
+        # An index constant has no position: no size refers to it.
+        positions = {i: self._symbol_position(s) for i, s in enumerate(symbols)}
+        renumber = {p[0]: ir.AffineSymbolExpr.get(i) for i, p in positions.items() if len(p) == 1}
         maps = []
         for v in tensors:
             results = [affine.substitute(e, {}, renumber) for e in self.graph.dims(v)]
