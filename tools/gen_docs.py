@@ -147,7 +147,9 @@ def stale(folder: Path) -> list[Path]:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point. Returns 1 when ``--check`` finds a stale file, or the code cannot be read."""
-    parser = argparse.ArgumentParser(prog="python -m kiln.tools.gen_docs", description="Write the generated references.")
+    parser = argparse.ArgumentParser(
+        prog="python -m kiln.tools.gen_docs", description="Write the generated references."
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is stale")
     parser.add_argument("--folder", default="docs/reference", help="where the pages are (docs/reference)")
     arguments = parser.parse_args(argv)
