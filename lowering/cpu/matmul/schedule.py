@@ -146,20 +146,22 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
     """The register tile (rows, vectors) with the least cycles a step of k over the whole m x n.
 
     A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
-    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. Among equals: the fewest
-    passes over a rhs read in place, then the fewest loads. Wide flat tiles serve one or two rows only: where
-    they save a partial tile they lose more to loads (2x5 against 6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
+    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. A rhs read in place comes
+    from the second-level cache in each pass: a quarter cycle a vector. Among equals: the fewest loads. Wide
+    flat tiles serve one or two rows only: where they save a partial tile they lose more to loads (2x5 against
+    6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
     """
     columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
     usable, widest = (28, 4) if registers >= 32 else (12, 3)
     rows = (1, 2, 3, 4, 6, 8, 12) if registers >= 32 else (1, 2, 3, 4, 6)
 
-    def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
+    def cost(tile: tuple[int, int]) -> tuple[float, int]:
         r, v = tile
         heights = [r] * (m // r) + ([m % r] if m % r else [])
         column_tiles = -(-columns // v)
-        cycles = sum(max(h * v / 2, (h + v) / 2, 5.0) for h in heights) * column_tiles
-        return cycles, 0 if packed else len(heights), sum(h + v for h in heights) * column_tiles
+        again = 0.0 if packed else v / 4
+        cycles = sum(max(h * v / 2, (h + v) / 2, 5.0) + again for h in heights) * column_tiles
+        return cycles, sum(h + v for h in heights) * column_tiles
 
     tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]
     return min(tiles, key=cost)
