@@ -46,9 +46,7 @@ class _Symbols:
         used = sorted({p for m in maps if m is not None for e in m.results for p in affine.symbols_in(e)})
         table = {old: ir.AffineExpr.get_symbol(new) for new, old in enumerate(used)}
         packed = [
-            None
-            if m is None
-            else ir.AffineMap.get(0, len(used), [affine.substitute(e, {}, table) for e in m.results])
+            None if m is None else ir.AffineMap.get(0, len(used), [affine.substitute(e, {}, table) for e in m.results])
             for m in maps
         ]
         return packed, [self.values[self.names[p]] for p in used]

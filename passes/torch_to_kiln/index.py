@@ -160,8 +160,7 @@ def _advanced(cx: LoweringContext, x: ir.Value, given: Sequence[ir.Value | None]
 
     def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
         chosen = iter(
-            bounded(cx, b, value, table_sizes[k], wrap=True)
-            for k, value in zip(positions, args[:-1], strict=True)
+            bounded(cx, b, value, table_sizes[k], wrap=True) for k, value in zip(positions, args[:-1], strict=True)
         )
         return b.extract(x, [next(chosen) if s is None else b.index(s) for s in source], dtype)
 

@@ -151,4 +151,3 @@ def lower_diag_embed(cx: LoweringContext) -> ir.Value:
 
     out = cx.empty(shape, cx.dtype(x))
     return cx.generic([padded], [[*rest, dim(a)]], [out], [identity], "p" * rank, body)[0]
-

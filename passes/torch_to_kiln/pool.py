@@ -112,7 +112,7 @@ def lower_max_pool(cx: LoweringContext) -> ir.Value:
     return _max_pool(cx, _spatial(cx.name))
 
 
-@lowers("torch.aten.max_pool2d_with_indices", "torch.aten.max_pool3d_with_indices", "torch.aten.max_pool1d_with_indices")
+@lowers("torch.aten.max_pool2d_with_indices", "torch.aten.max_pool3d_with_indices")
 def lower_max_pool_with_indices(cx: LoweringContext) -> list[ir.Value | None]:
     """Values only: the indices are for the gradient (or for unpooling)."""
     if cx.result_used(1):
@@ -133,9 +133,7 @@ def lower_avg_pool(cx: LoweringContext) -> ir.Value:
     total = _reduce_windows(cx, x, window, shape, 0.0, dtype.compute, maximum=False)
     lead = len(shape) - count
     sizes = cx.shape(x)
-    clipped = [
-        k for k in range(count) if divisor is None and (window.ceil or (window.padding[k] and not include))
-    ]
+    clipped = [k for k in range(count) if divisor is None and (window.ceil or (window.padding[k] and not include))]
     fixed = divisor
     if fixed is None:
         fixed = 1
@@ -257,9 +255,7 @@ def _uneven(cx: LoweringContext, x: ir.Value, inputs: list[int], outputs: list[i
     extent = cx.empty(longest, dtype)
     window_map = [dim(rank + k) for k in range(count)]
     init = cx.full(fill, shape, accumulate)
-    pooled = cx.generic(
-        [padded, extent], [source, window_map], [init], [identity], "p" * rank + "r" * count, body
-    )[0]
+    pooled = cx.generic([padded, extent], [source, window_map], [init], [identity], "p" * rank + "r" * count, body)[0]
     if maximum:
         return cx.cast(pooled, dtype)
 

@@ -142,7 +142,7 @@ def reshape_map(
     src = [algebra.polynomial(e) for e in src_dims]
     dst = [algebra.polynomial(e) for e in dst_dims]
     zero = ir.AffineExpr.get_constant(0)
-    indices = [zero] * len(src)
+    indices: list[ir.AffineExpr] = [zero] * len(src)
     if all(src) and all(dst):
         src_at = [i for i, p in enumerate(src) if p != ONE]
         dst_at = [j for j, p in enumerate(dst) if p != ONE]

@@ -45,7 +45,7 @@ def cat(cx: Emitter, inputs: Sequence[ir.Value], at: int, shape: "Sequence[int |
 
 
 def list_unpack(value: ir.Value) -> ir.Operation | None:
-    """The ``torch.prim.ListUnpack`` of a list of tensors: its results tell how many pieces there are, and their sizes."""
+    """The ``torch.prim.ListUnpack`` of a list of tensors: its results give the number of pieces and their sizes."""
     for use in value.uses:
         user = use.owner.operation
         if user.name == "torch.prim.ListUnpack":

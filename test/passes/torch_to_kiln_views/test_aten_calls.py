@@ -32,7 +32,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (X, torch.tensor([1, 3]), noise(4, 2)),
     ),
     "a string": (lambda x: torch.searchsorted(x.sort()[0], x, side="right"), (X,)),
-    "sizes": (lambda x, i: torch.ops.aten.max_unpool2d(x, i, [x.shape[2], 6]), (X[None, None], torch.arange(24).view(1, 1, 4, 6))),
+    "sizes": (
+        lambda x, i: torch.ops.aten.max_unpool2d(x, i, [x.shape[2], 6]),
+        (X[None, None], torch.arange(24).view(1, 1, 4, 6)),
+    ),
     "a number": (lambda x: torch.ops.aten.bernoulli.p(x, 1.0), (X,)),
     "infinity": (lambda x: torch.ops.aten.histc(x, 5, -2, 2), (X,)),
     "a dtype": (lambda x: torch.linalg.svdvals(x), (X,)),
@@ -67,7 +70,7 @@ def test_custom_op(context: ir.Context) -> None:
         return torch.stack([x * factor for x in xs])
 
     @scale_all.register_fake
-    def _(xs: list[torch.Tensor], factor: float, name: str | None = None) -> torch.Tensor:
+    def fake(xs: list[torch.Tensor], factor: float, name: str | None = None) -> torch.Tensor:
         return xs[0].new_empty((len(xs), *xs[0].shape))
 
     imported, _ = convert(lambda x, y: scale_all([x, y], math.pi, "n"), (X, X), context)
@@ -100,7 +103,7 @@ def test_none_results_are_left_out() -> None:
     ],
 )
 def test_scalar_arguments(node: str, value: float) -> None:
-    call = decode_call("aten.full.default", f'[[], {node}]', '{"dtype": {"dtype": "float64"}}')
+    call = decode_call("aten.full.default", f"[[], {node}]", '{"dtype": {"dtype": "float64"}}')
     assert call([], [3, 7])[0].item() == value
 
 

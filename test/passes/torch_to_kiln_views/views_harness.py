@@ -26,9 +26,9 @@ def convert(
     """The converted graph of ``fn`` and which way each op went."""
     graphs: list[GraphModule] = []
 
-    def capture(graph: GraphModule, _: Any) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward
+    def capture(gm: GraphModule, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
 
     def call(*args: torch.Tensor) -> Any:
         return fn(*args)
