@@ -7,11 +7,18 @@ Symbols are sizes, hence never negative; `mod` and `floordiv` are MLIR's: roundi
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch_mlir import ir
 
 from kiln.dialects import polynomial as poly
 from kiln.dialects.polynomial import Poly, Ranges
+
+# Results of `simplify` by the hashes of expressions, which are their addresses: an expression is a unique object of its
+# context.  Keeping expressions would keep the context alive.  `_UNCHANGED` is no polynomial.
+_CACHES: "WeakKeyDictionary[ir.Context, dict[tuple[Any, ...], Any]]" = WeakKeyDictionary()
+_UNCHANGED = object()
 
 Replacements = Mapping[int, ir.AffineExpr] | Sequence[ir.AffineExpr]
 Extents = Mapping[int, ir.AffineExpr | int] | Sequence[ir.AffineExpr | int]
@@ -125,8 +132,15 @@ def simplify(expr: ir.AffineExpr, extents: Extents = ()) -> ir.AffineExpr:
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineConstantExpr | ir.AffineSymbolExpr):
         return expr
-    ranges = _ranges(extents)
-    return _expr(_poly(expr, ranges))
+    items = list(extents.items() if isinstance(extents, Mapping) else enumerate(extents))
+    cache = _CACHES.setdefault(expr.context, {})
+    key = (hash(expr), *[(d, e) if isinstance(e, int) else (d, hash(e), None) for d, e in items])
+    found = cache.get(key)
+    if found is None:
+        p = _poly(expr, _ranges(dict(items)))
+        # Nothing is built for what is simple already.
+        found = cache[key] = _UNCHANGED if _expr(p) == expr else p
+    return expr if found is _UNCHANGED else _expr(found)
 
 
 def simplify_map(map_: ir.AffineMap, extents: Extents = ()) -> ir.AffineMap:

@@ -8,7 +8,6 @@ from torch_mlir._mlir_libs import _mlir
 # Not from torch_mlir.dialects.torch: the bindings import that large module when the first torch op is looked at.
 from torch_mlir._mlir_libs._torchMlir import register_dialect as register_torch
 
-
 # Where the bindings look for the classes of a dialect's ops. Without it every view of a kiln op searches the file
 # system for `torch_mlir.dialects.kiln` again (0.2 ms each).
 _mlir.globals.append_dialect_search_prefix("kiln.dialects")

@@ -115,7 +115,7 @@ def _aten(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:
 def _fusion(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:
     from kiln.dialects.shapes import SymbolicShapes
 
-    inner = SymbolicShapes(op)
+    inner = SymbolicShapes(op, shapes)
     terminator = list(inner.block.operations)[-1].operation
     dims = inner.dims(terminator.operands[number])
     known = [shapes.expr(v) for v in op.operands if isinstance(v.type, ir.IndexType)]

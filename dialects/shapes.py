@@ -19,11 +19,13 @@ class SymbolicShapes:
 
     Symbols are, in order, the region's index arguments and the `index` results of its `kiln.aten` ops.  What cannot be
     expressed over these becomes a fresh symbol (`fresh` says of which value and dim), one per unknown.  Results are
-    kept by value: after erasing ops make a new analysis, or `forget` their results first.
+    kept by value: after erasing ops make a new analysis, or `forget` their results first.  `outer`, the analysis of the
+    function around a fusion, is only asked for arguments of a fusion without `shapes`, and made then if not given.
     """
 
-    def __init__(self, region_op: Any) -> None:
+    def __init__(self, region_op: Any, outer: "SymbolicShapes | None" = None) -> None:
         self.op: ir.Operation = region_op.operation
+        self._outer = outer
         self.block: ir.Block = self.op.regions[0].blocks[0]
         self.symbols: list[ir.Value] = [a for a in self.block.arguments if isinstance(a.type, ir.IndexType)]
         self.n_arguments = len(self.symbols)
@@ -132,7 +134,7 @@ class SymbolicShapes:
             return list(ir.AffineMapAttr(self.op.attributes["shapes"][argument.arg_number]).value.results)
         if self.op.parent is None:
             return None
-        outer = SymbolicShapes(self.op.parent)
+        self._outer = outer = self._outer or SymbolicShapes(self.op.parent)
         operand = self.op.operands[argument.arg_number]
         inverse: dict[ir.AffineExpr, ir.AffineExpr] = {}
         indices = [v for v in self.op.operands if isinstance(v.type, ir.IndexType)]

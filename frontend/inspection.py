@@ -7,6 +7,7 @@ import re
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import name_of
 from kiln.frontend.report import CompileReport, Decision, Kernel
 from kiln.runtime.plan import AtenStep, Launch, Plan
 
@@ -54,6 +55,6 @@ def _held_by_fusion(module: ir.Module) -> dict[str, tuple[str, ...]]:
 def _held(fusion: ir.Operation) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for op in fusion.regions[0].blocks[0].operations:
-        if op.operation.name not in ("kiln.yield", "kiln.empty", "arith.constant"):
+        if name_of(op) not in ("kiln.yield", "kiln.empty", "arith.constant"):
             names.update(dict.fromkeys(source_names(op.operation)))
     return tuple(names)

@@ -195,7 +195,7 @@ def test_attention_of_a_row_without_keys() -> None:
     mask = torch.tensor([[True, False], [False, False]])
     check(
         lambda q, m: kiln.attention(q, q, q, 0.5, mask=m),
-        lambda q, m: F.scaled_dot_product_attention(q, q, q, m.expand(1, 1, 2, 2), scale=0.5).nan_to_num(),
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, m.expand(1, 1, 2, 2), scale=0.5),
         [q, mask],
         [(2,), ()],
     )
