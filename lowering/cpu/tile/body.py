@@ -141,6 +141,12 @@ class FusionBody:
             return 1
         return sum(OP_COST.get(o.operation.name, 1) for o in op.regions[0].blocks[0].operations)
 
+    def element_cost(self, value: ir.Value) -> int:
+        """Cost of one element of a root: of the ops on its own dims, without reductions."""
+        rank = _rank(value)
+        ops = [op for op in self.operations if op.results and _rank(op.results[0]) == rank]
+        return sum(self.own_cost(op) for op in ops if op.results[0] not in self._reductions)
+
     def spill_level(self, value: ir.Value) -> int | None:
         """The reduction level in whose loop `value` is to be kept in scratch memory; None to recompute it."""
         if self._spills is None:
@@ -152,7 +158,8 @@ class FusionBody:
         stages: dict[ir.Value, set[int]] = {v: {final} for v in self.roots}
         inclusive: dict[ir.Value, int] = {}
         for op in self.operations:
-            below = sum(inclusive.get(v, 0) for v in op.operands)
+            # What has fewer dims is computed once a row, not once an element.
+            below = sum(inclusive.get(v, 0) for v in op.operands if _rank(v) == _rank(op.results[0]))
             cost = 0 if op.results and op.results[0] in self._reductions else below + self.own_cost(op)
             inclusive.update(dict.fromkeys(op.results, cost))
         spills: dict[ir.Value, int] = {}
@@ -169,6 +176,10 @@ class FusionBody:
             for v in op.operands:
                 stages.setdefault(v, set()).update(used)
         return spills
+
+
+def _rank(value: ir.Value) -> int:
+    return ir.RankedTensorType(value.type).rank if isinstance(value.type, ir.RankedTensorType) else 0
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:

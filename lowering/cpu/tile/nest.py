@@ -20,7 +20,8 @@ from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane
 
 CHEAP = 24
-"""Cost of a body (see OP_COST) up to which two vectors are worked on at once, to overlap their latencies."""
+"""Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four
+if it is cheaper by half, one if it is dearer by more than twice, to keep within the registers."""
 TILE = 64
 """Iterations of a dim that are walked for one block of lanes before the next (see Nest.tile)."""
 PARALLEL_UNITS = 64
@@ -201,9 +202,9 @@ class NestEmitter:
             self.levels.append(("tile", [nest.tile[0]]))
         self.width = 1
         if nest.lane is not None:
-            cost = sum(e.body.own_cost(op) for op in e.body.operations)
+            cost = max(e.body.element_cost(root.value) for root in nest.roots)
             columns = bool(e.body.has_reductions) and not nest.rows
-            wide = 4 if columns else (2 if cost <= CHEAP else 1)
+            wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
             self.width = planning.lane_width(e, nest.lane, wide)
 
     def emit(self) -> None:

@@ -33,7 +33,7 @@ _KINDS: dict[str, str] = {
 CASCADE = 2048
 """Floats summed into one accumulator before it is added to the next: keeps the rounding error near that of
 pairwise summation (torch sums in cascades too)."""
-WIDE = 4
+WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
 
 
