@@ -30,6 +30,8 @@ class Outliner:
         """Outline every group; returns how many kernels there are."""
         order = self._order()
         kept = {node for node in order if not isinstance(node, Group)}
+        # Asked now: an op's hash covers its operands, so an op that is rewired below is no longer found in a set.
+        doomed = [op for op in reversed(self.graph.operations[:-1]) if op not in kept]
         count = 0
         for node in order:
             if isinstance(node, Group):
@@ -43,9 +45,8 @@ class Outliner:
                     self.new[r] = r
         for i, v in enumerate(list(self.terminator.operands)):
             self.terminator.operands[i] = self.outside(v)
-        for op in reversed(self.graph.operations[:-1]):
-            if op not in kept:
-                op.erase()
+        for op in doomed:
+            op.erase()
         return count
 
     # -- order -----------------------------------------------------------------------------------------------------------

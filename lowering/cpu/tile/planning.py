@@ -68,10 +68,10 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops, aro
             for d in dims:
                 count *= loops.count(d)
             if lane is not None and lane in dims:
-                total += a.bytes * access_cost(a.offset, count, lane, min(16, loops.count(lane)))
+                total += a.bytes * access_cost(a.offset, count, lane, max(1, min(16, loops.count(lane))))
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
-                total += a.bytes * min(access_cost(a.offset, count, d, min(16, loops.count(d))) for d in inner)
+                total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)
             else:
                 total += a.bytes * count / (16 if lane is not None else 1)
         scores.append(total)
