@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
 from kiln.errors import CompileError, KilnError
@@ -57,7 +58,9 @@ def compile_graph(
 def _compile_native(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
     from kiln.frontend.native import compile_native
 
-    return compile_native(gm, options, report)
+    # AOTAutograd calls compilers under its FakeTensorMode; constants of the graph are real tensors.
+    with unset_fake_temporarily():
+        return compile_native(gm, options, report)
 
 
 def _fall_back(

@@ -22,6 +22,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
+from kiln.frontend.effects import is_token
 from kiln.frontend.fx_types import (
     ImportUnsupported,
     address_strides,
@@ -167,7 +168,11 @@ class _Import:
         bound: set[str] = set()
         for index, node in enumerate(self.placeholders):
             value = node_value(node)
+            if is_token(node):
+                continue
             if isinstance(value, torch.Tensor):
+                if value.is_conj():
+                    raise ImportUnsupported(f"input {node.name} is a lazily conjugated view")
                 self._add_tensor(InputSpec("tensor", node.name, index), node, value, {})
             elif isinstance(value, torch.SymInt):
                 name = str(value.node.expr)
@@ -244,6 +249,8 @@ class _Import:
             if isinstance(arg, torch.Tensor):
                 raise ImportUnsupported("an output is a literal tensor")
             return OutputSpec("value", value=arg)
+        if is_token(arg):
+            return OutputSpec("value", value=None)
         if arg in position:
             return OutputSpec("input", position[arg])
         if arg in self.copies:

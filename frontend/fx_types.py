@@ -124,8 +124,9 @@ def check_tensor(name: str, tensor: torch.Tensor) -> None:
         raise ImportUnsupported(f"{name} is quantized ({tensor.dtype})")
     if tensor.device.type != "cpu":
         raise ImportUnsupported(f"{name} is on device {tensor.device}; this pipeline compiles for the CPU")
-    if tensor.is_conj() or tensor.is_neg():
-        raise ImportUnsupported(f"{name} is a lazily conjugated or negated view")
+    # A lazily conjugated tensor is complex, so only ATen ever reads its memory; a lazily negated one may be real.
+    if tensor.is_neg():
+        raise ImportUnsupported(f"{name} is a lazily negated view")
     if tensor.dtype not in _ELEMENT_TYPES:
         raise ImportUnsupported(f"{name} has dtype {tensor.dtype}, which the torch dialect has no type for")
 

@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 
+from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import (
     ImportUnsupported,
     attach_layout,
@@ -66,7 +67,11 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     def _import_node(self, node: Node, loc: ir.Location) -> None:
         value = node_value(node)
         target = node.target
-        if target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
+        if is_token(node):
+            return
+        if is_effect(node):
+            self._import_effect(loc, node)
+        elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
             if not isinstance(value, torch.Tensor):
                 return  # resolved from its meta value
             self._import_getitem(loc, node)
@@ -188,6 +193,18 @@ class KilnNodeImporter(tm.GraphNodeImporter):
 
     # -- ops -----------------------------------------------------------------------------------------------------
 
+    def _import_effect(self, loc: ir.Location, node: Node) -> None:
+        """``with_effects(token, op, *args)`` as a call of ``op``; its results are members 1, 2, ... of ``node``."""
+        _, target, *args = node.args
+        if not isinstance(target, OpOverload):
+            raise ImportUnsupported(f"{node.name}: effects of {target}")
+        returns = len(target._schema.returns)
+        values = list(node_value(node))[1 : 1 + returns]
+        results = self._emit_call(loc, node, target, values, tuple(args))
+        for index in reversed(range(len(results))):
+            self._v[(node, index + 1)] = results[index]
+        self._multi_result_nodes.add(node)
+
     def _import_or_wrap(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
         value = node_value(node)
         returns = len(target._schema.returns)
@@ -206,8 +223,17 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         """After ops were erased no memoised integer is trustworthy: start afresh."""
         self._ints.clear()
 
-    def _emit_call(self, loc: ir.Location, node: Node, target: OpOverload, values: Sequence[Any]) -> Sequence[ir.Value]:
-        target, args = _prefer_scalar_overload(target, node)
+    def _emit_call(
+        self,
+        loc: ir.Location,
+        node: Node,
+        target: OpOverload,
+        values: Sequence[Any],
+        args: tuple[Any, ...] | None = None,
+    ) -> Sequence[ir.Value]:
+        """Emit ``target`` for ``node`` with the node's keyword arguments and ``args`` (by default the node's own)."""
+        args = node.args if args is None else args
+        target = _prefer_scalar_overload(target, args)
         schema = target._schema
         operands: list[ir.Value] = []
         for position, parameter in enumerate(schema.arguments):
@@ -340,20 +366,19 @@ _LIST_KINDS: dict[type, str] = {
 }
 
 
-def _prefer_scalar_overload(target: OpOverload, node: Node) -> tuple[OpOverload, tuple[Any, ...]]:
+def _prefer_scalar_overload(target: OpOverload, args: tuple[Any, ...]) -> OpOverload:
     """``mul.Tensor(x, 2.0)`` is ``mul.Scalar(x, 2.0)``: a number must not become a tensor that takes part in promotion.
 
     AOTAutograd writes the ``Tensor`` overload with a Python number in place of the tensor. The sibling overload with
     the same parameter names and a ``Scalar`` there says the same.
     """
-    args = node.args
     numbers = [
         i
         for i, parameter in enumerate(target._schema.arguments[: len(args)])
         if isinstance(parameter.type, torch.TensorType) and _is_number(args[i])
     ]
     if not numbers:
-        return target, args
+        return target
     packet: Callable[..., Any] = target.overloadpacket
     for name in ("Scalar", "Tensor_Scalar", "ScalarOther", "ScalarSelf", "Scalar_mode", "other_Scalar"):
         sibling = getattr(packet, name, None)
@@ -366,8 +391,8 @@ def _prefer_scalar_overload(target: OpOverload, node: Node) -> tuple[OpOverload,
             isinstance(theirs[i].type, torch.NumberType) == (i in numbers) or theirs[i].type == ours[i].type
             for i in range(len(args))
         ) and all(isinstance(theirs[i].type, torch.NumberType) for i in numbers):
-            return sibling, args
-    return target, args
+            return sibling
+    return target
 
 
 def _is_number(arg: Any) -> bool:
