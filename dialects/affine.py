@@ -18,7 +18,7 @@ from kiln.dialects.polynomial import Poly, Ranges
 # Results of `simplify` by the hashes of expressions, which are their addresses: an expression is a unique object of its
 # context.  Keeping expressions would keep the context alive.  `_UNCHANGED` is no polynomial.
 _CACHES: "WeakKeyDictionary[ir.Context, dict[tuple[Any, ...], Any]]" = WeakKeyDictionary()
-_UNCHANGED = object()
+_UNCHANGED: Any = object()
 
 Replacements = Mapping[int, ir.AffineExpr] | Sequence[ir.AffineExpr]
 Extents = Mapping[int, ir.AffineExpr | int] | Sequence[ir.AffineExpr | int]

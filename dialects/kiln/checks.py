@@ -73,7 +73,8 @@ def same_sizes(what: str, expected: Sequence[Size], value: ir.Value) -> None:
     """The tensor `value` must have these sizes, as far as known."""
     found = sizes_of(value)
     matches = len(found) == len(expected) and all(map(agree, expected, found))
-    require(matches, f"{what} sizes", text(expected), text(found))
+    if not matches:
+        raise InvalidOp(f"{what} sizes: expected {text(expected)}, found {text(found)}")
 
 
 def rank_is(what: str, value: ir.Value, rank: int) -> None:
@@ -166,4 +167,5 @@ def shape_matches(what: str, map_: ir.AffineMap, value: ir.Value) -> None:
     expected = [affine.constant_of(e) for e in map_.results]
     found = sizes_of(value)
     matches = all(e == f or e is None for e, f in zip(expected, found, strict=True))
-    require(matches, f"{what} sizes", text(expected), text(found))
+    if not matches:
+        raise InvalidOp(f"{what} sizes: expected {text(expected)}, found {text(found)}")
