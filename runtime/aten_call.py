@@ -18,6 +18,7 @@ JSON encoding of an argument:
 ``{"layout": "strided"}``   ``torch.strided`` ...
 ``{"float": "inf"}``        a float that JSON has no literal for: ``inf``, ``-inf``, ``nan``
 ``{"complex": [re, im]}``   a complex number
+``{"div": [a, b]}``         the float quotient of two of the above
 =========================== ====================================================
 """
 
@@ -151,6 +152,8 @@ class _Source:
             return self.constant(float(payload))
         if kind == "complex":
             return self.constant(complex(*payload))
+        if kind == "div":
+            return f"({self.value(payload[0])} / {self.value(payload[1])})"
         raise AtenCallError(f"kiln.aten: unknown argument kind '{kind}' in {node}")
 
 

@@ -111,15 +111,22 @@ class _Call:
             return self._integer(cx.index_of(value))
         if source is not None and source.name in ("torch.aten.Float.Scalar", "torch.aten.Float.int"):
             return self.value(source.operands[0], kind)
+        if source is not None and source.name == "torch.aten.div.int":
+            return {"div": [self.value(operand, "int") for operand in source.operands]}
         cx.unsupported(f"an argument of type {value.type} that is known only at run time")
 
     def _number_as_tensor(self, value: ir.Value, number: ir.Value) -> Any:
         """A 0-d tensor that the importer made of a number: computed by Kiln, and passed as a tensor."""
-        constant = python_value(number)
+        cx, constant = self.cx, python_value(number)
         info = self.state.result_info(definition(value), 0)  # type: ignore[arg-type]
-        if info is None or not isinstance(constant, int | float):
-            self.cx.unsupported("a number that is known only at run time stands for a tensor")
-        return self._tensor(self.cx.full(constant, [], info.dtype))
+        if info is None:
+            cx.unsupported("a number of unknown type stands for a tensor")
+        if isinstance(constant, int | float):
+            return self._tensor(cx.full(constant, [], info.dtype))
+        expr, dtype = cx.index_of(number), info.dtype
+        out = cx.empty([], dtype)
+        size = cx.generic([], [], [out], [[]], "", lambda b, _: b.cast(b.size(expr, self.state.symbol_value), dtype))
+        return self._tensor(size[0])
 
     def arguments(self, schema: Any) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments; trailing ones that have their default are left out."""

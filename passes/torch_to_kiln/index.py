@@ -128,7 +128,15 @@ def lower_index(cx: LoweringContext) -> ir.Value:
     return _advanced(cx, cx.tensor(0), cx.optional_tensors(1))
 
 
-def _advanced(cx: LoweringContext, x: ir.Value, given: Sequence[ir.Value | None]) -> ir.Value:
+@lowers("torch.aten._unsafe_masked_index")
+def lower_masked_index(cx: LoweringContext) -> ir.Value:
+    """``_unsafe_masked_index(x, mask, indices, fill)``: clamped indices, ``fill`` where the mask is false."""
+    mask, fill = cx.tensor(1), cx.number(3)
+    values = _advanced(cx, cx.tensor(0), cx.optional_tensors(2), wrap=False)
+    return cx.pointwise([mask, values], lambda b, keep, x: b.select(keep, x, fill), cx.dtype(values))
+
+
+def _advanced(cx: LoweringContext, x: ir.Value, given: Sequence[ir.Value | None], wrap: bool = True) -> ir.Value:
     """Result dims of the broadcast indices stand where the first index is, or in front if a ``:`` parts the indices."""
     positions = [k for k, index in enumerate(given) if index is not None]
     indices = [index for index in given if index is not None]
@@ -160,7 +168,7 @@ def _advanced(cx: LoweringContext, x: ir.Value, given: Sequence[ir.Value | None]
 
     def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
         chosen = iter(
-            bounded(cx, b, value, table_sizes[k], wrap=True) for k, value in zip(positions, args[:-1], strict=True)
+            bounded(cx, b, value, table_sizes[k], wrap) for k, value in zip(positions, args[:-1], strict=True)
         )
         return b.extract(x, [next(chosen) if s is None else b.index(s) for s in source], dtype)
 

@@ -301,6 +301,7 @@ class LinalgImporter:
                     table[body.arguments[k]] = self._captured(inputs[k])
             for inner in body.operations:
                 self._copy_body_op(inner.operation, table)
+        created.verify()
         info = self.emitter.state.info(operands[-1])
         return self.emitter.state.set_info(created.results[0], info.shape, info.dtype)
 

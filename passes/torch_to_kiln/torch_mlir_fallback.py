@@ -59,7 +59,11 @@ def convert_with_torch_mlir(cx: "LoweringContext") -> list[ir.Value | None]:
     converted = _convert(source)
     if isinstance(converted, _Failure):
         cx.unsupported(converted.reason)
-    return _inline(cx, converted, tensors)
+    try:
+        return _inline(cx, converted, tensors)
+    except (ir.MLIRError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # Upstream may write anything; a form that was not foreseen is one more reason for ATen.
+        cx.unsupported(f"what it made cannot be read: {type(error).__name__}: {error}".splitlines()[0][:200])
 
 
 class _Failure:

@@ -100,6 +100,7 @@ def test_none_results_are_left_out() -> None:
         ('{"sym": 1}', 7),
         ('{"expr": "s0 * 2 + s1 ceildiv 2"}', 10),
         ('{"expr": "-s0 + (s1 floordiv 2) mod 2"}', -2),
+        ('{"div": [{"sym": 0}, 4]}', 0.75),
     ],
 )
 def test_scalar_arguments(node: str, value: float) -> None:

@@ -32,6 +32,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "index_one": (lambda x, i: (x[i], x[:, i], x[i.int()], x[i, None]), (CUBE, I)),
     "index_apart": (lambda x, i: x[i, :, i], (CUBE, I)),
     "index_broadcast": (lambda x, i, j: (x[i, j], x[:, i, j], x[j, :, i]), (CUBE, I, J)),
+    "masked_index": (
+        lambda x, i: torch.ops.aten._unsafe_masked_index(x, i > 0, [None, i + 1], 2.0),
+        (TABLE, torch.tensor([[0, 5, 2, -3]])),
+    ),
     "take": (lambda x, i: torch.take(x, i), (TABLE, I)),
     "max_pool2d": (lambda x: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 2, 1, 0, 2)), (IMAGE,)),
     "max_pool_ceil": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (IMAGE,)),
