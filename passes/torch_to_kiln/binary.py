@@ -75,6 +75,12 @@ def rsub(cx: LoweringContext) -> ir.Value:
     )
 
 
+@lowers("torch.aten.ldexp.Tensor")
+def ldexp(cx: LoweringContext) -> ir.Value:
+    """``x * 2 ** y``."""
+    return cx.elementwise([cx.tensor(0), cx.tensor(1)], lambda b, x, y: b.mul(x, b.math("exp2", y)))
+
+
 @lowers("torch.aten.hypot")
 def hypot(cx: LoweringContext) -> ir.Value:
     """``sqrt(x*x + y*y)`` without overflow: infinite if either is, even beside a NaN."""

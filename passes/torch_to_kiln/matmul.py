@@ -11,6 +11,7 @@ from kiln.dialects import kiln
 
 from .context import LoweringContext
 from .emitter import Argument, At, Size
+from .reductions import sum_of
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 from .sizes import as_expr, constant_of, dim
@@ -58,6 +59,16 @@ def addmm(cx: LoweringContext) -> ir.Value:
     beta, alpha = (cx.number(i) if not cx.is_none(i) else 1 for i in (3, 4))
     product = product_of(cx, cx.tensor(1), cx.tensor(2), cx.result_shape())
     return _scale_and_add(cx, product, cx.tensor(0), beta, alpha)
+
+
+@lowers("torch.aten.addbmm")
+def addbmm(cx: LoweringContext) -> ir.Value:
+    """``beta * input + alpha * sum over the batch of (lhs @ rhs)``."""
+    beta, alpha = (cx.number(i) if not cx.is_none(i) else 1 for i in (3, 4))
+    lhs, rhs = cx.tensor(1), cx.tensor(2)
+    products = product_of(cx, lhs, rhs, [*cx.shape(lhs)[:2], cx.shape(rhs)[2]])
+    total = sum_of(cx, products, [0], cx.dtype(products))
+    return _scale_and_add(cx, total, cx.tensor(0), beta, alpha)
 
 
 @lowers("torch.aten.addmv")

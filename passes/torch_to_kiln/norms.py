@@ -13,6 +13,7 @@ from .emitter import Argument, At
 from .reductions import mean_of
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
+from .sizes import constant_of, dim
 from .variance import variance_of
 
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -101,11 +102,26 @@ def fused_rms_norm(cx: LoweringContext) -> list[ir.Value | None]:
 def native_group_norm(cx: LoweringContext) -> list[ir.Value | None]:
     """``kiln.group_norm``."""
     x, weight, bias = cx.tensor(0), cx.optional_tensor(1), cx.optional_tensor(2)
-    if cx.result_used(1) or cx.result_used(2):
-        cx.unsupported("group norm whose statistics are used (training)")
     weight, bias = _affine(cx, x, weight, bias)
-    result = kiln.group_norm(x, weight, bias, cx.const_int(6), cx.const_float(7))
-    return [cx.named(result, cx.shape(x), cx.dtype(x)), None, None]
+    groups, eps = cx.const_int(6), cx.const_float(7)
+    result = kiln.group_norm(x, weight, bias, groups, eps)
+    statistics = _group_statistics(cx, x, groups, eps) if cx.result_used(1) or cx.result_used(2) else [None, None]
+    return [cx.named(result, cx.shape(x), cx.dtype(x)), *statistics]
+
+
+def _group_statistics(cx: LoweringContext, x: ir.Value, groups: int, eps: float) -> list[ir.Value | None]:
+    """Mean and reciprocal deviation of each sample's groups, ``[N, groups]``, as training saves them."""
+    batch, channels, *space = cx.shape(x)
+    width = constant_of(channels)
+    if width is None or width % groups:
+        cx.unsupported("group norm with a number of channels known only at run time")
+    each = width // groups
+    places = [dim(3 + k) for k in range(len(space))]
+    grouped = cx.view(x, [dim(0), dim(1) * each + dim(2), *places], [batch, groups, each, *space])
+    axes = list(range(2, cx.rank(grouped)))
+    variance, mean = variance_of(cx, grouped, axes, 0, cx.dtype(x).compute)
+    scale = cx.pointwise([variance], lambda b, v: b.div(1, b.math("sqrt", b.add(v, eps))), cx.result_dtype(2))
+    return [cx.cast(mean, cx.result_dtype(1)), scale]
 
 
 def _affine(

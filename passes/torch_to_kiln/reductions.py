@@ -64,6 +64,28 @@ def sum_(cx: LoweringContext) -> ir.Value:
     return sum_of(cx, x, dims, cx.result_dtype(), keepdim=some and cx.const_bool(2))
 
 
+@lowers("torch.aten.nansum")
+def nansum(cx: LoweringContext) -> ir.Value:
+    """Sum that takes NaN as 0."""
+    x = cx.tensor(0)
+    dims = cx.dims(1, cx.rank(x))
+
+    def element(b: ScalarBuilder, v: Scalar) -> Scalar:
+        return b.select(b.is_nan(v), 0, v) if v.dtype.is_float else v
+
+    dtype = cx.result_dtype()
+    keepdim = cx.const_bool(2) and bool(dims)
+    return cx.reduce([x], dims, 0, lambda b, acc, v: b.add(acc, v), dtype, keepdim=keepdim, element=element)
+
+
+@lowers("torch.aten.dist")
+def dist(cx: LoweringContext) -> ir.Value:
+    """Vector norm of the difference."""
+    dtype = cx.result_dtype()
+    difference = cx.pointwise([cx.tensor(0), cx.tensor(1)], lambda b, x, y: b.sub(x, y), dtype, compute=dtype)
+    return norm_of(cx, difference, cx.const_float(2, 2.0), list(range(cx.rank(difference))), dtype, False)
+
+
 @lowers("torch.aten.mean", "torch.aten.mean.dim")
 def mean(cx: LoweringContext) -> ir.Value:
     """Mean over all dimensions or some."""

@@ -9,7 +9,7 @@ from kiln.dialects import kiln
 
 from .context import LoweringContext
 from .emitter import At
-from .reductions import sum_of
+from .reductions import maximum_of, sum_of
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 
@@ -30,6 +30,24 @@ def softmax(cx: LoweringContext) -> ir.Value:
     if not info.shape:  # one number: exp(x - x) / exp(x - x), so that NaN and infinities give NaN
         return cx.elementwise([x], lambda b, v: b.sub(v, v) if log else b.math("exp", b.sub(v, v)))
     return cx.named(kiln.softmax(x, cx.dim(1, len(info.shape)), log), info.shape, info.dtype)
+
+
+@lowers("torch.aten._safe_softmax")
+def safe_softmax(cx: LoweringContext) -> ir.Value:
+    """A softmax whose rows of nothing but -inf are zeros."""
+    info = cx.result_info()
+    x = cx.cast(cx.tensor(0), info.dtype)
+    if not info.shape:
+        cx.unsupported("a softmax of one number")
+    axis = cx.dim(1, len(info.shape))
+    y = cx.named(kiln.softmax(x, axis), info.shape, info.dtype)
+    top = maximum_of(cx, x, [axis])
+    kept = [k for k in range(len(info.shape)) if k != axis]
+
+    def body(b: ScalarBuilder, v: Scalar, m: Scalar) -> Scalar:
+        return b.select(b.cmp("eq", m, float("-inf")), 0, v)
+
+    return cx.elementwise([y, At.dims(top, kept)], body)
 
 
 @lowers("torch.aten._softmax_backward_data")

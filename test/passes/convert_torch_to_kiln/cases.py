@@ -159,6 +159,7 @@ def elementwise_cases() -> Iterator[Case]:
     pairs = (EDGES[:, None], EDGES[None, :])
     for name, fn in BINARY.items():
         yield Case(f"binary_{name}", fn, pairs, 1e-5)
+    yield Case("ldexp", torch.ldexp, (X, I64))
     yield Case("lerp", torch.lerp, (X, GRAD, UNIT))
     yield Case("lerp_scalar", lambda x, y: torch.lerp(x, y, 0.75), (X, GRAD))
     yield Case("addcmul", lambda x, y, z: torch.addcmul(x, y, z, value=0.5), (X, GRAD, UNIT))
@@ -276,6 +277,11 @@ def reduction_cases() -> Iterator[Case]:
         lambda g, y: aten._log_softmax_backward_data(g, y, 1, torch.float32),
         (GRAD, X.log_softmax(1)),
     )
+    yield Case("nansum", lambda x: (x.nansum(), x.nansum(1), x.nansum((0, 2), keepdim=True)), (bad,))
+    yield Case("dist", lambda x, y: (torch.dist(x, y), torch.dist(x, y, 1)), (X, GRAD))
+    rows = X.clone()
+    rows[1] = -INF
+    yield Case("safe_softmax", lambda x: aten._safe_softmax(x, 1), (rows,))
     yield Case("cumsum", lambda x: (x.cumsum(1), x.cumprod(0), (x > 0).cumsum(-1)), (x,))
 
 
@@ -289,6 +295,8 @@ def norm_cases() -> Iterator[Case]:
     yield Case("fused_rms_norm", lambda x, w: aten._fused_rms_norm(x, [6], w, 1e-5), (x, w), 1e-5)
     image, c = noise(2, 6, 3, 3), noise(6, seed=5).abs() + 0.5
     yield Case("group_norm", lambda x, w, b: (F.group_norm(x, 3, w, b), F.group_norm(x, 2)), (image, w, b), 1e-5)
+    native = lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 9, 3, 1e-5)  # noqa: E731
+    yield Case("native_group_norm", native, (image, w, b), 1e-5, dynamic=False)
     yield Case("batch_norm", lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), (image, b, c, w, b), 1e-5)
     yield Case("batch_norm_plain", lambda x, m, v: F.batch_norm(x, m, v), (image, b, c), 1e-5)
 
@@ -309,6 +317,7 @@ def matmul_cases() -> Iterator[Case]:
     yield Case("matmul", lambda a, b: (a @ b, a @ b[0], a[:, None] @ b[0]), (a, b))
     yield Case("vectors", lambda a, b: (a[0, 0] @ a[0, 1], a[0] @ b[0, :, 0], a[0, 0] @ b[0]), (a, b))
     yield Case("addmv", lambda v, a, x: torch.addmv(v, a, x, alpha=2), (noise(3), a[0], noise(4)))
+    yield Case("addbmm", lambda m, a, b: torch.addbmm(m, a, b, beta=2), (noise(3, 5), a, b))
     yield Case("addr", lambda m, x, y: torch.addr(m, x, y, beta=2), (noise(3, 4), noise(3, seed=1), noise(4, seed=2)))
     yield Case("outer", torch.outer, (noise(3), noise(4)))
     yield Case("mm_int", lambda a, b: a @ b, (ints(3, 4), ints(4, 5)))
