@@ -29,9 +29,13 @@ _CODEGEN = (
     "kiln.empty",
     "kiln.matmul",
     "kiln.attention",
+    "kiln.scan",
     "kiln.yield",
     "arith.constant",
 )
+# Ops for which a schedule is chosen.
+_SCHEDULED_OPS = ("kiln.matmul", "kiln.attention")
+
 _FUSED_TOP = ("kiln.fusion", "kiln.aten", "kiln.view", "kiln.empty", "arith.constant", "func.return")
 
 Rule = Callable[[ir.Operation], str | None]
@@ -61,14 +65,13 @@ def _builtin_types(op: ir.Operation) -> str | None:
     return None
 
 
-def _fusion_attributes(*names: str) -> Rule:
-    def rule(op: ir.Operation) -> str | None:
-        if name_of(op) != "kiln.fusion":
-            return None
-        missing = [n for n in names if n not in op.attributes]
-        return f"lacks attribute {missing[0]!r}" if missing else None
-
-    return rule
+def _scheduled(op: ir.Operation) -> str | None:
+    """Kernels that have a choice carry it; the emitter of the others needs none."""
+    if name_of(op) != "kiln.fusion" or "schedule" in op.attributes:
+        return None
+    bodies = (inner for block in op.regions[0].blocks for inner in block.operations)
+    needs = next((name_of(inner) for inner in bodies if name_of(inner) in _SCHEDULED_OPS), None)
+    return f"holds {needs} and lacks attribute 'schedule'" if needs else None
 
 
 def _isolated(op: ir.Operation) -> str | None:
@@ -102,13 +105,13 @@ STAGES: dict[str, Stage] = {
             "fused",
             _FUSED_TOP,
             _FUSED_REGIONS,
-            (_builtin_types, _isolated, _fusion_attributes("kind", "name")),
+            (_builtin_types, _isolated),
         ),
         Stage(
             "sched",
             _FUSED_TOP,
             _FUSED_REGIONS,
-            (_builtin_types, _isolated, _fusion_attributes("kind", "name", "schedule")),
+            (_builtin_types, _isolated, _scheduled),
         ),
         Stage("plan", ("kiln.*", "arith.constant", "func.return"), _FUSED_REGIONS, (_builtin_types,)),
     )
