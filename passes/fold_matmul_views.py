@@ -188,7 +188,7 @@ class FoldMatmulViews(Pass):
                         flag, changed = not flag, True
                 flags.append(flag)
             if changed:
-                new = kiln.matmul(*operands, op.results[0].type, *flags)
+                new = kiln.matmul(operands[0], operands[1], op.results[0].type, flags[0], flags[1])
                 op.results[0].replace_all_uses_with(new)
                 views.shapes.forget(op.results[0])
                 op.erase()

@@ -171,7 +171,7 @@ class LoweringContext(Emitter):
     def index(self, i: int, default: Any = _MISSING) -> Expr:
         """Operand ``i``, an int or SymInt, as an expression over the symbols; ``default`` stands in for None."""
         if default is not _MISSING and self.is_none(i):
-            return default if default is None else as_expr(default)
+            return default if default is None else as_expr(default)  # type: ignore[return-value]
         return self.index_of(self.torch_operand(i))
 
     def index_of(self, value: ir.Value) -> Expr:

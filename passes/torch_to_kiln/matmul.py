@@ -148,7 +148,7 @@ def matmul(cx: LoweringContext) -> ir.Value:
     return cx.view(product, [*(dim(k) for k in range(last)), 0, dim(last)], cx.result_shape())
 
 
-def _batched(cx: LoweringContext, x: ir.Value, batch: list[Size]) -> ir.Value:
+def _batched(cx: LoweringContext, x: ir.Value, batch: Sequence[Size]) -> ir.Value:
     """``x`` expanded to the batch dimensions ``batch``."""
     own = cx.shape(x)
     first = len(batch) + 2 - len(own)

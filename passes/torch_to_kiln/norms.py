@@ -142,7 +142,7 @@ def _batch_norm(
     weight, bias = _affine(cx, x, params[0], params[1])
     if any(cx.dtype(s) != cx.dtype(x) for s in statistics):
         cx.unsupported("running statistics of another element type than the input's")
-    result = cx.named(kiln.batch_norm(x, *statistics, weight, bias, eps), cx.shape(x), cx.dtype(x))
+    result = cx.named(kiln.batch_norm(x, statistics[0], statistics[1], weight, bias, eps), cx.shape(x), cx.dtype(x))
     saved: list[ir.Value | None] = []
     for k in range(1, cx.num_results):  # without training these are empty
         info = cx.result_info(k) if cx.result_used(k) else None

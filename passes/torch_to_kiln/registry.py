@@ -10,7 +10,7 @@ no suffix) or, for ``torch.operator``, under its ``name`` attribute, which has t
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torch_mlir import ir
 
@@ -22,17 +22,19 @@ __all__ = ["Rule", "find_rule", "load_rules", "lowers", "op_name", "registered_r
 # A rule returns the builtin value of each result (a single one may come bare); None stands for a result without uses.
 Rule = Callable[["LoweringContext"], "ir.Value | Sequence[ir.Value | None]"]
 
+R = TypeVar("R", bound=Rule)
+
 _RULES: dict[str, Rule] = {}
 _loaded = False
 
 
-def lowers(*names: str) -> Callable[[Rule], Rule]:
+def lowers(*names: str) -> Callable[[R], R]:
     """Decorator: use the function for the torch ops ``names``.
 
     ``@lowers("torch.aten.relu")``. Raises ``ValueError`` for a name that has a rule already.
     """
 
-    def register(rule: Rule) -> Rule:
+    def register(rule: R) -> R:
         for name in names:
             other = _RULES.get(name)
             if other is not None and other is not rule:

@@ -3,7 +3,7 @@
 
 """Scalar arithmetic in the body of a ``linalg.generic``: ops chosen by PyTorch element type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -131,7 +131,7 @@ class ScalarBuilder:
 
     # -- arithmetic
 
-    def _binary(self, x: Number, y: Number, name: str, ops: dict[str, Callable[..., ir.Value]]) -> Scalar:
+    def _binary(self, x: Number, y: Number, name: str, ops: Mapping[str, Callable[..., ir.Value] | None]) -> Scalar:
         a, b = self.pair(x, y)
         op = ops.get(a.dtype.kind)
         if op is None:
