@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.cpu.tile.body import defining_op
-from kiln.passes.fusion.graph import FusionGraph, captured
+from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 
 Node = Group | ir.Operation
@@ -201,7 +201,10 @@ class Outliner:
             return True
         if not self.graph.is_free(op):
             return False
-        return not (group.named is not None and op.name == "kiln.view" and self._feeds_named(op, group))
+        if group.named is None or not self._feeds_named(op, group):
+            return True
+        # A splat or an iota that a product reads is stored by a kernel of its own.
+        return op.name != "kiln.view" and group.named.name not in IN_MEMORY
 
     def _feeds_named(self, op: ir.Operation, group: Group) -> bool:
         assert group.named is not None
