@@ -20,7 +20,8 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
         PipelineStep(
-            "expand-named-ops{keep=matmul,attention,scan}", "norms, softmax, pooling as loops that fusion can take apart"
+            "expand-named-ops{keep=matmul,attention,scan}",
+            "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
         PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
