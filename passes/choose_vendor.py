@@ -41,15 +41,19 @@ class _Symbols:
         given = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else []
         self.names = [ir.StringAttr(name).value for name in given] or list(self.values)
 
-    def pack(self, maps: Sequence[ir.AffineMap | None]) -> tuple[list[ir.AffineMap | None], list[ir.Value]]:
-        """Maps over ``kiln.symbols`` as maps over just the symbols in use, and the values of these."""
+    def pack(
+        self, op: ir.Operation, maps: Sequence[ir.AffineMap | None]
+    ) -> tuple[list[ir.AffineMap | None], list[ir.Value]]:
+        """Maps over the symbols that ``op`` names (else ``kiln.symbols``), packed to those in use, and their values."""
+        given = op.attributes["symbols"] if "symbols" in op.attributes else None
+        names = self.names if given is None else [ir.StringAttr(name).value for name in given]
         used = sorted({p for m in maps if m is not None for e in m.results for p in affine.symbols_in(e)})
         table = {old: ir.AffineExpr.get_symbol(new) for new, old in enumerate(used)}
         packed = [
             None if m is None else ir.AffineMap.get(0, len(used), [affine.substitute(e, {}, table) for e in m.results])
             for m in maps
         ]
-        return packed, [self.values[self.names[p]] for p in used]
+        return packed, [self.values[names[p]] for p in used]
 
 
 def _convolution(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
@@ -65,7 +69,7 @@ def _convolution(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.V
         else ir.AffineMap.get(0, 0, [ir.AffineExpr.get_constant(s) for s in ir.RankedTensorType(result.type).shape])
     )
     strides = ir.AffineMapAttr(attributes["strides"]).value if "strides" in attributes else None
-    (shape, strides), values = symbols.pack([shape, strides])
+    (shape, strides), values = symbols.pack(op, [shape, strides])
     inputs = [op.operands[0], op.operands[1], *([bias] if bias is not None else [])]
     args = [
         {"operand": 0},

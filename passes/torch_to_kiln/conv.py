@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Convolution as ``kiln.conv``; its bias is an addition after it, which fuses with what follows.
 
-``kiln.conv`` keeps eager's sizes and strides in the discardable attributes ``shape`` and ``strides`` (over
-``kiln.symbols``), for a later choice of a library's kernel; the addition carries ``conv_bias`` for the same reason.
+``kiln.conv`` keeps eager's sizes and strides in the discardable attributes ``shape`` and ``strides``, maps over the
+symbols that its attribute ``symbols`` names, for a later choice of a library's kernel; the addition carries
+``conv_bias`` for the same reason.
 """
 
 from torch_mlir import ir
@@ -82,7 +83,10 @@ def _convolve(
 
 
 def _keep_layout(cx: LoweringContext, op: ir.Operation, shape: "tuple[Expr, ...]") -> None:
-    count = len(cx.state.symbol_names)
+    names = cx.state.symbol_names
+    count = len(names)
+    if count:
+        op.attributes["symbols"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
     op.attributes["shape"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, count, list(shape)))
     strides = op_strides(cx.op, 0)
     if strides is not None:

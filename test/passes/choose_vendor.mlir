@@ -19,7 +19,7 @@
 func.func @conv_bias(%x: tensor<?x3x8x8xf32> {kiln.shape = affine_map<()[s0, s1] -> (s1, 3, 8, 8)>}, %w: tensor<4x3x3x3xf32>, %b: tensor<4xf32>,
     %t: index {kiln.symbol = "s9"}, %s: index {kiln.symbol = "s27"}) -> tensor<?x4x6x6xf32> attributes {kiln.symbols = ["s9", "s27"]} {
   %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 1,
-    transposed = false, output_padding = array<i64: 0, 0>, shape = affine_map<()[s0, s1] -> (s1, 4, 6, 6)>,
+    transposed = false, output_padding = array<i64: 0, 0>, symbols = ["s27", "s9"], shape = affine_map<()[s0, s1] -> (s0, 4, 6, 6)>,
     strides = affine_map<()[s0, s1] -> (144, 1, 24, 4)>} : (tensor<?x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<?x4x6x6xf32>
   %e = "kiln.empty"(%s) {shape = affine_map<()[s0] -> (s0, 4, 6, 6)>} : (index) -> tensor<?x4x6x6xf32>
   %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d1)>,
