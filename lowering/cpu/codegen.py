@@ -18,7 +18,7 @@ from kiln.errors import CompileError
 from kiln.lowering.cpu import abi, jit
 from kiln.passes.core import Pass
 
-__all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline"]
+__all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline", "prepare_kernel"]
 
 # Hand-tiled kernels leave LLVM nothing to unroll or vectorise: -O1 gives the same code in half the time.
 _OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
@@ -67,10 +67,7 @@ def compile_kernel(
     with module.context, ir.Location.unknown():
         clone = _clone(module)
         scratch, work = _func_maps(clone, name)
-        _expand_math(clone)
-        signature = abi.wrap_kernel(clone, name)
-        lower_to_llvm(clone, name)
-        _internalise(clone, keep=f"{name}_entry")
+        signature = prepare_kernel(clone, name)
         if dump is not None:
             dump("llvm", clone)
         level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
@@ -79,6 +76,18 @@ def compile_kernel(
         except CompileError as error:
             raise _not_lowered(clone, name) or error from None
     return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work)
+
+
+def prepare_kernel(module: ir.Module, name: str) -> abi.KernelSignature:
+    """Lowers kernel @name to the LLVM dialect in place: vector math, the entry point, the pipeline, linkage.
+
+    Raises InvalidIRError for a wrong signature, CompileError from the lowering.
+    """
+    _expand_math(module)
+    signature = abi.wrap_kernel(module, name)
+    lower_to_llvm(module, name)
+    _internalise(module, keep=f"{name}_entry")
+    return signature
 
 
 def lower_to_llvm(module: ir.Module, name: str = "module") -> None:

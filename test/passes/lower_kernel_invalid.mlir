@@ -1,0 +1,16 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --verify-diagnostics --pass-pipeline="lower-kernel"
+
+// expected-error @below {{kernel @bool takes memref<?xi1>; expected a 1-D memref<?xT> of byte-sized elements (i1 as i8)}}
+func.func @bool(%x: memref<?xi1>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
+  return
+}
+
+// -----
+
+// expected-error @below {{kernel @order has type}}
+func.func @order(%n: index, %x: memref<?xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
+  return
+}
