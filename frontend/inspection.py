@@ -11,16 +11,14 @@ from kiln.dialects.kiln import name_of
 from kiln.frontend.report import CompileReport, Decision, Kernel
 from kiln.runtime.plan import AtenStep, Launch, Plan
 
-__all__ = ["describe_plan", "source_names"]
+__all__ = ["describe_plan", "names_in_location"]
 
-_NAME = re.compile(r'loc\("([^"]+)"\(')
-_ANY_NAME = re.compile(r'"([A-Za-z_][\w.]*)"\(')
+_NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
 
 
-def source_names(operation: ir.Operation) -> list[str]:
-    """FX node names in the location of ``operation``: one, or those of a fused location."""
-    text = str(operation.location)
-    return _NAME.findall(text) or _ANY_NAME.findall(text)
+def names_in_location(location: str) -> list[str]:
+    """FX node names in the text of a location: one, or those of a fused location."""
+    return _NAME.findall(location)
 
 
 def describe_plan(report: CompileReport, module: ir.Module, plan: Plan) -> None:
@@ -56,5 +54,5 @@ def _held(fusion: ir.Operation) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for op in fusion.regions[0].blocks[0].operations:
         if name_of(op) not in ("kiln.yield", "kiln.empty", "arith.constant"):
-            names.update(dict.fromkeys(source_names(op.operation)))
+            names.update(dict.fromkeys(names_in_location(str(op.operation.location))))
     return tuple(names)

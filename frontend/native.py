@@ -4,7 +4,8 @@
 """The native path of one graph: import, pass pipeline, host plan, executor, and the boxed callable around it."""
 
 import itertools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.dialects import create_context
+from kiln.dialects.kiln import name_of
+from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.calling import BoxedGraph
 from kiln.frontend.fx_import import ImportedGraph, import_graph
-from kiln.frontend.inspection import describe_plan
+from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
+from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.pipelines import cpu_pipeline
 from kiln.passes.plan_host import PlanHost
@@ -31,13 +35,35 @@ __all__ = ["compile_native"]
 _numbers = itertools.count()
 
 
+#: Torch ops that one graph may send to ATen because no kernel could be made of them, before it is given up.
+_MAX_RETRIES = 8
+
+
 def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
     """Compile ``gm`` to kernels and a host plan.
+
+    An op that converts but that the code generator has no kernel for becomes an ATen call: the graph is compiled again
+    with that op avoided.
 
     Raises:
         ImportUnsupported: the graph holds what the torch dialect cannot express.
         CompileError: a pass or the code generation failed; it carries a reproducer.
     """
+    avoid: dict[str, str] = {}
+    while True:
+        try:
+            return _attempt(gm, options, report, avoid)
+        except CompileError as error:
+            culprits = _culprits(error, report, options)
+            if culprits.keys() <= avoid.keys() or len(avoid) >= _MAX_RETRIES:
+                raise
+            avoid |= culprits
+            report.decisions.clear()
+
+
+def _attempt(
+    gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str]
+) -> Callable[[list[Any]], list[Any]]:
     with report.stage("import"):
         imported = import_graph(gm, create_context())
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
@@ -45,12 +71,51 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     planning = _Planning(compile=True)
     planning.imported, planning.folder, planning.graph = imported, folder, report.graph
     planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
-    _run_passes(planning, options, report)
+    _run_passes(planning, options, report, avoid)
     assert planning.plan is not None
     with report.stage("load"):
         executor = Executor(planning.plan, imported.constants)
     describe_plan(report, imported.module, planning.plan)
     return BoxedGraph(imported, executor.run)
+
+
+def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:
+    """Torch ops, with a reason, that a failure to make a kernel is about; none when it is about something else."""
+    cause = error.__cause__
+    if not isinstance(cause, _NoKernel):
+        return {}
+    if cause.is_defect:
+        if not options.fallback:
+            return {}
+        warnings.warn(f"kiln: an op runs with ATen because of a defect: {cause}", RuntimeWarning, stacklevel=2)
+    names = {f'"{name}"(' for name in cause.names}
+    return {
+        decision.op: f"no kernel: {cause.reason}"
+        for decision in report.decisions
+        if decision.way != "aten" and any(name in decision.location for name in names)
+    }
+
+
+class _NoKernel(UnsupportedError):
+    """A fusion without a kernel: ``names`` are the FX nodes it is about; ``is_defect``: a bug, not a known limit."""
+
+    def __init__(self, fusion: ir.OpView, error: Exception) -> None:
+        self.is_defect = not isinstance(error, UnsupportedError)
+        op = error.op if isinstance(error, UnsupportedError) else "kiln.fusion"
+        reason = error.reason if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
+        # The op that the error names, if the body holds it; else the whole fusion is to blame.
+        body = [inner.operation for inner in fusion.operation.regions[0].blocks[0].operations]
+        blamed = [inner for inner in body if name_of(inner) == op] or [fusion.operation]
+        self.names = {name for inner in blamed for name in names_in_location(str(inner.location))}
+        super().__init__(op, str(fusion.operation.location), reason)
+
+
+def _kernel(fusion: ir.OpView, name: str) -> ir.Module:
+    """``emit_kernel``, whose errors tell which FX nodes they are about."""
+    try:
+        return emit_kernel(fusion, name)
+    except Exception as error:
+        raise _NoKernel(fusion, error) from error
 
 
 class _Planning(PlanHost):
@@ -68,7 +133,7 @@ class _Planning(PlanHost):
     def run(self, module: ir.Module) -> None:
         dump = self._dump if self.folder is not None else None
         self.plan = build_plan(
-            module, emit_kernel, self.imported.inputs, name=self.graph, num_inputs=self.placeholders, dump=dump
+            module, _kernel, self.imported.inputs, name=self.graph, num_inputs=self.placeholders, dump=dump
         )
         if self.folder is not None:
             (self.folder / "plan.mlir").write_text(self.plan.text, encoding="utf-8")
@@ -85,10 +150,13 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
     return Path(options.debug_dir) / f"graph{next(_numbers)}-{report.graph}"
 
 
-def _run_passes(planning: _Planning, options: Options, report: CompileReport) -> None:
+def _run_passes(planning: _Planning, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> None:
     module = planning.imported.module
     with module.context:
         steps = parse_pipeline(options.pipeline) if options.pipeline else cpu_pipeline(options)
+    for step in steps:
+        if isinstance(step.pass_, ConvertTorchToKiln):
+            step.pass_.aten = (*step.pass_.aten, *avoid)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
     timing = Timing()
     instruments: list[Instrument] = [Reproducer()]
@@ -100,4 +168,5 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport) ->
         report.stages.update(timing.seconds)
         for step in steps:
             for decision in getattr(step.pass_, "decisions", ()):
-                report.decisions.append(Decision(decision.op, decision.location, decision.way, decision.reason))
+                reason = avoid.get(decision.op, decision.reason)
+                report.decisions.append(Decision(decision.op, decision.location, decision.way, reason))

@@ -58,7 +58,8 @@ class StateLayout:
     WORKSPACE = 2
 
     def __init__(self, plan: Plan, parts: Sequence[Segment]) -> None:
-        self.epochs = 1 + max((p.epoch for p in parts), default=0)
+        # A call that returns sizes ends its epoch, whether or not a step follows.
+        self.epochs = 1 + max((p.epoch + bool(p.aten and p.aten.sizes) for p in parts), default=0)
         self.slots: dict[int, int] = {}
         self.constants: list[int] = []
         self.fresh: dict[int, list[int]] = {}
