@@ -34,7 +34,8 @@ class Layout:
         """Whether the strides are these, for all sizes but 1 (and for tensors that are not empty)."""
         if any(is_constant(n, 0) for n in self.shape):
             return True
-        return all(a == b or is_constant(n, 1) for a, b, n in zip(self.strides, strides, self.shape, strict=True))
+        pairs = zip(self.strides, strides, self.shape, strict=True)
+        return all(a == b or is_constant(n, 1) or affine.equal(a, b) for a, b, n in pairs)
 
 
 def is_constant(expr: ir.AffineExpr, value: int) -> bool:
