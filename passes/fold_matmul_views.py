@@ -21,7 +21,7 @@ __all__ = ["FoldMatmulViews"]
 @register_pass
 @dataclass
 class FoldMatmulViews(Pass):
-    """Fold views into matmuls: leading dims instead of flattened ones, transposes as flags.
+    """Fold views into matmuls: leading dims instead of flattened ones, shared operands, transposes as flags.
 
     The flat dim is split through the elementwise ops after the product too, up to a view that splits it anyway.
 
@@ -171,28 +171,36 @@ class FoldMatmulViews(Pass):
     # -- transposes
 
     def _fold_transposes(self, op: ir.Operation, views: "FunctionViews") -> None:
-        """Read an operand as its memory lies: its last dim first in the source means a transpose flag."""
+        """Read an operand as its memory lies: its last dim first in the source means a transpose flag.
+
+        A right operand that is the same for the whole batch loses its batch dims.
+        """
         from kiln.dialects import affine, kiln
         from kiln.passes.views.function_views import divisions
 
-        operands, flags, changed = list(op.operands), [], False
+        operands, flags, kinds = list(op.operands), [], []
         with ir.InsertionPoint(op), op.location:
             for k, key in enumerate(("transpose_lhs", "transpose_rhs")):
                 flag = ir.BoolAttr(op.attributes[key]).value
                 view = views.read(operands[k])
-                rank = len(view.sizes)
-                if view.source != operands[k] and rank >= 2 and view.indices:
-                    fastest = affine.dims_in(view.indices[-1])
+                if view.source != operands[k] and len(view.sizes) >= 2 and view.indices:
+                    shared = _without_batch(view) if k == 1 else None
+                    if shared is not None:
+                        view = shared
+                        kinds.append("shared")
+                    fastest, rank = affine.dims_in(view.indices[-1]), len(view.sizes)
                     if rank - 2 in fastest and rank - 1 not in fastest and divisions(view.indices) == 0:
-                        operands[k] = views.emit(_swapped(view))
-                        flag, changed = not flag, True
+                        view, flag = _swapped(view), not flag
+                        kinds.append("transposes")
+                    operands[k] = views.emit(view) if kinds else operands[k]
                 flags.append(flag)
-            if changed:
+            if kinds:
                 new = kiln.matmul(operands[0], operands[1], op.results[0].type, flags[0], flags[1])
                 op.results[0].replace_all_uses_with(new)
                 views.shapes.forget(op.results[0])
                 op.erase()
-                self.count("transposes")
+        for kind in kinds:
+            self.count(kind)
 
 
 def _reads_whole(index: ir.AffineExpr, size: ir.AffineExpr, loops: "tuple[ir.AffineExpr, ...]") -> bool:
@@ -203,6 +211,18 @@ def _reads_whole(index: ir.AffineExpr, size: ir.AffineExpr, loops: "tuple[ir.Aff
     if isinstance(index, ir.AffineDimExpr):
         return affine.equal(size, loops[index.position])
     return affine.constant_of(index) == 0 and affine.constant_of(size) == 1
+
+
+def _without_batch(view: "View") -> "View | None":
+    """A view of a matrix that was repeated over batch dims as that matrix; None if the batch matters."""
+    from kiln.dialects import affine
+    from kiln.passes.views.elementwise import shifted
+    from kiln.passes.views.function_views import View
+
+    batch = len(view.sizes) - 2
+    if not batch or any(d < batch for e in view.indices for d in affine.dims_in(e)):
+        return None
+    return View(view.source, tuple(shifted(e, -batch) for e in view.indices), view.sizes[batch:])
 
 
 def _swapped(view: "View") -> "View":

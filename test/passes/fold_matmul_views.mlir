@@ -98,3 +98,16 @@ func.func @other_flat(%x: tensor<2x16x64xf32>, %w: tensor<64x8xf32>, %y: tensor<
   %3 = "kiln.view"(%2) {map = affine_map<(d0, d1, d2) -> (d0 * 16 + d1, d2)>, shape = affine_map<() -> (2, 16, 8)>} : (tensor<32x8xf32>) -> tensor<2x16x8xf32>
   return %3 : tensor<2x16x8xf32>
 }
+
+// -----
+
+// A weight that was repeated over the batch is read once.
+// CHECK-LABEL: func.func @shared
+// CHECK-SAME: %[[X:.*]]: tensor<2x16x64xf32>, %[[W:.*]]: tensor<8x64xf32>
+// CHECK: "kiln.matmul"(%[[X]], %[[W]]) {transpose_lhs = false, transpose_rhs = true}
+// CHECK-SAME: (tensor<2x16x64xf32>, tensor<8x64xf32>) -> tensor<2x16x8xf32>
+func.func @shared(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>) -> tensor<2x16x8xf32> {
+  %0 = "kiln.view"(%w) {map = affine_map<(d0, d1, d2) -> (d2, d1)>, shape = affine_map<() -> (2, 64, 8)>} : (tensor<8x64xf32>) -> tensor<2x64x8xf32>
+  %1 = "kiln.matmul"(%x, %0) {transpose_lhs = false, transpose_rhs = false} : (tensor<2x16x64xf32>, tensor<2x64x8xf32>) -> tensor<2x16x8xf32>
+  return %1 : tensor<2x16x8xf32>
+}
