@@ -113,10 +113,9 @@ def divmod_(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
 
 
 def _split(p: Poly, k: Poly) -> tuple[Poly, Poly]:
-    """`p = k * whole + rest`, term by term where `k` is one term, by exact division else."""
+    """`p = k * whole + rest`, term by term where `k` is one term, by whole multiples found in `p` else."""
     if len(k) != 1:
-        exact = divide_exact(p, k)
-        return (exact, ZERO) if exact is not None else (ZERO, p)
+        return _split_by_sum(p, k)
     mono, factor = k[0]
     whole: dict[Mono, int] = {}
     rest: dict[Mono, int] = {}
@@ -129,6 +128,25 @@ def _split(p: Poly, k: Poly) -> tuple[Poly, Poly]:
         if r:
             rest[m] = rest.get(m, 0) + r
     return _from_dict(whole), _from_dict(rest)
+
+
+def _split_by_sum(p: Poly, k: Poly) -> tuple[Poly, Poly]:
+    """`_split` by a sum: takes out every `term * k` all of whose terms occur in `p`."""
+    exact = divide_exact(p, k)
+    if exact is not None:
+        return exact, ZERO
+    whole = ZERO
+    lead, lead_c = k[-1]
+    for m, c in reversed(p):
+        q = divide_mono(m, lead)
+        if q is None or c % lead_c:
+            continue
+        multiple = mul(((q, c // lead_c),), k)
+        have = dict(p)
+        if all(have.get(n, 0) * e > 0 and abs(have[n]) >= abs(e) for n, e in multiple):
+            whole = add(whole, ((q, c // lead_c),))
+            p = sub(p, multiple)
+    return whole, p
 
 
 def _divide_rest(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
@@ -148,9 +166,10 @@ def _divide_rest(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
 
 
 def _common_factors(p: Poly, k: Poly) -> list[Poly]:
-    """Factors of the one-term `k`, other than 1, that some term of `p` has as well; larger ones first."""
+    """Factors of `k`, other than 1, that some term of `p` has as well; larger ones first.  Of a sum, its content."""
     if len(k) != 1:
-        return []
+        content = gcd(*(c for _, c in k))
+        return [const(content)] if content > 1 else []
     mono, factor = k[0]
     found: set[Poly] = set()
     for m, c in p:

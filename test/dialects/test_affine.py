@@ -43,6 +43,12 @@ def parse(text: str) -> ir.AffineExpr:
         ("((d0 * s0 + d1) * s1 + d2) floordiv (s0 * s1)", {1: "s0", 2: "s1"}, "d0"),
         ("((d0 * s0 + d1) * s1 + d2) mod (s0 * s1)", {1: "s0", 2: "s1"}, "d1 * s1 + d2"),
         ("(d0 * (s0 * 4) + d1 * 4 + d2) floordiv 4", {2: 4}, "d0 * s0 + d1"),
+        ("(d0 * (s0 + 1) + d1) floordiv (s0 + 1)", {1: "s0 + 1"}, "d0"),
+        ("((d0 * (s0 + 1) + d1) * 64 + d2) mod (s0 * 64 + 64)", {1: "s0 + 1", 2: 64}, "d1 * 64 + d2"),
+        ("(d1 * 64 + d2) floordiv (s0 * 64 + 64)", {2: 64}, "d1 floordiv (s0 + 1)"),
+        ("(((d0 * 12 + d1) * s0 + d2) * 64 + d3) floordiv (s0 * 768)", {1: 12, 2: "s0", 3: 64}, "d0"),
+        ("(((d0 * 12 + d1) * s0 + d2) * 64 + d3) mod (s0 * 768) floordiv (s0 * 64)", {1: 12, 2: "s0", 3: 64}, "d1"),
+        ("(((d0 * s0 + d1) * 768 + d2 * 64 + d3) mod 768) floordiv 64", {1: "s0", 2: 12, 3: 64}, "d2"),
         ("d0 + d1", {0: 1}, "d1"),
         ("s0 - s0 + 3 * s1 - s1", {}, "s1 * 2"),
         ("(s0 * 8) floordiv 4", {}, "s0 * 2"),
@@ -57,7 +63,9 @@ def test_known(text: str, extents: dict[int, int | str], expected: str) -> None:
 
 
 _LEAVES = st.sampled_from(["d0", "d1", "d2", "s0", "s1", "1", "2", "3", "5", "12"])
-_DIVISORS = st.sampled_from(["2", "3", "4", "6", "12", "s0", "s1", "(s0 * 2)", "(s0 * s1)"])
+_DIVISORS = st.sampled_from(
+    ["2", "3", "4", "6", "12", "s0", "s1", "(s0 * 2)", "(s0 * s1)", "(s0 + 1)", "(s0 * 2 + s1 + 2)"]
+)
 
 
 def _nodes(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -70,7 +78,7 @@ def _nodes(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-_EXTENTS = st.sampled_from([1, 2, 3, 4, 6, 12, "s0", "s1", "s0 * s1", "s0 * 2"])
+_EXTENTS = st.sampled_from([1, 2, 3, 4, 6, 12, "s0", "s1", "s0 * s1", "s0 * 2", "s0 + 1"])
 
 
 @settings(max_examples=400, deadline=None)
