@@ -97,7 +97,9 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
     whole = part * inner + ir.AffineDimExpr.get(dim)
     moved = [whole if d == dim else ir.AffineDimExpr.get(d) for d in range(rank)]
     count = len(op.operands) - 1
-    maps = [ir.AffineMap.get(rank + 1, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]]
+    maps = [
+        ir.AffineMap.get(rank + 1, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]
+    ]
     result_dims = [e for e in out.results]
     sizes = [_extent(e, extents) for e in result_dims]
     with ir.InsertionPoint(op):
@@ -122,7 +124,9 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
         )
         block = final.regions[0].blocks.append(element, element, arg_locs=[op.operation.location] * 2)
         with ir.InsertionPoint(block):
-            total = ir.Operation.create(combiner.op, results=[element], operands=[block.arguments[1], block.arguments[0]])
+            total = ir.Operation.create(
+                combiner.op, results=[element], operands=[block.arguments[1], block.arguments[0]]
+            )
             ir.Operation.create("linalg.yield", operands=[total.result])
     op.results[0].replace_all_uses_with(final.results[0])
     op.operation.erase()
@@ -175,7 +179,9 @@ def _copy_body(op: ir.OpView, into: ir.Operation, count: int) -> None:
     source = op.regions[0].blocks[0]
     types = [a.type for a in source.arguments]
     element = types[-1]
-    block = into.regions[0].blocks.append(*types[:count], element, element, arg_locs=[op.operation.location] * (count + 2))
+    block = into.regions[0].blocks.append(
+        *types[:count], element, element, arg_locs=[op.operation.location] * (count + 2)
+    )
     env = dict(zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + 1]], strict=True))
     with ir.InsertionPoint(block):
         for inner in source.operations:

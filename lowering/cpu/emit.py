@@ -11,10 +11,11 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.evaluator import Evaluator, Scratch
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.memory import Scratch
 from kiln.lowering.cpu.tile.nest import NestEmitter, group_roots, plan_nest, work
 from kiln.lowering.cpu.tile.product import emit_matmul_fusion, plan_matmul
 from kiln.lowering.cpu.tile.scan import emit_scan_fusion

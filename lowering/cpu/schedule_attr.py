@@ -22,7 +22,9 @@ def to_attribute(value: Any) -> ir.Attribute:
         return ir.ArrayAttr.get([to_attribute(v) for v in value])
     if isinstance(value, dict):
         return ir.DictAttr.get({k: to_attribute(v) for k, v in sorted(value.items())})
-    raise TypeError(f"a schedule holds ints, floats, bools, strings, lists and dictionaries, not {type(value).__name__}")
+    raise TypeError(
+        f"a schedule holds ints, floats, bools, strings, lists and dictionaries, not {type(value).__name__}"
+    )
 
 
 def from_attribute(attribute: ir.Attribute) -> Any:

@@ -57,7 +57,7 @@ class FusionGraph:
                 for v in op.operands:
                     self.external.add(self.source(v))
 
-    # -- classification --------------------------------------------------------------------------------------------
+    # -- classification ----------------------------------------
 
     def is_free(self, op: ir.Operation) -> bool:
         """Ops that cost nothing to repeat in every kernel that wants them: views, splats, fills, iotas."""
@@ -114,7 +114,7 @@ class FusionGraph:
             return 1
         return sum(OP_COST.get(o.operation.name, 1) for o in op.regions[0].blocks[0].operations)
 
-    # -- reads -----------------------------------------------------------------------------------------------------------
+    # -- reads ----------------------------------------
 
     def _reads_of(self, op: ir.Operation) -> Iterator[Read]:
         if op.name in IN_MEMORY:

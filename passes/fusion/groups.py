@@ -81,7 +81,7 @@ class Grouping:
                 found.append(group)
         return found
 
-    # -- the greedy walk ------------------------------------------------------------------------------------------------
+    # -- the greedy walk ----------------------------------------
 
     def run(self) -> None:
         """Visit producers from the last to the first."""
@@ -245,9 +245,7 @@ class Grouping:
         self._adopt(op, group, indices[0])
         return None
 
-    def _same_rows(
-        self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]
-    ) -> bool:
+    def _same_rows(self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
         """Whether the group's loops walk a product's elements in their own order, up to a split of the rows."""
         rank = len(group.space)
         if not index or not rank or index[-1] != ir.AffineDimExpr.get(rank - 1) or dims[-1] != group.space[-1]:
@@ -256,7 +254,7 @@ class Grouping:
         ranges = dict(enumerate(group.space))
         return affine.equal(row_major(index[:-1], dims[:-1]), row_major(loops, group.space[:-1]), ranges)
 
-    # -- merging -----------------------------------------------------------------------------------------------------------
+    # -- merging ----------------------------------------
 
     def _adopt(self, op: ir.Operation, group: Group, point: Point | None) -> None:
         # Producers are visited before their own producers, so `op` is alone in its group until now.

@@ -49,7 +49,7 @@ class Outliner:
             op.erase()
         return count
 
-    # -- order -----------------------------------------------------------------------------------------------------------
+    # -- order ----------------------------------------
 
     def _order(self) -> list[Node]:
         """Groups and calls, sorted by dataflow; ties keep the original order, calls keep theirs among themselves."""
@@ -62,7 +62,9 @@ class Outliner:
             elif not self.graph.is_free(op) or op.name == "arith.constant":
                 nodes.append(op)
         ids = {id(n): i for i, n in enumerate(nodes)}
-        of_op = {op: id(g) for op, g in self.grouping.of.items()} | {n: id(n) for n in nodes if not isinstance(n, Group)}
+        of_op = {op: id(g) for op, g in self.grouping.of.items()} | {
+            n: id(n) for n in nodes if not isinstance(n, Group)
+        }
         needs: list[set[int]] = [set() for _ in nodes]
         last_call: int | None = None
         for i, node in enumerate(nodes):
@@ -106,7 +108,7 @@ class Outliner:
             return [owner]
         return [p for v in owner.operands for p in self._producers(v)]
 
-    # -- outside of kernels ----------------------------------------------------------------------------------------------
+    # -- outside of kernels ----------------------------------------
 
     def outside(self, value: ir.Value) -> ir.Value:
         """`value` at function level: what was made already, or views of that; a free tensor gets its own kernel."""
@@ -134,7 +136,7 @@ class Outliner:
             clone.operation.operands[i] = v
         return clone.operation
 
-    # -- one kernel ------------------------------------------------------------------------------------------------------
+    # -- one kernel ----------------------------------------
 
     def _outline(self, group: Group, wanted: list[ir.Value] | None = None) -> None:
         members = set(group.ops)

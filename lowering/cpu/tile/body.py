@@ -68,7 +68,7 @@ class FusionBody:
             self._levels.update(dict.fromkeys(op.results, level))
         self._spills: dict[ir.Value, int] | None = None
 
-    # -- values ------------------------------------------------------------------------------------------
+    # -- values ----------------------------------------
 
     def argument_position(self, value: ir.Value) -> int | None:
         """Which tensor operand of the fusion `value` is, or None for a value computed in the body."""
@@ -103,7 +103,7 @@ class FusionBody:
                 found.append(other)
         return found
 
-    # -- maps ----------------------------------------------------------------------------------------------
+    # -- maps ----------------------------------------
 
     def local_map(self, op: ir.OpView, name: str) -> ir.AffineMap:
         """The affine map attribute `name` of `op`, with the op's symbols renumbered to the fusion's."""
@@ -133,7 +133,7 @@ class FusionBody:
             raise UnsupportedError("linalg.generic", str(op.location), "a loop whose extent no operand gives")
         return tuple(e for e in extents if e is not None)
 
-    # -- costs -----------------------------------------------------------------------------------------------
+    # -- costs ----------------------------------------
 
     def own_cost(self, op: ir.OpView) -> int:
         """Cost of one element of `op` alone."""

@@ -11,7 +11,9 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.tile.access import Indices, compose_one
-from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Scope, linear_offset
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.memory import linear_offset
+from kiln.lowering.cpu.tile.scopes import Lane, Scope
 
 
 class FusedEpilogue:

@@ -17,7 +17,8 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.access import Accesses, Indices
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.scopes import Lane
 
 CHEAP = 24
 """Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.isa import host
@@ -16,7 +16,8 @@ from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops, lane_coeffic
 from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
 
 if TYPE_CHECKING:
-    from kiln.lowering.cpu.tile.evaluator import Evaluator, Spilled
+    from kiln.lowering.cpu.tile.evaluator import Evaluator
+    from kiln.lowering.cpu.tile.scopes import Spilled
 
 SPILL_LIMIT = 1 << 18
 """Elements of scratch above which computing again is cheaper than a trip to memory."""
@@ -194,7 +195,7 @@ def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices
 
 def store_scratch(e: "Evaluator", kept: "Spilled", indices: Indices, value: ir.Value) -> None:
     """Write one block of a value that later loops read back."""
-    from kiln.lowering.cpu.tile.evaluator import linear_offset
+    from kiln.lowering.cpu.tile.memory import linear_offset
 
     b, lane = e.b, e.lane
     offset = e.loops.simplify(linear_offset([indices[i] for i in kept.free], kept.sizes))
@@ -205,8 +206,6 @@ def store_scratch(e: "Evaluator", kept: "Spilled", indices: Indices, value: ir.V
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         b.vstore(value, kept.buffer, e.index(linear[1]), lane.mask)
     else:
-        from torch_mlir.dialects import vector
-
         ones = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
         mask = lane.mask if lane.mask is not None else b.constant(ones, b.vec(lane.width, b.i1))
         vector.ScatterOp(None, kept.buffer, [b.value(0)], e.index_value(offset), mask, value)

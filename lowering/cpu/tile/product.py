@@ -11,8 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.isa import host
-from kiln.lowering.cpu.matmul import Buffers, KernelContext, MatmulProblem
-from kiln.lowering.cpu.matmul import choose_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul import Buffers, KernelContext, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 

@@ -20,7 +20,8 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.access import Accesses, Indices
 from kiln.lowering.cpu.tile.body import Reduction, defining_op, invert, output_map
-from kiln.lowering.cpu.tile.evaluator import Evaluator, Lane, Spilled
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.scopes import Lane, Spilled
 
 # Combiner op -> (vector.reduction kind, identity as a function of the element type).
 _KINDS: dict[str, str] = {
@@ -138,7 +139,7 @@ class _Loops:
         wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
         return lane, planning.lane_width(e, lane, wide)
 
-    # -- accumulators --------------------------------------------------------------------------------------------------
+    # -- accumulators ----------------------------------------
 
     def _types(self) -> list[ir.Type]:
         return [ir.RankedTensorType(v.type).element_type for r in self.group for v in r.op.results]
@@ -173,7 +174,7 @@ class _Loops:
     def _cascades(self) -> bool:
         return all(c.kind is not None for c in self._flat()) and any(c.op == "arith.addf" for c in self._flat())
 
-    # -- loops -----------------------------------------------------------------------------------------------------------
+    # -- loops ----------------------------------------
 
     def emit(self) -> list[list[ir.Value]]:
         e = self.e
@@ -269,7 +270,7 @@ class _Loops:
         self._spill()
         return out
 
-    # -- scratch -----------------------------------------------------------------------------------------------------------
+    # -- scratch ----------------------------------------
 
     def _spill(self) -> None:
         """Keep in scratch what later loops over the same elements would compute again."""

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.evaluator import Lane
+from kiln.lowering.cpu.tile.scopes import Lane
 
 SCANS = {"sum": ("arith.addf", "arith.addi", 0), "prod": ("arith.mulf", "arith.muli", 1)}
 """Kinds that have a kernel: combiner for floats, for integers, and the value before the first element."""

@@ -1,0 +1,194 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Loads and stores of a kernel: addresses from layouts, vectors, gathers, masks, scratch memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.tile.access import Indices, compose_one
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.scopes import Guard, Scopes
+
+
+class Memory(Scopes):
+    """Access to a kernel's buffers.
+
+    buffers: one 1-D memref per tensor operand of the fusion, then per result.
+    layouts: element offset of each of them as an affine map over its indices and the fusion's symbols.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        body: FusionBody,
+        buffers: Sequence[ir.Value],
+        layouts: Sequence[ir.AffineMap],
+        symbols: Sequence[Index],
+        scratch: "Scratch",
+    ):
+        super().__init__(b, symbols)
+        self.body, self.buffers, self.layouts, self.scratch = body, list(buffers), list(layouts), scratch
+
+    def load(self, position: int, indices: Indices, guard: Guard | None) -> ir.Value:
+        """An element (uniform) or the lanes' elements of a buffer."""
+        buffer = self.buffers[position]
+        offset = compose_one(self.layouts[position], indices, self.loops)
+        type_ = ir.RankedTensorType(self.body.tensors[position].type).element_type
+        return self.boolean(self.load_at(buffer, offset, guard), type_)
+
+    def load_at(self, buffer: ir.Value, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value:
+        b, lane = self.b, self.lane
+        if self.is_uniform([offset]):
+            return self.load_one(buffer, self.index(offset), guard)
+        assert lane.dim is not None
+        mask = self.mask(guard)
+        linear = lane.line(offset)
+        if linear is not None:
+            stride, base = linear
+            return b.gather(buffer, self.index(base), self.index(stride), lane.width, mask)
+        return self.gather(buffer, self.index_value(offset), mask)
+
+    def gather(self, buffer: ir.Value, offsets: ir.Value, mask: ir.Value | None) -> ir.Value:
+        """Elements at a vector of offsets."""
+        b = self.b
+        type_ = b.vec(self.lane.width, ir.MemRefType(buffer.type).element_type)
+        if mask is None:
+            mask = b.constant(
+                ir.DenseElementsAttr.get_splat(b.vec(self.lane.width, b.i1), ir.BoolAttr.get(True)),
+                b.vec(self.lane.width, b.i1),
+            )
+        return vector.gather(type_, buffer, [b.value(0)], offsets, mask, b.zero(type_))
+
+    def load_one(self, buffer: ir.Value, offset: Index, guard: Guard | None) -> ir.Value:
+        """A uniform element; behind a guard, only if a lane is in bounds."""
+        if guard is None:
+            return self.b.load(buffer, offset)
+        wanted = guard.mask
+        if isinstance(wanted.type, ir.VectorType):
+            wanted = self.b.reduce("or", wanted)
+        one = vector.broadcast(self.b.vec(1, self.b.i1), wanted)
+        return self.b.extract(self.b.vload(buffer, offset, 1, one), 0)
+
+    def store(self, position: int, indices: Indices, value: ir.Value) -> None:
+        """Write a result's element, or its lanes' elements."""
+        b, lane = self.b, self.lane
+        buffer = self.buffers[position]
+        offset = compose_one(self.layouts[position], indices, self.loops)
+        if _element(value.type) == b.i1:
+            value = arith.extui(_like(value.type, b.i8), value)
+        if self.is_uniform([offset]):
+            if isinstance(value.type, ir.VectorType):
+                value = b.extract(value, 0)
+            b.store(value, buffer, self.index(offset))
+            return
+        assert lane.dim is not None
+        value = self.splat(value)
+        linear = lane.line(offset)
+        if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
+            b.vstore(value, buffer, self.index(linear[1]), lane.mask)
+            return
+        full = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
+        mask = lane.mask if lane.mask is not None else b.constant(full, b.vec(lane.width, b.i1))
+        vector.ScatterOp(None, buffer, [b.value(0)], self.index_value(offset), mask, value)
+
+    def boolean(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        """Booleans are bytes in memory and i1 in registers."""
+        if element == self.b.i1:
+            return arith.cmpi(1, value, self.b.zero(value.type))
+        return value
+
+    def reload(self, value: ir.Value, indices: Indices) -> ir.Value | None:
+        for scope in reversed(self.scopes):
+            kept = scope.spilled.get(value)
+            if kept is not None and all(indices[i] == e for i, e in kept.fixed.items()):
+                offset = linear_offset([indices[i] for i in kept.free], kept.sizes)
+                loaded = self.load_at(kept.buffer, self.loops.simplify(offset), None)
+                return self.boolean(loaded, ir.RankedTensorType(value.type).element_type)
+        return None
+
+    def load_line(
+        self, buffer: ir.Value, layout: ir.AffineMap, at: Sequence[Any], guard: Guard | None
+    ) -> ir.Value | None:
+        linear = affine.linear_coefficients(layout.results[0])
+        if linear is None or self.lane.dim is None:
+            return None
+        base: Index = self.index(linear[0])
+        along: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        for d, coefficient in linear[1].items():
+            if isinstance(at[d], ir.AffineExpr):
+                along = along + at[d] * coefficient
+            elif isinstance(at[d].type, ir.VectorType):
+                return None
+            else:
+                base = self.b.addi(base, self.b.muli(at[d], self.index(coefficient)))
+        line = self.lane.line(self.loops.simplify(along))
+        if line is None or self.is_uniform([along]):
+            return None
+        start = self.b.addi(base, self.index(line[1]))
+        return self.b.gather(buffer, start, self.index(line[0]), self.lane.width, self.mask(guard))
+
+    def apply(self, expr: ir.AffineExpr, dims: Sequence[Any]) -> ir.Value:
+        """An affine expression over run-time index values (scalars or vectors) or expressions."""
+        if isinstance(expr, ir.AffineDimExpr):
+            at = dims[expr.position]
+            return self.index_value(at) if isinstance(at, ir.AffineExpr) else at
+        if not affine.dims_in(expr):
+            return self.b.value(self.index(expr))
+        x, y = self.apply(expr.lhs, dims), self.apply(expr.rhs, dims)
+        if isinstance(x.type, ir.VectorType) or isinstance(y.type, ir.VectorType):
+            x, y = self.splat(x), self.splat(y)
+        if isinstance(expr, ir.AffineAddExpr):
+            return arith.addi(x, y)
+        if isinstance(expr, ir.AffineMulExpr):
+            return arith.muli(x, y)
+        if isinstance(expr, ir.AffineFloorDivExpr):
+            return arith.divui(x, y)
+        if isinstance(expr, ir.AffineModExpr):
+            return arith.remui(x, y)
+        return arith.ceildivui(x, y)
+
+
+class Scratch:
+    """This thread's private memory: typed areas given out at symbolic offsets, each aligned to 64 bytes."""
+
+    def __init__(self, memory: ir.Value):
+        self.memory = memory
+        self.bytes: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+
+    def allocate(self, e: Scopes, count: ir.AffineExpr, element: ir.Type) -> ir.Value:
+        """A memref<?xelement> of `count` elements."""
+        stored = memory_type(element)
+        size = 8 if isinstance(stored, ir.IndexType) else stored.width // 8
+        offset = self.bytes
+        blocks = ir.AffineExpr.get_ceil_div(count * size, 64)
+        self.bytes = self.bytes + blocks * 64
+        return e.b.view(self.memory, e.index(offset), e.index(count), stored)
+
+
+def linear_offset(indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    """Row-major offset."""
+    offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for e, size in zip(indices, sizes, strict=True):
+        offset = offset * size + e
+    return offset
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
+    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element
+
+
+def memory_type(element: ir.Type) -> ir.Type:
+    """Type of an element in memory."""
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        return ir.IntegerType.get_signless(8)
+    return element
