@@ -13,7 +13,19 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["BUILDERS", "Inputs", "MobileNetV2", "ResNet18", "bert", "gpt2", "llama", "mobilenet_v2", "resnet18", "t5", "vit"]
+__all__ = [
+    "BUILDERS",
+    "Inputs",
+    "MobileNetV2",
+    "ResNet18",
+    "bert",
+    "gpt2",
+    "llama",
+    "mobilenet_v2",
+    "resnet18",
+    "t5",
+    "vit",
+]
 
 Inputs = Callable[[torch.Generator], tuple[torch.Tensor, ...]]
 Network = tuple[nn.Module, Inputs]
@@ -101,7 +113,14 @@ def llama(
 
 
 def vit(
-    *, layers: int = 2, width: int = 64, heads: int = 4, batch: int = 2, size: int = 32, patch: int = 8, classes: int = 10
+    *,
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 4,
+    batch: int = 2,
+    size: int = 32,
+    patch: int = 8,
+    classes: int = 10,
 ) -> Network:
     """Vision transformer; images [batch, 3, size, size] -> logits [batch, classes]."""
     from transformers import ViTConfig, ViTForImageClassification
@@ -148,7 +167,9 @@ class _Basic(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(*_conv(inputs, outputs, 3, stride), nn.ReLU(inplace=True), *_conv(outputs, outputs, 3))
+        self.body = nn.Sequential(
+            *_conv(inputs, outputs, 3, stride), nn.ReLU(inplace=True), *_conv(outputs, outputs, 3)
+        )
         same = stride == 1 and inputs == outputs
         self.shortcut = nn.Identity() if same else nn.Sequential(*_conv(inputs, outputs, 1, stride))
         self.relu = nn.ReLU(inplace=True)
@@ -205,7 +226,9 @@ MOBILENET_STAGES = (
 class MobileNetV2(nn.Module):
     """MobileNetV2 with the given stages."""
 
-    def __init__(self, stages: tuple[tuple[int, int, int, int], ...] = MOBILENET_STAGES, last: int = 1280, classes: int = 1000) -> None:
+    def __init__(
+        self, stages: tuple[tuple[int, int, int, int], ...] = MOBILENET_STAGES, last: int = 1280, classes: int = 1000
+    ) -> None:
         super().__init__()
         inputs = 32
         layers: list[nn.Module] = [*_conv(3, inputs, 3, 2), nn.ReLU6(inplace=True)]
