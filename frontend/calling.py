@@ -12,8 +12,9 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.fx_import import ImportedGraph, InputSpec, OutputSpec
+from kiln.runtime.plan import Plan
 
-__all__ = ["BoxedGraph"]
+__all__ = ["BoxedGraph", "shared_results"]
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
@@ -22,10 +23,11 @@ class BoxedGraph:
     """The callable AOTAutograd gets: takes one list of inputs, which it empties, and returns the list of outputs.
 
     ``run`` takes the graph's own inputs (tensors, ints, and what the graph ignores) and returns a list with the results
-    of ``@main``.
+    of ``@main``. ``shared`` are the results to copy because they would be memory that eager does not give them
+    (see :func:`shared_results`).
     """
 
-    def __init__(self, imported: ImportedGraph, run: Run) -> None:
+    def __init__(self, imported: ImportedGraph, run: Run, shared: Sequence[int] = ()) -> None:
         self._boxed_call = True
         self._run = run
         self._outputs = imported.outputs
@@ -34,7 +36,10 @@ class BoxedGraph:
         self._values = _value_function(imported.inputs, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
-        self._plain_outputs = is_plain and not self._mutations and results == list(range(len(results)))
+        self._shared = list(shared)
+        self._plain_outputs = (
+            is_plain and not self._mutations and not self._shared and results == list(range(len(results)))
+        )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         given = list(inputs)
@@ -42,6 +47,8 @@ class BoxedGraph:
         results = self._run(given)
         if self._plain_outputs:
             return results if isinstance(results, list) else list(results)
+        for index in self._shared:
+            results[index] = _copy(results[index])
         sizes, empties = self._values(given)
         for target, index in self._mutations:
             if results[index] is not given[target]:
@@ -70,6 +77,37 @@ class BoxedGraph:
             else:
                 outputs.append(spec.value)
         return outputs
+
+
+def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
+    """Results of ``@main`` that must be copied: memory of an input, a constant or an earlier result, but not in eager.
+
+    ``x.clone()`` costs nothing inside of a graph; as an output it is new memory. A result that is written to an input
+    is copied as well when it is memory of an input that is written to.
+    """
+    mutated = {target for target, _ in imported.mutations}
+    sources = {result for _, result in imported.mutations}
+    seen: dict[int, int] = {}
+    shared: list[int] = []
+    for result, output in enumerate(plan.outputs):
+        if output.tensor is None:
+            continue
+        buffer = plan.buffers[output.tensor.buffer]
+        storage = imported.result_storages[result]
+        if buffer.kind == "input":
+            is_shared = storage != -1 - buffer.index or (result in sources and buffer.index in mutated)
+        elif buffer.kind == "constant":
+            is_shared = True
+        else:
+            is_shared = seen.setdefault(output.tensor.buffer, storage) != storage
+        if is_shared:
+            shared.append(result)
+    return shared
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides."""
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
 def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:

@@ -79,6 +79,8 @@ class ImportedGraph:
     """A module with ``@main``, and how to call it in place of the FX graph.
 
     ``mutations``: pairs (graph input, result) to copy after the call, where the result is not that memory already.
+    ``result_storages``: per result of ``@main``, a number that is equal for results that are views of one memory in
+    eager; it is negative, ``-1 - i``, for a view of graph input ``i``.
     """
 
     module: ir.Module
@@ -87,6 +89,7 @@ class ImportedGraph:
     symbols: list[str]
     constants: dict[str, torch.Tensor]
     mutations: list[tuple[int, int]] = field(default_factory=list)
+    result_storages: list[int] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
 
 
@@ -134,7 +137,9 @@ class _Import:
             returned = [nodes.resolve_node_value(node) for node in computed]
             func.ReturnOp(returned)
         self._finish(function, returned, computed, mutations)
-        return ImportedGraph(module, self.inputs, outputs, self.space.names, self.constants, mutations, nodes.opaque)
+        storages = self._storages(computed)
+        symbols, constants = self.space.names, self.constants
+        return ImportedGraph(module, self.inputs, outputs, symbols, constants, mutations, storages, nodes.opaque)
 
     # -- symbols and arguments -----------------------------------------------------------------------------------
 
@@ -243,6 +248,20 @@ class _Import:
                 computed.append(source)
             mutations.append((index, computed.index(source)))
         return computed, outputs, mutations
+
+    def _storages(self, computed: list[Node]) -> list[int]:
+        """See :attr:`ImportedGraph.result_storages`; views share their base's storage in the trace."""
+        numbers: dict[int, int] = {}
+        for index, node in enumerate(self.placeholders):
+            value = node_value(node)
+            if isinstance(value, torch.Tensor):
+                numbers.setdefault(value.untyped_storage()._cdata, -1 - index)
+        found: list[int] = []
+        for node in computed:
+            value = node_value(node)
+            assert isinstance(value, torch.Tensor)
+            found.append(numbers.setdefault(value.untyped_storage()._cdata, len(numbers)))
+        return found
 
     def _output(self, arg: Any, position: dict[Node, int], computed: list[Node]) -> OutputSpec:
         if not isinstance(arg, Node):

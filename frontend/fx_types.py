@@ -161,11 +161,6 @@ def _without_max(stride: sympy.Expr, products: set[sympy.Expr]) -> sympy.Expr:
     return stride
 
 
-@lru_cache(maxsize=4096)
-def _parse_type(text: str, context: ir.Context) -> ir.Type:
-    return ir.Type.parse(text, context)
-
-
 def torch_type(value: Any, context: ir.Context) -> ir.Type:
     """``!torch.vtensor<[2,?],f32>`` and the like; a list of tensors is ``!torch.list<vtensor>``.
 
@@ -191,7 +186,7 @@ def torch_type(value: Any, context: ir.Context) -> ir.Type:
         text = "!torch.list<vtensor>"
     else:
         raise ImportUnsupported(f"a value of type {type(value).__name__} has no type in the torch dialect")
-    return _parse_type(text, context)
+    return ir.Type.parse(text, context)
 
 
 def shape_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:

@@ -15,7 +15,7 @@ from torch_mlir import ir
 from kiln.dialects import create_context
 from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, UnsupportedError
-from kiln.frontend.calling import BoxedGraph
+from kiln.frontend.calling import BoxedGraph, shared_results
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
@@ -76,7 +76,7 @@ def _attempt(
     with report.stage("load"):
         executor = Executor(planning.plan, imported.constants)
     describe_plan(report, imported.module, planning.plan)
-    return BoxedGraph(imported, executor.run)
+    return BoxedGraph(imported, executor.run, shared_results(imported, planning.plan))
 
 
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:

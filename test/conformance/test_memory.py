@@ -77,6 +77,26 @@ def test_outputs_do_not_share_memory_by_accident():
         assert len({out.untyped_storage().data_ptr() for out in (*first, x)}) == 4
 
 
+def test_clone_is_new_memory():
+    compiled = torch.compile(
+        lambda x: (x.clone(), x.contiguous().clone().view(-1), x * 2), backend="kiln", fullgraph=True
+    )
+    x = torch.randn(4, 4)
+    with torch.no_grad():
+        outputs = compiled(x)
+        assert len({out.untyped_storage().data_ptr() for out in (*outputs, x)}) == 4
+
+
+def test_old_value_survives_mutation(check):
+    def fn(x):
+        old = x.clone()
+        x.mul_(2)
+        return old
+
+    with torch.no_grad():
+        check(fn, torch.randn(5))
+
+
 def test_input_mutation(check):
     def fn(x, y):
         x.add_(y)
