@@ -51,9 +51,12 @@ class AssignLayouts(Pass):
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 self._copy_views(function)
                 graph = self._place_results(function)
-                for op in list(graph.operations):
-                    if kiln.name_of(op) == "kiln.fusion":
-                        _annotate(graph, op.operation)
+                fusions = [op.operation for op in graph.operations if kiln.name_of(op) == "kiln.fusion"]
+                replaced = [_annotate(graph, op) for op in fusions]
+                # Last: the analysis knows values by address, and a new op may get that of an erased one.
+                for op in replaced:
+                    if op is not None:
+                        op.erase()
 
     def _graph(self, function: ir.OpView) -> HostGraph:
         """The analysis with the results arranged for the views that read them."""
@@ -200,8 +203,11 @@ def _identity(value: ir.Value, shape: Sequence[ir.AffineExpr], symbols: Sequence
     return op.results[0]
 
 
-def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
-    """Sets `layouts` and `offsets` of a fusion, giving it the symbols that they need."""
+def _annotate(graph: HostGraph, fusion: ir.Operation) -> ir.Operation | None:
+    """Sets `layouts` and `offsets` of a fusion, giving it the symbols that they need.
+
+    Returns the op that another one replaced for that, without uses, if any.
+    """
     tensors = [v for v in [*fusion.operands, *fusion.results] if not isinstance(v.type, ir.IndexType)]
     layouts = [layout for layout in map(graph.layout, tensors) if layout is not None]
     assert len(layouts) == len(tensors), "views without strides were copied"
@@ -226,10 +232,10 @@ def _annotate(graph: HostGraph, fusion: ir.Operation) -> None:
     attributes["layouts"] = ir.ArrayAttr.get(maps)
     if not all(is_constant(layout.offset, 0) for layout in layouts):
         attributes["offsets"] = ir.ArrayAttr.get(offsets)
-    if missing:
-        fusion = _with_symbols(fusion, missing, count)
+    wider = _with_symbols(fusion, missing, count) if missing else fusion
     for key, value in attributes.items():
-        fusion.attributes[key] = value
+        wider.attributes[key] = value
+    return fusion if missing else None
 
 
 def _steps(layout: Layout) -> list[ir.AffineExpr]:
@@ -239,7 +245,7 @@ def _steps(layout: Layout) -> list[ir.AffineExpr]:
 
 
 def _with_symbols(fusion: ir.Operation, symbols: Sequence[ir.Value], count: int) -> ir.Operation:
-    """The fusion with more trailing index operands; the old one is erased."""
+    """The fusion with more trailing index operands; the old one is left without a body and without uses."""
     attributes = {key: fusion.attributes[key] for key in fusion.attributes}
     if "shapes" in attributes:
         wider = []
@@ -256,5 +262,4 @@ def _with_symbols(fusion: ir.Operation, symbols: Sequence[ir.Value], count: int)
         block.add_argument(symbol.type, fusion.location)
     for old, replacement in zip(fusion.results, new.results, strict=True):
         old.replace_all_uses_with(replacement)
-    fusion.erase()
     return new

@@ -42,32 +42,35 @@ class SplitReductions(Pass):
             if function.operation.name != "func.func" or not len(function.regions[0].blocks):
                 continue
             shapes = SymbolicShapes(function)
-            for op in list(function.regions[0].blocks[0].operations):
-                if reduction_dims(op):
-                    self._split(op, shapes)
+            reductions = [op for op in function.regions[0].blocks[0].operations if reduction_dims(op)]
+            # Erased last: the analysis knows values by address, and a new op may get that of an erased one.
+            for op in [op for op in reductions if self._split(op, shapes)]:
+                op.operation.erase()
 
-    def _split(self, op: ir.OpView, shapes: SymbolicShapes) -> None:
+    def _split(self, op: ir.OpView, shapes: SymbolicShapes) -> bool:
+        """Whether `op` was replaced by two steps."""
         extents = _static_extents(op, shapes)
         if extents is None:
-            return
+            return False
         reduced = reduction_dims(op)
         results, elements = 1, 1
         for d, n in enumerate(extents):
             elements *= n
             results *= 1 if d in reduced else n
         if results > self.max_results or elements < self.min_elements:
-            return
+            return False
         found = combiners(op)
         if any(c.identity is None for c in found) or len(op.results) != 1:
             self.note(op, "the combiner is not known to be associative")
-            return
+            return False
         choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) is not None), None)
         if choice is None:
             self.note(op, f"no extent has a divisor between 8 and {self.parts}")
-            return
+            return False
         with op.operation.location:
             _rewrite(op, extents, *choice, found[0])
         self.count("split")
+        return True
 
 
 def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
@@ -129,7 +132,6 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
             )
             ir.Operation.create("linalg.yield", operands=[total.result])
     op.results[0].replace_all_uses_with(final.results[0])
-    op.operation.erase()
 
 
 def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
