@@ -16,6 +16,7 @@ from torch_mlir.passmanager import PassManager
 
 from kiln.errors import CompileError
 from kiln.lowering.cpu import abi, jit
+from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.passes.core import Pass
 
 __all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline", "prepare_kernel"]
@@ -169,9 +170,13 @@ def _not_lowered(module: ir.Module, name: str) -> CompileError | None:
 
 
 def _expand_math(module: ir.Module) -> None:
-    """Runs `expand-vector-math`: math functions on vectors become polynomials (never scalar libm calls)."""
+    """Runs `expand-vector-math`: math functions on vectors become polynomials (never scalar libm calls).
+
+    What is left of bf16 is then moved as bits.
+    """
     if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in _op_names(module)):
         _vector_math_pass().run(module)
+    bf16_as_bits(module)
 
 
 _EXPANDED_ARITH = {"arith.remf", "arith.extf", "arith.truncf", "arith.maximumf", "arith.minimumf"}

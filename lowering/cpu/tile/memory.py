@@ -13,7 +13,10 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.access import Indices, compose_one
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.scopes import Guard, Scopes
+from kiln.lowering.cpu.tile.scopes import Guard, Scopes, floor_division
+
+ANY = 1 << 40
+"""Stands for the extent of an index that is known at run time only."""
 
 
 class Memory(Scopes):
@@ -147,11 +150,12 @@ class Memory(Scopes):
             return arith.addi(x, y)
         if isinstance(expr, ir.AffineMulExpr):
             return arith.muli(x, y)
-        if isinstance(expr, ir.AffineFloorDivExpr):
-            return arith.divui(x, y)
-        if isinstance(expr, ir.AffineModExpr):
-            return arith.remui(x, y)
-        return arith.ceildivui(x, y)
+        if isinstance(expr, ir.AffineCeilDivExpr):
+            return arith.ceildivui(x, y)
+        # Indices found at run time are in bounds; only an offset can make them negative.
+        if not affine.nonnegative(expr.lhs, dict.fromkeys(affine.dims_in(expr.lhs), ANY)):
+            return floor_division(expr, x, y)
+        return arith.divui(x, y) if isinstance(expr, ir.AffineFloorDivExpr) else arith.remui(x, y)
 
 
 class Scratch:

@@ -18,6 +18,14 @@ UNALIGNED = 1 << 62
 """An alignment that no divisor is a multiple of."""
 
 
+def floor_division(expr: ir.AffineExpr, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x floordiv y or x mod y as `expr` says, for x of any sign and positive y: rounded down, as affine maps mean it."""
+    quotient = arith.floordivsi(x, y)
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return quotient
+    return arith.subi(x, arith.muli(quotient, y))
+
+
 @dataclass(frozen=True)
 class Guard:
     """Lanes for which an index is in bounds (a pad, a piece of a concatenation); loads touch only these."""
@@ -169,11 +177,17 @@ class Scopes:
             return self.b.addi(x, y)
         if isinstance(expr, ir.AffineMulExpr):
             return self.b.muli(x, y)
-        if isinstance(expr, ir.AffineFloorDivExpr):
-            return self.b.divi(x, y)
-        if isinstance(expr, ir.AffineModExpr):
-            return self.b.remi(x, y)
-        return self.b.ceildivi(x, y)
+        if isinstance(expr, ir.AffineCeilDivExpr):
+            return self.b.ceildivi(x, y)
+        if isinstance(x, int) and isinstance(y, int):
+            return x // y if isinstance(expr, ir.AffineFloorDivExpr) else x % y
+        if self._never_negative(expr.lhs):
+            return self.b.divi(x, y) if isinstance(expr, ir.AffineFloorDivExpr) else self.b.remi(x, y)
+        return floor_division(expr, self.b.value(x), self.b.value(y))
+
+    def _never_negative(self, expr: ir.AffineExpr) -> bool:
+        """Whether unsigned division is right for `expr`; not so for an index moved by a roll, or below a pad."""
+        return affine.nonnegative(expr, dict(enumerate(self.loops.extents)))
 
     def index_value(self, expr: ir.AffineExpr) -> ir.Value:
         """`expr` as an index scalar, or as a vector of indices if it varies along the lane."""
@@ -192,12 +206,11 @@ class Scopes:
             return arith.addi(x, y)
         if isinstance(expr, ir.AffineMulExpr):
             return arith.muli(x, y)
-        if isinstance(expr, ir.AffineFloorDivExpr):
-            return arith.divui(x, y)
-        if isinstance(expr, ir.AffineModExpr):
-            return arith.remui(x, y)
-        one = self.splat(self.b.value(1))
-        return arith.divui(arith.addi(x, arith.subi(y, one)), y)
+        if isinstance(expr, ir.AffineCeilDivExpr):
+            return arith.divui(arith.addi(x, arith.subi(y, self.splat(self.b.value(1)))), y)
+        if not self._never_negative(expr.lhs):
+            return floor_division(expr, x, y)
+        return arith.divui(x, y) if isinstance(expr, ir.AffineFloorDivExpr) else arith.remui(x, y)
 
     def splat(self, value: ir.Value) -> ir.Value:
         """A vector; a uniform value is broadcast."""
