@@ -1,0 +1,79 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln.explain`` and ``kiln-explain``."""
+
+import pytest
+import torch
+
+import kiln
+from kiln.tools.kiln_explain import main
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_counts_and_text():
+    with torch.no_grad():
+        explanation = kiln.explain(lambda x: torch.relu(x) * 2 + 1, torch.randn(4, 8))
+    (graph,) = explanation.graphs
+    assert graph.executor == "kiln" and graph.graph == "inference" and graph.nodes == 3
+    assert explanation.kernels == 1 and explanation.aten_calls == []
+    assert {decision.op for decision in graph.decisions} >= {"torch.aten.relu"}
+    text = str(explanation)
+    assert "1 kernels" in text and "torch.aten.relu" in text and "plan-host" in text
+
+
+def test_aten_call_has_a_reason():
+    with torch.no_grad():
+        explanation = kiln.explain(lambda x: torch.linalg.det(x) + 1, torch.randn(4, 4))
+    assert any("linalg" in name for name in explanation.aten_calls)
+    assert all(call.reason for graph in explanation.graphs for call in graph.aten_calls)
+
+
+def test_kernels_name_what_they_hold():
+    with torch.no_grad():
+        explanation = kiln.explain(lambda x: torch.sin(x).exp(), torch.randn(64))
+    assert explanation.graphs[0].kernels[0].ops == ("sin", "exp")
+
+
+def test_training_reports_the_forward_graph():
+    model = torch.nn.Linear(4, 4)
+    explanation = kiln.explain(model, torch.randn(2, 4))
+    assert "forward" in [graph.graph for graph in explanation.graphs]
+
+
+def test_graph_breaks_are_listed():
+    def fn(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    explanation = kiln.explain(fn, torch.ones(3))
+    assert len(explanation.graphs) == 2 and len(explanation.graph_breaks) == 1
+
+
+def test_command(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small_model.py").write_text("import torch\ndef make():\n    return torch.nn.ReLU(), torch.ones(4)\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["small_model:make"]) == 0
+    assert "torch.aten.relu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("nothing", "expected module:function, found 'nothing'"),
+        ("no_such_module:make", "cannot import 'no_such_module'"),
+        ("math:flor", "has no function 'flor'; did you mean 'floor'?"),
+        ("time:time", "must return (model, inputs)"),
+    ],
+)
+def test_command_errors_are_one_line(target, message, capsys):
+    assert main([target]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1

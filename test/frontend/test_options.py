@@ -1,0 +1,171 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Finding the backend, its modes and options, and what a user sees when something is wrong."""
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import kiln
+from kiln.errors import BackendOptionError
+from kiln.frontend.options import MODES, Options
+
+ROOT = Path(kiln.__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_backend_is_listed():
+    assert "kiln" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("first", ["import kiln, torch", "import torch, kiln", "import torch._dynamo, kiln"])
+def test_backend_is_found_from_a_checkout(first):
+    code = f"{first}\nprint(torch.compile(lambda x: x * 2, backend='kiln')(torch.ones(3)).tolist())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[2.0, 2.0, 2.0]", done.stderr
+
+
+def test_backend_function():
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(lambda x: x + 1, backend=kiln.backend)(x), x + 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode):
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="kiln", mode=mode)(x), x + 1)
+
+
+def test_unknown_mode():
+    with pytest.raises(BackendOptionError, match="unknown mode 'max-autotunes'.*did you mean 'max-autotune'"):
+        Options.build("max-autotunes")
+
+
+def test_unknown_option_names_the_near_ones():
+    with pytest.raises(BackendOptionError, match=r"unknown option 'fallbck'.*did you mean 'fallback'"):
+        Options.build(options={"fallbck": True})
+
+
+def test_unknown_option_reaches_the_user_of_torch_compile():
+    compiled = torch.compile(lambda x: x + 1, backend="kiln", options={"debugdir": "x"})
+    with pytest.raises(Exception, match="did you mean 'debug_dir'"):
+        compiled(torch.ones(2))
+
+
+def test_option_of_the_wrong_type():
+    with pytest.raises(BackendOptionError, match="option 'fallback' must be a bool, found 1"):
+        Options.build(options={"fallback": 1})
+
+
+def test_options_that_are_no_dict():
+    with pytest.raises(BackendOptionError, match="options must be a dict, found list"):
+        Options.build(options=["fallback"])  # type: ignore[arg-type]
+
+
+def test_knobs(monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_FALLBACK", "0")
+    monkeypatch.setenv("KILN_DUMP", str(tmp_path))
+    options = Options.build()
+    assert options.fallback is False and options.debug_dir == str(tmp_path)
+    assert Options.build(options={"fallback": True}).fallback is True
+
+
+def test_debug_dir_holds_every_stage(tmp_path):
+    with torch.no_grad():
+        torch.compile(lambda x: x.relu() * 2, backend="kiln", options={"debug_dir": str(tmp_path)})(torch.ones(4, 8))
+    (folder,) = tmp_path.iterdir()
+    names = " ".join(sorted(path.name for path in folder.iterdir()))
+    for stage in ("00-input", ".graph.mlir", ".kiln.mlir", ".fused.mlir", ".sched.mlir", "plan.mlir", ".vector.mlir"):
+        assert stage in names, names
+    assert "test_options.py" in (folder / "00-input.mlir").read_text()
+
+
+def test_trace_prints_one_line(capsys):
+    with torch.no_grad():
+        torch.compile(lambda x: x.relu() * 2, backend="kiln", options={"trace": True})(torch.ones(4, 8))
+    assert re.search(r"kiln: inference graph of 2 ops in .* s: 1 kernels", capsys.readouterr().err)
+
+
+def test_different_options_recompile(tmp_path):
+    def fn(x):
+        return x + 1
+
+    torch.compile(fn, backend="kiln")(torch.ones(2))
+    torch.compile(fn, backend="kiln", options={"debug_dir": str(tmp_path)})(torch.ones(2))
+    assert any(tmp_path.iterdir())
+
+
+def test_reset_is_called():
+    from kiln.frontend import compile as compile_module
+
+    torch.compile(lambda x: x + 1, backend="kiln")(torch.ones(2))
+    compile_module._warned.add("something")
+    torch._dynamo.reset()
+    assert not compile_module._warned
+
+
+@pytest.fixture
+def broken_pipeline():
+    """A pipeline that fails on every graph: planning needs fusions, and none are made."""
+    return "convert-torch-to-kiln"
+
+
+def test_failing_compile_warns_once_and_runs_with_aten(broken_pipeline):
+    options = {"pipeline": broken_pipeline}
+    x = torch.ones(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            torch._dynamo.reset_code_caches()
+            result = torch.compile(lambda x: x.relu() + 1, backend="kiln", options=options)(x)
+            torch.testing.assert_close(result, x.relu() + 1)
+    ours = [str(w.message) for w in caught if "runs with ATen" in str(w.message)]
+    assert len(ours) == 1 and "to reproduce: kiln-opt" in ours[0]
+
+
+def test_failing_compile_leaves_a_reproducer_that_fails(broken_pipeline, tmp_path):
+    compiled = torch.compile(
+        lambda x: x.relu() + 1, backend="kiln", options={"pipeline": broken_pipeline, "fallback": False}
+    )
+    with pytest.raises(Exception) as caught:
+        compiled(torch.ones(3))
+    text = str(caught.value)
+    assert "CompileError" in text
+    command = re.search(r"to reproduce: (kiln-opt .*)", text)
+    assert command is not None, text
+    path = command.group(1).split()[-1].strip("'\"")
+    assert Path(path).read_text().startswith("//")
+    argv = [sys.executable, "-m", "kiln.tools.kiln_opt", "--pass-pipeline=plan-host{compile=true}", path]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1 and "error: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_unknown_pass_in_the_pipeline_option():
+    compiled = torch.compile(lambda x: x + 1, backend="kiln", options={"pipeline": "fuze", "fallback": False})
+    with pytest.raises(Exception, match="unknown pass 'fuze'"):
+        compiled(torch.ones(3))
+
+
+def test_unsupported_dtype_runs_with_aten_and_says_why():
+    x = torch.ones(3, dtype=torch.complex64)
+    explanation = kiln.explain(lambda x: x.sin() * 2, x)
+    assert len(explanation.graphs) == 1
+    report = explanation.graphs[0]
+    assert report.executor == "kiln"
+    assert any("complex" in decision.reason for decision in report.decisions)
+    torch.testing.assert_close(torch.compile(lambda x: x.sin() * 2, backend="kiln")(x), x.sin() * 2)
