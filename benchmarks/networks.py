@@ -3,8 +3,8 @@
 
 """The networks that tests and benchmarks run: random weights, nothing is downloaded.
 
-Each builder returns ``(model, make_inputs)``: a module in eval mode, and a function from a ``torch.Generator`` to a tuple
-of inputs. Every model returns one tensor (or a tuple of them) and takes positional tensors only.
+Each builder returns ``(model, make_inputs)``: a module in eval mode, and a function from a ``torch.Generator`` to a
+tuple of inputs. Every model takes positional tensors and returns one tensor.
 """
 
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def vit(
 def t5(
     *, layers: int = 2, width: int = 64, heads: int = 4, batch: int = 2, length: int = 16, vocabulary: int = 100
 ) -> Network:
-    """T5, encoder and decoder; tokens [batch, length], [batch, length / 2] -> logits [batch, length / 2, vocabulary]."""
+    """T5; tokens [batch, length] and [batch, length / 2] -> logits [batch, length / 2, vocabulary]."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     config = T5Config(

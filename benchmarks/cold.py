@@ -1,0 +1,102 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Cold compile time: the first call of a compiled model, in a fresh process with empty caches.
+
+``python -m benchmarks.cold CASE CONTENDER`` is that process; it prints one JSON object. Imports are excluded: before
+the clock starts, the process has compiled and run ``x + 1`` with the same contender, which loads every module of the
+compiler and pays for what is needed once a process (Inductor's probing of the C++ compiler, Kiln's launcher).
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["measure_cold"]
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 600
+"""Seconds after which a compilation is given up."""
+
+
+def measure_cold(case: str, contender: str, threads: int, small: bool) -> dict[str, Any]:
+    """Run this file as a process of its own.
+
+    Returns:
+        ``compile``: seconds of the model's first call; ``start``: seconds of the first trivial call, imports included;
+        ``steady``: seconds of the model's second call, which the first one includes as well; ``peak_rss``: bytes.
+        Or ``failure``: why there are none.
+    """
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", TMPDIR=folder)
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "benchmarks.cold", case, contender, "--threads", str(threads)]
+        try:
+            done = subprocess.run(
+                command + ["--small"] * small,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {"failure": f"not done after {LIMIT} s"}
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return {"failure": lines[-1] if lines else f"exit status {done.returncode}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("case")
+    parser.add_argument("contender")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--small", action="store_true")
+    arguments = parser.parse_args()
+
+    import torch
+
+    from benchmarks.cases import CASES
+    from benchmarks.contenders import CONTENDERS
+    from benchmarks.measure import summary
+
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    case, contender = CASES[arguments.case], CONTENDERS[arguments.contender]
+    module, make_inputs = (case.build_small if arguments.small else case.build)()
+    inputs = make_inputs(torch.Generator().manual_seed(1))
+
+    class Trivial(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    def timed(call: Any, *values: torch.Tensor) -> float:
+        start = time.perf_counter()
+        call(*values)
+        return time.perf_counter() - start
+
+    with torch.no_grad():
+        module(*inputs)
+        try:
+            first = timed(contender.prepare(Trivial()), torch.randn(64))
+            prepared = contender.prepare(module)
+            compile_seconds, steady = timed(prepared, *inputs), timed(prepared, *inputs)
+        except Exception as error:  # for the report, in one line
+            print(json.dumps({"failure": f"{type(error).__name__}: {summary(error)}"}))
+            return
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"compile": compile_seconds, "start": first, "steady": steady, "peak_rss": peak}))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Who is measured: eager PyTorch, Inductor, and Kiln."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["CONTENDERS", "Contender"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """``prepare(module)`` returns the callable to time; ``unavailable()`` why there is none ("" if there is)."""
+
+    name: str
+    prepare: Callable[[torch.nn.Module], Callable[..., Any]]
+    unavailable: Callable[[], str] = lambda: ""
+    compiles: bool = True
+
+
+def _inductor(options: dict[str, Any] | None) -> Callable[[torch.nn.Module], Callable[..., Any]]:
+    return lambda module: torch.compile(module, fullgraph=True, options=options)
+
+
+def _kiln(module: torch.nn.Module) -> Callable[..., Any]:
+    import kiln
+
+    # Without the fallback: a graph that Kiln fails on would be timed as eager's.
+    return torch.compile(module, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+
+
+def _no_compiler() -> str:
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
+    return "" if any(shutil.which(n) for n in names) else f"no C++ compiler ({', '.join(names)})"
+
+
+CONTENDERS = {
+    c.name: c
+    for c in (
+        Contender("eager", lambda module: module, compiles=False),
+        Contender("inductor", _inductor(None), _no_compiler),
+        Contender("inductor-freezing", _inductor({"freezing": True}), _no_compiler),
+        Contender("kiln", _kiln),
+    )
+}
