@@ -60,12 +60,14 @@ class FusionGraph:
     # -- classification ----------------------------------------
 
     def is_free(self, op: ir.Operation) -> bool:
-        """Ops that cost nothing to repeat in every kernel that wants them: views, splats, fills, iotas."""
+        """Ops that cost nothing to repeat in every kernel that wants them: views, splats, fills, iotas, scalars."""
         if op.name in ("kiln.view", "kiln.empty"):
             return True
         if op.name == "arith.constant":
             value = op.attributes["value"]
             return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
+        if op.name.startswith("arith."):
+            return not isinstance(op.results[0].type, ir.RankedTensorType)
         if op.name == "linalg.generic":
             inputs = len(op.operands) - len(op.results)
             tensors = [v for v in list(op.operands)[:inputs] if isinstance(v.type, ir.RankedTensorType)]

@@ -146,18 +146,19 @@ class Outliner:
         body: list[ir.Operation] = []
         seen: set[ir.Operation] = set()
 
-        def need(value: ir.Value) -> None:
-            if isinstance(value.type, ir.IndexType):
+        def need(value: ir.Value, computed: bool = False) -> None:
+            owner = defining_op(value)
+            if isinstance(value.type, ir.IndexType) and not (computed and _computes(owner)):
                 if value not in symbols:
                     symbols.append(value)
                 return
-            owner = defining_op(value)
             if owner is not None and owner not in seen and self._inside(owner, members, group):
                 seen.add(owner)
                 tables = captured(owner)
                 for v in self._all_operands(owner):
                     if v not in tables:
-                        need(v)
+                        # The maps of views and pads are over symbols; bodies may compute with anything.
+                        need(v, owner.name.startswith(("arith.", "linalg.")))
                     elif v not in tensors:
                         # Gathered from at run-time indices: it has to be in memory.
                         tensors.append(v)
@@ -275,6 +276,11 @@ class Outliner:
         count = self.names.get(base, 0)
         self.names[base] = count + 1
         return base if count == 0 else f"{base}_{count}"
+
+
+def _computes(op: ir.Operation | None) -> bool:
+    """Whether `op` is arithmetic on scalars, other than a constant."""
+    return op is not None and op.name.startswith("arith.") and op.name != "arith.constant"
 
 
 def _op_word(op: ir.Operation) -> str:

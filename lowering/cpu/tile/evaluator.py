@@ -101,13 +101,20 @@ class Evaluator(Memory):
         return self.b.constant(attribute, attribute.type if hasattr(attribute, "type") else self.b.i1)
 
     def scalar(self, value: ir.Value) -> ir.Value:
-        """A scalar SSA value of the body: a constant, or a symbol."""
+        """A scalar SSA value of the body: a constant, a symbol, or arithmetic on these (the count of a mean)."""
         if value in self.body.symbols:
             return self.b.value(self.symbols[self.body.symbols.index(value)])
         op = value.owner.opview
-        if op.operation.name != "arith.constant":
-            raise UnsupportedError(op.operation.name, str(op.location), "a computed scalar inside a fusion")
-        return self.constant(op)
+        name = op.operation.name
+        if name == "arith.constant":
+            return self.constant(op)
+        if not name.startswith("arith."):
+            raise UnsupportedError(name, str(op.location), "a computed scalar inside a fusion")
+        memo = self.scopes[0].memo
+        if value not in memo:
+            with self.at(0):
+                memo.update(zip(op.results, self._clone(op, [self.scalar(v) for v in op.operands]), strict=True))
+        return memo[value]
 
     def _generic(self, op: ir.OpView, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
         point = invert(output_map(op), indices)

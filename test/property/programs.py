@@ -1,0 +1,209 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Random programs of PyTorch ops, as Python source that a person can read and rerun.
+
+A program is grown op by op: each new line is run in eager on the way, so that the generator knows every value's shape
+and dtype without rules of its own, and drops lines that eager rejects.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from hypothesis import strategies as st
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 70)
+MAX_ELEMENTS = 1 << 14
+FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+NAMESPACE: dict[str, Any] = {"torch": torch, "F": F, "inf": float("inf"), "nan": float("nan")}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A leaf tensor: data are drawn from `seed` so that a program is a few numbers.
+
+    layout: "plain", "transposed" (the last two dims swapped in memory), "strided" (every second element),
+    "expanded" (stride 0 along dim 0). special: some elements are NaN or infinite. high: integers lie in [0, high).
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    seed: int
+    layout: str = "plain"
+    special: bool = False
+    high: int = 8
+
+    def make(self) -> torch.Tensor:
+        """The tensor."""
+        g = torch.Generator().manual_seed(self.seed)
+        shape = list(self.shape)
+        if self.layout == "transposed" and len(shape) >= 2:
+            shape[-1], shape[-2] = shape[-2], shape[-1]
+        if self.layout == "strided" and shape:
+            shape[-1] *= 2
+        if self.layout == "expanded" and shape:
+            shape[0] = min(shape[0], 1)
+        if self.dtype == torch.bool:
+            x = torch.rand(shape, generator=g) < 0.5
+        elif not self.dtype.is_floating_point:
+            x = torch.randint(0, self.high, shape, generator=g, dtype=self.dtype)
+        else:
+            x = torch.randn(shape, generator=g, dtype=torch.float64)
+            if self.special and x.numel():
+                flat = x.view(-1)
+                for i, value in enumerate((float("nan"), float("inf"), -float("inf"))):
+                    flat[(self.seed + 7 * i) % flat.numel()] = value
+            x = x.to(self.dtype)
+        if self.layout == "transposed" and len(shape) >= 2:
+            return x.transpose(-1, -2)
+        if self.layout == "strided" and shape:
+            return x[..., ::2]
+        if self.layout == "expanded" and shape:
+            return x.expand(self.shape)
+        return x
+
+
+@dataclass
+class Program:
+    """Inputs `v0`, `v1`, ...; then one value a line; the values returned."""
+
+    inputs: list[Input]
+    lines: list[str] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+
+    def source(self) -> str:
+        """Python text of the function `f`."""
+        count = len(self.inputs)
+        head = f"def f({', '.join(f'v{i}' for i in range(count))}):"
+        body = [f"    v{count + i} = {line}" for i, line in enumerate(self.lines)]
+        returned = ", ".join(f"v{i}" for i in self.results)
+        return "\n".join([head, *body, f"    return ({returned},)"])
+
+    def function(self) -> Callable[..., tuple[torch.Tensor, ...]]:
+        """The function `f`."""
+        space = dict(NAMESPACE)
+        exec(self.source(), space)  # noqa: S102 - our own text
+        return space["f"]
+
+    def trace(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """All values in order, in eager."""
+        values = list(inputs)
+        for line in self.lines:
+            values.append(eval(line, {**NAMESPACE, **{f"v{i}": v for i, v in enumerate(values)}}))  # noqa: S307
+        return values
+
+    def wide(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """All values with every float type replaced by float64."""
+        lines = [re.sub(r"torch\.(b?float)(16|32)\b", "torch.float64", line) for line in self.lines]
+        torch.set_default_dtype(torch.float64)
+        try:
+            return Program(self.inputs, lines).trace(inputs)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    def __repr__(self) -> str:
+        return "\n".join([*(f"# v{i} = {x}" for i, x in enumerate(self.inputs)), self.source()])
+
+
+@dataclass
+class Value:
+    """A value of a growing program. exact: equal in every precision, so that comparing or rounding it is safe."""
+
+    name: str
+    tensor: torch.Tensor
+    exact: bool
+
+    @property
+    def is_float(self) -> bool:
+        return self.tensor.dtype.is_floating_point
+
+    @property
+    def is_bool(self) -> bool:
+        return self.tensor.dtype == torch.bool
+
+    @property
+    def rank(self) -> int:
+        return self.tensor.dim()
+
+
+class Grower:
+    """Adds ops to a program; `draw` is hypothesis' choice."""
+
+    def __init__(self, draw: Callable[..., Any], program: Program):
+        self.draw, self.program = draw, program
+        self.values = [Value(f"v{i}", x.make(), True) for i, x in enumerate(program.inputs)]
+
+    def one_of(self, options: Sequence[Any]) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def number(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def pick(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value | None:
+        """A value, late ones first, so that programs are chains more often than forests."""
+        found = [v for v in reversed(self.values) if wanted(v)]
+        return self.one_of(found) if found else None
+
+    def input(self, shape: Sequence[int], dtype: torch.dtype, **more: Any) -> Value:
+        """A further leaf, placed before the lines written so far."""
+        leaf = Input(tuple(shape), dtype, len(self.program.inputs) + 100, **more)
+        position = len(self.program.inputs)
+        self.program.inputs.append(leaf)
+        # Lines name values by number: those behind the inputs move up by one.
+        self.program.lines = [_renumber(line, position) for line in self.program.lines]
+        for v in self.values:
+            v.name = _renumber(v.name, position)
+        value = Value(f"v{position}", leaf.make(), True)
+        self.values.insert(position, value)
+        return value
+
+    def add(self, text: str, exact: bool = False) -> Value | None:
+        """A line, unless eager rejects it or its result is too large."""
+        space = {**NAMESPACE, **{v.name: v.tensor for v in self.values}}
+        try:
+            result = eval(text, space)  # noqa: S307 - our own text
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            return None
+        if not isinstance(result, torch.Tensor) or result.numel() > MAX_ELEMENTS or result.dtype.is_complex:
+            return None
+        if result.dtype.is_floating_point and result.numel():
+            finite = result.double()[torch.isfinite(result)]
+            if finite.numel() and finite.abs().max() > 1e3:
+                return None
+        self.program.lines.append(text)
+        value = Value(f"v{len(self.values)}", result, exact)
+        self.values.append(value)
+        return value
+
+
+def _renumber(text: str, position: int) -> str:
+    return re.sub(r"\bv(\d+)\b", lambda m: f"v{int(m[1]) + (int(m[1]) >= position)}", text)
+
+
+def leaves(draw: Callable[..., Any]) -> list[Input]:
+    """One to three leaves of float type with related shapes."""
+    rank = draw(st.integers(1, 4))
+    shape = tuple(draw(st.sampled_from(SIZES if rank < 4 else SIZES[:9])) for _ in range(rank))
+    while torch.Size(shape).numel() > MAX_ELEMENTS // 4:
+        shape = tuple(max(1, n // 2) for n in shape)
+    if draw(st.integers(0, 11)) == 0:
+        at = draw(st.integers(0, rank - 1))
+        shape = (*shape[:at], 0, *shape[at + 1 :])
+    found = []
+    for i in range(draw(st.integers(1, 3))):
+        mine = shape if i == 0 else tuple(n if draw(st.integers(0, 2)) else 1 for n in shape)
+        mine = mine[draw(st.integers(0, rank - 1)) if i and draw(st.booleans()) else 0 :]
+        found.append(
+            Input(
+                mine,
+                draw(st.sampled_from(FLOATS)) if i == 0 else found[0].dtype,
+                draw(st.integers(0, 5)) + 10 * i,
+                draw(st.sampled_from(("plain", "plain", "transposed", "strided", "expanded"))),
+                draw(st.integers(0, 9)) == 0,
+            )
+        )
+    return found
