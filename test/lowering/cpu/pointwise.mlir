@@ -1,0 +1,218 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
+
+// Two dims that memory walks as one are one loop. Its tail, whose size is known, is masked by a constant count.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xf32>, %arg3: memref<?xi8>, %arg4: index, %arg5: index)
+// CHECK-SAME: kiln.scratch_bytes = affine_map<() -> (0)>, kiln.work = affine_map<() -> (105)>
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step
+// CHECK-NEXT: %[[X:.*]] = vector.load %arg0[%[[I]]] : memref<?xf32>, vector<{{[0-9]+}}xf32>
+// CHECK-NEXT: %[[Y:.*]] = vector.load %arg1[%[[I]]]
+// CHECK-NEXT: %[[Z:.*]] = arith.mulf %[[X]], %[[Y]] : vector<{{[0-9]+}}xf32>
+// CHECK-NEXT: vector.store %[[Z]], %arg2[%[[I]]]
+// CHECK: scf.if
+// CHECK-NEXT: %[[MASK:.*]] = vector.create_mask %c3 : vector<{{[0-9]+}}xi1>
+// CHECK-NEXT: vector.maskedload %arg0[%c32], %[[MASK]]
+// CHECK-NEXT: vector.maskedload %arg1[%c32], %[[MASK]]
+// CHECK: vector.maskedstore %arg2[%c32], %[[MASK]]
+// CHECK-NOT: scf
+func.func @flat(%x: tensor<5x7xf32>, %y: tensor<5x7xf32>) -> tensor<5x7xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (5, 7)>} : () -> tensor<5x7xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<5x7xf32>, tensor<5x7xf32>) outs(%e : tensor<5x7xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<5x7xf32>
+  return %r : tensor<5x7xf32>
+}
+
+// -----
+
+// Sizes known at run time: the same loops, the tail behind a test. The value of the row is loaded outside of the row's loop.
+
+// CHECK-LABEL: func.func @generic
+// CHECK-SAME: %arg3: index, %arg4: index, %arg5: memref<?xi8>, %arg6: index, %arg7: index)
+// CHECK-SAME: kiln.work = affine_map<()[s0, s1] -> ((s0 * s1) * 3)>
+// CHECK: scf.for %[[ROW:.*]] = %{{.*}} to %{{.*}} step %c1
+// CHECK: %[[WHOLE:.*]] = arith.subi %arg4
+// CHECK: %[[REST:.*]] = arith.cmpi slt, %[[WHOLE]], %arg4
+// CHECK: %[[B:.*]] = memref.load %arg1[%[[ROW]]]
+// CHECK-NEXT: scf.for %{{.*}} = %c0 to %[[WHOLE]]
+// CHECK: vector.load %arg0
+// CHECK-NEXT: vector.broadcast %[[B]] : f32 to vector<{{[0-9]+}}xf32>
+// CHECK-NOT: vector.maskedstore
+// CHECK: scf.if %[[REST]]
+// CHECK: vector.create_mask
+// CHECK: vector.maskedstore
+func.func @dynamic(%x: tensor<?x?xf32> {kiln.shape = affine_map<()[s0, s1] -> (s0, s1)>}, %y: tensor<?xf32> {kiln.shape = affine_map<()[s0, s1] -> (s0)>}, %m: index {kiln.symbol = "s0"}, %n: index {kiln.symbol = "s1"}) -> tensor<?x?xf32> attributes {kiln.symbols = ["s0", "s1"]} {
+  %e = "kiln.empty"(%m, %n) {shape = affine_map<()[s0, s1] -> (s0, s1)>} : (index, index) -> tensor<?x?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<?x?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x?xf32>
+  return %r : tensor<?x?xf32>
+}
+
+// -----
+
+// A transposed operand is read in tiles: the cache lines that a strided read touches are used up before they go.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: scf.for %[[TILE:.*]] = %c0 to %c2 step %c1
+// CHECK: scf.for %[[LANE:.*]] = %{{.*}} to
+// CHECK: %[[FIRST:.*]] = arith.muli %[[TILE]], %c64
+// CHECK: %[[END:.*]] = arith.minsi %{{.*}}, %c96
+// CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step %c1
+// CHECK: vector.gather %arg0
+// CHECK: vector.store %{{.*}}, %arg1
+func.func @transposed(%x: tensor<256x96xf32>) -> tensor<96x256xf32> {
+  %t = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (96, 256)>} : (tensor<256x96xf32>) -> tensor<96x256xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (96, 256)>} : () -> tensor<96x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%t : tensor<96x256xf32>) outs(%e : tensor<96x256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<96x256xf32>
+  return %r : tensor<96x256xf32>
+}
+
+// -----
+
+// The row of an embedding is a line in memory: its index is read once, its elements are loaded as vectors.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: scf.for %[[TOKEN:.*]] = %c0 to %c10
+// CHECK: %[[ID:.*]] = memref.load %arg0[%[[TOKEN]]] : memref<?xi64>
+// CHECK: scf.for %[[COLUMN:.*]] =
+// CHECK-NEXT: %[[ROW:.*]] = arith.index_cast %[[ID]] : i64 to index
+// CHECK-NEXT: %[[START:.*]] = arith.muli %[[ROW]], %c64
+// CHECK-NEXT: %[[AT:.*]] = arith.addi %[[START]], %[[COLUMN]]
+// CHECK-NEXT: vector.load %arg1[%[[AT]]] : memref<?xf32>, vector<{{[0-9]+}}xf32>
+// CHECK-NOT: gather
+// CHECK: return
+func.func @embedding(%table: tensor<100x64xf32>, %ids: tensor<10xi64>) -> tensor<10x64xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (10, 64)>} : () -> tensor<10x64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%ids : tensor<10xi64>) outs(%e : tensor<10x64xf32>) {
+  ^bb0(%i: i64, %o: f32):
+    %row = arith.index_cast %i : i64 to index
+    %column = linalg.index 1 : index
+    %0 = tensor.extract %table[%row, %column] : tensor<100x64xf32>
+    linalg.yield %0 : f32
+  } -> tensor<10x64xf32>
+  return %r : tensor<10x64xf32>
+}
+
+// -----
+
+// Elements picked one by one are a gather.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: %[[IDS:.*]] = vector.load %arg0
+// CHECK: %[[AT:.*]] = arith.index_cast %[[IDS]]
+// CHECK: vector.gather %arg1[%c0] [%[[AT]]]
+func.func @gather(%table: tensor<1000xf32>, %ids: tensor<64xi64>) -> tensor<64xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%ids : tensor<64xi64>) outs(%e : tensor<64xf32>) {
+  ^bb0(%i: i64, %o: f32):
+    %at = arith.index_cast %i : i64 to index
+    %0 = tensor.extract %table[%at] : tensor<1000xf32>
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+
+// -----
+
+// Lanes outside of a padded tensor touch no memory, and take the padding value.
+
+// CHECK-LABEL: func.func @pad
+// CHECK-DAG: %[[VALUE:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK: arith.cmpi sge
+// CHECK: arith.cmpi slt
+// CHECK: %[[INSIDE:.*]] = arith.andi {{.*}} : vector<{{[0-9]+}}xi1>
+// CHECK-NEXT: %[[X:.*]] = vector.maskedload %arg0[%{{.*}}], %[[INSIDE]]
+// CHECK-NEXT: %[[FILL:.*]] = vector.broadcast %[[VALUE]]
+// CHECK-NEXT: arith.select %[[INSIDE]], %[[X]], %[[FILL]]
+func.func @pad(%x: tensor<30xf32>) -> tensor<32xf32> {
+  %one = arith.constant 1.0 : f32
+  %p = "kiln.pad"(%x, %one) {low = affine_map<() -> (1)>, high = affine_map<() -> (1)>, shape = affine_map<() -> (32)>} : (tensor<30xf32>, f32) -> tensor<32xf32>
+  return %p : tensor<32xf32>
+}
+
+// -----
+
+// The pieces of a concatenation, each under the mask of its range.
+
+// CHECK-LABEL: func.func @cat
+// CHECK: %[[LOW:.*]] = arith.cmpi slt, {{.*}} : vector
+// CHECK-NEXT: %[[X:.*]] = vector.maskedload %arg0[%{{.*}}], %[[LOW]]
+// CHECK: %[[HIGH:.*]] = arith.andi
+// CHECK-NEXT: %[[Y:.*]] = vector.maskedload %arg1[%{{.*}}], %[[HIGH]]
+// CHECK-NEXT: arith.select %[[HIGH]], %[[Y]], %[[X]]
+func.func @cat(%x: tensor<10xf32>, %y: tensor<22xf32>) -> tensor<32xf32> {
+  %c = "kiln.cat"(%x, %y) {dim = 0 : i64, shape = affine_map<() -> (32)>} : (tensor<10xf32>, tensor<22xf32>) -> tensor<32xf32>
+  return %c : tensor<32xf32>
+}
+
+// -----
+
+// Booleans are bytes in memory.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xi8>, %arg1: memref<?xi8>, %arg2: memref<?xi8>
+// CHECK: arith.cmpi ne, {{.*}} : vector<{{[0-9]+}}xi8>
+// CHECK: arith.andi {{.*}} : vector<{{[0-9]+}}xi1>
+// CHECK-NEXT: %[[BYTES:.*]] = arith.extui {{.*}} : vector<{{[0-9]+}}xi1> to vector<{{[0-9]+}}xi8>
+// CHECK-NEXT: vector.store %[[BYTES]], %arg2
+func.func @bools(%x: tensor<64xi1>, %y: tensor<64xi1>) -> tensor<64xi1> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xi1>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x, %y : tensor<64xi1>, tensor<64xi1>) outs(%e : tensor<64xi1>) {
+  ^bb0(%a: i1, %b: i1, %o: i1):
+    %0 = arith.andi %a, %b : i1
+    linalg.yield %0 : i1
+  } -> tensor<64xi1>
+  return %r : tensor<64xi1>
+}
+
+// -----
+
+// Arithmetic on symbols (the count of a mean) is done in the kernel, once.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: index
+// CHECK: %[[N:.*]] = arith.index_cast %arg2 : index to i64
+// CHECK-NEXT: %[[F:.*]] = arith.sitofp %[[N]] : i64 to f32
+// CHECK-NEXT: scf.for
+// CHECK: vector.broadcast %[[F]]
+func.func @computed(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n: index {kiln.symbol = "s0"}) -> tensor<?xf32> attributes {kiln.symbols = ["s0"]} {
+  %i = arith.index_cast %n : index to i64
+  %f = arith.sitofp %i : i64 to f32
+  %e = "kiln.empty"(%n) {shape = affine_map<()[s0] -> (s0)>} : (index) -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.divf %a, %f : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+// -----
+
+// An index that a roll makes negative is divided with rounding down.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: %[[Q:.*]] = arith.floordivsi
+// CHECK-NEXT: arith.muli %[[Q]]
+// CHECK-NEXT: arith.subi
+// CHECK-NEXT: vector.gather
+func.func @roll(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n: index {kiln.symbol = "s0"}) -> tensor<?xf32> attributes {kiln.symbols = ["s0"]} {
+  %v = "kiln.view"(%x, %n) {map = affine_map<(d0)[s0] -> ((d0 - 3) mod s0)>, shape = affine_map<()[s0] -> (s0)>} : (tensor<?xf32>, index) -> tensor<?xf32>
+  %e = "kiln.empty"(%n) {shape = affine_map<()[s0] -> (s0)>} : (index) -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%v : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
