@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects.kiln import FusionOp
-from kiln.lowering.cpu.emit import KERNEL_KINDS, fusion_layouts
+from kiln.lowering.cpu.emit import KERNEL_KINDS
 from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 
 

@@ -107,6 +107,7 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
     sizes = [_extent(e, extents) for e in result_dims]
     with ir.InsertionPoint(op):
         carrier = kiln.empty(element, [inner])
+        assert combiner.identity is not None, "checked by the caller"
         partial_out = _fill(element, [*sizes, parts], combiner.identity)
         kinds = ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)] + ["parallel"]
         # The extent of a part is not the size of any operand: a tensor without contents carries it.
@@ -164,11 +165,9 @@ def _generic(
     )
 
 
-def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute | None) -> ir.Value:
-    from torch_mlir.dialects import arith
-
+def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute) -> ir.Value:
     empty = kiln.empty(element, list(sizes))
-    constant = arith.ConstantOp(element, value).result
+    constant = ir.Operation.create("arith.constant", results=[element], attributes={"value": value}).result
     fill = _generic([], empty, [_dims(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
     block = fill.regions[0].blocks.append(element, arg_locs=[fill.location])
     with ir.InsertionPoint(block):

@@ -73,7 +73,8 @@ class Builder:
         key = (str(attribute), str(type_))
         if key not in self._constants:
             with ir.InsertionPoint.at_block_begin(self.entry):
-                self._constants[key] = arith.ConstantOp(type_, attribute).result
+                op = ir.Operation.create("arith.constant", results=[type_], attributes={"value": attribute})
+                self._constants[key] = op.result
         return self._constants[key]
 
     def value(self, x: Index) -> ir.Value:

@@ -31,11 +31,16 @@ class InputSource(Protocol):
     (`expr`, a sympy expression or its text), "constant" (`name`).
     """
 
-    kind: str
-    name: str
-    index: int
-    dim: int
-    expr: Any
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def expr(self) -> Any: ...
 
 
 def build_plan(

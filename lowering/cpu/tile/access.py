@@ -117,11 +117,12 @@ class Accesses:
         if reduction is not None:
             used = {d for e in indices for d in affine.dims_in(e)}
             self.reduced.append((value, indices))
+            around = frozenset(used & around)
             for d in reduction.dims:
                 fresh = self.loops.new(extents[d])
                 self.inner.add(fresh.position)
+                around |= {fresh.position}
                 point[d] = fresh
-            around = frozenset(used & around) | {e.position for e in (point[d] for d in reduction.dims)}
         self.visit_operands(op, point, around)
 
 

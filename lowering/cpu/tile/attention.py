@@ -18,8 +18,10 @@ from kiln.lowering.cpu.attention import (
 )
 from kiln.lowering.cpu.isa import host
 from kiln.lowering.cpu.matmul import KernelContext
+from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
+from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import offset_of, static_size, strides_of
 
 _NAMES = ("query", "key", "value", "mask")
@@ -36,7 +38,7 @@ class Attention:
     value: tuple[ir.AffineExpr, ...]
     strides: tuple[tuple[ir.AffineExpr, ...], ...]
 
-    def problem(self, size: Callable[[ir.AffineExpr], object]) -> AttentionProblem:
+    def problem(self, size: Callable[[ir.AffineExpr], Size]) -> AttentionProblem:
         """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
         attributes = self.op.operation.attributes
         head, value_size = static_size(self.query[-1]), static_size(self.value[-1])
@@ -96,7 +98,7 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     return choose_attention_schedule(find_attention(body, layouts).problem(static_size), host())
 
 
-def emit_attention_fusion(kernel) -> None:
+def emit_attention_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "attention"."""
     e = kernel.evaluator()
     attention = find_attention(kernel.body, kernel.layouts)
@@ -105,7 +107,14 @@ def emit_attention_fusion(kernel) -> None:
     offsets = [e.index(offset_of(kernel.layouts[i])) for i in attention.operands]
     has_mask = len(buffers) == 4
     operands = AttentionBuffers(
-        *buffers[:3], buffers[3] if has_mask else None, *offsets[:3], offsets[3] if has_mask else 0
+        q=buffers[0],
+        k=buffers[1],
+        v=buffers[2],
+        mask=buffers[3] if has_mask else None,
+        q_offset=offsets[0],
+        k_offset=offsets[1],
+        v_offset=offsets[2],
+        mask_offset=offsets[3] if has_mask else 0,
     )
     rows, columns = attention.query[-2], attention.value[-1]
     epilogue = FusedEpilogue(e, attention.op.results[0], attention.query[:-2], rows, columns)

@@ -147,6 +147,10 @@ class FusionBody:
         ops = [op for op in self.operations if op.results and _rank(op.results[0]) == rank]
         return sum(self.own_cost(op) for op in ops if op.results[0] not in self._reductions)
 
+    def level(self, value: ir.Value) -> int:
+        """Number of reductions on the longest path into `value`, itself included."""
+        return self._levels.get(value, 0)
+
     def spill_level(self, value: ir.Value) -> int | None:
         """The reduction level in whose loop `value` is to be kept in scratch memory; None to recompute it."""
         if self._spills is None:

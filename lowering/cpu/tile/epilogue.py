@@ -67,8 +67,8 @@ class FusedEpilogue:
         e.bound = {(self.result, self.indices): b.cast_float(acc, element)}
         with e.lanes(Lane(self.column.position, width, mask, aligned=False)):
             for i, root in enumerate(e.body.roots):
-                index = self.at(root)
-                e.store(len(e.body.tensors) + i, index, e.eval(root, index))
+                point = self.at(root)
+                e.store(len(e.body.tensors) + i, point, e.eval(root, point))
         e.scopes = saved
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:

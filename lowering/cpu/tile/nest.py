@@ -137,7 +137,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]])
     uniform = bool(accesses.reduced) and (rows or lane is None)
     bound = set(merged.dims)
     reductions = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= bound]
-    reductions.sort(key=lambda r: body.reduction(r[0]).level)
+    reductions.sort(key=lambda r: body.level(r[0]))
     tile = None if accesses.reduced or lane is None else _tile(e, accesses, outer, lane)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]

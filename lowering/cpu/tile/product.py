@@ -3,7 +3,7 @@
 
 """Fusions of kind "matmul": the bridge from a fusion to `emit_matmul`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -12,8 +12,10 @@ from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.isa import host
 from kiln.lowering.cpu.matmul import Buffers, KernelContext, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
+from kiln.lowering.cpu.tile.kernel import Kernel
 
 _DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
 
@@ -36,7 +38,7 @@ class Product:
     lhs_strides: tuple[ir.AffineExpr, ...]
     rhs_strides: tuple[ir.AffineExpr, ...]
 
-    def problem(self, size) -> MatmulProblem:
+    def problem(self, size: Callable[[ir.AffineExpr], Size]) -> MatmulProblem:
         """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
         dtype = str(ir.RankedTensorType(self.op.operands[0].type).element_type)
         if dtype not in _DTYPES:
@@ -73,7 +75,7 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Product:
         position = len(batch) - 1
         m = m * batch.pop()
         del lhs[position], rhs[position]
-    return Product(op, tuple(batch), m, n, k, *positions, tuple(lhs), tuple(rhs))
+    return Product(op, tuple(batch), m, n, k, positions[0], positions[1], tuple(lhs), tuple(rhs))
 
 
 def _is_zero(expr: ir.AffineExpr) -> bool:
@@ -112,7 +114,7 @@ def static_size(expr: ir.AffineExpr) -> int | None:
     return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
 
 
-def emit_matmul_fusion(kernel) -> None:
+def emit_matmul_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "matmul"."""
     e = kernel.evaluator()
     product = find_product(kernel.body, kernel.layouts)

@@ -12,13 +12,14 @@ from torch_mlir import ir
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.scopes import Lane
 
 SCANS = {"sum": ("arith.addf", "arith.addi", 0), "prod": ("arith.mulf", "arith.muli", 1)}
 """Kinds that have a kernel: combiner for floats, for integers, and the value before the first element."""
 
 
-def emit_scan_fusion(kernel) -> None:
+def emit_scan_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
     e, body, b = kernel.evaluator(), kernel.body, kernel.b
     op = next(op for op in body.operations if op.operation.name == "kiln.scan")
@@ -34,12 +35,13 @@ def emit_scan_fusion(kernel) -> None:
     element = ir.RankedTensorType(op.results[0].type).element_type
     floating = isinstance(element, ir.FloatType)
     compute = b.f32 if floating and element.width < 32 else element
-    combiner = SCANS[kind][0 if floating else 1]
+    for_floats, for_integers, start = SCANS[kind]
+    combiner = for_floats if floating else for_integers
     width = 1 if lane is None else planning.lane_width(e, lane, 2)
 
     def first() -> ir.Value:
         type_ = compute if lane is None else b.vec(width, compute)
-        return b.float_(float(SCANS[kind][2]), type_) if floating else b.int_(SCANS[kind][2], type_)
+        return b.float_(float(start), type_) if floating else b.int_(start, type_)
 
     def walk() -> None:
         def step(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
@@ -53,10 +55,7 @@ def emit_scan_fusion(kernel) -> None:
 
         b.for_(0, e.index(e.loops.extents[scanned]), 1, step, [first()])
 
-    def lanes() -> None:
-        if lane is None:
-            walk()
-            return
+    def lanes(lane: int) -> None:
         extent = e.index(e.loops.extents[lane])
         whole = b.round_down(extent, width)
 
@@ -74,7 +73,7 @@ def emit_scan_fusion(kernel) -> None:
 
     def unit(i: Index) -> None:
         with e.inside(e.unflatten(i, outer)):
-            lanes()
+            walk() if lane is None else lanes(lane)
 
     b.for_(lo, hi, 1, unit)
     kernel.work = units * e.loops.extents[scanned] * (e.loops.extents[lane] if lane is not None else 1) * 4

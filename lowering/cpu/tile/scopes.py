@@ -19,7 +19,7 @@ UNALIGNED = 1 << 62
 
 
 def floor_division(expr: ir.AffineExpr, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x floordiv y or x mod y as `expr` says, for x of any sign and positive y: rounded down, as affine maps mean it."""
+    """x floordiv y or x mod y as `expr` says, for x of any sign and y > 0: rounded down, as affine maps mean it."""
     quotient = arith.floordivsi(x, y)
     if isinstance(expr, ir.AffineFloorDivExpr):
         return quotient

@@ -1,0 +1,73 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The function of one kernel: its signature, the layouts of its buffers, what the host has to know of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import func
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.schedule_attr import from_attribute
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.memory import Scratch, memory_type
+
+
+def fusion_layouts(fusion: ir.OpView, body: FusionBody) -> list[ir.AffineMap]:
+    """Element offsets of the operands and results: the `layouts` attribute, or row-major where it is absent."""
+    attributes = fusion.operation.attributes
+    if "layouts" in attributes:
+        return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(attributes["layouts"])]
+    return [contiguous(body.dims(v), len(body.symbols)) for v in [*body.tensors, *body.roots]]
+
+
+def contiguous(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
+    """Row-major layout of a tensor of these sizes."""
+    offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for i, size in enumerate(sizes):
+        offset = offset * size + ir.AffineDimExpr.get(i)
+    return ir.AffineMap.get(len(sizes), symbols, [offset])
+
+
+class Kernel:
+    """One kernel function under construction."""
+
+    def __init__(self, module: ir.Module, name: str, body: FusionBody, layouts: list[ir.AffineMap]):
+        self.body, self.layouts = body, layouts
+        index = ir.IndexType.get()
+        tensors = [*body.tensors, *body.roots]
+        types: list[ir.Type] = [buffer_type(v.type) for v in tensors]
+        types += [index] * len(body.symbols)
+        types += [ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), index, index]
+        with ir.InsertionPoint(module.body):
+            self.function = func.FuncOp(name, ir.FunctionType.get(types, []))
+        entry = self.function.add_entry_block()
+        arguments = list(entry.arguments)
+        count = len(tensors)
+        self.buffers = arguments[:count]
+        self.symbols: list[Index] = list(arguments[count : count + len(body.symbols)])
+        self.scratch = Scratch(arguments[-3])
+        self.tid, self.nt = arguments[-2:]
+        self.b = Builder(entry)
+        self.work: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        attributes = body.fusion.operation.attributes
+        self.schedule: dict[str, Any] = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+
+    def evaluator(self) -> Evaluator:
+        """A fresh evaluator on the kernel's buffers."""
+        return Evaluator(self.b, self.body, self.buffers, self.layouts, self.symbols, self.scratch)
+
+    def finish(self) -> None:
+        """Attach what the host needs to know."""
+        n = len(self.body.symbols)
+        for key, expr in (("kiln.scratch_bytes", self.scratch.bytes), ("kiln.work", self.work)):
+            self.function.operation.attributes[key] = ir.AffineMapAttr.get(ir.AffineMap.get(0, n, [expr]))
+
+
+def buffer_type(type_: ir.Type) -> ir.MemRefType:
+    """1-D memref of a tensor's elements."""
+    element = memory_type(ir.RankedTensorType(type_).element_type)
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element)

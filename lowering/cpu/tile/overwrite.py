@@ -1,0 +1,110 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which operands a kernel may find its result in: it reads each element of them before it writes that element.
+
+True of a nest (lowering/cpu/tile/nest.py) where every read of the operand is at the index that is written, or in a
+reduction over dims that one thread walks as a whole before it writes any of them (softmax over rows).
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
+from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
+from kiln.lowering.cpu.tile.body import FusionBody
+
+__all__ = ["overwritable"]
+
+
+def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int, root: int) -> bool:
+    """Whether a kernel made of loops alone may write result `root` into the memory of tensor operand `operand`.
+
+    `layouts`: of the operands, then of the results. Both must be the same map on the same sizes and element type.
+    """
+    source, result = body.tensors[operand], body.roots[root]
+    if source.type != result.type or body.dims(source) != body.dims(result):
+        return False
+    if layouts[operand] != layouts[len(body.tensors) + root] or operand in _captured(body):
+        return False
+    dims = body.dims(result)
+    smaller = [v for v in body.roots if len(body.dims(v)) < len(dims)]
+    together = [i for i, v in enumerate(body.roots) if body.dims(v) == dims]
+    if len(smaller) + len(together) < len(body.roots) or any(operand in _read(body, v) for v in smaller):
+        return False  # another nest, which may run before or after this one
+    walk = _Reads(body, Loops(), layouts)
+    point = [walk.loops.new(extent) for extent in dims]
+    indices = tuple(walk.loops.simplify(d) for d in point)
+    around = frozenset(d.position for d in point)
+    for i in together:
+        # Results of one point are stored in order: none after `root` may read what it has overwritten.
+        if i > root and operand in _read(body, body.roots[i]):
+            return False
+        walk.visit(body.roots[i], indices, around)
+    reads = [at for position, at in walk.reads if position == operand]
+    if operand in walk.shifted:
+        return False
+    return all(at == indices for at in reads) or (not smaller and _rows_first(walk, reads, indices))
+
+
+def _rows_first(walk: "_Reads", reads: Sequence[Indices], point: Indices) -> bool:
+    """Whether each read is at `point` but for dims that one thread reduces as a whole: no reduction is indexed by them.
+
+    Reductions without such a dim in their index are done before anything of the rest of it is stored.
+    """
+    rank = len(point)
+    used = {d for _, indices in walk.reduced for e in indices for d in affine.dims_in(e) if d < rank}
+    for indices in reads:
+        for d, (e, here) in enumerate(zip(indices, point, strict=True)):
+            is_whole = isinstance(e, ir.AffineDimExpr) and e.position >= rank and d not in used
+            if e != here and not is_whole:
+                return False
+    return True
+
+
+def _captured(body: FusionBody) -> set[int]:
+    """Operands that a table lookup reads, at places that no index expression tells."""
+    found: set[int] = set()
+    for op in body.operations:
+        if op.operation.name != "linalg.generic":
+            continue
+        for inner in op.regions[0].blocks[0].operations:
+            if inner.operation.name == "tensor.extract":
+                _arguments(body, inner.operands[0], found)
+    return found
+
+
+def _read(body: FusionBody, value: ir.Value) -> set[int]:
+    """Operands that `value` is computed from, table lookups aside."""
+    found: set[int] = set()
+    _arguments(body, value, found)
+    return found
+
+
+def _arguments(body: FusionBody, value: ir.Value, found: set[int]) -> None:
+    """Adds the operands that `value` is computed from."""
+    position = body.argument_position(value)
+    if position is not None:
+        found.add(position)
+    elif not isinstance(value.owner, ir.Block):
+        for operand in value.owner.operands:
+            _arguments(body, operand, found)
+
+
+class _Reads(Accesses):
+    """Also which operand is read at which index; `shifted` are those read through a pad or a concatenation."""
+
+    def __init__(self, body: FusionBody, loops: Loops, layouts: Sequence[ir.AffineMap]) -> None:
+        super().__init__(body, loops, layouts)
+        self.reads: list[tuple[int, Indices]] = []
+        self.shifted: set[int] = set()
+
+    def visit(self, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
+        position = self.body.argument_position(value)
+        if position is not None:
+            self.reads.append((position, indices))
+        elif name_of(value.owner) in ("kiln.pad", "kiln.cat"):
+            _arguments(self.body, value, self.shifted)
+        super().visit(value, indices, around)
