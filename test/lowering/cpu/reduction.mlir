@@ -1,0 +1,160 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="expand-named-ops{keep=matmul,attention,scan},canonicalize,cse,fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
+
+// Softmax is one kernel: the maximum, then the sum, whose loop keeps the exponentials in scratch memory, then the quotients, which read them back.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xi8>
+// CHECK-SAME: kiln.scratch_bytes = affine_map<() -> (448)>
+// CHECK: %[[KEPT:.*]] = memref.view %arg2[%c0][%c100] : memref<?xi8> to memref<?xf32>
+// CHECK: scf.for %[[ROW:.*]] =
+// CHECK: arith.maximumf
+// CHECK: %[[MAX:.*]] = vector.reduction <maximumf>
+// CHECK: vector.broadcast %[[MAX]]
+// CHECK: %[[EXP:.*]] = math.exp
+// CHECK: vector.store %[[EXP]], %[[KEPT]]
+// CHECK: vector.maskedstore %[[KEPT]]
+// CHECK: %[[SUM:.*]] = vector.reduction <add>
+// CHECK-NOT: math.exp
+// CHECK: vector.load %[[KEPT]]
+// CHECK: vector.broadcast %[[SUM]]
+// CHECK: arith.divf
+// CHECK: vector.store %{{.*}}, %arg1
+// CHECK-NOT: math.exp
+// CHECK: return
+func.func @softmax(%x: tensor<128x100xf32>) -> tensor<128x100xf32> {
+  %y = "kiln.softmax"(%x) {dim = 1 : i64, log = false} : (tensor<128x100xf32>) -> tensor<128x100xf32>
+  return %y : tensor<128x100xf32>
+}
+
+// -----
+
+// A column reduction: the lanes are columns, each sums for itself down the rows; nothing is reduced across lanes.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: scf.for %[[COLUMN:.*]] =
+// CHECK: %[[SUM:.*]] = scf.for %{{.*}} = %c0 to %c300 step %c1 iter_args(%[[ACC:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: %[[X:.*]] = vector.load %arg0
+// CHECK-NEXT: arith.addf %[[ACC]], %[[X]]
+// CHECK-NOT: vector.reduction
+// CHECK: vector.store %[[SUM]], %arg1[%[[COLUMN]]]
+func.func @columns(%x: tensor<300x64xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<64xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<300x64xf32>) outs(%i : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+
+// -----
+
+// A long row is summed in cascades: a chunk's sums start at zero and are added to the total.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: scf.for %{{.*}} = %c0 to %{{.*}} step %c2048 iter_args(%[[TOTAL:.*]] =
+// CHECK: %[[START:.*]] = vector.broadcast %[[ZERO]]
+// CHECK-NEXT: %[[PART:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[START]]) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: }
+// CHECK-NEXT: arith.addf %[[TOTAL]], %[[PART]]
+func.func @cascade(%x: tensor<64x100000xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<64xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<64x100000xf32>) outs(%i : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+
+// -----
+
+// A window: loads of the padded tensor are masked, the loops of the window are inside of the loop over lanes.
+
+// CHECK-LABEL: func.func @pad_generic
+// CHECK: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
+// CHECK: scf.for %{{.*}} =
+// CHECK: scf.for %{{.*}} = %c0 to %c3 step %c1 iter_args({{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: scf.for %{{.*}} = %c0 to %c3 step %c1 iter_args({{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: %[[X:.*]] = vector.maskedload %arg0[%{{.*}}], %[[INSIDE:.*]], %{{.*}} : memref
+// CHECK-NEXT: %[[FILL:.*]] = vector.broadcast %[[LOW]]
+// CHECK-NEXT: arith.select %[[INSIDE]], %[[X]], %[[FILL]]
+// CHECK-NEXT: arith.maximumf
+// CHECK-NOT: vector.reduction
+// CHECK: vector.store
+func.func @max_pool(%x: tensor<2x3x32x32xf32>) -> tensor<2x3x32x32xf32> {
+  %y = "kiln.pool"(%x) {mode = "max", kernel = array<i64: 3, 3>, stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, ceil = false, count_include_pad = true, divisor = 0 : i64} : (tensor<2x3x32x32xf32>) -> tensor<2x3x32x32xf32>
+  return %y : tensor<2x3x32x32xf32>
+}
+
+// -----
+
+// Rows of a size known at run time; an empty row leaves the value the sum starts with.
+
+// CHECK-LABEL: func.func @generic
+// CHECK: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: scf.for
+// CHECK: %[[START:.*]] = vector.broadcast %[[ZERO]]
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[START]]) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: scf.if {{.*}} -> (vector<{{[0-9]+}}xf32>)
+// CHECK: %[[MASK:.*]] = vector.create_mask
+// CHECK: arith.select %[[MASK]]
+// CHECK: %[[SUM:.*]] = vector.reduction <add>
+// CHECK-NEXT: memref.store %[[SUM]], %arg1
+func.func @dynamic(%x: tensor<?x?xf32> {kiln.shape = affine_map<()[s0, s1] -> (s0, s1)>}, %m: index {kiln.symbol = "s0"}, %n: index {kiln.symbol = "s1"}) -> tensor<?xf32> attributes {kiln.symbols = ["s0", "s1"]} {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"(%m) {shape = affine_map<()[s0] -> (s0)>} : (index) -> tensor<?xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<?xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<?x?xf32>) outs(%i : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+// -----
+
+// argmax: a combiner of two values that is not recognised is run element by element, in order.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xf32>, %arg1: memref<?xi64>
+// CHECK: %[[BEST:.*]]:2 = scf.for {{.*}} = %c0 to %c10 step %c1 iter_args({{.*}}) -> (f32, i64)
+// CHECK: arith.cmpf ogt
+// CHECK: memref.store %[[BEST]]#1, %arg1
+func.func @argmax(%x: tensor<16x10xf32>) -> tensor<16xi64> {
+  %low = arith.constant 0xFF800000 : f32
+  %none = arith.constant 0 : i64
+  %e = "kiln.empty"() {shape = affine_map<() -> (16)>} : () -> tensor<16xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (16)>} : () -> tensor<16xi64>
+  %i:2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e, %f : tensor<16xf32>, tensor<16xi64>) {
+  ^bb0(%o: f32, %p: i64):
+    linalg.yield %low, %none : f32, i64
+  } -> (tensor<16xf32>, tensor<16xi64>)
+  %r:2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<16x10xf32>) outs(%i#0, %i#1 : tensor<16xf32>, tensor<16xi64>) {
+  ^bb0(%a: f32, %v: f32, %p: i64):
+    %at = linalg.index 1 : index
+    %n = arith.index_cast %at : index to i64
+    %0 = arith.cmpf ogt, %a, %v : f32
+    %1 = arith.select %0, %a, %v : f32
+    %2 = arith.select %0, %n, %p : i64
+    linalg.yield %1, %2 : f32, i64
+  } -> (tensor<16xf32>, tensor<16xi64>)
+  return %r#1 : tensor<16xi64>
+}
