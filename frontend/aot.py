@@ -51,8 +51,10 @@ def _reporting_strides(compile_forward: Callable[..., Any]) -> Callable[..., Any
             output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
             for node in output.args[0]:
                 value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-                is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-                context.output_strides.append(tuple(value.stride()) if is_strided else None)
+                strides = None
+                if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                    strides = tuple(value.stride())
+                context.output_strides.append(strides)
         return compiled
 
     return compile_and_report

@@ -16,7 +16,7 @@ from kiln.runtime.plan import Plan
 
 __all__ = ["BoxedGraph", "shared_results"]
 
-Run = Callable[[list[Any]], Sequence[Any]]
+Run = Callable[[list[Any]], list[Any]]
 
 
 class BoxedGraph:
@@ -46,7 +46,7 @@ class BoxedGraph:
         inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
         results = self._run(given)
         if self._plain_outputs:
-            return results if isinstance(results, list) else list(results)
+            return results
         for index in self._shared:
             results[index] = _copy(results[index])
         sizes, empties = self._values(given)

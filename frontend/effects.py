@@ -29,5 +29,7 @@ def is_token(node: Node) -> bool:
         return False
     if str(node.target) in _TOKEN_OPS:
         return True
-    source = node.args[0] if node.args else None
-    return node.target is operator.getitem and isinstance(source, Node) and is_effect(source) and node.args[1] == 0
+    if node.target is not operator.getitem:
+        return False
+    source, index = node.args
+    return isinstance(source, Node) and is_effect(source) and isinstance(index, int) and index == 0

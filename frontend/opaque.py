@@ -63,6 +63,7 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]
     returns = ", ".join(["Tensor"] * len(values))
     signature = f"({', '.join(parameters)}) -> ({returns})"
     kept = positions if isinstance(value, (tuple, list)) else None
+    assert callable(node.target), "call_function nodes call functions"
     return _register(node.target, template, spec, signature, kept), inputs, values, positions
 
 
