@@ -1,0 +1,14 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Selections whose condition is constant, or whose choices are equal."""
+
+from .rules import Safety, row
+
+T = "selection"
+EXACT = Safety.EXACT
+
+row("where-true", "where(1, x, y)", "x", EXACT, "the condition is constant", T)
+row("where-false", "where(0, x, y)", "y", EXACT, "the condition is constant", T)
+row("where-same", "where(c, x, x)", "x", EXACT, "both choices are the same value", T)
+row("masked-fill-never", "masked_fill(x, 0, v)", "x", EXACT, "the mask is constant", T)

@@ -1,0 +1,119 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Algebraic simplification on the torch dialect."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["SimplifyAlgebra"]
+
+
+@register_pass
+@dataclass
+class SimplifyAlgebra(Pass):
+    """Apply the rules of ``passes/algebra`` until none applies: identities, inverses, powers, views, casts.
+
+    Each rule says how safe it is (`docs/algebra.md`). Shapes, element types, strides and what aliases what stay
+    eager's: a rule that would change one is not applied, and a note says so. Statistics: ``matched``, ``failed`` and
+    ``matched:RULE``.
+
+    Before::
+
+        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.relu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          %1 = torch.aten.relu %0 : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          return %1 : !torch.vtensor<[4],f32>
+        }
+
+    After::
+
+        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.relu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          return %0 : !torch.vtensor<[4],f32>
+        }
+    """
+
+    name = "simplify-algebra"
+    fast_math: bool = False
+    """Apply rules that are wrong for NaN, Inf, the sign of zeros or the last bits of a result."""
+    max_rounds: int = 16
+    """Sweeps over a function; one that changes nothing is the last."""
+
+    def run(self, module: ir.Module) -> None:
+        """Simplify every function that holds torch types."""
+        from kiln.passes.algebra.rules import all_rules, by_op
+
+        table = by_op(all_rules())
+        for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            if "!torch." not in str(function.attributes["function_type"]):
+                continue
+            block = function.regions[0].blocks[0]
+            told: set[tuple[str, str]] = set()
+            for _ in range(self.max_rounds):
+                changed = self._sweep(block, table, told)
+                erase_dead(block)
+                if not changed:
+                    break
+
+    def _sweep(self, block: ir.Block, table: dict, told: set[tuple[str, str]]) -> int:
+        from kiln.passes.torch_to_kiln.registry import op_name
+
+        changed = 0
+        for op in [op.operation for op in block.operations]:
+            rules = table.get(op_name(op))
+            if rules and any(True for result in op.results for _ in result.uses):
+                changed += self._simplify(op, rules, told)
+        return changed
+
+    def _simplify(self, op: ir.Operation, rules: list, told: set[tuple[str, str]]) -> bool:
+        """Apply the first rule that applies to ``op``."""
+        from kiln.passes.algebra.expressions import Match, NoMatch, match_pattern
+
+        for entry in rules:
+            for bound in match_pattern(entry.pattern, op.results[0]):
+                match = Match(op, bound, self.fast_math)
+                try:
+                    if not entry.allowed(match, self.fast_math):
+                        raise NoMatch(f"needs fast_math: {entry.why}")
+                    with op.location, ir.InsertionPoint(op):
+                        new = self._replacement(entry, match)
+                except NoMatch as reason:
+                    self._refused(op, entry.name, str(reason), told)
+                    continue
+                op.results[0].replace_all_uses_with(new)
+                self.count("matched")
+                self.count(f"matched:{entry.name}")
+                return True
+        return False
+
+    @staticmethod
+    def _replacement(entry: object, match: object) -> ir.Value:
+        """The new value, where it can stand for the old one in all respects; NoMatch where it can't."""
+        from kiln.passes.algebra.aliasing import check_replacement
+
+        new = entry.apply(match)  # type: ignore[attr-defined]
+        check_replacement(match.root, new)  # type: ignore[attr-defined]
+        return new
+
+    def _refused(self, op: ir.Operation, rule: str, reason: str, told: set[tuple[str, str]]) -> None:
+        """An empty reason says that the op only looked alike: nothing to tell."""
+        key = (f"{op.location}", f"{rule}: {reason}")
+        if reason and key not in told:
+            told.add(key)
+            self.count("failed")
+            self.note(op, key[1])
+
+
+def erase_dead(block: ir.Block) -> int:
+    """Erase the ops of ``block`` that nothing needs and that only compute; returns how many."""
+    from kiln.passes.torch_to_kiln.liveness import live_ops
+
+    live = set(live_ops(block))
+    dead = [op.operation for op in block.operations if op.operation not in live]
+    for op in reversed(dead):
+        op.erase()
+    return len(dead)
