@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.kiln.family import name_of
 from kiln.dialects.reference import expand_all, reference_names
 from kiln.errors import PassOptionError
+from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.passes.core import Pass, register_pass
 
 
@@ -27,15 +28,26 @@ class ExpandNamedOps(Pass):
     ops: list[str] = field(default_factory=list)
     """Expand these alone; all if empty."""
     keep: list[str] = field(default_factory=list)
-    """Leave these as they are."""
+    """Leave these as they are, where the CPU has a kernel for them (`kiln.lowering.cpu.named_kernels`)."""
 
     def run(self, module: ir.Module) -> None:
         """Expand in all functions and fusion bodies of `module`."""
         chosen = self._names("ops", self.ops) or set(reference_names())
-        chosen -= self._names("keep", self.keep)
+        kept = self._names("keep", self.keep)
         for op in list(module.body.operations):
             if op.operation.name == "func.func" and len(op.operation.regions[0].blocks):
-                self.count("expanded", expand_all(op.operation, lambda o: name_of(o) in chosen))
+                self.count("expanded", expand_all(op.operation, lambda o: self._expands(o, chosen, kept)))
+
+    def _expands(self, op: ir.Operation, chosen: set[str], kept: set[str]) -> bool:
+        name = name_of(op)
+        if name not in chosen:
+            return False
+        if name not in kept:
+            return True
+        missing = no_kernel(op.operation)
+        if missing is not None:
+            self.note(op.operation, f"expanded: {missing}")
+        return missing is not None
 
     def _names(self, option: str, names: list[str]) -> set[str]:
         full = {n if n.startswith("kiln.") else f"kiln.{n}" for n in names}

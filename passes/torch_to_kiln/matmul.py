@@ -24,8 +24,8 @@ def product_of(
     dtype = cx.dtype(lhs)
     if cx.dtype(rhs) != dtype:
         cx.unsupported(f"a product of {dtype.name} and {cx.dtype(rhs).name}")
-    if not dtype.is_float:
-        cx.unsupported("a product of integer or bool matrices: kiln.matmul has kernels for floats")
+    if dtype.is_bool:
+        cx.unsupported("a product of bool matrices")
     sizes = [as_expr(size) for size in shape]
     result = kiln.matmul(lhs, rhs, cx.state.tensor_type(sizes, dtype), transpose_rhs=transpose_rhs)
     return cx.named(result, sizes, dtype)

@@ -1,0 +1,30 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which named ops have a kernel of their own on the CPU; the others are taken apart."""
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import name_of
+from kiln.lowering.cpu.tile.scan import SCANS
+
+__all__ = ["no_kernel"]
+
+
+def no_kernel(op: ir.Operation) -> str | None:
+    """Why `op`, a kiln.matmul, kiln.attention or kiln.scan, has no kernel; None if it has one, or is another op."""
+    name = name_of(op)
+    if name not in ("kiln.matmul", "kiln.attention", "kiln.scan"):
+        return None
+    types = [ir.RankedTensorType(v.type) for v in op.operands]
+    element = types[0].element_type
+    if name == "kiln.matmul" and not isinstance(element, ir.FloatType):
+        return f"products of {element} have no kernel"
+    if name == "kiln.attention":
+        if isinstance(element, ir.F64Type):
+            return "the attention kernel sums in f32"
+        if any(t.is_dynamic_dim(t.rank - 1) or not t.shape[-1] for t in types[:3]):
+            return "the attention kernel needs head sizes that are known and not zero"
+    if name == "kiln.scan" and (ir.StringAttr(op.attributes["kind"]).value not in SCANS or len(op.results) != 1):
+        return "a running maximum or the like has no kernel"
+    return None
