@@ -125,7 +125,7 @@ def _cold(arguments: argparse.Namespace, console: Console) -> dict[str, dict[str
     found: dict[str, dict[str, Any]] = {}
     wanted = [c for c in arguments.cases if arguments.cold == "all" or c.group == arguments.cold]
     for case in wanted:
-        for name in arguments.contenders:
+        for name in dict.fromkeys([*arguments.contenders, "tracing"]):
             contender = CONTENDERS[name]
             if contender.compiles and not contender.unavailable():
                 row = measure_cold(case.name, name, arguments.threads[0], arguments.quick)

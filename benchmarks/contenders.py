@@ -1,7 +1,8 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Who is measured: eager PyTorch, Inductor, and Kiln."""
+"""Who is measured: eager PyTorch, Inductor, and Kiln; and `tracing`, a backend that compiles nothing (the floor of
+compile time: what Dynamo and AOTAutograd take)."""
 
 import os
 import shutil
@@ -47,5 +48,6 @@ CONTENDERS = {
         Contender("inductor", _inductor(None), _no_compiler),
         Contender("inductor-freezing", _inductor({"freezing": True}), _no_compiler),
         Contender("kiln", _kiln),
+        Contender("tracing", lambda module: torch.compile(module, backend="aot_eager", fullgraph=True)),
     )
 }

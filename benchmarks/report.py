@@ -5,6 +5,7 @@
 
 import os
 import platform
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,11 +75,15 @@ def _cells(result: CaseResult, cold: dict[str, Any] | None, names: Sequence[str]
         else:
             ratio = f"{outcome.error / base:.2f}x" if base else f"{outcome.error:.1e}"
             cells.append(ratio if outcome.right else f"{ratio} WRONG")
-    for name in names:
-        if name != "eager":
-            found = (cold or {}).get(name, {})
-            cells.append(f"{found['compile']:.2f}" if "compile" in found else "-")
+    for name in _compiled(names):
+        found = (cold or {}).get(name, {})
+        cells.append(f"{found['compile']:.2f}" if "compile" in found else "-")
     return cells
+
+
+def _compiled(names: Sequence[str]) -> list[str]:
+    """Columns of compile time, the floor last."""
+    return [*(n for n in names if n not in ("eager", "tracing")), "tracing"]
 
 
 def _headers(names: Sequence[str]) -> list[str]:
@@ -86,7 +91,7 @@ def _headers(names: Sequence[str]) -> list[str]:
     if "kiln" in names and "inductor" in names:
         headers.append("inductor / kiln")
     headers += ["eager error" if n == "eager" else f"{n} error / eager" for n in names]
-    return headers + [f"{n} cold s" for n in names if n != "eager"]
+    return headers + [f"{n} cold s" for n in _compiled(names)]
 
 
 def show(
@@ -127,8 +132,10 @@ def headline(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> 
         if "compile" in found.get("inductor", {}) and "compile" in found.get("kiln", {})
     }
     worst = min(gains, key=lambda case: gains[case], default=None)
+    speedups = [r.outcomes["kiln"].speedup or 0.0 for r in models]
     return {
         "slowest_model_against_eager": [slowest.case, slowest.outcomes["kiln"].speedup] if slowest else None,
+        "mean_model_speedup": statistics.geometric_mean(speedups) if speedups else None,
         "least_cold_compile_gain": [worst, gains[worst]] if worst else None,
         "wrong": [f"{r.case}: {n}" for r in results for n, o in r.outcomes.items() if o.right is False],
     }
