@@ -87,6 +87,7 @@ def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
     """
     mutated = {target for target, _ in imported.mutations}
     sources = {result for _, result in imported.mutations}
+    kept = {spec.index for spec in imported.outputs if spec.kind == "result"}
     seen: dict[int, int] = {}
     shared: list[int] = []
     for result, output in enumerate(plan.outputs):
@@ -94,6 +95,9 @@ def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
             continue
         buffer = plan.buffers[output.tensor.buffer]
         storage = imported.result_storages[result]
+        is_whole = output.tensor.shape is None
+        if is_whole and result not in kept and (buffer.index, result) in imported.mutations:
+            continue  # written in place, or not written at all
         if buffer.kind == "input":
             is_shared = storage != -1 - buffer.index or (result in sources and buffer.index in mutated)
         elif buffer.kind == "constant":

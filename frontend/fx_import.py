@@ -8,8 +8,9 @@ kept beside the module, as :class:`OutputSpec`: outputs that are inputs, None, n
 
 Argument order: the tensors and sizes the graph itself takes, in its order; symbols bound to a size or stride of an
 argument; derived symbols; constants. Attributes of an argument: ``kiln.shape`` and ``kiln.strides`` (tensors),
-``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes). Attributes of a result: ``kiln.strides``, and
-``kiln.mutates = i`` where the result must be written to argument ``i`` after everything else has read it.
+``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one). Attributes of a result: ``kiln.strides``, and
+``kiln.mutates = i`` where the result must be written to argument ``i`` after everything else has read it, with
+``kiln.kept`` where it is an output as well, or written to several.
 """
 
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from kiln.frontend.fx_types import (
     node_location,
     node_value,
     shape_map,
+    small_value,
     stride_map,
     tensor_leaves,
     torch_type,
@@ -136,7 +138,7 @@ class _Import:
         with ir.InsertionPoint(block):
             returned = [nodes.resolve_node_value(node) for node in computed]
             func.ReturnOp(returned)
-        self._finish(function, returned, computed, mutations)
+        self._finish(function, returned, computed, mutations, outputs)
         storages = self._storages(computed)
         symbols, constants = self.space.names, self.constants
         return ImportedGraph(module, self.inputs, outputs, symbols, constants, mutations, storages, nodes.opaque)
@@ -197,7 +199,8 @@ class _Import:
                 if isinstance(tensor, torch.Tensor):
                     self.constants[str(node.target)] = tensor
                     spec = InputSpec("constant", str(node.target))
-                    self._add_tensor(spec, node, tensor, {"kiln.constant": ir.StringAttr.get(str(node.target))})
+                    attrs = {"kiln.constant": ir.StringAttr.get(str(node.target)), **small_value(tensor)}
+                    self._add_tensor(spec, node, tensor, attrs)
 
     def _add_tensor(self, spec: InputSpec, node: Node, tensor: torch.Tensor, attrs: dict[str, ir.Attribute]) -> None:
         check_tensor(node.name, tensor)
@@ -297,6 +300,7 @@ class _Import:
         returned: list[ir.Value],
         computed: list[Node],
         mutations: list[tuple[int, int]],
+        outputs: list[OutputSpec],
     ) -> None:
         """Function type, argument and result attributes, and a last check of the whole function."""
         function_type = ir.FunctionType.get(self.arg_types, [value.type for value in returned])
@@ -311,6 +315,8 @@ class _Import:
                 attrs["kiln.strides"] = stride_map(self.space, tensor)
             for target, result in mutations:
                 if result == index:
+                    if "kiln.mutates" in attrs or any(o.kind == "result" and o.index == index for o in outputs):
+                        attrs["kiln.kept"] = ir.UnitAttr.get()
                     attrs["kiln.mutates"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), argument_of[target])
             results.append(ir.DictAttr.get(attrs))
         function.attributes["res_attrs"] = ir.ArrayAttr.get(results)

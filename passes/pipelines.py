@@ -13,8 +13,15 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
 
     ``options`` are the backend's options (``kiln.frontend.options.Options``); None means their defaults.
     """
+    fast_math = str(bool(getattr(options, "fast_math", False))).lower()
     return [
-        PipelineStep("cse", "merge what was traced twice, before any op is converted twice", stage="graph"),
+        PipelineStep("cse", "merge what was traced twice, so that rules see equal values as one"),
+        PipelineStep("fold-constants", "sizes and scale factors as numbers: the rules below look for numbers"),
+        PipelineStep(
+            f"simplify-algebra{{fast-math={fast_math}}}",
+            "identities and views that undo each other go before any op is converted",
+        ),
+        PipelineStep("cse", "what became equal is merged, before any op is converted twice", stage="graph"),
         PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
@@ -29,6 +36,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),
         PipelineStep("fuse", "every computation into a kernel", stage="fused"),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
+        PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep("schedule-cpu", "tiles by the measured rules", stage="sched"),
     ]
 

@@ -16,7 +16,8 @@ thread number and the team size come from the OpenMP runtime. The team may be sm
 
 `wrap_kernel` turns the first form into the second: the kernel becomes an internal function of bare pointers, each
 marked ``noalias`` (no two tensors of a launch overlap unless both are only read), so that LLVM can keep values in
-registers across stores; the entry unpacks the block and calls it.
+registers across stores; the entry unpacks the block and calls it. Those that ``kiln.shared = array<i64: memref, ...>``
+of the function lists are not marked: a result that is written over an operand.
 """
 
 from dataclasses import dataclass
@@ -84,10 +85,14 @@ def wrap_kernel(module: ir.Module, name: str) -> KernelSignature:
     noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     plain = ir.DictAttr.get({})
     attributes = []
+    shared: set[int] = set()
+    if "kiln.shared" in func.attributes:
+        shared = set(ir.DenseI64ArrayAttr(func.attributes["kiln.shared"]))
+        del func.attributes["kiln.shared"]
     with ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
         for index, argument in enumerate(block.arguments):
             is_pointer = isinstance(argument.type, ir.MemRefType)
-            attributes.append(noalias if is_pointer and index < signature.pointers else plain)
+            attributes.append(noalias if is_pointer and index < signature.pointers and index not in shared else plain)
             if is_pointer:
                 _as_pointer(argument, pointer)
     types = [argument.type for argument in block.arguments]

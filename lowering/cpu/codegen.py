@@ -148,14 +148,14 @@ def _walk(op: ir.Operation):
 
 
 def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
-    """The kiln.scratch_bytes and kiln.work maps of func @name, as text; both attributes are removed."""
+    """The kiln.scratch_bytes and kiln.work maps of func @name, as text; they are removed."""
     for op in module.body:
         if "sym_name" not in op.attributes or ir.StringAttr(op.attributes["sym_name"]).value != name:
             continue
         found = []
         for key in ("kiln.scratch_bytes", "kiln.work"):
             found.append(str(op.attributes[key]) if key in op.attributes else None)
-        for key in [key for key in op.attributes if key.startswith("kiln.")]:
+        for key in [key for key in op.attributes if key.startswith("kiln.") and key != "kiln.shared"]:
             del op.attributes[key]
         return found[0], found[1]
     return None, None

@@ -23,7 +23,8 @@ def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
 
     Arguments: one 1-D memref per tensor operand, then per result (booleans as i8); the fusion's symbols as index;
     this thread's scratch; thread id; thread count. Attributes `kiln.scratch_bytes` and `kiln.work` are affine maps
-    over the symbols: bytes of scratch per thread, estimated elementary operations.
+    over the symbols: bytes of scratch per thread, estimated elementary operations. `kiln.shared` lists the memrefs
+    that may be one memory: a result that is written over an operand (`in_place` of the fusion).
 
     Raises UnsupportedError, naming the op, for what the code generator cannot express.
     """

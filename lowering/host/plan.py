@@ -18,6 +18,7 @@ from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
 from kiln.lowering.host.plan_text import plan_text
+from kiln.lowering.host.sharing import shared_memory
 from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Symbol
 
@@ -81,6 +82,7 @@ class _Planner:
         self.graph, self.kernels, self.inputs = graph, kernels, inputs
         self.plan = Plan("", 0)
         self.buffers: dict[ir.Value, int] = {}
+        self.memory = shared_memory(graph)
         self.epochs = self._symbol_epochs()
         self.owned = self._values_with_tensors()
         self.step_of: dict[int, int] = {}  # symbol -> step that makes it known
@@ -160,7 +162,12 @@ class _Planner:
         for op in self.graph.operations:
             if name_of(op) == "kiln.aten":
                 values += [v for v in op.operation.operands if isinstance(v.type, ir.RankedTensorType)]
-        return {self._layout(v).root for v in values}
+        return {self._memory_of(v) for v in values}
+
+    def _memory_of(self, value: ir.Value) -> ir.Value:
+        """The value that owns the memory that a tensor lies in."""
+        root = self._layout(value).root
+        return self.memory.get(root, root)
 
     def _layout(self, value: ir.Value) -> Layout:
         layout = self.graph.layout(value)
@@ -170,10 +177,11 @@ class _Planner:
 
     def _buffer(self, root: ir.Value, dtype: str = "") -> int:
         """The buffer of a root value, made on first use."""
-        if root not in self.buffers:
-            self.buffers[root] = len(self.plan.buffers)
-            self.plan.buffers.append(self._new_buffer(root, dtype))
-        return self.buffers[root]
+        first = self.memory.get(root, root)
+        if first not in self.buffers:
+            self.buffers[first] = len(self.plan.buffers)
+            self.plan.buffers.append(self._new_buffer(first, dtype))
+        return self.buffers[first]
 
     def _new_buffer(self, root: ir.Value, dtype: str) -> Buffer:
         layout = self._layout(root)
@@ -232,7 +240,8 @@ class _Planner:
         if isinstance(root.owner, ir.Block) or name_of(root.owner) != "kiln.fusion":
             return None
         for i, value in enumerate(self.graph.returned):
-            attribute = self.graph.result_attribute(i, "kiln.strides") if value == root else None
+            is_whole = self.memory.get(value, value) == root
+            attribute = self.graph.result_attribute(i, "kiln.strides") if is_whole else None
             if isinstance(attribute, ir.AffineMapAttr):
                 wanted = self.graph.function_map(attribute)
                 if wanted is not None and self._layout(root).same_strides(wanted):
@@ -243,12 +252,9 @@ class _Planner:
         """The dtype that PyTorch gives a returned value, where its element type does not tell (unsigned integers)."""
         for i, value in enumerate(self.graph.returned):
             attribute = self.graph.result_attribute(i, "kiln.dtype")
-            if attribute is not None and self._root_of(value) == root:
+            if attribute is not None and self._memory_of(value) == root:
                 return ir.StringAttr(attribute).value
         return ""
-
-    def _root_of(self, value: ir.Value) -> ir.Value | None:
-        return self._layout(value).root if isinstance(value.type, ir.RankedTensorType) else None
 
     # -- steps ---------------------------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ class Kernel:
         n = len(self.body.symbols)
         for key, expr in (("kiln.scratch_bytes", self.scratch.bytes), ("kiln.work", self.work)):
             self.function.operation.attributes[key] = ir.AffineMapAttr.get(ir.AffineMap.get(0, n, [expr]))
+        attributes = self.body.fusion.operation.attributes
+        if "in_place" in attributes:
+            pairs = list(ir.DenseI64ArrayAttr(attributes["in_place"]))
+            shared = {*pairs[::2], *(len(self.body.tensors) + r for r in pairs[1::2])}
+            self.function.operation.attributes["kiln.shared"] = ir.DenseI64ArrayAttr.get(sorted(shared))
 
 
 def buffer_type(type_: ir.Type) -> ir.MemRefType:

@@ -1,0 +1,215 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Decides which results are written into memory that is there already."""
+
+import math
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
+from kiln.errors import InvalidIRError
+from kiln.lowering.cpu.emit import KERNEL_KINDS
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.cpu.tile.overwrite import overwritable
+from kiln.lowering.host.layout import Exprs, HostGraph, Layout, is_constant
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["ReuseBuffers"]
+
+_FRESH = ("aten.convolution.default", "aten.mm.default", "aten.addmm.default", "aten.bmm.default",
+          "aten.baddbmm.default")  # fmt: skip
+"""ATen ops whose results are new memory and that keep no reference to their operands."""
+
+_END = 1 << 60
+
+
+@register_pass
+@dataclass
+class ReuseBuffers(Pass):
+    """Write results of fusions into operands that die there, and into arguments that eager mutates.
+
+    Attribute ``in_place = array<i64: operand, result, ...>`` of a fusion, tensor operands counted alone: the result
+    has the memory of that operand. Only where the operand is not read again, has the result's layout and size, and
+    the kernel reads each element before it writes it (see lowering/cpu/tile/overwrite.py).
+
+    Attribute ``writes = array<i64: result, argument, ...>``: the result, which eager copies to the function's
+    argument at the end (``kiln.mutates``), is written there at once: nothing reads the argument later.
+
+    Before::
+
+        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu"} : (tensor<8xf32>) -> tensor<8xf32>
+
+    After::
+
+        %1 = "kiln.fusion"(%0) ({...}) {in_place = array<i64: 0, 0>, kind = "pointwise", name = "relu"} : ...
+    """
+
+    name = "reuse-buffers"
+
+    def run(self, module: ir.Module) -> None:
+        """Annotate the fusions of every function."""
+        for function in module.body:
+            if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
+                _Function(self, HostGraph(function)).run()
+
+
+@dataclass
+class _Memory:
+    """What one piece of memory must be: `is_plain`: all values in it have the first one's sizes and strides."""
+
+    first: ir.Value
+    is_owned: bool
+    is_plain: bool = True
+
+
+class _Function:
+    def __init__(self, owner: ReuseBuffers, graph: HostGraph) -> None:
+        self.owner, self.graph = owner, graph
+        self.last: dict[ir.Value, int] = {}
+        self.held: set[ir.Value] = set()  # memory that something may refer to longer than its values are used
+        self.owned: set[ir.Value] = set()  # tensors of their own: returned ones and operands of ATen calls
+        for step, op in enumerate(graph.operations):
+            kind = name_of(op)
+            if kind not in ("kiln.fusion", "kiln.aten"):
+                continue
+            for value in op.operation.operands:
+                root = self._root(value)
+                if root is None:
+                    continue
+                self.last[root] = step
+                if kind == "kiln.aten":
+                    self.owned.add(root)
+                    if not _is_fresh(op.operation):
+                        self.held.add(root)
+        self.returned: dict[ir.Value, list[int]] = {}
+        for number, value in enumerate(graph.returned):
+            root = self._root(value)
+            if root is not None:
+                self.last[root] = _END
+                self.owned.add(root)
+                self.returned.setdefault(root, []).append(number)
+        self.memory: dict[ir.Value, _Memory] = {}
+
+    def run(self) -> None:
+        for step, op in enumerate(self.graph.operations):
+            if name_of(op) == "kiln.fusion":
+                self._fusion(step, op)
+
+    def _root(self, value: ir.Value) -> ir.Value | None:
+        return self._layout(value).root if isinstance(value.type, ir.RankedTensorType) else None
+
+    def _fusion(self, step: int, op: ir.OpView) -> None:
+        operation = op.operation
+        roots = [self._root(v) for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
+        is_nest = ir.StringAttr(operation.attributes["kind"]).value not in KERNEL_KINDS
+        body: FusionBody | None = None
+        in_place: list[int] = []
+        writes: list[int] = []
+        for number, result in enumerate(operation.results):
+            target = self._target(step, result)
+            candidates = [*([target] if target is not None else []), *self._dying(step, roots)]
+            for root in candidates:
+                readers = [i for i, r in enumerate(roots) if r is not None and r == root]
+                if readers:
+                    if not is_nest or any(self._moved(operation, i) for i in (*readers, len(roots) + number)):
+                        continue
+                    body = body or FusionBody(op)
+                    layouts = fusion_layouts(op, body)
+                    if not all(overwritable(body, layouts, i, number) for i in readers):
+                        self.owner.note(op, f"result {number} is not written over operand {readers[0]}: read elsewhere")
+                        continue
+                if target is not None and root == target:
+                    writes += (number, ir.BlockArgument(root).arg_number)
+                    self.owner.count("arguments written in place")
+                elif not self._take(root, result):
+                    continue
+                for i in readers:
+                    in_place += (i, number)
+                self.owner.count("results in place", bool(readers))
+                self.last.pop(root)  # one result only
+                break
+        if in_place:
+            operation.attributes["in_place"] = ir.DenseI64ArrayAttr.get(in_place)
+        if writes:
+            operation.attributes["writes"] = ir.DenseI64ArrayAttr.get(writes)
+
+    @staticmethod
+    def _moved(op: ir.Operation, tensor: int) -> bool:
+        """Whether a tensor of the fusion does not start where its memory does."""
+        if "offsets" not in op.attributes:
+            return False
+        offset = ir.AffineMapAttr(ir.ArrayAttr(op.attributes["offsets"])[tensor]).value
+        return not is_constant(offset.results[0], 0)
+
+    def _dying(self, step: int, roots: list[ir.Value | None]) -> list[ir.Value]:
+        """Memory of the operands that nothing reads after this step."""
+        found: dict[ir.Value, None] = {}
+        for root in roots:
+            if root is None or isinstance(root.owner, ir.Block) or root in self.held or self.last.get(root) != step:
+                continue
+            owner = root.owner.operation
+            if name_of(owner) == "kiln.fusion" or (name_of(owner) == "kiln.aten" and _is_fresh(owner)):
+                found[root] = None
+        return list(found)
+
+    def _take(self, root: ir.Value, result: ir.Value) -> bool:
+        """Gives the memory of `root` to `result`, unless a tensor cannot be both."""
+        is_aten = name_of(root.owner) == "kiln.aten"
+        memory = self.memory.get(root) or _Memory(root, root in self.owned or is_aten)
+        first, mine = self._layout(memory.first), self._layout(result)
+        plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
+        owned = memory.is_owned or result in self.owned
+        if owned and not (plain and self._is_exact(result, first.strides)):
+            return False
+        if not plain and not _same_count(first.shape, mine.shape):
+            return False  # a part of it: the whole would be kept for longer
+        self.memory[result] = _Memory(memory.first, owned, plain)
+        return True
+
+    def _is_exact(self, result: ir.Value, strides: Exprs) -> bool:
+        """Whether a result, if it is returned, has these very strides, and an element type that names its dtype."""
+        if not isinstance(ir.RankedTensorType(result.type).element_type, ir.FloatType):
+            return False
+        for number in self.returned.get(result, ()):
+            attribute = self.graph.result_attribute(number, "kiln.strides")
+            if isinstance(attribute, ir.AffineMapAttr) and self.graph.function_map(attribute) != strides:
+                return False
+        return True
+
+    def _target(self, step: int, result: ir.Value) -> ir.Value | None:
+        """The argument that eager copies `result` to, if nothing reads it after `step`."""
+        numbers = self.returned.get(result, [])
+        if len(numbers) != 1 or self.graph.returned[numbers[0]] != result:
+            return None
+        attribute = self.graph.result_attribute(numbers[0], "kiln.mutates")
+        if attribute is None or self.graph.result_attribute(numbers[0], "kiln.kept") is not None:
+            return None
+        argument = self.graph.arguments[ir.IntegerAttr(attribute).value]
+        if argument in self.held or self.last.get(argument, -1) > step or argument.type != result.type:
+            return None
+        theirs, mine = self._layout(argument), self._layout(result)
+        same = theirs.shape == mine.shape and theirs.strides == mine.strides
+        self.last.setdefault(argument, -1)
+        return argument if same else None
+
+    def _layout(self, value: ir.Value) -> Layout:
+        layout = self.graph.layout(value)
+        if layout is None:
+            raise InvalidIRError("a view that no strides describe; run assign-layouts first", str(value.location))
+        return layout
+
+
+def _same_count(a: Exprs, b: Exprs) -> bool:
+    """Whether tensors of these sizes have equally many elements, as far as sizes are numbers."""
+    counts = [[affine.constant_of(e) for e in shape] for shape in (a, b)]
+    if any(n is None for shape in counts for n in shape):
+        return a == b
+    return math.prod(n or 0 for n in counts[0]) == math.prod(n or 0 for n in counts[1])
+
+
+def _is_fresh(op: ir.Operation) -> bool:
+    return ir.StringAttr(op.attributes["op"]).value in _FRESH

@@ -1,0 +1,120 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="assign-layouts,reuse-buffers" | filecheck %s
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+
+// Elements are read where they are written. The argument is not ours; %0 dies at its second reader only.
+
+// CHECK-LABEL: func.func @pointwise
+// CHECK-NOT: in_place
+// CHECK: name = "first"
+// CHECK-NOT: in_place
+// CHECK: name = "second"
+// CHECK: in_place = array<i64: 0, 0>
+// CHECK-SAME: name = "third"
+func.func @pointwise(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<4x8xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4, 8)>} : () -> tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %s = arith.addf %i, %i : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    "kiln.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {kind = "pointwise", name = "first"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = "kiln.fusion"(%0) ({
+  ^bb0(%a: tensor<4x8xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4, 8)>} : () -> tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %s = arith.mulf %i, %i : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    "kiln.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {kind = "pointwise", name = "second"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %2 = "kiln.fusion"(%0) ({
+  ^bb0(%a: tensor<4x8xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4, 8)>} : () -> tensor<4x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %s = arith.mulf %i, %i : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    "kiln.yield"(%r) : (tensor<4x8xf32>) -> ()
+  }) {kind = "pointwise", name = "third"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+
+// A row is summed before it is written; columns that are read transposed are written by somebody else.
+
+// CHECK-LABEL: func.func @rows
+// CHECK: in_place = array<i64: 0, 0>
+// CHECK-SAME: name = "normalize"
+// CHECK-NOT: in_place
+// CHECK: name = "transpose"
+func.func @rows(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = "kiln.aten"(%x, %x) {op = "aten.mm.default", args = "[{\22operand\22: 0}, {\22operand\22: 1}]", kwargs = "{}", shapes = [affine_map<() -> (8, 8)>], strides = [affine_map<() -> (8, 1)>], pure = true} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = "kiln.fusion"(%0) ({
+  ^bb0(%a: tensor<8x8xf32>):
+    %z = arith.constant dense<0.0> : tensor<8xf32>
+    %sum = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%a : tensor<8x8xf32>) outs(%z : tensor<8xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %s = arith.addf %i, %o : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    %e = "kiln.empty"() {shape = affine_map<() -> (8, 8)>} : () -> tensor<8x8xf32>
+    %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%a, %sum : tensor<8x8xf32>, tensor<8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%i: f32, %t: f32, %o: f32):
+      %s = arith.divf %i, %t : f32
+      linalg.yield %s : f32
+    } -> tensor<8x8xf32>
+    "kiln.yield"(%r) : (tensor<8x8xf32>) -> ()
+  }) {kind = "reduction", name = "normalize"} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = "kiln.fusion"(%1) ({
+  ^bb0(%a: tensor<8x8xf32>):
+    %t = "kiln.view"(%a) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 8)>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    "kiln.yield"(%t) : (tensor<8x8xf32>) -> ()
+  }) {kind = "pointwise", name = "transpose"} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
+
+// -----
+
+// What eager copies to an argument in the end is written there at once, unless somebody still reads the argument or
+// the result is an output, too.
+
+// CHECK-LABEL: func.func @mutation
+// CHECK: in_place = array<i64: 0, 0>
+// CHECK-SAME: name = "written"
+// CHECK-SAME: writes = array<i64: 0, 0>
+// CHECK-NOT: writes
+// CHECK: name = "early"
+// CHECK-NOT: writes
+// CHECK: name = "kept"
+func.func @mutation(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<8xf32>) -> (
+    tensor<8xf32> {kiln.mutates = 0 : i64, kiln.strides = affine_map<() -> (1)>},
+    tensor<8xf32> {kiln.mutates = 1 : i64, kiln.strides = affine_map<() -> (1)>},
+    tensor<8xf32> {kiln.kept, kiln.mutates = 2 : i64, kiln.strides = affine_map<() -> (1)>}) {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "written"} : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = "kiln.fusion"(%0) ({
+  ^bb0(%a: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "early"} : (tensor<8xf32>) -> tensor<8xf32>
+  %2 = "kiln.fusion"(%y) ({
+  ^bb0(%a: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "kept"} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0, %1, %2 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
