@@ -8,7 +8,8 @@ kept beside the module, as :class:`OutputSpec`: outputs that are inputs, None, n
 
 Argument order: the tensors and sizes the graph itself takes, in its order; symbols bound to a size or stride of an
 argument; derived symbols; constants. Attributes of an argument: ``kiln.shape`` and ``kiln.strides`` (tensors),
-``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one). Attributes of a result: ``kiln.strides``, and
+``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one).
+Attributes of a result: ``kiln.strides``, and
 ``kiln.mutates = i`` where the result must be written to argument ``i`` after everything else has read it, with
 ``kiln.kept`` where it is an output as well, or written to several.
 """

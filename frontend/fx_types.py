@@ -27,6 +27,7 @@ __all__ = [
     "node_location",
     "node_value",
     "shape_map",
+    "small_value",
     "stride_map",
     "tensor_leaves",
     "torch_type",
@@ -197,6 +198,23 @@ def shape_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
 def stride_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
     """The strides used for addressing, in elements."""
     return space.map(address_strides(tensor))
+
+
+#: Constants of the graph with at most so many elements are written into the IR, where passes can compute with them.
+_SMALL = 64
+
+
+def small_value(tensor: torch.Tensor) -> dict[str, ir.Attribute]:
+    """``kiln.value``, the elements of a small constant; nothing for others."""
+    from kiln.passes.folding.tensors import dense
+
+    element = _ELEMENT_TYPES[tensor.dtype]
+    if not 0 < tensor.numel() <= _SMALL or element not in _WRITABLE:
+        return {}
+    return {"kiln.value": dense(tensor, element)}
+
+
+_WRITABLE = frozenset({"f16", "bf16", "f32", "f64", "i1", "ui8", "si8", "si16", "si32", "si64"})
 
 
 def attach_layout(op: ir.Operation, values: Sequence[Any], space: SymbolSpace) -> None:

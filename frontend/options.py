@@ -29,6 +29,10 @@ class Options:
         default_factory=lambda: str(knobs.dump_dir() or ""),
         metadata={"help": "folder for the IR of every stage of every graph; empty: none"},
     )
+    fast_math: bool = field(
+        default=False,
+        metadata={"help": "allow rewrites that are wrong for NaN, Inf, the sign of zeros or the last bits"},
+    )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"})
 
