@@ -1,14 +1,14 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The generated references and the links in docs/."""
+"""The generated references, the worked example and the links in docs/."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from kiln.tools import gen_docs
+from kiln.tools import gen_docs, gen_example
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,3 +30,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target and "`" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_worked_example_is_fresh() -> None:
+    assert gen_example.stale(ROOT / "docs" / "architecture.md") == [], "run python -m kiln.tools.gen_example"

@@ -192,7 +192,9 @@ def product(g: Grower) -> None:
     n, k = g.one_of(SIZES), v.tensor.shape[-1]
     kind = g.number(0, 4)
     if kind == 0:
-        other = g.pick(lambda w: w.is_float and w.tensor.dtype == v.tensor.dtype and w.rank >= 2 and w.tensor.shape[-2] == k)
+        other = g.pick(
+            lambda w: w.is_float and w.tensor.dtype == v.tensor.dtype and w.rank >= 2 and w.tensor.shape[-2] == k
+        )
         if other is not None:
             g.add(f"({v.name} @ {other.name}) * 0.3")
     elif kind == 1:
