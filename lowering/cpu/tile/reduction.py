@@ -34,6 +34,9 @@ _KINDS: dict[str, str] = {
 CASCADE = 2048
 """Floats summed into one accumulator before it is added to the next: keeps the rounding error near that of
 pairwise summation (torch sums in cascades too)."""
+COLUMN_CASCADE = 64
+"""The same where each lane sums for itself (a column): at least as many; more for extents above its square, so that
+neither the sums within chunks nor the sum of the chunks is long."""
 WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
 
@@ -208,18 +211,30 @@ class _Loops:
             with e.inside({d: i}):
                 if self._cascades() and len(dims) == 1 and leaf == self._lane_loop:
                     return self._combine(carried, leaf(self._start()))
+                if self._cascades() and leaf == self._step and self._long(dims[1:]):
+                    return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
                 return self._nest(dims[1:], carried, leaf)
 
         if self._cascades() and len(dims) == 1 and leaf == self._step:
             return self._chunked(0, extent, 1, accs, body)
         return e.b.for_(0, extent, 1, body, accs)
 
+    def _long(self, dims: list[int]) -> bool:
+        """Whether loops over `dims` are worth a sum of their own (those of a pooling window are not)."""
+        count = 1 if dims else 0
+        for d in dims:
+            extent = self.e.loops.extents[d]
+            if not isinstance(extent, ir.AffineConstantExpr):
+                return True
+            count *= extent.value
+        return count >= COLUMN_CASCADE // 4
+
     def _chunked(
         self, lower: Index, upper: Index, step: int, accs: list[ir.Value], body: Callable[..., list[ir.Value]]
     ) -> list[ir.Value]:
         """A loop whose accumulators start anew every CASCADE elements (per lane)."""
         b = self.e.b
-        chunk = CASCADE if step == 1 else CASCADE // self.width * step
+        chunk = _column_chunk(upper) if step == 1 else CASCADE // self.width * step
         if isinstance(upper, int) and isinstance(lower, int) and upper - lower <= 2 * chunk:
             return b.for_(lower, upper, step, body, accs)
 
@@ -301,6 +316,13 @@ class _Loops:
 
     def _keep_spills(self) -> None:
         self.e.scopes[-1].spilled.update(getattr(self, "spilled", {}))
+
+
+def _column_chunk(extent: Index) -> int:
+    """Elements of a column that are summed before the sum so far is added."""
+    if not isinstance(extent, int):
+        return 4 * COLUMN_CASCADE
+    return max(COLUMN_CASCADE, 1 << (extent.bit_length() // 2))
 
 
 def _tensor_memo(e: Evaluator):

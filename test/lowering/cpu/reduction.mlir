@@ -30,13 +30,16 @@ func.func @softmax(%x: tensor<128x100xf32>) -> tensor<128x100xf32> {
 
 // -----
 
-// A column reduction: the lanes are columns, each sums for itself down the rows; nothing is reduced across lanes.
+// A column reduction: the lanes are columns, each sums for itself down the rows, in chunks that start at zero and are
+// added to the total; nothing is reduced across lanes.
 
 // CHECK-LABEL: func.func @generic
 // CHECK: scf.for %[[COLUMN:.*]] =
-// CHECK: %[[SUM:.*]] = scf.for %{{.*}} = %c0 to %c300 step %c1 iter_args(%[[ACC:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: %[[SUM:.*]] = scf.for %[[CHUNK:.*]] = %c0 to %c300 step %c64 iter_args(%[[TOTAL:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: %[[PART:.*]] = scf.for %{{.*}} = %[[CHUNK]] to %{{.*}} step %c1 iter_args(%[[ACC:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf32>)
 // CHECK: %[[X:.*]] = vector.load %arg0
 // CHECK-NEXT: arith.addf %[[ACC]], %[[X]]
+// CHECK: arith.addf %[[TOTAL]], %[[PART]]
 // CHECK-NOT: vector.reduction
 // CHECK: vector.store %[[SUM]], %arg1[%[[COLUMN]]]
 func.func @columns(%x: tensor<300x64xf32>) -> tensor<64xf32> {
