@@ -126,6 +126,10 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         console.print("no ATen call is left: the graph is native code from end to end")
     if graph.workspace_bytes:
         console.print(f"workspace for all intermediates: {graph.workspace_bytes / 1024:.1f} KiB")
+    if graph.memory is not None and graph.eager_memory is not None:
+        ours, eager = graph.memory, graph.eager_memory
+        console.print(f"bytes read and written: {_kib(ours.moved)} (eager's operators: {_kib(eager.moved)})")
+        console.print(f"most memory allocated at once: {_kib(ours.peak)} (eager: {_kib(eager.peak)})")
     table = Table("stage", "ms", title="compile time", title_justify="left")
     for stage, seconds in graph.stages.items():
         table.add_row(stage, f"{1e3 * seconds:.1f}")
@@ -145,6 +149,10 @@ def _decision_table(graph: CompileReport, verbose: bool) -> Table:
     for (op, way, reason), times in Counter((d.op, d.way, d.reason) for d in graph.decisions).items():
         table.add_row(op, str(times), way, reason)
     return table
+
+
+def _kib(count: int) -> str:
+    return f"{count / 1024:,.1f} KiB"
 
 
 def _counted(names: tuple[str, ...]) -> str:

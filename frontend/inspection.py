@@ -5,11 +5,14 @@
 
 import re
 
+from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
+from kiln.frontend.eager_memory import eager_memory, symbol_hints
 from kiln.frontend.report import CompileReport, Decision, Kernel
 from kiln.runtime.plan import AtenStep, Launch, Plan
+from kiln.runtime.statistics import memory_report
 
 __all__ = ["describe_plan", "names_in_location"]
 
@@ -21,8 +24,8 @@ def names_in_location(location: str) -> list[str]:
     return _NAME.findall(location)
 
 
-def describe_plan(report: CompileReport, module: ir.Module, plan: Plan) -> None:
-    """Fill kernels, ATen calls and workspace of ``report`` from the final module and its plan."""
+def describe_plan(report: CompileReport, module: ir.Module, plan: Plan, gm: GraphModule) -> None:
+    """Fill kernels, ATen calls and memory of ``report`` from the final module, its plan and the graph it came from."""
     held = _held_by_fusion(module)
     launches: dict[int, list[str]] = {}
     for step in plan.steps:
@@ -36,6 +39,9 @@ def describe_plan(report: CompileReport, module: ir.Module, plan: Plan) -> None:
     if plan.offsets is not None:
         ends = [offset + size for i, offset in plan.offsets.items() if isinstance(size := plan.buffers[i].bytes, int)]
         report.workspace_bytes = max(ends, default=0)
+    symbols = symbol_hints(gm, plan)
+    if symbols is not None:
+        report.memory, report.eager_memory = memory_report(plan, symbols), eager_memory(gm)
 
 
 def _held_by_fusion(module: ir.Module) -> dict[str, tuple[str, ...]]:

@@ -75,7 +75,7 @@ def _attempt(
     assert planning.plan is not None
     with report.stage("load"):
         executor = Executor(planning.plan, imported.constants)
-    describe_plan(report, imported.module, planning.plan)
+    describe_plan(report, imported.module, planning.plan, gm)
     return BoxedGraph(imported, executor.run, shared_results(imported, planning.plan))
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kiln.frontend.eager_memory import EagerMemory
+from kiln.runtime.statistics import MemoryReport
+
 __all__ = ["CompileReport", "Decision", "Kernel", "collect", "publish"]
 
 
@@ -38,7 +41,8 @@ class CompileReport:
 
     ``graph``: "inference", "forward" or "backward". ``executor``: "kiln", or "aten" when the whole graph runs with
     ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
-    intermediates (0 where sizes are dynamic and unknown).
+    intermediates (0 where sizes are dynamic and unknown). ``memory``, ``eager_memory``: bytes moved and held, with the
+    example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
     """
 
     graph: str
@@ -53,6 +57,8 @@ class CompileReport:
     symbols: list[str] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
     workspace_bytes: int = 0
+    memory: MemoryReport | None = None
+    eager_memory: EagerMemory | None = None
 
     @property
     def seconds(self) -> float:

@@ -37,7 +37,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Pointer:
-    """The address `bytes` past the start of a buffer."""
+    """The address `bytes` past the start of a buffer. `size`: bytes of the distinct elements of the tensor there."""
 
     buffer: int
     bytes: Expr = 0
+    size: Expr = 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
     scratch: bytes per thread. work: elementary operations, which decide how many threads pay; -1 if unknown.
+    results: how many of the pointers, the last ones, are written; the others are read.
     """
 
     kernel: int
@@ -110,6 +112,7 @@ class Launch:
     symbols: tuple[Expr, ...]
     scratch: Expr = 0
     work: Expr = -1
+    results: int = 1
     name: str = ""
     epoch: int = 0
     step: str = "launch"

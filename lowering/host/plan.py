@@ -265,7 +265,7 @@ class _Planner:
         for value in tensors:
             layout = self._layout(value)
             offset = mul(layout.offset, constant(item_bytes(value.type)))
-            pointers.append(Pointer(self._buffer(layout.root), self.expr(offset)))
+            pointers.append(Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout))))
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
 
         def over_plan(text: str | None, default: int) -> Expr:
@@ -281,6 +281,7 @@ class _Planner:
             tuple(self.expr(s) for s in symbols),
             over_plan(code.scratch_bytes, 0),
             over_plan(code.work, -1),
+            results=len(op.results),
             name=ir.StringAttr(op.attributes["name"]).value,
             epoch=epoch,
         )
@@ -374,6 +375,14 @@ class _Planner:
             intervals = [Interval(int(b.bytes), b.first, b.last) for _, b in mine]
             offsets, _ = assign_offsets(intervals)
             self.plan.offsets = {i: offset for (i, _), offset in zip(mine, offsets, strict=True)}
+
+
+def _distinct(value: ir.Value, layout: Layout) -> ir.AffineExpr:
+    """Bytes of the elements of a tensor, each counted once: a broadcast repeats them."""
+    size = constant(item_bytes(value.type))
+    for n, step in zip(layout.shape, layout.strides, strict=True):
+        size = size if is_constant(step, 0) else mul(size, n)
+    return size
 
 
 def _has(op: ir.Operation, name: str) -> bool:

@@ -58,7 +58,7 @@ def chain_plan(add_kernel):
             return Buffer(kind, "float32", (rows, cols), (cols, 1), size, index, first, last)
 
         def launch(*buffers):
-            return Launch(0, tuple(Pointer(b) for b in buffers), (count,), scratch=8, work=count, name="add")
+            return Launch(0, tuple(Pointer(b, 0, size) for b in buffers), (count,), scratch=8, work=count, name="add")
 
         return Plan(
             "chain",

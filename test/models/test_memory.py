@@ -1,0 +1,22 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Memory of whole models: never more traffic, and never a higher peak, than eager's operators one by one."""
+
+import pytest
+import torch
+
+import kiln
+from benchmarks.networks import BUILDERS
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_never_more_than_eager(name):
+    model, make_inputs = BUILDERS[name](layers=1)
+    with torch.no_grad():
+        explanation = kiln.explain(model, *make_inputs(torch.Generator().manual_seed(1)), options={"fallback": False})
+    for graph in explanation.graphs:
+        assert graph.memory is not None and graph.eager_memory is not None
+        assert graph.memory.moved <= graph.eager_memory.moved
+        assert graph.memory.peak <= graph.eager_memory.peak
+    assert "bytes read and written" in str(explanation)
