@@ -279,8 +279,8 @@ class Outliner:
 
 
 def _computes(op: ir.Operation | None) -> bool:
-    """Whether `op` is arithmetic on scalars, other than a constant."""
-    return op is not None and op.name.startswith("arith.") and op.name != "arith.constant"
+    """Whether `op` is a constant, or arithmetic on scalars."""
+    return op is not None and op.name.startswith("arith.")
 
 
 def _op_word(op: ir.Operation) -> str:
