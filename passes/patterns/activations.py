@@ -1,0 +1,78 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Activations written out."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from .registry import RewritePattern
+
+Tensor = torch.Tensor
+
+_C = math.sqrt(2 / math.pi)
+_X = ((torch.empty(4, 8),),)
+
+
+def _pattern(name: str, pattern: object, replacement: object, *needs: str) -> RewritePattern:
+    return RewritePattern(name, pattern, replacement, _X, needs=frozenset(needs))  # type: ignore[arg-type]
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by the tanh approximation."""
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_erf(x: Tensor) -> Tensor:
+    """GELU."""
+    return F.gelu(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return F.silu(x)
+
+
+def hardswish(x: Tensor) -> Tensor:
+    """x * relu6(x + 3) / 6."""
+    return F.hardswish(x)
+
+
+def _cube(x: Tensor) -> Tensor:
+    return x**3
+
+
+def _scaled_cube(x: Tensor) -> Tensor:
+    return 0.044715 * x * x * x
+
+
+def _approximate(x: Tensor) -> Tensor:
+    return 1.0 + torch.tanh(_C * (x + 0.044715 * _cube(x)))
+
+
+def _approximate_factored(x: Tensor) -> Tensor:
+    return 1.0 + torch.tanh(_C * x * (1.0 + 0.044715 * x * x))
+
+
+def _exact(x: Tensor) -> Tensor:
+    return 1.0 + torch.erf(x / math.sqrt(2.0))
+
+
+# Spellings differ in where the 0.5 stands and how the cube is written.
+PATTERNS = [
+    _pattern("gelu-tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(_C * (x + _scaled_cube(x)))), gelu_tanh, "tanh"),
+    _pattern("gelu-tanh-pow", lambda x: 0.5 * x * _approximate(x), gelu_tanh, "tanh"),
+    _pattern("gelu-tanh-last", lambda x: x * (0.5 * _approximate(x)), gelu_tanh, "tanh"),
+    _pattern("gelu-tanh-factored", lambda x: 0.5 * x * _approximate_factored(x), gelu_tanh, "tanh"),
+    _pattern("gelu-erf", lambda x: 0.5 * x * _exact(x), gelu_erf, "erf"),
+    _pattern("gelu-erf-times", lambda x: 0.5 * x * (1.0 + torch.erf(x * math.sqrt(0.5))), gelu_erf, "erf"),
+    _pattern("gelu-erf-last", lambda x: x * (0.5 * _exact(x)), gelu_erf, "erf"),
+    _pattern("gelu-erf-middle", lambda x: x * _exact(x) * 0.5, gelu_erf, "erf"),
+    _pattern("silu", lambda x: x * torch.sigmoid(x), silu, "sigmoid"),
+    _pattern("silu-divided", lambda x: x / (1.0 + torch.exp(-x)), silu, "exp"),
+    _pattern("hardswish-clamp", lambda x: x * torch.clamp(x + 3.0, 0.0, 6.0) / 6.0, hardswish, "clamp"),
+    _pattern("hardswish-relu6", lambda x: x * F.relu6(x + 3.0) / 6.0, hardswish, "hardtanh"),
+    _pattern("hardswish-relu6-first", lambda x: x * (F.relu6(x + 3.0) / 6.0), hardswish, "hardtanh"),
+]

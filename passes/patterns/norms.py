@@ -1,0 +1,113 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Layer norm and RMS norm written out, over the last dimension."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from .registry import RewritePattern
+
+Tensor = torch.Tensor
+
+_PLAIN = ((torch.empty(4, 8), 1e-5),)
+_WEIGHT = ((torch.empty(4, 8), torch.empty(8), 1e-5),)
+_AFFINE = ((torch.empty(4, 8), torch.empty(8), torch.empty(8), 1e-5),)
+
+
+def _mean_sub(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
+
+
+def _sqrt(x: Tensor, eps: float) -> Tensor:
+    d = _mean_sub(x)
+    return d / torch.sqrt((d**2).mean(-1, keepdim=True) + eps)
+
+
+def _rsqrt(x: Tensor, eps: float) -> Tensor:
+    d = _mean_sub(x)
+    return d * torch.rsqrt((d**2).mean(-1, keepdim=True) + eps)
+
+
+def _var(x: Tensor, eps: float) -> Tensor:
+    return _mean_sub(x) / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + eps)
+
+
+def _var_rsqrt(x: Tensor, eps: float) -> Tensor:
+    return _mean_sub(x) * torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + eps)
+
+
+def _rms(x: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def _rms_divided(x: Tensor, eps: float) -> Tensor:
+    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def _last(*tensors: Tensor) -> str | None:
+    x, *rest = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    if any(tensor.shape != x.shape[-1:] for tensor in rest):
+        return "weight or bias is no vector over the last dimension"
+    if any(tensor.dtype != x.dtype for tensor in rest):
+        return "weight or bias has another dtype"
+    return None
+
+
+def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) -> list[RewritePattern]:
+    """With weight and bias, and with neither."""
+    return [
+        RewritePattern(
+            f"layer-norm-{name}-affine",
+            lambda x, w, b, eps: core(x, eps) * w + b,
+            lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, eps),
+            _AFFINE,
+            condition=_last,
+            needs=frozenset({"mean", *needs}),
+        ),
+        RewritePattern(
+            f"layer-norm-{name}",
+            core,
+            lambda x, eps: F.layer_norm(x, x.shape[-1:], None, None, eps),
+            _PLAIN,
+            needs=frozenset({"mean", *needs}),
+        ),
+    ]
+
+
+def _rms_norm(x: Tensor, w: Tensor | None, eps: float) -> Tensor:
+    return F.rms_norm(x, x.shape[-1:], w, eps)
+
+
+def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) -> list[RewritePattern]:
+    return [
+        RewritePattern(
+            f"rms-norm-{name}-weight",
+            lambda x, w, eps: core(x, eps) * w,
+            _rms_norm,
+            _WEIGHT,
+            condition=_last,
+            needs=frozenset({"mean", *needs}),
+            whole=True,
+        ),
+        RewritePattern(
+            f"rms-norm-{name}",
+            core,
+            lambda x, eps: _rms_norm(x, None, eps),
+            _PLAIN,
+            needs=frozenset({"mean", *needs}),
+            whole=True,
+        ),
+    ]
+
+
+PATTERNS = [
+    *_layer_norms("sqrt", _sqrt, "sqrt"),
+    *_layer_norms("rsqrt", _rsqrt, "rsqrt"),
+    *_layer_norms("var", _var, "var", "sqrt"),
+    *_layer_norms("var-rsqrt", _var_rsqrt, "var", "rsqrt"),
+    *_rms_norms("rsqrt", _rms, "rsqrt"),
+    *_rms_norms("sqrt", _rms_divided, "sqrt"),
+]

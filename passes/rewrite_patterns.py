@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Pattern rewrites on the torch dialect."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+
+from kiln.passes.core import Note, Pass, register_pass
+
+if TYPE_CHECKING:
+    from kiln.passes.patterns.graph import PatternGraph
+    from kiln.passes.patterns.registry import RewritePattern
+
+__all__ = ["RewritePatterns"]
+
+
+@register_pass
+@dataclass
+class RewritePatterns(Pass):
+    """Replace subgraphs written out in elementary ops by the op they mean: GELU, SiLU, softmax, norms, attention.
+
+    Patterns are PyTorch functions; users add their own with ``kiln.patterns.register``. Statistics: ``matched``,
+    ``failed`` (near misses, each with a note that says what differs) and ``matched:PATTERN``.
+
+    Before::
+
+        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.sigmoid %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          %1 = torch.aten.mul.Tensor %x, %0
+            : !torch.vtensor<[4],f32>, !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          return %1 : !torch.vtensor<[4],f32>
+        }
+
+    After::
+
+        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.silu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          return %0 : !torch.vtensor<[4],f32>
+        }
+    """
+
+    name = "rewrite-patterns"
+    only: tuple[str, ...] = ()
+    """Names of the patterns to look for; empty: all that are in force."""
+    disable: tuple[str, ...] = ()
+    """Names of patterns to leave out."""
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite in every function that holds torch types."""
+        from kiln.passes.patterns.registry import active_patterns
+
+        patterns = [p for p in active_patterns() if p.name in (self.only or (p.name,)) and p.name not in self.disable]
+        for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            if "!torch." in str(function.attributes["function_type"]):
+                misses: dict[str, tuple[float, Note]] = {}
+                for pattern in patterns:
+                    self._rewrite(function, pattern, misses)
+                for _, note in misses.values():
+                    self.count("failed")
+                    self.notes.append(note)
+
+    def _rewrite(
+        self, function: ir.Operation, pattern: "RewritePattern", misses: dict[str, tuple[float, Note]]
+    ) -> None:
+        """Every match of one pattern in one function."""
+        from kiln.passes.patterns.graph import graphs_of
+        from kiln.passes.simplify_algebra import erase_dead
+
+        block = function.regions[0].blocks[0]
+        if not pattern.needs <= _base_names(block):
+            return
+        symbols = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else ()
+        names = [ir.StringAttr(name).value for name in symbols]
+        for graph in graphs_of(pattern):
+            # Each match takes ops away, unless a replacement holds its own pattern.
+            for _ in range(len(block.operations)):
+                if not self._first_match(block, graph, names, misses):
+                    break
+                erase_dead(block)
+
+    def _first_match(
+        self, block: ir.Block, graph: "PatternGraph", names: list[str], misses: dict[str, tuple[float, Note]]
+    ) -> bool:
+        """Rewrite the first match; the nearest miss of all patterns at each op goes to ``misses``."""
+        from kiln.passes.patterns.matcher import Matcher
+        from kiln.passes.patterns.replace import Refused, replace
+        from kiln.passes.torch_to_kiln.registry import op_name
+
+        root_name = graph.outputs[0].op.name  # type: ignore[union-attr]
+        matcher = Matcher(graph, names)
+        for op in [op.operation for op in block.operations]:
+            if op_name(op) != root_name:
+                continue
+            found = matcher.at(op)
+            reached, reason = matcher.reached, matcher.reason
+            key = f"{op.name} {op.location}"
+            if found is not None:
+                try:
+                    with op.location:
+                        replace(graph, found, op, names)
+                except Refused as refused:
+                    reached, reason = len(graph.ops), str(refused)
+                else:
+                    misses.pop(key, None)
+                    self.count("matched")
+                    self.count(f"matched:{graph.pattern.name}")
+                    return True
+            share = reached / len(graph.ops)
+            if reached >= 2 and share >= 0.5 and share > misses.get(key, (0.0,))[0]:
+                text = f"{graph.pattern.name}: {reason} (after {reached} of {len(graph.ops)} ops)"
+                misses[key] = (share, Note(self.name, op_name(op), str(op.location), text))
+        return False
+
+
+def _base_names(block: ir.Block) -> set[str]:
+    """``tanh`` for ``torch.aten.tanh``, for each op of the block."""
+    from kiln.passes.torch_to_kiln.registry import op_name
+
+    parts = [op_name(op.operation).split(".") for op in block.operations]
+    return {part[2] for part in parts if len(part) > 2}
