@@ -63,6 +63,9 @@ class SplitReductions(Pass):
         if any(c.identity is None for c in found) or len(op.results) != 1:
             self.note(op, "the combiner is not known to be associative")
             return False
+        if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
+            self.note(op, "the body computes with its loop's index")
+            return False
         choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) is not None), None)
         if choice is None:
             self.note(op, f"no extent has a divisor between 8 and {self.parts}")

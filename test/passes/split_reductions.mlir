@@ -1,0 +1,101 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions" | filecheck %s
+
+// A sum over everything: 64 partial sums, then their sum by the combiner alone.
+
+// CHECK-LABEL: func.func @sum
+// CHECK: %[[ZERO:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<64xf32>)
+// CHECK: %[[P:.*]] = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d1 * 16384 + d0)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} {{.*}} outs(%[[ZERO]] : tensor<64xf32>)
+// CHECK: arith.mulf
+// CHECK: arith.addf
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]} ins(%[[P]] : tensor<64xf32>)
+// CHECK-NOT: arith.mulf
+// CHECK: arith.addf
+func.func @sum(%x: tensor<1048576xf32>) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %i = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<f32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%x : tensor<1048576xf32>) outs(%i : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}
+
+// -----
+
+// Columns of which there are many have work for all threads already; short sums are not worth it.
+
+// CHECK-LABEL: func.func @kept
+// CHECK-COUNT-2: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @kept(%x: tensor<65536x16xf32>, %y: tensor<1024xf32>) -> (tensor<16xf32>, tensor<f32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (16)>} : () -> tensor<16xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<65536x16xf32>) outs(%e : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%y : tensor<1024xf32>) outs(%f : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  return %r, %s : tensor<16xf32>, tensor<f32>
+}
+
+// -----
+
+// The dim that is split is one that is reduced; the others keep their places.
+
+// CHECK-LABEL: func.func @middle
+// CHECK: affine_map<(d0, d1, d2, d3) -> (d0, d3 * 20 + d1, d2)>
+// CHECK-SAME: iterator_types = ["parallel", "reduction", "reduction", "parallel"]
+// CHECK: arith.maximumf
+// CHECK: iterator_types = ["parallel", "reduction"]
+// CHECK: arith.maximumf
+func.func @middle(%x: tensor<2x1000x128xf32>) -> tensor<2xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (2)>} : () -> tensor<2xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<2xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %low : f32
+  } -> tensor<2xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0)>], iterator_types = ["parallel", "reduction", "reduction"]} ins(%x : tensor<2x1000x128xf32>) outs(%i : tensor<2xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}
+
+// -----
+
+// A body that computes with the loop's index would see that of a part.
+
+// CHECK-LABEL: func.func @index
+// CHECK-NOT: "parallel"
+// CHECK: return
+func.func @index(%x: tensor<1048576xf32>) -> tensor<f32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%x : tensor<1048576xf32>) outs(%e : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = linalg.index 0 : index
+    %i = arith.index_cast %n : index to i64
+    %f = arith.sitofp %i : i64 to f32
+    %0 = arith.mulf %a, %f : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}
