@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Programs that once failed, as random testing found them (shortened)."""
+
+import pytest
+import torch
+from programs import Input, Program
+from test_random_graphs import run
+
+BF16, F32, F64, I64 = torch.bfloat16, torch.float32, torch.float64, torch.int64
+
+
+def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = F32, layout: str = "plain") -> list[Input]:
+    return [Input(shape, dtype, 10 * i, layout) for i, shape in enumerate(shapes)]
+
+
+STATIC = {
+    # A bf16 scalar that lives across basic blocks: LLVM called a conversion that is in no library.
+    "bf16_scalar": Program(inputs((1, 1), (1, 31), dtype=BF16), ["v0 - v1"], [2]),
+    "bf16_expanded": Program(inputs((3,), dtype=BF16, layout="expanded"), ["(v0.abs() + 1) ** 0.3"], [1]),
+    # The attention kernel sums in f32.
+    "attention_float64": Program(
+        inputs((2, 3, 4, 8), dtype=F64), ["F.scaled_dot_product_attention(v0, v0, v0, is_causal=True)"], [1]
+    ),
+    # kiln.matmul has no kernel for integers.
+    "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
+}
+
+DYNAMIC = {
+    # (d0 - 3) mod s0: the dividend is negative, and division was unsigned.
+    "roll": Program(inputs((17,)), ["torch.roll(v0, 3, 0)"], [1]),
+    "roll_read_elsewhere": Program(inputs((3, 8, 8)), ["torch.cumsum(v0, 0)", "torch.roll(v1, 3, 0) + v1"], [2]),
+    # The number of elements is arithmetic on two symbols, outside of any kernel.
+    "norm_over_everything": Program(inputs((64, 33), dtype=F64), ["F.layer_norm(v0, v0.shape[0:])"], [1]),
+    "variance_over_everything": Program(inputs((9, 13)), ["torch.var(v0, dim=[0, 1], correction=1) + v0.mean()"], [1]),
+    # A head size known at run time only.
+    "attention_head_size": Program(
+        inputs((2, 3, 5, 8)), ["F.scaled_dot_product_attention(v0, v0, v0, scale=0.5)"], [1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_static(name: str) -> None:
+    run(STATIC[name])
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic(name: str) -> None:
+    run(DYNAMIC[name], dynamic=True)
