@@ -312,6 +312,8 @@ class _Loops:
                     buffer = e.scratch.allocate(e, count, ir.RankedTensorType(value.type).element_type)
                 fixed = {i: x for i, x in enumerate(indices) if i not in free}
                 kept = self.spilled[value] = Spilled(buffer, fixed, free, sizes)
+            elif any(indices[i] != x for i, x in kept.fixed.items()) or free != kept.free:
+                continue  # another row of the value: the buffer holds one
             planning.store_scratch(e, kept, indices, emitted)
 
     def _keep_spills(self) -> None:
