@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 from torch.fx import Node
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch_mlir import ir
 
 from kiln.frontend.symbols import SymbolSpace, as_expr
@@ -211,7 +212,8 @@ def small_value(tensor: torch.Tensor) -> dict[str, ir.Attribute]:
     element = _ELEMENT_TYPES[tensor.dtype]
     if not 0 < tensor.numel() <= _SMALL or element not in _WRITABLE:
         return {}
-    return {"kiln.value": dense(tensor, element)}
+    with unset_fake_temporarily():
+        return {"kiln.value": dense(tensor, element)}
 
 
 _WRITABLE = frozenset({"f16", "bf16", "f32", "f64", "i1", "ui8", "si8", "si16", "si32", "si64"})
