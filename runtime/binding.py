@@ -6,7 +6,7 @@
 A static plan is bound once; a dynamic one once for each distinct set of sizes (the executor caches them).
 
 Addresses reach the launcher (lowering/host/launcher.py) through a *state*, an array of 64-bit words of which each call
-uses its own: ``[0, table, workspace of epoch 0, ..., one base address per other buffer, launch block]``.
+uses its own: ``[0, table, workspace of epoch 0, ..., one base address per other buffer]``.
 """
 
 import array
@@ -16,6 +16,7 @@ from typing import Any
 
 from kiln.runtime.expressions import affine_evaluator
 from kiln.runtime.memory import Interval, aligned, assign_offsets
+from kiln.runtime.launches import ReadyLaunch, Touched, launch_groups
 from kiln.runtime.plan import AtenStep, Buffer, Expr, Launch, Operand, Plan
 
 __all__ = ["WORK_PER_THREAD", "Binder", "Binding", "Segment", "StateLayout", "segments"]
@@ -80,10 +81,9 @@ class StateLayout:
                         self.slots[buffer] = at
                         self.fresh[k].append(buffer)
                         at += 1
-        self.block = at
-        words = max((plan.kernels[s.kernel].pointers + plan.kernels[s.kernel].symbols + 3
+        self.words = at
+        self.block = max((plan.kernels[s.kernel].pointers + plan.kernels[s.kernel].symbols + 3
                      for p in parts for s in p.launches), default=0)  # fmt: skip
-        self.words = at + words
 
 
 @dataclass
@@ -122,10 +122,21 @@ class Binding:
 
 
 class Binder:
-    """Makes the bindings of one loaded plan; `addresses` gives each kernel's entry point."""
+    """Makes the bindings of one loaded plan; `addresses` gives each kernel's entry point.
 
-    def __init__(self, plan: Plan, parts: Sequence[Segment], layout: StateLayout, addresses: Sequence[int]) -> None:
-        self.plan, self.parts, self.layout, self.addresses = plan, parts, layout, addresses
+    regions: threads stay together from the first launch that they share to the last, instead of one region a launch.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        parts: Sequence[Segment],
+        layout: StateLayout,
+        addresses: Sequence[int],
+        *,
+        regions: bool = True,
+    ) -> None:
+        self.plan, self.parts, self.layout, self.addresses, self.regions = plan, parts, layout, addresses, regions
         self._evaluate: dict[int, Callable[[Sequence[int | None]], Mapping[Expr, int]]] = {}
 
     def bind(self, epoch: int, symbols: Sequence[int | None], threads: int, previous: Binding | None = None) -> Binding:
@@ -138,10 +149,9 @@ class Binder:
         scratch = 0
         for k, part in enumerate(self.parts):
             if part.epoch == epoch and part.launches:
-                table = array.array("q", [self.layout.block])
-                for launch in part.launches:
-                    scratch = max(scratch, self._launch(binding, epoch, launch, threads, table))
-                table.append(0)
+                ready = [self._launch(binding, epoch, launch, threads) for launch in part.launches]
+                scratch = max(scratch, *(r.scratch * r.threads for r in ready))
+                table = array.array("q", [self.layout.block, *launch_groups(ready, self.regions), 0])
                 binding.keep.append(table)
                 binding.tables[k] = table.buffer_info()[0]
         binding.workspace = binding.scratch + scratch
@@ -159,24 +169,28 @@ class Binder:
         offsets, binding.scratch = assign_offsets(intervals)
         binding.offsets = dict(zip(mine, offsets, strict=True))
 
-    def _launch(self, binding: Binding, epoch: int, launch: Launch, limit: int, table: array.array) -> int:
-        """Appends one launch to a table; returns the scratch bytes that it needs."""
+    def _launch(self, binding: Binding, epoch: int, launch: Launch, limit: int) -> "ReadyLaunch":
+        """A launch with its numbers."""
         value, layout = binding.values, self.layout
         work = value[launch.work]
         threads = limit if work < 0 else max(1, min(limit, work // WORK_PER_THREAD))
         words: list[int] = []
-        for pointer in launch.pointers:
+        touched: list[Touched] = []
+        for i, pointer in enumerate(launch.pointers):
             buffer = self.plan.buffers[pointer.buffer]
+            is_written = i >= len(launch.pointers) - launch.results
             if buffer.kind == "workspace":
-                words += (layout.WORKSPACE + buffer.epoch, binding.offset(pointer.buffer) + value[pointer.bytes])
+                start = binding.offset(pointer.buffer)
+                words += (layout.WORKSPACE + buffer.epoch, start + value[pointer.bytes])
+                touched.append(Touched(-1 - buffer.epoch, start, start + value[buffer.bytes], is_written))
             else:
                 words += (layout.slots[pointer.buffer], value[pointer.bytes])
+                touched.append(Touched(pointer.buffer, 0, 1, is_written))
         for symbol in launch.symbols:
             words += (0, value[symbol])
         per_thread = aligned(value[launch.scratch])
-        words += (layout.WORKSPACE + epoch, binding.scratch, 0, per_thread, 0, int(threads > 1))
-        table.extend((self.addresses[launch.kernel], threads, len(words) // 2, *words))
-        return per_thread * threads
+        words += (layout.WORKSPACE + epoch, binding.scratch, 0, per_thread)
+        return ReadyLaunch(self.addresses[launch.kernel], threads, words, touched, per_thread)
 
     def _expressions(self, epoch: int) -> list[Expr]:
         """Every expression of an epoch: those of its steps, its buffers and, in the last epoch, the outputs."""

@@ -11,8 +11,9 @@ and the launcher calls ``void NAME_entry(int64_t* blk)`` with 64-bit words
 
     blk = [one pointer per memref, one word per symbol, scratch base, scratch bytes per thread, parallel]
 
-``parallel`` is 0 for a direct call (the kernel then runs as thread 0 of 1) and 1 under ``GOMP_parallel``, where the
-thread number and the team size come from the OpenMP runtime. The team may be smaller than what was asked for.
+``parallel`` is 0 for a direct call (the kernel then runs as thread 0 of 1). Under ``GOMP_parallel`` it is 1, or a number
+n > 1 where only the first n threads of the team shall work; thread number and team size come from the OpenMP runtime.
+The team may be smaller than what was asked for.
 
 `wrap_kernel` turns the first form into the second: the kernel becomes an internal function of bare pointers, each
 marked ``noalias`` (no two tensors of a launch overlap unless both are only read), so that LLVM can keep values in
@@ -173,12 +174,18 @@ def _entry(name: str, signature: KernelSignature) -> str:
   %n32 = func.call @omp_get_num_threads() : () -> i32
   %t64 = llvm.sext %t32 : i32 to i64
   %n64 = llvm.sext %n32 : i32 to i64
-  llvm.br ^run(%t64, %n64 : i64, i64)
+  %limited = llvm.icmp "ugt" %w{words - 1}, %one : i64
+  %least = llvm.intr.umin(%w{words - 1}, %n64) : (i64, i64) -> i64
+  %working = llvm.select %limited, %least, %n64 : i1, i64
+  %mine = llvm.icmp "ult" %t64, %working : i64
+  llvm.cond_br %mine, ^run(%t64, %working : i64, i64), ^done
 ^run(%tid: i64, %nt: i64):
   %offset = llvm.mul %tid, %w{words - 2} : i64
   %scratch = llvm.getelementptr %w{words - 3}[%offset] : (!llvm.ptr, i64) -> !llvm.ptr, i8
   %tidx = builtin.unrealized_conversion_cast %tid : i64 to index
   %ntx = builtin.unrealized_conversion_cast %nt : i64 to index
   func.call @{name}({values}) : ({types}) -> ()
+  llvm.br ^done
+^done:
   llvm.return
 }}"""

@@ -14,6 +14,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.codegen import KernelObject
 from kiln.lowering.host.elements import dense_bytes, dtype_name, item_bytes
+from kiln.lowering.host.hosting import host_in_tensors
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
@@ -104,6 +105,7 @@ class _Planner:
         plan.outputs = [self._output(i, v) for i, v in enumerate(self.graph.returned)]
         self._symbols(num_inputs)
         self._lifetimes()
+        host_in_tensors(plan)
         self._workspace()
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects):
