@@ -26,14 +26,14 @@ from .sizes import argument_sizes, result_sizes
 __all__ = ["Operand", "PatternGraph", "PatternOp", "flat_function", "graphs_of", "trace"]
 
 #: What the traced function is simplified with: the passes that run on a graph before its patterns are looked for.
-NORMAL_FORM = "cse,fold-constants,simplify-algebra,cse"
+NORMAL_FORM = "torch-cse,fold-constants,simplify-algebra,torch-cse"
 
 
 @dataclass(frozen=True)
 class Operand:
     """What an op of a pattern reads.
 
-    ``kind``: ``result`` (of an op), ``tensor`` and ``number`` (arguments), ``const``, ``list``, or ``size`` (any integer:
+    ``kind``: ``result`` (of an op), ``tensor`` and ``number`` (arguments), ``const``, ``list``, ``size`` (any integer:
     it follows from the sizes of the arguments).
     """
 
