@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kiln.runtime.expressions import affine_evaluator
-from kiln.runtime.memory import Interval, aligned, assign_offsets
 from kiln.runtime.launches import ReadyLaunch, Touched, launch_groups
+from kiln.runtime.memory import Interval, aligned, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Expr, Launch, Operand, Plan
 
 __all__ = ["WORK_PER_THREAD", "Binder", "Binding", "Segment", "StateLayout", "segments"]

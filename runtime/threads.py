@@ -12,6 +12,7 @@ cblas, SLEEF and libm, without naming a file.
 import ctypes
 import functools
 import importlib.util
+import os
 from pathlib import Path
 
 from kiln.errors import KilnError
@@ -56,7 +57,22 @@ def symbol_address(name: str) -> int:
 
 
 def max_threads() -> int:
-    """How many threads a kernel may use now: PyTorch's intra-op setting of the calling thread."""
+    """How many threads a kernel may use now: PyTorch's intra-op setting of the calling thread.
+
+    One in a process forked off another: the pool's threads stay in the parent, and OpenMP would wait for them for ever.
+    """
     import torch
 
-    return torch.get_num_threads()
+    return 1 if _is_forked else torch.get_num_threads()
+
+
+_is_forked = False
+
+
+def _in_child() -> None:
+    global _is_forked
+    _is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -11,9 +11,9 @@ and the launcher calls ``void NAME_entry(int64_t* blk)`` with 64-bit words
 
     blk = [one pointer per memref, one word per symbol, scratch base, scratch bytes per thread, parallel]
 
-``parallel`` is 0 for a direct call (the kernel then runs as thread 0 of 1). Under ``GOMP_parallel`` it is 1, or a number
-n > 1 where only the first n threads of the team shall work; thread number and team size come from the OpenMP runtime.
-The team may be smaller than what was asked for.
+``parallel`` is 0 for a direct call (the kernel then runs as thread 0 of 1). Under ``GOMP_parallel`` it is 1, or n > 1
+where only the first n threads of the team shall work; thread number and team size come from the OpenMP runtime. The
+team may be smaller than what was asked for.
 
 `wrap_kernel` turns the first form into the second: the kernel becomes an internal function of bare pointers, each
 marked ``noalias`` (no two tensors of a launch overlap unless both are only read), so that LLVM can keep values in
