@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from kiln.frontend.registration import ensure_registered
 
 if TYPE_CHECKING:
+    from kiln import patterns
     from kiln.frontend.backend import kiln as backend
     from kiln.frontend.explain import explain
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "backend", "explain"]
+__all__ = ["__version__", "backend", "explain", "patterns"]
 
-# Public name -> (module, attribute there).
-_LAZY = {
+# Public name -> (module, attribute there; None: the module itself).
+_LAZY: dict[str, tuple[str, str | None]] = {
     "backend": ("kiln.frontend.backend", "kiln"),
     "explain": ("kiln.frontend.explain", "explain"),
+    "patterns": ("kiln.patterns", None),
 }
 
 
@@ -31,7 +33,9 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'kiln' has no attribute {name!r}")
     module, attribute = _LAZY[name]
-    value = getattr(importlib.import_module(module), attribute)
+    value = importlib.import_module(module)
+    if attribute is not None:
+        value = getattr(value, attribute)
     globals()[name] = value
     return value
 

@@ -15,13 +15,14 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     """
     fast_math = str(bool(getattr(options, "fast_math", False))).lower()
     return [
-        PipelineStep("cse", "merge what was traced twice, so that rules see equal values as one"),
+        PipelineStep("torch-cse", "merge what was traced twice, so that rules see equal values as one"),
         PipelineStep("fold-constants", "sizes and scale factors as numbers: the rules below look for numbers"),
         PipelineStep(
             f"simplify-algebra{{fast-math={fast_math}}}",
             "identities and views that undo each other go before any op is converted",
         ),
-        PipelineStep("cse", "what became equal is merged, before any op is converted twice", stage="graph"),
+        PipelineStep("torch-cse", "what became equal is merged: a pattern's intermediates have no other users"),
+        PipelineStep("rewrite-patterns", "what is written out becomes one op, in the normal form made above", stage="graph"),
         PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),

@@ -100,7 +100,7 @@ class RewritePatterns(Pass):
             if found is not None:
                 try:
                     with op.location:
-                        replace(graph, found, op, names)
+                        replace(graph, found, names)
                 except Refused as refused:
                     reached, reason = len(graph.ops), str(refused)
                 else:

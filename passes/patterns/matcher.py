@@ -179,7 +179,8 @@ class Matcher:
         if isinstance(expected, int) and not isinstance(expected, bool) and _is_dim(user.name, position):
             if isinstance(constant, bool) or not isinstance(constant, int):
                 return False
-            parsed = parse_tensor_type(str(found.ops[user].operands[0].type))
+            of = found.ops[user].operands[0]
+            parsed = parse_tensor_type(str((list_elements(of) or [of])[0].type))
             rank = len(parsed[0]) if parsed else 0
             # A dimension counted from the end by the pattern is counted from the end.
             return rank > 0 and constant % rank == expected % rank and (expected < 0 or expected < rank)

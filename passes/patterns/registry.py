@@ -18,7 +18,7 @@ __all__ = ["RewritePattern", "active_patterns", "add", "scope"]
 BUILTIN = ("attention", "norms", "softmax", "activations")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RewritePattern:
     """One rewrite: see :func:`kiln.patterns.register` for the meaning of the fields."""
 

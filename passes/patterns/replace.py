@@ -32,31 +32,23 @@ class Refused(Exception):
     """The replacement cannot stand for the match; the message is the reason."""
 
 
-def replace(graph: PatternGraph, found: Found, root: ir.Operation, names: Sequence[str]) -> None:
-    """Rewire the uses of the match's outputs to the replacement, whose ops are inserted before ``root``.
+def replace(graph: PatternGraph, found: Found, names: Sequence[str]) -> None:
+    """Rewire the uses of the match's outputs to the replacement, whose ops are inserted before the first output.
 
     The matched ops are left without uses. Raises Refused and changes nothing where the replacement does not trace for
-    these sizes, gives another type, or would need a tensor that is computed after the root.
+    these sizes, gives another type, or would need a tensor that is computed later.
     """
-    for value in found.tensors.values():
-        owner = None if isinstance(value, ir.BlockArgument) else value.owner
-        if owner is not None and not _is_before(owner.operation, root):
-            raise Refused("an argument is computed after the first output")
     olds = found.outputs(graph)
+    order = {op.operation: k for k, op in enumerate(found.ops[graph.outputs[0].op].block.operations)}  # type: ignore[index]
+    anchor = min((found.ops[output.op] for output in graph.outputs), key=lambda op: order[op])  # type: ignore[index]
+    for value in found.tensors.values():
+        if not isinstance(value, ir.BlockArgument) and order[value.owner.operation] > order[anchor]:
+            raise Refused("an argument is computed after the first output")
     sizes = _Sizes(names)
     gm = _traced(graph, found, olds, sizes)
-    news = _imported(gm, found, olds, root, sizes)
+    news = _imported(gm, found, olds, anchor, sizes)
     for old, new in zip(olds, news, strict=True):
         old.replace_all_uses_with(new)
-
-
-def _is_before(op: ir.Operation, root: ir.Operation) -> bool:
-    for candidate in root.block.operations:
-        if candidate.operation == op:
-            return True
-        if candidate.operation == root:
-            return False
-    return False
 
 
 class _Sizes(SymbolSpace):

@@ -1,0 +1,128 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Patterns from outside: the page's example, several results, lists, numbers, conditions, scopes and errors."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import kiln
+from kiln.dialects import create_context
+from kiln.errors import KilnError
+from kiln.frontend.fx_import import import_graph
+from kiln.passes.patterns.graph import trace
+from kiln.passes.rewrite_patterns import RewritePatterns
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "patterns.md"
+X, Y = torch.randn(4, 8), torch.randn(4, 8)
+
+
+@pytest.fixture(autouse=True)
+def own_patterns() -> Iterator[None]:
+    torch._dynamo.reset()
+    with kiln.patterns.scope(builtin=False):
+        yield
+
+
+def rewrite(model: Callable[..., Any], *inputs: torch.Tensor) -> tuple[list[str], RewritePatterns]:
+    """Short names of the ops that are left, and the pass that ran."""
+
+    def listed(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        result = model(*args)
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+    module = import_graph(trace(listed, inputs, "real"), create_context()).module
+    step = RewritePatterns()
+    with module.context:
+        step.run(module)
+    assert module.operation.verify()
+    names = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
+    return [name.removeprefix("torch.aten.") for name in names if name.startswith("torch.aten.")], step
+
+
+def test_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    exec(compile(code, str(PAGE), "exec"), {})
+    assert "401.3863" in capsys.readouterr().out
+
+
+def test_several_results() -> None:
+    kiln.patterns.register(
+        "sincos",
+        lambda x: (torch.sin(x) * 2, torch.cos(x) * 2),
+        lambda x: (torch.tanh(x), torch.sigmoid(x)),
+        (torch.empty(3),),
+    )
+    ops, step = rewrite(lambda x, y: (torch.cos(x) * 2 + y, torch.sin(x) * 2), X, Y)
+    assert sorted(ops) == ["add.Tensor", "sigmoid", "tanh"]
+    assert step.statistics["matched:sincos"] == 1
+    ops, _ = rewrite(lambda x, y: (torch.cos(x) * 2 + y, torch.sin(y) * 2), X, Y)
+    assert "tanh" not in ops
+
+
+def test_lists_of_tensors() -> None:
+    kiln.patterns.register(
+        "cat-relu",
+        lambda xs: torch.relu(torch.cat(xs, -1)),
+        lambda xs: torch.cat([torch.relu(x) for x in xs], -1),
+        ([torch.empty(3, 4), torch.empty(3, 5)],),
+    )
+    assert rewrite(lambda x, y: torch.relu(torch.cat([x, y[:, :5]], 1)), X, Y)[0] == [
+        "slice.Tensor",
+        "relu",
+        "relu",
+        "cat",
+    ]
+    assert rewrite(lambda x, y: torch.relu(torch.cat([x, y, x], -1)), X, Y)[0][0] == "cat"
+
+
+def test_numbers_are_handed_on() -> None:
+    kiln.patterns.register(
+        "clamped", lambda x, a: torch.relu(x - a), lambda x, a: torch.clamp_min(x, a) - a, (torch.empty(3), 0.5)
+    )
+    ops, _ = rewrite(lambda x: torch.relu(x - 0.25), X)
+    assert ops == ["clamp_min", "sub.Scalar"] or ops == ["clamp_min", "sub.Tensor"]
+
+
+def test_a_condition_refuses_with_a_reason() -> None:
+    def even(x: torch.Tensor) -> str | None:
+        return None if x.shape[-1] % 2 == 0 else "the last dimension is odd"
+
+    kiln.patterns.register(
+        "twice", lambda x: torch.exp(torch.sin(x)), lambda x: torch.tanh(x), (torch.empty(3),), condition=even
+    )
+    assert rewrite(lambda x: torch.exp(torch.sin(x)), X)[0] == ["tanh"]
+    ops, step = rewrite(lambda x: torch.exp(torch.sin(x)), X[:, :7].contiguous())
+    assert ops[-2:] == ["sin", "exp"]
+    assert any("the last dimension is odd" in note.reason for note in step.notes)
+
+
+def test_a_replacement_of_other_type_is_refused() -> None:
+    kiln.patterns.register("half", lambda x: torch.exp(torch.sin(x)), lambda x: x.half(), (torch.empty(3),))
+    ops, step = rewrite(lambda x: torch.exp(torch.sin(x)), X)
+    assert ops == ["sin", "exp"]
+    assert any("the replacement gives" in note.reason for note in step.notes)
+
+
+def test_scopes_and_names() -> None:
+    kiln.patterns.register("a", lambda x: torch.sin(x), lambda x: torch.cos(x), (X,))
+    with pytest.raises(KilnError, match="'a' is registered already"):
+        kiln.patterns.register("a", lambda x: torch.sin(x), lambda x: torch.cos(x), (X,))
+    with kiln.patterns.scope():
+        kiln.patterns.register("b", lambda x: torch.sin(x), lambda x: torch.cos(x), (X,))
+        assert kiln.patterns.active()[:2] == ["a", "b"]
+    assert kiln.patterns.active() == ["a"]
+    kiln.patterns.unregister("a")
+    with pytest.raises(KilnError, match="no pattern named 'a'"):
+        kiln.patterns.unregister("a")
+
+
+def test_a_number_that_is_computed_with_is_an_error() -> None:
+    kiln.patterns.register("bad", lambda x, a: x * (1 / a), lambda x, a: x / a, (X, 2.0))
+    with pytest.raises(KilnError, match="number argument 1 must reach an op as it is"):
+        rewrite(lambda x: x * 2.0, X)
