@@ -12,8 +12,8 @@ from typing import Any
 
 import sympy
 import torch
-from torch.fx import Node
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Node
 from torch_mlir import ir
 
 from kiln.frontend.symbols import SymbolSpace, as_expr
