@@ -33,7 +33,9 @@ def document() -> str:
     for table in TABLES:
         parts.append(f"\n## {table.capitalize()}\n\n| rule | before | after | safety | why |\n|---|---|---|---|---|\n")
         parts += [
-            f"| `{r.name}` | `{r.before}` | `{r.after}` | {r.safety.value} | {r.why} |\n" for r in rules if r.table == table
+            f"| `{r.name}` | `{r.before}` | `{r.after}` | {r.safety.value} | {r.why} |\n"
+            for r in rules
+            if r.table == table
         ]
     assert {entry.safety for entry in rules} <= set(Safety)
     return "".join(parts)

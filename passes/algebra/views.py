@@ -142,12 +142,14 @@ def cat_slices(m: Match) -> ir.Value:
         if op is None or op_name(op) != "torch.aten.slice.Tensor" or (source is not None and op.operands[0] != source):
             raise NoMatch("")
         source = op.operands[0]
+        assert source is not None
         rank = len(sizes_of(source) or ())
         dim, start, _, step = (m.const_of(op.operands[k], "a bound of a slice") for k in (1, 2, 3, 4))
         if dim % rank != m.const("d") % rank or step != 1 or (start or 0) != end:
             raise NoMatch("the slices do not follow each other")
         taken = (sizes_of(element) or ())[dim % rank]
-        m.need(isinstance(taken, int), "a slice of dynamic size")
-        end += int(taken)
+        if not isinstance(taken, int):
+            raise NoMatch("a slice of dynamic size")
+        end += taken
     assert source is not None and dtype_of(source)
     return m.like_root(source)

@@ -6,7 +6,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import sympy
 import torch
@@ -91,7 +91,13 @@ def sentinel(position: int, number: float) -> float:
     return 7013 + 2 * position if isinstance(number, int) else 0.8132457 + 0.0137931 * position
 
 
-def trace(function: Callable[..., Any], tensors: Sequence[Any], mode: str, *, whole: bool = False) -> GraphModule:
+def trace(
+    function: Callable[..., Any],
+    tensors: Sequence[Any],
+    mode: Literal["real", "fake", "symbolic"],
+    *,
+    whole: bool = False,
+) -> GraphModule:
     """The FX graph of a function of tensors, with the decompositions of the frontend.
 
     ``whole`` keeps ops such as ``aten.scaled_dot_product_attention`` that PyTorch takes apart before any backend.

@@ -11,4 +11,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "algebra.md"
 
 
 def test_page_is_fresh() -> None:
-    assert PAGE.read_text(encoding="utf-8") == document(), "run python -m kiln.passes.algebra.document > docs/algebra.md"
+    assert PAGE.read_text(encoding="utf-8") == document(), (
+        "run python -m kiln.passes.algebra.document > docs/algebra.md"
+    )

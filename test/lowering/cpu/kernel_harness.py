@@ -31,12 +31,18 @@ def evaluate_map(text: str | None, symbols: Sequence[int]) -> int:
     if text is None:
         return 0
     expr = text.split("->", 1)[1].strip().rstrip(">").strip()
-    expr = re.sub(r"(\S+|\([^()]*\)) ceildiv (\d+)", r"-(-(\1) // \2)", expr).replace("floordiv", "//").replace("mod", "%")
+    expr = (
+        re.sub(r"(\S+|\([^()]*\)) ceildiv (\d+)", r"-(-(\1) // \2)", expr).replace("floordiv", "//").replace("mod", "%")
+    )
     return int(eval(expr, {f"s{i}": s for i, s in enumerate(symbols)}))  # noqa: S307 - our own kernels' attributes
 
 
 def run_fusion(
-    text: str, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], symbols: Sequence[int] = (), threads: int = 1
+    text: str,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    symbols: Sequence[int] = (),
+    threads: int = 1,
 ) -> str:
     """Run the fusion in `text` (a module with @main) into `outputs`; returns the vector-stage IR."""
     with create_context(), ir.Location.unknown():

@@ -5,7 +5,6 @@
 
 import pytest
 import torch
-
 from kernel_harness import run_fusion
 
 ADD = """
