@@ -4,7 +4,7 @@
 """Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -33,7 +33,6 @@ class Group:
     points: dict[ir.Operation, Point | None]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
