@@ -104,20 +104,28 @@ def rms_norm(op: Any, b: Builder) -> ir.Value:
 
 @reference_of("kiln.batch_norm")
 def batch_norm(op: Any, b: Builder) -> ir.Value:
-    """One pointwise op."""
+    """`x * scale + shift`, with both computed once per channel: eager's order of operations (`batch_norm_cpu`)."""
     element = op.x.type.element_type
     compute = scalar.compute_type(element)
     sizes = b.sizes(op.x)
-    here = dims(len(sizes))
-    channel = [here[1]]
+    here, channel = dims(len(sizes)), dims(1)
+    params = [(p, channel) for p in op.params]
 
-    def body(v: ir.Value, mean: ir.Value, variance: ir.Value, *p: ir.Value) -> ir.Value:
-        shifted = scalar.sub(scalar.cast(v, compute), scalar.cast(mean, compute))
-        inverse = scalar.rsqrt(scalar.add(scalar.cast(variance, compute), scalar.constant(compute, op.eps.value)))
-        return _scaled(scalar.mul(shifted, inverse), list(p), compute, element)
+    def scaling(variance: ir.Value, *weight: ir.Value) -> ir.Value:
+        wide = scalar.cast(variance, compute)
+        inverse = scalar.rsqrt(scalar.add(wide, scalar.constant(compute, op.eps.value)))
+        return scalar.mul(inverse, scalar.cast(weight[0], compute)) if weight else inverse
 
-    inputs = [(op.x, here), (op.mean, channel), (op.variance, channel), *[(p, channel) for p in op.params]]
-    return b.map(inputs, sizes, element, body)
+    def shifting(mean: ir.Value, scale: ir.Value, *bias: ir.Value) -> ir.Value:
+        start = scalar.cast(bias[0], compute) if bias else scalar.constant(compute, 0)
+        return scalar.sub(start, scalar.mul(scalar.cast(mean, compute), scale))
+
+    def body(v: ir.Value, scale: ir.Value, shift: ir.Value) -> ir.Value:
+        return scalar.cast(scalar.add(scalar.mul(scalar.cast(v, compute), scale), shift), element)
+
+    scale = b.map([(op.variance, channel), *params[:1]], sizes[1:2], compute, scaling)
+    shift = b.map([(op.mean, channel), (scale, channel), *params[1:]], sizes[1:2], compute, shifting)
+    return b.map([(op.x, here), (scale, here[1:2]), (shift, here[1:2])], sizes, element, body)
 
 
 @reference_of("kiln.group_norm")
