@@ -34,13 +34,30 @@ class AssignLayouts(Pass):
 
     Before::
 
-        %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 4)>} : ...
-        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu"} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+        func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 4)>}
+            : (tensor<4x8xf32>) -> tensor<8x4xf32>
+          %1 = "kiln.fusion"(%0) ({
+          ^bb0(%a: tensor<8x4xf32>):
+            "kiln.yield"(%a) : (tensor<8x4xf32>) -> ()
+          }) {kind = "pointwise", name = "copy"} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+          return %1 : tensor<8x4xf32>
+        }
 
     After::
 
-        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu",
-          layouts = [affine_map<(d0, d1) -> (d0 + d1 * 8)>, affine_map<(d0, d1) -> (d0 * 4 + d1)>]} : ...
+        #map = affine_map<(d0, d1) -> (d1, d0)>
+        #map1 = affine_map<() -> (8, 4)>
+        #map2 = affine_map<(d0, d1) -> (d0 + d1 * 8)>
+        #map3 = affine_map<(d0, d1) -> (d0 * 4 + d1)>
+        func.func @main(%arg0: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "kiln.view"(%arg0) {map = #map, shape = #map1} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+          %1 = "kiln.fusion"(%0) ({
+          ^bb0(%arg1: tensor<8x4xf32>):
+            "kiln.yield"(%arg1) : (tensor<8x4xf32>) -> ()
+          }) {kind = "pointwise", layouts = [#map2, #map3], name = "copy"} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+          return %1 : tensor<8x4xf32>
+        }
     """
 
     name = "assign-layouts"

@@ -19,12 +19,22 @@ class ComposeViews(Pass):
 
     Before::
 
-        %0 = "kiln.view"(%x) {map = (d0) -> (d0 floordiv 8, d0 mod 8), shape = () -> (32)} : tensor<4x8xf32>
-        %1 = "kiln.view"(%0) {map = (d0, d1) -> (d1 * 8 + d0), shape = () -> (8, 4)} : tensor<32xf32>
+        func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>, shape = affine_map<() -> (32)>}
+            : (tensor<4x8xf32>) -> tensor<32xf32>
+          %1 = "kiln.view"(%0) {map = affine_map<(d0, d1) -> (d1 * 8 + d0)>, shape = affine_map<() -> (8, 4)>}
+            : (tensor<32xf32>) -> tensor<8x4xf32>
+          return %1 : tensor<8x4xf32>
+        }
 
     After::
 
-        %1 = "kiln.view"(%x) {map = (d0, d1) -> (d1, d0), shape = () -> (8, 4)} : tensor<4x8xf32>
+        #map = affine_map<(d0, d1) -> (d1, d0)>
+        #map1 = affine_map<() -> (8, 4)>
+        func.func @main(%arg0: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "kiln.view"(%arg0) {map = #map, shape = #map1} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+          return %0 : tensor<8x4xf32>
+        }
     """
 
     name = "compose-views"

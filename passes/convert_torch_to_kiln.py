@@ -41,15 +41,22 @@ class ConvertTorchToKiln(Pass):
     Before::
 
         func.func @main(%x: !torch.vtensor<[4,8],f32>) -> !torch.vtensor<[4,8],f32> {
-          %0 = torch.aten.relu %x : !torch.vtensor<[4,8],f32> -> !torch.vtensor<[4,8],f32>
+          %0 = torch.aten.neg %x : !torch.vtensor<[4,8],f32> -> !torch.vtensor<[4,8],f32>
           return %0 : !torch.vtensor<[4,8],f32>
         }
 
     After::
 
-        func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-          %0 = "kiln.empty"() {shape = affine_map<() -> (4, 8)>} : () -> tensor<4x8xf32>
-          %1 = linalg.generic ... ins(%x) outs(%0) { ... arith.maximumf ... }
+        #map = affine_map<() -> (4, 8)>
+        #map1 = affine_map<(d0, d1) -> (d0, d1)>
+        func.func @main(%arg0: tensor<4x8xf32>) -> tensor<4x8xf32> {
+          %0 = "kiln.empty"() {shape = #map} : () -> tensor<4x8xf32>
+          %1 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel", "parallel"]}
+              ins(%arg0 : tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
+          ^bb0(%in: f32, %out: f32):
+            %2 = arith.negf %in : f32
+            linalg.yield %2 : f32
+          } -> tensor<4x8xf32>
           return %1 : tensor<4x8xf32>
         }
     """

@@ -23,21 +23,45 @@ class EmitCpuKernels(Pass):
     is the function's. Layouts and schedules count where they are set; without them operands are row-major and
     schedules are those of `schedule-cpu`.
 
-    Before:
+    Before::
 
-    ```mlir
-    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
-      %0 = "kiln.fusion"(%x) ({...}) {kind = "pointwise", name = "relu"} : (tensor<8xf32>) -> tensor<8xf32>
-      return %0 : tensor<8xf32>
-    }
-    ```
+        func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<1xf32>):
+            %e = "kiln.empty"() {shape = affine_map<() -> (1)>} : () -> tensor<1xf32>
+            %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%a : tensor<1xf32>) outs(%e : tensor<1xf32>) {
+            ^bb0(%i: f32, %o: f32):
+              %s = arith.negf %i : f32
+              linalg.yield %s : f32
+            } -> tensor<1xf32>
+            "kiln.yield"(%r) : (tensor<1xf32>) -> ()
+          }) {kind = "pointwise", name = "neg"} : (tensor<1xf32>) -> tensor<1xf32>
+          return %0 : tensor<1xf32>
+        }
 
-    After:
+    After::
 
-    ```mlir
-    func.func @relu(%0: memref<?xf32>, %1: memref<?xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index)
-        attributes {kiln.scratch_bytes = affine_map<() -> (0)>, kiln.work = affine_map<() -> (16)>} { ... }
-    ```
+        #map = affine_map<() -> (0)>
+        #map1 = affine_map<() -> (3)>
+        func.func @neg(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xi8>, %arg3: index, %arg4: index)
+            attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
+          %c1 = arith.constant 1 : index
+          %c0 = arith.constant 0 : index
+          %0 = memref.load %arg0[%c0] : memref<?xf32>
+          %1 = arith.negf %0 : f32
+          memref.store %1, %arg1[%c0] : memref<?xf32>
+          %2 = arith.divui %arg3, %arg4 : index
+          %3 = arith.addi %arg3, %c1 : index
+          %4 = arith.divui %3, %arg4 : index
+          %5 = arith.minsi %4, %c1 : index
+          %6 = arith.cmpi eq, %4, %c1 : index
+          %7 = arith.cmpi slt, %2, %4 : index
+          %8 = arith.andi %6, %7 : i1
+          scf.for %arg5 = %2 to %5 step %c1 {
+          }
+          return
+        }
     """
 
     name = "emit-cpu-kernels"

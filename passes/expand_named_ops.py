@@ -19,9 +19,28 @@ from kiln.passes.core import Pass, register_pass
 class ExpandNamedOps(Pass):
     """Rewrite named `kiln` ops to their reference lowering: linalg.generic, views, pads and concatenations.
 
-    Before: `%0 = "kiln.softmax"(%x) {dim = 1, log = false} : (tensor<4x8xf32>) -> tensor<4x8xf32>`
+    Before::
 
-    After: four `linalg.generic`: maximum, exp(x - m), sum, quotient.  Op names may be given without "kiln.".
+        func.func @main(%x: tensor<4xf32>, %i: tensor<2xi64>) -> tensor<2xf32> {
+          %0 = "kiln.gather"(%x, %i) {dim = 0 : i64} : (tensor<4xf32>, tensor<2xi64>) -> tensor<2xf32>
+          return %0 : tensor<2xf32>
+        }
+
+    After::
+
+        #map = affine_map<() -> (2)>
+        #map1 = affine_map<(d0) -> (d0)>
+        func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>) -> tensor<2xf32> {
+          %0 = "kiln.empty"() {shape = #map} : () -> tensor<2xf32>
+          %1 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]} ins(%arg1 : tensor<2xi64>)
+              outs(%0 : tensor<2xf32>) {
+          ^bb0(%in: i64, %out: f32):
+            %2 = arith.index_cast %in : i64 to index
+            %extracted = tensor.extract %arg0[%2] : tensor<4xf32>
+            linalg.yield %extracted : f32
+          } -> tensor<2xf32>
+          return %1 : tensor<2xf32>
+        }
     """
 
     name = "expand-named-ops"

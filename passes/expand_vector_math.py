@@ -41,21 +41,20 @@ class ExpandVectorMath(Pass):
 
     Before::
 
-        %1 = math.exp2 %0 fastmath<afn> : vector<8xf32>
+        func.func @main(%x: vector<8xf32>, %y: vector<8xf32>) -> vector<8xf32> {
+          %0 = arith.maximumf %x, %y : vector<8xf32>
+          return %0 : vector<8xf32>
+        }
 
-    After (constants are at the start of the function)::
+    After::
 
-        %low = arith.cmpf olt, %0, %c-127 : vector<8xf32>   // clamp
-        ...
-        %t = arith.addf %x, %magic : vector<8xf32>          // round to an integer in the low bits
-        %n = arith.subf %t, %magic : vector<8xf32>
-        %r = arith.subf %x, %n : vector<8xf32>
-        %p = math.fma %c5, %r, %c4 : vector<8xf32>          // polynomial
-        ...
-        %b = arith.bitcast %t : vector<8xf32> to vector<8xi32>
-        %s = arith.shli %b, %c23 : vector<8xi32>            // 2^n
-        %f = arith.bitcast %s : vector<8xi32> to vector<8xf32>
-        %1 = arith.mulf %p, %f : vector<8xf32>
+        func.func @main(%arg0: vector<8xf32>, %arg1: vector<8xf32>) -> vector<8xf32> {
+          %0 = arith.cmpf ogt, %arg0, %arg1 : vector<8xf32>
+          %1 = arith.select %0, %arg0, %arg1 : vector<8xi1>, vector<8xf32>
+          %2 = arith.cmpf uno, %arg0, %arg0 : vector<8xf32>
+          %3 = arith.select %2, %arg0, %1 : vector<8xi1>, vector<8xf32>
+          return %3 : vector<8xf32>
+        }
     """
 
     name = "expand-vector-math"

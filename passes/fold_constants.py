@@ -36,7 +36,7 @@ class FoldConstants(Pass):
     After::
 
         func.func @main() -> !torch.vtensor<[],f32> {
-          %0 = torch.vtensor.literal(dense<6.0> : tensor<f32>) : !torch.vtensor<[],f32>
+          %0 = torch.vtensor.literal(dense<6.000000e+00> : tensor<f32>) : !torch.vtensor<[],f32>
           return %0 : !torch.vtensor<[],f32>
         }
     """

@@ -25,16 +25,27 @@ class FoldMatmulViews(Pass):
 
     The flat dim is split through the elementwise ops after the product too, up to a view that splits it anyway.
 
-    Before (a linear layer on ``[B, S, K]`` with a weight ``[N, K]``)::
+    Before::
 
-        %0 = "kiln.view"(%x) {map = (d0, d1) -> (d0 floordiv 16, d0 mod 16, d1)} : tensor<2x16x64xf32> -> 32x64
-        %1 = "kiln.view"(%w) {map = (d0, d1) -> (d1, d0)} : tensor<8x64xf32> -> 64x8
-        %2 = "kiln.matmul"(%0, %1) {transpose_lhs = false, transpose_rhs = false}
-        %3 = "kiln.view"(%2) {map = (d0, d1, d2) -> (d0 * 16 + d1, d2)} : tensor<32x8xf32> -> 2x16x8
+        func.func @main(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>) -> tensor<2x16x8xf32> {
+          %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d0 floordiv 16, d0 mod 16, d1)>,
+            shape = affine_map<() -> (32, 64)>} : (tensor<2x16x64xf32>) -> tensor<32x64xf32>
+          %1 = "kiln.view"(%w) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (64, 8)>}
+            : (tensor<8x64xf32>) -> tensor<64x8xf32>
+          %2 = "kiln.matmul"(%0, %1) {transpose_lhs = false, transpose_rhs = false}
+            : (tensor<32x64xf32>, tensor<64x8xf32>) -> tensor<32x8xf32>
+          %3 = "kiln.view"(%2) {map = affine_map<(d0, d1, d2) -> (d0 * 16 + d1, d2)>,
+            shape = affine_map<() -> (2, 16, 8)>} : (tensor<32x8xf32>) -> tensor<2x16x8xf32>
+          return %3 : tensor<2x16x8xf32>
+        }
 
     After::
 
-        %3 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : 2x16x64, 8x64 -> 2x16x8
+        func.func @main(%arg0: tensor<2x16x64xf32>, %arg1: tensor<8x64xf32>) -> tensor<2x16x8xf32> {
+          %0 = "kiln.matmul"(%arg0, %arg1) {transpose_lhs = false, transpose_rhs = true}
+              : (tensor<2x16x64xf32>, tensor<8x64xf32>) -> tensor<2x16x8xf32>
+          return %0 : tensor<2x16x8xf32>
+        }
     """
 
     name = "fold-matmul-views"

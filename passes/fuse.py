@@ -25,22 +25,49 @@ class Fuse(Pass):
     one kernel); a matrix product or attention takes the pointwise ops behind it as its epilogue. Views, splats and
     iotas are copied into each kernel. What calls, matrix products and the caller need stays in memory.
 
-    Before:
+    Before::
 
-    ```mlir
-    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
-      %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
-      %a = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
-          iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %0 = arith.addf %in, %in : f32
-        linalg.yield %0 : f32
-      } -> tensor<8xf32>
-      return %a : tensor<8xf32>
-    }
-    ```
+        func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+          %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+          %0 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+              iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+          ^bb0(%i: f32, %o: f32):
+            %a = math.exp %i : f32
+            linalg.yield %a : f32
+          } -> tensor<8xf32>
+          %1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+              iterator_types = ["parallel"]} ins(%0 : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+          ^bb0(%i: f32, %o: f32):
+            %a = arith.negf %i : f32
+            linalg.yield %a : f32
+          } -> tensor<8xf32>
+          return %1 : tensor<8xf32>
+        }
 
-    After: `%0 = "kiln.fusion"(%x) ({ ... "kiln.yield"(%a) }) {kind = "pointwise", name = "generic"}`.
+    After::
+
+        #map = affine_map<() -> (8)>
+        #map1 = affine_map<(d0) -> (d0)>
+        func.func @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = "kiln.fusion"(%arg0) ({
+          ^bb0(%arg1: tensor<8xf32>):
+            %1 = "kiln.empty"() {shape = #map} : () -> tensor<8xf32>
+            %2 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]}
+                ins(%arg1 : tensor<8xf32>) outs(%1 : tensor<8xf32>) {
+            ^bb0(%in: f32, %out: f32):
+              %4 = math.exp %in : f32
+              linalg.yield %4 : f32
+            } -> tensor<8xf32>
+            %3 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]} ins(%2 : tensor<8xf32>)
+                outs(%1 : tensor<8xf32>) {
+            ^bb0(%in: f32, %out: f32):
+              %4 = arith.negf %in : f32
+              linalg.yield %4 : f32
+            } -> tensor<8xf32>
+            "kiln.yield"(%3) : (tensor<8xf32>) -> ()
+          }) {kind = "pointwise", name = "generic"} : (tensor<8xf32>) -> tensor<8xf32>
+          return %0 : tensor<8xf32>
+        }
     """
 
     name = "fuse"

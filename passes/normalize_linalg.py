@@ -24,11 +24,19 @@ class NormalizeLinalg(Pass):
 
     Before::
 
-        %0 = tensor.collapse_shape %x [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
+        func.func @main(%x: tensor<4x8xf32>) -> tensor<32xf32> {
+          %0 = tensor.collapse_shape %x [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
+          return %0 : tensor<32xf32>
+        }
 
     After::
 
-        %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>, shape = affine_map<() -> (32)>} : ...
+        #map = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>
+        #map1 = affine_map<() -> (32)>
+        func.func @main(%arg0: tensor<4x8xf32>) -> tensor<32xf32> {
+          %0 = "kiln.view"(%arg0) {map = #map, shape = #map1} : (tensor<4x8xf32>) -> tensor<32xf32>
+          return %0 : tensor<32xf32>
+        }
     """
 
     name = "normalize-linalg"

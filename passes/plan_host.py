@@ -25,17 +25,22 @@ class PlanHost(Pass):
     Before::
 
         func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-          %0 = "kiln.fusion"(%x) ({...}) {kind = "pointwise", name = "relu"} : (tensor<4xf32>) -> tensor<4xf32>
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<4xf32>):
+            "kiln.yield"(%a) : (tensor<4xf32>) -> ()
+          }) {kind = "pointwise", layouts = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], name = "copy"}
+            : (tensor<4xf32>) -> tensor<4xf32>
           return %0 : tensor<4xf32>
         }
 
     After::
 
         func.func @main() {
-          %0 = "kiln.buffer"() {kind = "input", index = 0} : () -> memref<4xf32, strided<[1]>>
+          %0 = "kiln.buffer"() {index = 0 : i64, kind = "input"} : () -> memref<4xf32, strided<[1]>>
           %1 = "kiln.buffer"() {kind = "tensor"} : () -> memref<4xf32, strided<[1]>>
-          "kiln.launch"(%0, %1) {kernel = "relu_9f3b0c8d11"} : (...) -> ()
-          "kiln.output"(%1) : (...) -> ()
+          "kiln.launch"(%0, %1) {kernel = "copy_HASH"}
+              : (memref<4xf32, strided<[1]>>, memref<4xf32, strided<[1]>>) -> ()
+          "kiln.output"(%1) : (memref<4xf32, strided<[1]>>) -> ()
           return
         }
     """

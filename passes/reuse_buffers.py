@@ -41,11 +41,50 @@ class ReuseBuffers(Pass):
 
     Before::
 
-        %1 = "kiln.fusion"(%0) ({...}) {kind = "pointwise", name = "relu"} : (tensor<8xf32>) -> tensor<8xf32>
+        func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<8xf32>):
+            "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+          }) {kind = "pointwise", layouts = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], name = "first"}
+            : (tensor<8xf32>) -> tensor<8xf32>
+          %1 = "kiln.fusion"(%0) ({
+          ^bb0(%a: tensor<8xf32>):
+            %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+            %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%a : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+            ^bb0(%i: f32, %o: f32):
+              %s = arith.negf %i : f32
+              linalg.yield %s : f32
+            } -> tensor<8xf32>
+            "kiln.yield"(%r) : (tensor<8xf32>) -> ()
+          }) {kind = "pointwise", layouts = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], name = "second"}
+            : (tensor<8xf32>) -> tensor<8xf32>
+          return %1 : tensor<8xf32>
+        }
 
     After::
 
-        %1 = "kiln.fusion"(%0) ({...}) {in_place = array<i64: 0, 0>, kind = "pointwise", name = "relu"} : ...
+        #map = affine_map<(d0) -> (d0)>
+        #map1 = affine_map<() -> (8)>
+        func.func @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = "kiln.fusion"(%arg0) ({
+          ^bb0(%arg1: tensor<8xf32>):
+            "kiln.yield"(%arg1) : (tensor<8xf32>) -> ()
+          }) {kind = "pointwise", layouts = [#map, #map], name = "first"} : (tensor<8xf32>) -> tensor<8xf32>
+          %1 = "kiln.fusion"(%0) ({
+          ^bb0(%arg1: tensor<8xf32>):
+            %2 = "kiln.empty"() {shape = #map1} : () -> tensor<8xf32>
+            %3 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]} ins(%arg1 : tensor<8xf32>)
+                outs(%2 : tensor<8xf32>) {
+            ^bb0(%in: f32, %out: f32):
+              %4 = arith.negf %in : f32
+              linalg.yield %4 : f32
+            } -> tensor<8xf32>
+            "kiln.yield"(%3) : (tensor<8xf32>) -> ()
+          }) {in_place = array<i64: 0, 0>, kind = "pointwise", layouts = [#map, #map], name = "second"}
+              : (tensor<8xf32>) -> tensor<8xf32>
+          return %1 : tensor<8xf32>
+        }
     """
 
     name = "reuse-buffers"

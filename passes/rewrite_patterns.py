@@ -36,8 +36,9 @@ class RewritePatterns(Pass):
 
     After::
 
-        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
-          %0 = torch.aten.silu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+        #map = affine_map<() -> (1)>
+        func.func @main(%arg0: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.silu %arg0 {kiln.strides = [#map]} : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
           return %0 : !torch.vtensor<[4],f32>
         }
     """

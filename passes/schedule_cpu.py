@@ -23,9 +23,31 @@ class ScheduleCpu(Pass):
     Sets the dictionary `schedule` on each `kiln.fusion` whose kind has one; pointwise and reduction kernels take
     their loops from the layouts alone. A schedule that is there already is kept.
 
-    Before: `%0 = "kiln.fusion"(%x, %w) ({ ... "kiln.matmul" ... }) {kind = "matmul", name = "linear"}`
+    Before::
 
-    After: `... {kind = "matmul", name = "linear", schedule = {kernel = "dot", kc = 1024 : i64, mr = 4 : i64, ...}}`
+        func.func @main(%x: tensor<1x64xf32>, %w: tensor<64x32xf32>) -> tensor<1x32xf32> {
+          %0 = "kiln.fusion"(%x, %w) ({
+          ^bb0(%a: tensor<1x64xf32>, %b: tensor<64x32xf32>):
+            %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false}
+              : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+            "kiln.yield"(%r) : (tensor<1x32xf32>) -> ()
+          }) {kind = "matmul", name = "linear"} : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+          return %0 : tensor<1x32xf32>
+        }
+
+    After (AVX-512)::
+
+        func.func @main(%arg0: tensor<1x64xf32>, %arg1: tensor<64x32xf32>) -> tensor<1x32xf32> {
+          %0 = "kiln.fusion"(%arg0, %arg1) ({
+          ^bb0(%arg2: tensor<1x64xf32>, %arg3: tensor<64x32xf32>):
+            %1 = "kiln.matmul"(%arg2, %arg3) {transpose_lhs = false, transpose_rhs = false}
+                : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+            "kiln.yield"(%1) : (tensor<1x32xf32>) -> ()
+          }) {kind = "matmul", name = "linear", schedule =
+              {depth = 8 : i64, kernel = "stream", nc = 4096 : i64, width = 16 : i64}}
+              : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+          return %0 : tensor<1x32xf32>
+        }
     """
 
     name = "schedule-cpu"

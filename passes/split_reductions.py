@@ -25,10 +25,62 @@ class SplitReductions(Pass):
     combiner alone. Sums of floats are reassociated, as every parallel sum is. Reductions by an unknown combiner, or
     whose extents have no divisor near `parts`, stay.
 
-    Before: `%s = linalg.generic {iterator_types = ["reduction"]} ins(%x : tensor<1048576xf32>) ... -> tensor<f32>`
+    Before::
 
-    After: `%p = linalg.generic {iterator_types = ["parallel", "reduction"]} ... -> tensor<64xf32>`, then
-    `%s = linalg.generic {iterator_types = ["reduction"]} ins(%p : tensor<64xf32>) ... -> tensor<f32>`
+        func.func @main(%x: tensor<32xf32>) -> tensor<f32> {
+          %zero = arith.constant 0.0 : f32
+          %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+          %i = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<f32>) {
+          ^bb0(%o: f32):
+            linalg.yield %zero : f32
+          } -> tensor<f32>
+          %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>],
+              iterator_types = ["reduction"]} ins(%x : tensor<32xf32>) outs(%i : tensor<f32>) {
+          ^bb0(%a: f32, %o: f32):
+            %0 = arith.addf %o, %a : f32
+            linalg.yield %0 : f32
+          } -> tensor<f32>
+          return %r : tensor<f32>
+        }
+
+    After ``split-reductions{parts=8 min-elements=16}``::
+
+        #map = affine_map<() -> ()>
+        #map1 = affine_map<() -> (4)>
+        #map2 = affine_map<() -> (8)>
+        #map3 = affine_map<(d0) -> (d0)>
+        #map4 = affine_map<(d0, d1) -> (d1 * 4 + d0)>
+        #map5 = affine_map<(d0, d1) -> (d0)>
+        #map6 = affine_map<(d0, d1) -> (d1)>
+        #map7 = affine_map<(d0) -> ()>
+        func.func @main(%arg0: tensor<32xf32>) -> tensor<f32> {
+          %cst = arith.constant 0.000000e+00 : f32
+          %0 = "kiln.empty"() {shape = #map} : () -> tensor<f32>
+          %1 = linalg.generic {indexing_maps = [#map], iterator_types = []} outs(%0 : tensor<f32>) {
+          ^bb0(%out: f32):
+            linalg.yield %cst : f32
+          } -> tensor<f32>
+          %2 = "kiln.empty"() {shape = #map1} : () -> tensor<4xf32>
+          %3 = "kiln.empty"() {shape = #map2} : () -> tensor<8xf32>
+          %cst_0 = arith.constant 0.000000e+00 : f32
+          %4 = linalg.generic {indexing_maps = [#map3], iterator_types = ["parallel"]} outs(%3 : tensor<8xf32>) {
+          ^bb0(%out: f32):
+            linalg.yield %cst_0 : f32
+          } -> tensor<8xf32>
+          %5 = linalg.generic {indexing_maps = [#map4, #map5, #map6], iterator_types = ["reduction", "parallel"]}
+              ins(%arg0, %2 : tensor<32xf32>, tensor<4xf32>) outs(%4 : tensor<8xf32>) {
+          ^bb0(%in: f32, %in_1: f32, %out: f32):
+            %7 = arith.addf %out, %in : f32
+            linalg.yield %7 : f32
+          } -> tensor<8xf32>
+          %6 = linalg.generic {indexing_maps = [#map3, #map7], iterator_types = ["reduction"]} ins(%5 : tensor<8xf32>)
+              outs(%1 : tensor<f32>) {
+          ^bb0(%in: f32, %out: f32):
+            %7 = arith.addf %out, %in : f32
+            linalg.yield %7 : f32
+          } -> tensor<f32>
+          return %6 : tensor<f32>
+        }
     """
 
     name = "split-reductions"

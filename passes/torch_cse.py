@@ -32,9 +32,10 @@ class TorchCse(Pass):
 
     After::
 
-        func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
-          %0 = torch.aten.relu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
-          %1 = torch.aten.div.Tensor %0, %0 : !torch.vtensor<[4],f32>, !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+        func.func @main(%arg0: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+          %0 = torch.aten.relu %arg0 : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
+          %1 = torch.aten.div.Tensor %0, %0 : !torch.vtensor<[4],f32>,
+              !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
           return %1 : !torch.vtensor<[4],f32>
         }
     """  # noqa: E501
