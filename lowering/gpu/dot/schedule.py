@@ -1,0 +1,218 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which kernel and tiles for a matrix product on a GPU: the rule, and the measurements behind it.
+
+Measured on an H200 with bf16, f32 sums, weights as [n, k]; the winner of a sweep, against cuBLAS:
+
+| m x n x k           | tile         | warps | stages | speed against cuBLAS |
+|---------------------|--------------|-------|--------|----------------------|
+| 1 x 4096 x 4096     | gemv         | 4     |        | 1.37                 |
+| 16 x 4096 x 4096    | 16x32x128    | 4     | 8      | 1.20                 |
+| 64 x 4096 x 4096    | 64x32x256    | 4     | 4      | 1.00                 |
+| 128 x 4096 x 4096   | 64x64x128    | 4     | 5      | 1.06                 |
+| 256 x 4096 x 4096   | 64x128x128   | 4     | 4      | 1.00                 |
+| 512 x 4096 x 4096   | 128x128x64   | 4     | 6      | 1.00                 |
+| 1024 cubed          | 64x128x128   | 4     | 4      | 1.01                 |
+| 2048 x 4096 x 4096  | 128x256x64   | 8     | 4      | 0.99                 |
+| 4096 cubed          | 128x256x64   | 8     | 4      | 1.01                 |
+| 4000 x 4104 x 4104  | 256x128x64   | 8     | 4      | 0.85 (128x256: 0.72) |
+
+One model of time picks each of these: tiles in rounds over the multiprocessors, each round as long as the slower of
+the tensor cores and the loads. Other sizes follow from it, not from the table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kiln.lowering.gpu.dot.machine import Machine
+
+Known = int | None
+"""A size or stride; None where it is known at run time only."""
+
+# (rows, columns): share of the tensor cores' peak that a tile of this shape reaches, and its warps.
+_TILES: dict[tuple[int, int], tuple[float, int]] = {
+    (128, 256): (0.95, 8),
+    (256, 128): (0.95, 8),
+    (128, 128): (0.88, 4),
+    (64, 128): (0.75, 4),
+    (128, 64): (0.75, 4),
+    (64, 64): (0.6, 4),
+    (64, 32): (0.4, 4),
+    (32, 64): (0.4, 4),
+    (32, 32): (0.25, 4),
+    (16, 64): (0.2, 4),
+    (16, 32): (0.2, 4),
+    (64, 16): (0.2, 4),
+    (16, 16): (0.1, 4),
+}
+_ROUND = 600.0
+"""Nanoseconds that a round costs besides its loop: filling the pipeline, the epilogue."""
+_DYNAMIC_SIZE = 1024
+"""Stands for a size that is not known when the tile is chosen."""
+_GROUP = 8
+"""Rows of tiles that are walked together, so that neighbours share operands in the second-level cache."""
+
+_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+_RATE = {
+    "f64": 1 / 12,
+    "f32": 1 / 14,
+    "tf32": 0.5,
+    "bf16": 1.0,
+    "f16": 1.0,
+    "i8": 2.0,
+    "i16": 1 / 28,
+    "i32": 1 / 28,
+    "i64": 1 / 84,
+}
+_REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
+"""Largest side of a tile where the sums are no work for tensor cores: registers hold the operands as well."""
+
+
+@dataclass(frozen=True)
+class ProductShape:
+    """result[batch, m, n] = sum over k, for `dtype` among f64, f32, tf32 (f32 operands rounded in the tensor core),
+    bf16, f16, i8, i16, i32, i64.
+
+    lhs_strides [m, k] and rhs_strides [k, n] are in elements.
+    """
+
+    batch: Known
+    m: Known
+    n: Known
+    k: Known
+    lhs_strides: tuple[Known, Known]
+    rhs_strides: tuple[Known, Known]
+    dtype: str
+
+
+def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> dict:
+    """The schedule of a product: "kernel" is
+
+    - "gemv": one row against all columns; a program sums `block_n` columns, `block_k` terms at a time;
+    - "tile": one `block_m` x `block_n` tile a program, operands loaded through pointers;
+    - "tensor_map": operands loaded through descriptors (only with `descriptors`: the launcher encodes them), a grid
+      of one program a multiprocessor where `persistent`, the epilogue in `parts` of columns.
+
+    All hold "num_warps" and "num_stages"; the result depends on nothing but the arguments.
+    """
+    if shape.m == 1:
+        return gemv(shape)
+    tile = best_tile(shape, machine)
+    if descriptors and machine.tensor_maps and takes_descriptors(shape):
+        return _tensor_map(shape, machine, tile)
+    return _pointers(shape, machine, tile)
+
+
+def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:
+    """The (rows, columns) with the least modelled time; the earlier in the table among equals."""
+    return min(_candidates(shape), key=lambda tile: tile_time(shape, machine, tile))
+
+
+def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
+    limit = _REGISTERS.get(shape.dtype, 256)
+    return [t for t in _TILES if max(t) <= limit]
+
+
+def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
+    """Nanoseconds that the product takes with this tile, if loads and sums overlap perfectly."""
+    batch, m, n, k = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n, shape.k))
+    rows, columns = tile
+    tiles = batch * _ceil(m, rows) * _ceil(n, columns)
+    efficiency = _TILES[tile][0]
+    sums = rows * columns / (machine.fma_rate * _RATE[shape.dtype] * efficiency)
+    loads = (rows + columns) * _BYTES[shape.dtype] / machine.load_rate
+    return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
+
+
+def gemv(shape: ProductShape) -> dict:
+    """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
+    columns, a few steps of the reduction at a time."""
+    if shape.rhs_strides[0] == 1:
+        block_k = min(4096, pow2(shape.k or 4096))
+        block_n = max(1, 2048 // block_k)
+    else:
+        block_n, block_k = 64, 64
+    return {"kernel": "gemv", "block_n": block_n, "block_k": block_k, "num_warps": 4, "num_stages": 3}
+
+
+def takes_descriptors(shape: ProductShape) -> bool:
+    """Whether both operands are matrices that a descriptor describes and loads at full speed: 16- or 32-bit elements on
+    tensor cores, one unit stride, the other a multiple of 128 bytes (0.85 of cuBLAS where it is not), no batch."""
+    if shape.dtype not in ("bf16", "f16", "tf32") or shape.batch != 1:
+        return False
+    if any(x is None for x in (shape.m, shape.n, shape.k, *shape.lhs_strides, *shape.rhs_strides)):
+        return False
+    line = 128 // _BYTES[shape.dtype]
+    for strides in (shape.lhs_strides, shape.rhs_strides):
+        if 1 not in strides or max(s or 0 for s in strides) % line:
+            return False
+    # Tensor cores take f32 operands only with the reduction along memory.
+    return shape.dtype != "tf32" or (shape.lhs_strides[1] == 1 and shape.rhs_strides[0] == 1)
+
+
+def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
+    rows, columns = tile
+    assert shape.m is not None and shape.n is not None
+    tiles = _ceil(shape.m, rows) * _ceil(shape.n, columns)
+    persistent = rows * columns >= 128 * 256 and tiles > machine.sms
+    if rows < 64:
+        # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
+        return _pointers(shape, machine, tile)
+    schedule = _pointers(shape, machine, tile)
+    parts = 2 if rows * columns >= 128 * 256 else 1
+    if shape.dtype == "tf32" and parts == 2:
+        parts = 4
+    # The epilogue's stage through shared memory takes place beside the operands'.
+    room = machine.shared_bytes - rows * columns // parts * (4 if shape.dtype == "tf32" else 2) - 1024
+    stages = _stages(shape, rows, columns, schedule["block_k"], room, limit=4 if persistent else 6)
+    return schedule | {"kernel": "tensor_map", "persistent": persistent, "parts": parts, "num_stages": stages}
+
+
+def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
+    rows, columns = tile
+    size = _BYTES[shape.dtype]
+    if shape.dtype in _REGISTERS:
+        block_k = 16
+    else:
+        # 128 bytes of the reduction for large tiles, more where a tile is too small to hide the loop's overhead.
+        block_k = (64 if rows + columns > 192 else 256 if (rows, columns) == (64, 32) else 128) * 2 // size
+        block_k = min(block_k, 128 if size == 1 else block_k)
+    least = 32 if size == 1 else 16
+    if shape.k is not None:
+        block_k = max(least, min(block_k, pow2(shape.k)))
+    limit = 8 if rows < 64 else 5 if rows + columns <= 128 else 4 if rows + columns <= 256 else 3
+    stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, limit)
+    return {
+        "kernel": "tile",
+        "block_m": rows,
+        "block_n": columns,
+        "block_k": block_k,
+        "group_m": _GROUP,
+        "num_warps": _TILES[tile][1],
+        "num_stages": stages,
+    }
+
+
+def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: int, limit: int) -> int:
+    """As many blocks in flight as shared memory holds and the reduction has."""
+    stages = min(limit, room // ((rows + columns) * block_k * _BYTES[shape.dtype]))
+    if shape.k is not None:
+        stages = min(stages, _ceil(max(shape.k, 1), block_k) + 1)
+    return max(stages, 1)
+
+
+def pow2(x: int) -> int:
+    """The least power of two that is at least x (and at least 1)."""
+    return 1 << max(0, x - 1).bit_length()
+
+
+def _ceil(x: int, y: int) -> int:
+    return -(-x // y)
+
+
+def known_product(sizes: Sequence[Known]) -> Known:
+    """The product of the sizes; None if one of them is."""
+    found = [x for x in sizes if x is not None]
+    return prod(found) if len(found) == len(sizes) else None

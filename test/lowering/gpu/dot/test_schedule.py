@@ -1,0 +1,96 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The rules that choose tiles: the rows that were measured, and limits that hold for every problem."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
+from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+
+H200 = machine("sm_90")
+
+
+def linear(m, n, k, dtype="bf16", batch=1):
+    """A product with weights as [n, k]."""
+    return ProductShape(batch, m, n, k, (k, 1), (1, k), dtype)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"),
+    [
+        ((16, 4096, 4096), (16, 32, 128, 4, 8)),
+        ((64, 4096, 4096), (64, 32, 256, 4, 4)),
+        ((128, 4096, 4096), (64, 64, 128, 4, 5)),
+        ((256, 4096, 4096), (64, 128, 128, 4, 4)),
+        ((1024, 1024, 1024), (64, 128, 128, 4, 4)),
+        ((512, 4096, 4096), (128, 128, 64, 4, 4)),
+        ((2048, 4096, 4096), (128, 256, 64, 8, 3)),
+        ((8192, 8192, 8192), (128, 256, 64, 8, 3)),
+        ((4000, 4104, 4104), (256, 128, 64, 8, 3)),
+    ],
+)
+def test_measured_tiles(size, tile):
+    s = choose_product(linear(*size), H200)
+    assert (s["block_m"], s["block_n"], s["block_k"], s["num_warps"], s["num_stages"]) == tile
+
+
+def test_one_row_is_summed_along_its_columns():
+    s = choose_product(linear(1, 4096, 4096), H200)
+    assert (s["kernel"], s["block_n"], s["block_k"]) == ("gemv", 1, 4096)
+    turned = ProductShape(1, 1, 4096, 4096, (4096, 1), (4096, 1), "bf16")
+    assert choose_product(turned, H200)["block_n"] > 1
+
+
+def test_descriptors_need_whole_lines():
+    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True)["kernel"] == "tensor_map"
+    assert choose_product(linear(4096, 4096, 4104), H200, descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(None, 4096, 4096), H200, descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(4096, 4096, 4096), machine("sm_80"), descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(4096, 4096, 4096, "f32"), H200, descriptors=True)["kernel"] == "tile"
+
+
+def test_persistent_where_tiles_outnumber_multiprocessors():
+    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True)["persistent"]
+    assert not choose_product(linear(1024, 1024, 1024), H200, descriptors=True)["persistent"]
+
+
+SIZES = st.one_of(st.none(), st.integers(0, 5000))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    SIZES,
+    SIZES,
+    SIZES,
+    st.sampled_from(["f64", "f32", "tf32", "bf16", "f16", "i8", "i16", "i32", "i64"]),
+    st.booleans(),
+    st.sampled_from(["sm_80", "sm_90", "sm_100", "sm_120", "gfx942"]),
+)
+def test_every_schedule_fits_the_machine(m, n, k, dtype, descriptors, arch):
+    s = choose_product(linear(m, n, k, dtype), machine(arch), descriptors)
+    for key in ("block_m", "block_n", "block_k", "num_warps"):
+        value = s.get(key, 1)
+        assert value & (value - 1) == 0
+    assert s["num_stages"] >= 1
+    if s["kernel"] != "gemv":
+        size = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}[dtype]
+        used = s["num_stages"] * (s["block_m"] + s["block_n"]) * s["block_k"] * size
+        assert used <= machine(arch).shared_bytes
+        assert s["block_k"] >= (32 if dtype == "i8" else 16)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [(64, (64, 128, 2)), (128, (64, 64, 3)), (80, (64, 64, 3)), (32, (64, 128, 2))]
+)
+def test_measured_attention(size, tile):
+    s = choose_attention(AttentionShape(128, 4096, 4096, size, size, "bf16"), H200)
+    assert (s["block_m"], s["block_n"], s["num_stages"]) == tile
+
+
+def test_few_queries_take_a_small_block():
+    s = choose_attention(AttentionShape(32, 1, 4096, 128, 128, "bf16"), H200)
+    assert s["block_m"] == 16
