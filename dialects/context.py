@@ -14,7 +14,7 @@ _mlir.globals.append_dialect_search_prefix("kiln.dialects")
 
 
 def create_context() -> ir.Context:
-    """Return a new context with the `torch` and `kiln` dialects loaded.
+    """Return a new context with the `torch`, `kiln` and `tt` dialects loaded.
 
     Multithreading is off: Python-defined verifiers and interfaces deadlock with it on, as the worker threads wait
     for an interpreter lock that the main thread holds.  Unregistered dialects are rejected, so that a misspelt op is
@@ -22,6 +22,7 @@ def create_context() -> ir.Context:
     """
     # Imported here, not above: `kiln.dialects.kiln` modules import this package.
     from kiln.dialects.kiln import Kiln
+    from kiln.dialects.tt import Tt
 
     context = ir.Context()
     context.enable_multithreading(False)
@@ -29,4 +30,5 @@ def create_context() -> ir.Context:
     register_torch(context)
     with context, ir.Location.unknown():
         Kiln.load()
+        Tt.load()
     return context

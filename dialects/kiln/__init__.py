@@ -52,7 +52,9 @@ from kiln.dialects.kiln.scan import ScanOp, scan
 from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
 from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
 
-OPS: list[type] = sorted([*Kiln.operations, *FAMILIES.values()], key=lambda op: op.OPERATION_NAME)
+OPS: list[type] = sorted(
+    [*Kiln.operations, *(f for f in FAMILIES.values() if f.DIALECT is Kiln)], key=lambda op: op.OPERATION_NAME
+)
 """Every op class of the dialect, by name."""
 
 __all__ = [

@@ -24,8 +24,7 @@ def verified(check: Callable[[Any], None]) -> Callable[[Any], bool]:
         try:
             check(op)
         except InvalidOp as error:
-            name = getattr(type(op), "NAME", None)
-            plain = f"kiln.{name}" if name else op.OPERATION_NAME
+            plain = getattr(type(op), "PLAIN_NAME", None) or op.OPERATION_NAME
             op.location.emit_error(f"'{plain}' op {error}")
             return False
         except (KeyError, AttributeError, TypeError, IndexError, ValueError):

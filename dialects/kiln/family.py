@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import irdl
+from torch_mlir.dialects import ext, irdl
 from torch_mlir.dialects._ods_common import _cext  # pyright: ignore[reportAttributeAccessIssue]
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Kiln
 
 FAMILIES: dict[str, type["Family"]] = {}
-"""Families by their name without the dialect: "fusion"."""
+"""Families by their plain name: "kiln.fusion"."""
 
 _MEMBERS: dict[str, type["Family"]] = {}
 
@@ -30,17 +30,19 @@ _MEMBERS: dict[str, type["Family"]] = {}
 class Family(ir.OpView):
     """Base of an op family; a subclass gives its name, attributes (IRDL constraint names), traits and verifier."""
 
+    DIALECT: ClassVar[type[ext.Dialect]] = Kiln
     NAME: ClassVar[str]
     ATTRIBUTES: ClassVar[dict[str, str]] = {}
     TRAITS: ClassVar[Sequence[Any]] = (base.Pure,)
     REGIONS: ClassVar[int] = 0
     OPERATION_NAME: ClassVar[str]
+    PLAIN_NAME: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "NAME" in cls.__dict__:
-            cls.OPERATION_NAME = f"kiln.{cls.NAME}"
-            FAMILIES[cls.NAME] = cls
+            cls.OPERATION_NAME = cls.PLAIN_NAME = f"{cls.DIALECT.DIALECT_NAMESPACE}.{cls.NAME}"
+            FAMILIES[cls.PLAIN_NAME] = cls
             for attribute in cls.ATTRIBUTES:
                 setattr(cls, attribute, property(lambda op, key=attribute: op.attributes[key]))
 
@@ -71,7 +73,7 @@ class Family(ir.OpView):
     def define(cls, operands: int, results: int, context: ir.Context) -> str:
         """Make the member with these numbers known to `context`; returns its registered name."""
         member = f"{cls.NAME}_{operands}_{results}"
-        name = f"kiln.{member}"
+        name = f"{cls.DIALECT.DIALECT_NAMESPACE}.{member}"
         if context.is_registered_operation(name):
             return name
         values = [f"%v{i}" for i in range(operands + results)]
@@ -87,7 +89,11 @@ class Family(ir.OpView):
             lines.append(f"irdl.regions({', '.join(f'r{i}: %r{i}' for i in range(cls.REGIONS))})")
         body = "\n".join(lines)
         with context, ir.Location.unknown():
-            definition = ir.Module.parse(f"irdl.dialect @kiln {{ irdl.operation @{member} {{ {body} }} }}")
+            dialect = cls.DIALECT.DIALECT_NAMESPACE
+            definition = ir.Module.parse(f"irdl.dialect @{dialect} {{ irdl.operation @family {{ {body} }} }}")
+            # IRDL's verifier, which runs while parsing, rejects names with dots ("reduce.return"); loading does not.
+            declared = definition.body.operations[0].operation.regions[0].blocks[0].operations[0]
+            declared.attributes["sym_name"] = ir.StringAttr.get(member)
             irdl.load_dialects(definition)  # pyright: ignore[reportAttributeAccessIssue]
             for trait in cls.TRAITS:
                 trait.attach(name)
@@ -101,8 +107,8 @@ def _member_view(family: type[Family], name: str) -> type[Family]:
     if name not in _MEMBERS:
         verify = checks.verified(lambda op: family.check(op))
         members = {"OPERATION_NAME": name, "verify_invariants": staticmethod(verify)}
-        view = type(f"{family.__name__}{name.removeprefix('kiln.' + family.NAME)}", (family,), members)
-        _cext.register_operation(Kiln, replace=True)(view)
+        view = type(f"{family.__name__}{name.removeprefix(family.PLAIN_NAME)}", (family,), members)
+        _cext.register_operation(family.DIALECT, replace=True)(view)
         _MEMBERS[name] = view
     return _MEMBERS[name]
 
@@ -110,10 +116,10 @@ def _member_view(family: type[Family], name: str) -> type[Family]:
 def name_of(op: Any) -> str:
     """The op's name without a family suffix: "kiln.fusion", "linalg.generic"."""
     name: str = op.operation.name
-    if not name.startswith("kiln."):
+    if not name.startswith(("kiln.", "tt.")):
         return name
-    stem = _SUFFIX.sub("", name[5:])
-    return f"kiln.{stem}" if stem in FAMILIES else name
+    stem = _SUFFIX.sub("", name)
+    return stem if stem in FAMILIES else name
 
 
 _SUFFIX = re.compile(r"_\d+_\d+$")
@@ -132,8 +138,8 @@ def expand_names(text: str, context: ir.Context) -> str:
         name = FAMILIES[match["family"]].define(operands, results, context)
         return f'{match["results"] or ""}"{name}"({match["operands"]})'
 
-    families = "|".join(FAMILIES)
-    pattern = rf'{_RESULTS}"kiln\.(?P<family>{families})(?:_\d+_\d+)?"\s*\((?P<operands>[^)]*)\)'
+    families = "|".join(map(re.escape, FAMILIES))
+    pattern = rf'{_RESULTS}"(?P<family>{families})(?:_\d+_\d+)?"\s*\((?P<operands>[^)]*)\)'
     return re.sub(pattern, expand, text)
 
 
@@ -145,5 +151,5 @@ def parse(text: str, context: ir.Context | None = None) -> ir.Module:
 
 def to_text(op: Any, **flags: Any) -> str:
     """Print an op or module without family suffixes; `flags` as for `Operation.get_asm`."""
-    families = "|".join(FAMILIES)
-    return re.sub(rf'"kiln\.({families})_\d+_\d+"\(', r'"kiln.\1"(', op.operation.get_asm(**flags))
+    families = "|".join(map(re.escape, FAMILIES))
+    return re.sub(rf'"({families})_\d+_\d+"\(', r'"\1"(', op.operation.get_asm(**flags))

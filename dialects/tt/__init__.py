@@ -1,0 +1,125 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The `tt` dialect: `from kiln.dialects import tt`.  `isinstance(op, tt.LoadOp)` matches; `lowering/gpu/builder.py` builds."""
+
+from kiln.dialects.kiln.family import FAMILIES
+from kiln.dialects.tt.base import (
+    MAX_ELEMENTS,
+    PtrType,
+    TensorDescType,
+    Tt,
+    block_of,
+    element_of,
+    is_block,
+    is_ptr,
+    is_tensordesc,
+    pointee,
+    ptr,
+    shape_of,
+    tensordesc,
+    with_element,
+    with_shape,
+)
+from kiln.dialects.tt.compute import (
+    PRECISION,
+    ROUNDING,
+    BitcastOp,
+    ClampfOp,
+    DotOp,
+    ElementwiseInlineAsmOp,
+    ExternElementwiseOp,
+    FpToFpOp,
+    MulhiUiOp,
+    PreciseDivfOp,
+    PreciseSqrtOp,
+)
+from kiln.dialects.tt.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescriptorOp
+from kiln.dialects.tt.function import CallOp, FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
+from kiln.dialects.tt.memory import (
+    CACHE,
+    EVICT,
+    RMW,
+    SCOPE,
+    SEMANTICS,
+    AddPtrOp,
+    AtomicCasOp,
+    AtomicRmwOp,
+    LoadOp,
+    StoreOp,
+)
+from kiln.dialects.tt.reduce import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
+from kiln.dialects.tt.shape import (
+    BroadcastOp,
+    ExpandDimsOp,
+    JoinOp,
+    MakeRangeOp,
+    ReshapeOp,
+    SplatOp,
+    SplitOp,
+    TransOp,
+)
+
+OPS: list[type] = sorted(
+    [*Tt.operations, *(f for f in FAMILIES.values() if f.DIALECT is Tt)], key=lambda op: op.OPERATION_NAME
+)
+"""Every op class of the dialect, by name."""
+
+__all__ = [
+    "AddPtrOp",
+    "AtomicCasOp",
+    "AtomicRmwOp",
+    "BitcastOp",
+    "BroadcastOp",
+    "CACHE",
+    "CallOp",
+    "ClampfOp",
+    "DescriptorLoadOp",
+    "DescriptorStoreOp",
+    "DotOp",
+    "EVICT",
+    "ElementwiseInlineAsmOp",
+    "ExpandDimsOp",
+    "ExternElementwiseOp",
+    "FpToFpOp",
+    "FuncOp",
+    "GetNumProgramsOp",
+    "GetProgramIdOp",
+    "JoinOp",
+    "LoadOp",
+    "MAX_ELEMENTS",
+    "MakeRangeOp",
+    "MakeTensorDescriptorOp",
+    "MulhiUiOp",
+    "OPS",
+    "PRECISION",
+    "PreciseDivfOp",
+    "PreciseSqrtOp",
+    "PtrType",
+    "RMW",
+    "ROUNDING",
+    "ReduceOp",
+    "ReduceReturnOp",
+    "ReshapeOp",
+    "ReturnOp",
+    "SCOPE",
+    "SEMANTICS",
+    "ScanOp",
+    "ScanReturnOp",
+    "SplatOp",
+    "SplitOp",
+    "StoreOp",
+    "TensorDescType",
+    "TransOp",
+    "Tt",
+    "block_of",
+    "element_of",
+    "is_block",
+    "is_ptr",
+    "is_tensordesc",
+    "pointee",
+    "ptr",
+    "shape_of",
+    "tensordesc",
+    "with_element",
+    "with_shape",
+]
