@@ -11,6 +11,7 @@ from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
+from kiln.passes.fusion.horizontal import fuse_products
 from kiln.passes.fusion.outline import Outliner
 
 
@@ -86,6 +87,7 @@ class Fuse(Pass):
         grouping = Grouping(graph)
         if self.strategy == "greedy":
             grouping.run()
+            fuse_products(grouping)
             for op, reason in grouping.decisions:
                 self.note(op, reason)
         self.count("ops", len(graph.compute))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects.kiln import FusionOp
-from kiln.lowering.cpu.emit import KERNEL_KINDS
+from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
@@ -21,7 +21,8 @@ class ScheduleCpu(Pass):
     """Choose a schedule for every matrix product and attention by the measured rules for the host.
 
     Sets the dictionary `schedule` on each `kiln.fusion` whose kind has one; pointwise and reduction kernels take
-    their loops from the layouts alone. A schedule that is there already is kept.
+    their loops from the layouts alone. A fusion of several parts gets `{parts = [...]}`, one schedule per part. A
+    schedule that is there already is kept.
 
     Before::
 
@@ -62,9 +63,10 @@ class ScheduleCpu(Pass):
 
     def _schedule(self, fusion: ir.OpView) -> None:
         attributes = fusion.operation.attributes
-        kind = KERNEL_KINDS.get(ir.StringAttr(attributes["kind"]).value)
-        if kind is None or kind.plan is None or "schedule" in attributes:
+        if "schedule" in attributes:
             return
         body = FusionBody(fusion)
-        attributes["schedule"] = to_attribute(kind.plan(body, fusion_layouts(fusion, body)))
-        self.count("scheduled")
+        schedule = plan_kernel(body, fusion_layouts(fusion, body))
+        if schedule:
+            attributes["schedule"] = to_attribute(schedule)
+            self.count("scheduled")

@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.dialects import kiln
 from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import Kernel, fusion_layouts
@@ -40,8 +41,28 @@ def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
     return module
 
 
+def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
+    """The schedule of a fusion: a dictionary of ints, bools, strings, lists and such dictionaries; empty where the
+    layouts alone give the loops. A fusion of several parts has `{"parts": [one of each]}`."""
+    parts = body.parts()
+    if len(parts) > 1:
+        schedules = [plan_kernel(part, layouts) for part in parts]
+        return {"parts": schedules} if any(schedules) else {}
+    special = _special(body)
+    return special.plan(body, layouts) if special is not None and special.plan is not None else {}
+
+
 def _emit(kernel: Kernel) -> None:
-    special = KERNEL_KINDS.get(ir.StringAttr(kernel.body.fusion.operation.attributes["kind"]).value)
+    parts = kernel.body.parts()
+    if len(parts) > 1:
+        schedules = kernel.schedule.get("parts") or [{}] * len(parts)
+        for body, schedule in zip(parts, schedules, strict=True):
+            # Nothing waits between parts: a thread goes on with its share of the next one.
+            part = kernel.part(body, schedule)
+            _emit(part)
+            kernel.absorb(part)
+        return
+    special = _special(kernel.body)
     if special is not None:
         special.emit(kernel)
         return
@@ -50,6 +71,14 @@ def _emit(kernel: Kernel) -> None:
         nest = plan_nest(e, group)
         NestEmitter(e, nest, kernel.tid, kernel.nt).emit()
         kernel.work = kernel.work + work(e, nest)
+
+
+def _special(body: FusionBody) -> "KernelKind | None":
+    """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
+    if body.part is None:
+        return KERNEL_KINDS.get(ir.StringAttr(body.fusion.operation.attributes["kind"]).value)
+    names = (kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations)
+    return next((KERNEL_KINDS[name] for name in names if name in KERNEL_KINDS), None)
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,17 @@ class FusionGraph:
         ranges = dict(enumerate(self.space(op)))
         return Read(op, value, tuple(affine.simplify(e, ranges) for e in index), guarded)
 
+    def element_of(self, op: ir.Operation, operand: ir.Value) -> tuple[ir.Value, tuple[ir.AffineExpr, ...]]:
+        """What is below the views on top of `operand`, and its index for the operand's own index."""
+        point = tuple(ir.AffineDimExpr.get(i) for i in range(len(self.dims(operand))))
+        index, source = point, operand
+        view = defining_op(source)
+        while view is not None and view.name == "kiln.view":
+            index = tuple(self._at(e, index) for e in self.local(view, "map").results)
+            source = view.operands[0]
+            view = defining_op(source)
+        return source, index
+
     def _at(self, expr: ir.AffineExpr, index: tuple[ir.AffineExpr, ...]) -> ir.AffineExpr:
         return affine.substitute(expr, dict(enumerate(index)))
 

@@ -4,7 +4,7 @@
 """Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
@@ -25,7 +25,8 @@ class Group:
     """Ops that become one kernel.
 
     space: extents that the ops' points are expressed in. points: iteration point of each op over that space (None:
-    the op is evaluated at several). reduced: dims of the space that the group's reductions reduce.
+    the op is evaluated at several). reduced: dims of the space that the group's reductions reduce. parts: groups that
+    share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the first one's.
     """
 
     ops: list[ir.Operation]
@@ -33,10 +34,19 @@ class Group:
     points: dict[ir.Operation, Point | None]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
+    parts: list["Group"] = field(default_factory=list)
+
+    @property
+    def all_parts(self) -> list["Group"]:
+        """The parts; a group without any is its only one."""
+        return self.parts or [self]
 
     @property
     def kind(self) -> str:
         """Which lowering takes it."""
+        if self.parts:
+            kinds = [part.kind for part in self.parts]
+            return next((k for k in kinds if k not in ("pointwise", "reduction")), max(kinds))
         if self.named is not None:
             return self.named.name.removeprefix("kiln.")
         return "pointwise" if self.reduced is None else "reduction"
@@ -260,6 +270,20 @@ class Grouping:
         group.ops = sorted([*group.ops, op], key=lambda o: self.graph.position[o])
         group.points[op] = point
         self.of[op] = group
+
+    def merge(self, a: Group, b: Group) -> Group:
+        """One group with the parts of both. No path may lead from one to the other."""
+        ops = sorted([*a.ops, *b.ops], key=lambda o: self.graph.position[o])
+        first = min(a, b, key=lambda g: self.graph.position[g.ops[0]])
+        merged = Group(ops, first.space, first.points, first.reduced, first.named, [*a.all_parts, *b.all_parts])
+        for op in ops:
+            self.of[op] = merged
+        return merged
+
+    def reads_of(self, op: ir.Operation) -> list[ir.Value]:
+        """Operands of `op` and of the ops inside of it."""
+        inner = [o.operation for r in op.regions for block in r.blocks for o in block.operations]
+        return [*op.operands, *(v for o in inner for v in o.operands)]
 
     def successors(self, group: Group) -> list[Group | ir.Operation]:
         """Kernels and calls that read what `group` makes."""

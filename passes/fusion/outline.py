@@ -181,6 +181,10 @@ class Outliner:
             block = fusion.regions[0].blocks[0]
             if shapes is not None:
                 fusion.attributes["shapes"] = shapes
+            if group.parts:
+                part = {op: i for i, p in enumerate(group.parts) for op in p.ops}
+                numbers = [part[_owner_of(r)] for r in results]
+                fusion.attributes["parts"] = ir.DenseI64ArrayAttr.get(numbers)
         env: dict[ir.Value, ir.Value] = dict(zip([*tensors, *symbols], block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in body:
@@ -204,15 +208,9 @@ class Outliner:
             return True
         if not self.graph.is_free(op):
             return False
-        if group.named is None or not self._feeds_named(op, group):
-            return True
+        readers = [p.named for p in group.all_parts if p.named is not None and op.results[0] in list(p.named.operands)]
         # A splat or an iota that a product reads is stored by a kernel of its own.
-        return op.name != "kiln.view" and group.named.name not in IN_MEMORY
-
-    def _feeds_named(self, op: ir.Operation, group: Group) -> bool:
-        assert group.named is not None
-        value = op.results[0]
-        return value in list(group.named.operands)
+        return not readers or (op.name != "kiln.view" and all(r.name not in IN_MEMORY for r in readers))
 
     def _results(self, group: Group, members: set[ir.Operation]) -> list[ir.Value]:
         """Values of the group that something outside of it needs."""
@@ -276,6 +274,12 @@ class Outliner:
         count = self.names.get(base, 0)
         self.names[base] = count + 1
         return base if count == 0 else f"{base}_{count}"
+
+
+def _owner_of(value: ir.Value) -> ir.Operation:
+    op = defining_op(value)
+    assert op is not None, "a group's results are made by its ops"
+    return op
 
 
 def _computes(op: ir.Operation | None) -> bool:

@@ -36,13 +36,22 @@ class Reduction:
 
 @dataclass
 class FusionBody:
-    """Analysis of one `kiln.fusion`; holds for as long as its body is not changed."""
+    """Analysis of one `kiln.fusion`, or of one of its parts; holds for as long as its body is not changed.
+
+    Parts (attribute `parts = array<i64: ...>`, a number per result) have nothing to do with each other but the kernel
+    that they are in: no result of one is computed from what another computes, and loops are never shared.
+
+    roots: what the fusion yields. mine: positions among them of this body's results; all of them without `part`.
+    operations: what these are computed from.
+    """
 
     fusion: ir.OpView
+    part: int | None = None
     block: ir.Block = field(init=False)
     tensors: list[ir.Value] = field(init=False)
     symbols: list[ir.Value] = field(init=False)
     roots: list[ir.Value] = field(init=False)
+    mine: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.block = self.fusion.regions[0].blocks[0]
@@ -52,6 +61,10 @@ class FusionBody:
         operations = list(self.block.operations)
         self.operations = operations[:-1]
         self.roots = list(operations[-1].operands)
+        self.mine = [i for i, p in enumerate(part_numbers(self.fusion)) if self.part is None or p == self.part]
+        if self.part is not None:
+            needed = _computed_from([self.roots[i] for i in self.mine], self.fusion)
+            self.operations = [op for op in self.operations if op.operation in needed]
         self.shapes = SymbolicShapes(self.fusion)
         self._symbol_position = {s: i for i, s in enumerate(self.symbols)}
         self._argument_position = {a: i for i, a in enumerate(self.tensors)}
@@ -67,6 +80,13 @@ class FusionBody:
                 self._reductions.update(dict.fromkeys(op.results, reduction))
             self._levels.update(dict.fromkeys(op.results, level))
         self._spills: dict[ir.Value, int] | None = None
+
+    def parts(self) -> list["FusionBody"]:
+        """One body per part, in order; the whole body where there is only one."""
+        numbers = list(dict.fromkeys(part_numbers(self.fusion)))
+        if len(numbers) < 2 or self.part is not None:
+            return [self]
+        return [FusionBody(self.fusion, number) for number in numbers]
 
     # -- values ----------------------------------------
 
@@ -159,7 +179,7 @@ class FusionBody:
 
     def _plan_spills(self) -> dict[ir.Value, int]:
         final = 1 + max(self._levels.values(), default=0)
-        stages: dict[ir.Value, set[int]] = {v: {final} for v in self.roots}
+        stages: dict[ir.Value, set[int]] = {self.roots[i]: {final} for i in self.mine}
         inclusive: dict[ir.Value, int] = {}
         for op in self.operations:
             # What has fewer dims is computed once a row, not once an element.
@@ -180,6 +200,28 @@ class FusionBody:
             for v in op.operands:
                 stages.setdefault(v, set()).update(used)
         return spills
+
+
+def part_numbers(fusion: ir.OpView) -> list[int]:
+    """The part that each result of a fusion belongs to."""
+    attributes = fusion.operation.attributes
+    if "parts" in attributes:
+        return list(ir.DenseI64ArrayAttr(attributes["parts"]))
+    return [0] * len(fusion.operation.results)
+
+
+def _computed_from(values: Sequence[ir.Value], fusion: ir.OpView) -> set[ir.Operation]:
+    """Ops of the body of `fusion` that `values` are computed from."""
+    found: set[ir.Operation] = set()
+    work = list(values)
+    while work:
+        op = defining_op(work.pop())
+        if op is None or op in found or op.parent != fusion.operation:
+            continue
+        found.add(op)
+        work += op.operands
+        work += [v for r in op.regions for block in r.blocks for inner in block.operations for v in inner.operands]
+    return found
 
 
 def _rank(value: ir.Value) -> int:

@@ -66,7 +66,8 @@ class FusedEpilogue:
         element = ir.RankedTensorType(self.result.type).element_type
         e.bound = {(self.result, self.indices): b.cast_float(acc, element)}
         with e.lanes(Lane(self.column.position, width, mask, aligned=False)):
-            for i, root in enumerate(e.body.roots):
+            for i in e.body.mine:
+                root = e.body.roots[i]
                 point = self.at(root)
                 e.store(len(e.body.tensors) + i, point, e.eval(root, point))
         e.scopes = saved
@@ -78,7 +79,8 @@ class FusedEpilogue:
         if not isinstance(element, (ir.F32Type, ir.F64Type)):
             return None
         zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
-        for i, root in enumerate(e.body.roots):
+        for i in e.body.mine:
+            root = e.body.roots[i]
             if ir.RankedTensorType(root.type).element_type != element:
                 continue
             offset = compose_one(e.layouts[len(e.body.tensors) + i], self.at(root), e.loops)
@@ -100,4 +102,4 @@ class FusedEpilogue:
     @property
     def is_plain_store(self) -> bool:
         """Whether the product itself is the only root."""
-        return list(self.e.body.roots) == [self.result]
+        return [self.e.body.roots[i] for i in self.e.body.mine] == [self.result]

@@ -3,12 +3,14 @@
 
 """The function of one kernel: its signature, the layouts of its buffers, what the host has to know of it."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
@@ -55,6 +57,24 @@ class Kernel:
         self.work: ir.AffineExpr = ir.AffineConstantExpr.get(0)
         attributes = body.fusion.operation.attributes
         self.schedule: dict[str, Any] = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+
+    def part(self, body: FusionBody, schedule: dict[str, Any]) -> "Kernel":
+        """This function seen from one part of the fusion: with scratch memory, work and a schedule of its own."""
+        part = copy.copy(self)
+        part.body, part.schedule = body, schedule
+        part.scratch = Scratch(self.scratch.memory)
+        part.work = ir.AffineConstantExpr.get(0)
+        return part
+
+    def absorb(self, part: "Kernel") -> None:
+        """Count what a part that was emitted behind the others needs; they use the same scratch memory in turn."""
+        self.work = self.work + part.work
+        mine, theirs = self.scratch.bytes, part.scratch.bytes
+        known = affine.constant_of(mine), affine.constant_of(theirs)
+        if known[0] is not None and known[1] is not None:
+            self.scratch.bytes = ir.AffineConstantExpr.get(max(known[0], known[1]))
+        else:
+            self.scratch.bytes = mine + theirs  # no affine expression is their maximum
 
     def evaluator(self) -> Evaluator:
         """A fresh evaluator on the kernel's buffers."""

@@ -63,7 +63,7 @@ class Nest:
 
 def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
     """Roots that can share a nest: each with the main root's dim for each of its own dims (None: index 0)."""
-    order = sorted(range(len(body.roots)), key=lambda i: (-len(body.dims(body.roots[i])), i))
+    order = sorted(body.mine, key=lambda i: (-len(body.dims(body.roots[i])), i))
     groups: list[list[tuple[int, ir.Value, list[int | None]]]] = []
     for i in order:
         value = body.roots[i]

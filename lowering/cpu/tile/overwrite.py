@@ -24,15 +24,22 @@ def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int
 
     `layouts`: of the operands, then of the results. Both must be the same map on the same sizes and element type.
     """
+    parts = body.parts()
+    if len(parts) > 1:
+        # A thread may be done with one part while another thread has not begun with it.
+        others = [p.roots[i] for p in parts if root not in p.mine for i in p.mine]
+        if operand in _captured(body) or any(operand in _read(body, v) for v in others):
+            return False
+        body = next(p for p in parts if root in p.mine)
     source, result = body.tensors[operand], body.roots[root]
     if source.type != result.type or body.dims(source) != body.dims(result):
         return False
     if layouts[operand] != layouts[len(body.tensors) + root] or operand in _captured(body):
         return False
     dims = body.dims(result)
-    smaller = [v for v in body.roots if len(body.dims(v)) < len(dims)]
-    together = [i for i, v in enumerate(body.roots) if body.dims(v) == dims]
-    if len(smaller) + len(together) < len(body.roots) or any(operand in _read(body, v) for v in smaller):
+    smaller = [body.roots[i] for i in body.mine if len(body.dims(body.roots[i])) < len(dims)]
+    together = [i for i in body.mine if body.dims(body.roots[i]) == dims]
+    if len(smaller) + len(together) < len(body.mine) or any(operand in _read(body, v) for v in smaller):
         return False  # another nest, which may run before or after this one
     walk = _Reads(body, Loops(), layouts)
     point = [walk.loops.new(extent) for extent in dims]
