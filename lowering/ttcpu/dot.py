@@ -1,0 +1,56 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``tt.dot``: products of blocks in f32 (f64, i32), with loops that LLVM vectorises along the columns."""
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.lowering.ttcpu.blocks import Stored
+from kiln.lowering.ttcpu.core import Lowering, handles
+
+
+@handles("tt.dot")
+def _dot(low: Lowering, op: ir.Operation) -> None:
+    lhs_value, rhs_value, start = list(op.operands)
+    result = ir.RankedTensorType(op.results[0].type)
+    element = result.element_type
+    lhs, rhs = low.stored(lhs_value, element), low.stored(rhs_value, element)
+    accumulator = low.accumulator(op, start)
+    *batch, rows, columns = result.shape
+    depth = lhs.shape[-1]
+
+    def multiply(index: tuple[ir.Value, ...]) -> None:
+        def row(i: ir.Value) -> None:
+            def inner(k: ir.Value) -> None:
+                left = _at(lhs, (*index, low.b.value(i), low.b.value(k)))
+
+                def column(j: ir.Value) -> None:
+                    at = (*index, low.b.value(i), low.b.value(j))
+                    right = _at(rhs, (*index, low.b.value(k), low.b.value(j)))
+                    accumulator.write(_multiply_add(low, left, right, _at(accumulator, at)), at)
+
+                low.b.for_(0, columns, 1, column)
+
+            low.b.for_(0, depth, 1, inner)
+
+        low.b.for_(0, rows, 1, row)
+
+    def nest(index: tuple[ir.Value, ...]) -> None:
+        if len(index) == len(batch):
+            multiply(index)
+        else:
+            low.b.for_(0, batch[len(index)], 1, lambda i: nest((*index, low.b.value(i))))
+
+    nest(())
+    low.values[op.results[0]] = accumulator
+
+
+def _at(block: Stored, index: tuple[ir.Value, ...]) -> ir.Value:
+    return block.b.load(block.memory, block.offset(index))
+
+
+def _multiply_add(low: Lowering, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    if isinstance(z.type, ir.IntegerType):
+        return arith.addi(arith.muli(x, y), z)
+    return low.b.fma(x, y, z)
