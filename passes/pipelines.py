@@ -31,6 +31,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
+        PipelineStep("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
         PipelineStep(
             "expand-named-ops{keep=matmul,attention,scan}",
