@@ -1,0 +1,153 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attention in one pass over the keys: scores never reach memory (Dao, FlashAttention-2, arXiv:2307.08691)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import e, log2
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.dialects import tt
+from kiln.lowering.gpu.builder import Builder, Condition, Index
+from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, line, split_batch
+from kiln.lowering.gpu.dot.schedule import pow2
+
+_LEAST = 16
+"""The least side of a tile that tensor cores take."""
+_MINUS_INFINITY = float("-inf")
+
+
+@dataclass(frozen=True)
+class ScoreMask:
+    """What is added to the scores of a head (a float type), or which of them count (i8: those that are not 0)."""
+
+    matrix: Matrix
+    strides: tuple[Index, ...]
+    boolean: bool
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """result[*b, h, s, :] = softmax over t of (q[*b, h, s] . k[*b, g, t] * scale + mask[*b, h, s, t]) @ v[*b, g, t]
+    with g = h // (heads / kv_heads).
+
+    query [s, qk_size], key [t, qk_size] and value [t, v_size] are the matrices of the first head; the strides after
+    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. Sums and
+    softmax are in f32; probabilities are rounded to the operands' type before they meet the values.
+    """
+
+    batch: tuple[Index, ...]
+    heads: Index
+    kv_heads: Index
+    queries: Index
+    keys: Index
+    qk_size: int
+    v_size: int
+    query: Matrix
+    key: Matrix
+    value: Matrix
+    query_strides: tuple[Index, ...]
+    key_strides: tuple[Index, ...]
+    value_strides: tuple[Index, ...]
+    scale: float
+    causal: bool
+    mask: ScoreMask | None = None
+    precision: str = "ieee"
+
+
+def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
+    """One program: a block of queries of one head. Of causal heads, the longest rows are started first."""
+    blocks = b.ceildivi(p.queries, schedule["block_m"])
+    head = split_batch(b, b.divi(program, blocks), [*p.batch, p.heads])
+    block = b.remi(program, blocks)
+    if p.causal:
+        block = b.subi(b.subi(blocks, 1), block)
+    rows = line(b, b.muli(block, schedule["block_m"]), schedule["block_m"], 0, p.queries)
+    columns = line(b, 0, max(pow2(p.v_size), _LEAST), 1, p.v_size)
+    epilogue.apply(b, head, rows, columns, _Rows(b, p, schedule, head, rows, columns).attend())
+
+
+class _Rows:
+    """The loop over keys for one block of queries."""
+
+    def __init__(
+        self, b: Builder, p: AttentionProblem, schedule: dict, head: Sequence[Index], rows: Line, columns: Line
+    ):
+        self.b, self.p, self.rows, self.columns = b, p, rows, columns
+        self.block, self.stages = schedule["block_n"], schedule["num_stages"]
+        self.head = list(head)
+        group = self.head[-1] if p.heads == p.kv_heads else b.divi(self.head[-1], b.divi(p.heads, p.kv_heads))
+        kv = [*self.head[:-1], group]
+        self.key = p.key.moved(b, dot_offset(b, kv, p.key_strides))
+        self.value = p.value.moved(b, dot_offset(b, kv, p.value_strides))
+        self.width = max(pow2(p.qk_size), _LEAST)
+        query = p.query.moved(b, dot_offset(b, self.head, p.query_strides))
+        inner = line(b, 0, self.width, 1, p.qk_size)
+        self.q = b.load(query.pointers(b, rows.clamped(b, p.queries), inner.index), inner.mask, other=0)
+        self.mask = None if p.mask is None else p.mask.matrix.moved(b, dot_offset(b, self.head, p.mask.strides))
+
+    def attend(self) -> ir.Value:
+        """softmax(scores) @ value for the rows, f32."""
+        b, p = self.b, self.p
+        height = tt.shape_of(self.q.type)[0]
+        width = max(pow2(p.v_size), _LEAST)
+        carried = [
+            b.constant(0.0, tt.with_shape([height, width], b.f32)),
+            b.constant(_MINUS_INFINITY, tt.with_shape([height, 1], b.f32)),
+            b.constant(0.0, tt.with_shape([height, 1], b.f32)),
+        ]
+        whole = b.muli(b.divi(p.keys, self.block), self.block)
+        end = p.keys
+        if p.causal:
+            below = b.muli(b.divi(self.rows.start, self.block), self.block)
+            whole = b.mini(whole, below)
+            end = b.mini(b.addi(self.rows.start, height), end)
+        stages = {"tt.num_stages": f"{self.stages} : i32"}
+        carried = b.for_(0, whole, self.block, lambda t, c: self._step(t, c, False), carried, stages)
+        if p.causal or not isinstance(p.keys, int) or p.keys % self.block:
+            carried = b.for_(whole, end, self.block, lambda t, c: self._step(t, c, True), carried, stages)
+        sums, _, total = carried
+        # A row without keys has sums of zero.
+        return b.divf(sums, b.select(b.cmpf("oeq", total, 0.0), 1.0, total))
+
+    def _step(self, start: Index, carried: Sequence[ir.Value], masked: bool) -> list[ir.Value]:
+        """One block of keys. masked: some of them do not exist, or come after a query."""
+        b, p = self.b, self.p
+        sums, top, total = carried
+        t = b.addi(start, b.lanes(self.block, 1, 2))
+        down = b.addi(start, b.lanes(self.block, 0, 2))
+        exists: Condition = b.cmpi("slt", t, p.keys) if masked else True
+        exists_down: Condition = b.cmpi("slt", down, p.keys) if masked else True
+        inner = line(b, 0, self.width, 0, p.qk_size)
+        keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
+        zeros = b.constant(0.0, tt.with_shape([tt.shape_of(self.q.type)[0], self.block], b.f32))
+        # In units of log2, for exp2.
+        scores = b.mulf(b.dot(self.q, keys, zeros, p.precision), p.scale * log2(e))
+        kept: Condition = exists
+        if masked and p.causal:
+            kept = b.andc(kept, b.cmpi("sle", t, self.rows.index))
+        if p.mask is not None and self.mask is not None:
+            given = b.load(self.mask.pointers(b, self.rows.clamped(b, p.queries), t), exists, other=0)
+            if p.mask.boolean:
+                kept = b.andc(kept, b.cmpi("ne", given, 0))
+            else:
+                scores = b.addf(scores, b.mulf(b.cast_float(given, b.f32), log2(e)))
+        if kept is not True:
+            scores = b.select(kept, scores, _MINUS_INFINITY)
+        highest = b.expand_dims(b.reduce([scores], 1, lambda x, y: arith.maxnumf(x, y))[0], 1)
+        new_top = b.maxf(top, highest)
+        # While a row has no key, its maximum is minus infinity, of which no difference may be taken.
+        base = new_top if p.mask is None else b.select(b.cmpf("oeq", new_top, _MINUS_INFINITY), 0.0, new_top)
+        weights = b.math("exp2", b.subf(scores, base))
+        shrink = b.math("exp2", b.subf(top, base))
+        total = b.addf(
+            b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
+        )
+        values = b.load(
+            self.value.pointers(b, down, self.columns.index), b.andc(exists_down, self.columns.mask), other=0
+        )
+        weights = b.cast_float(weights, tt.element_of(values.type))
+        return [b.dot(weights, values, b.mulf(sums, shrink), p.precision), new_top, total]

@@ -1,0 +1,100 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What the kernels of this folder are asked to do: matrices in memory, positions in a tile, what follows the sums."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch_mlir import ir
+
+from kiln.lowering.gpu.builder import Builder, Condition, Index
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in memory: a pointer to element [0, 0] and the strides of its rows and columns, in elements."""
+
+    pointer: ir.Value
+    row_stride: Index
+    column_stride: Index
+
+    @property
+    def transposed(self) -> "Matrix":
+        return Matrix(self.pointer, self.column_stride, self.row_stride)
+
+    def moved(self, b: Builder, offset: Index) -> "Matrix":
+        """The matrix whose element [0, 0] is `offset` elements behind this one's."""
+        return Matrix(b.addptr(self.pointer, offset), self.row_stride, self.column_stride)
+
+    def pointers(self, b: Builder, rows: Index, columns: Index) -> ir.Value:
+        """Addresses of the elements at rows (a block [R, 1]) and columns (a block [1, C])."""
+        return b.addptr(self.pointer, b.addi(b.muli(rows, self.row_stride), b.muli(columns, self.column_stride)))
+
+
+@dataclass(frozen=True)
+class Line:
+    """Positions along one axis of a tile: a block of indices [R, 1] or [1, C] (or a scalar), and which of them exist.
+
+    start: the first position. mask: True where all exist.
+    """
+
+    start: Index
+    index: Index
+    mask: Condition
+
+    def clamped(self, b: Builder, size: Index) -> Index:
+        """The indices, those past the end replaced by the last: any element may be read where it is not used."""
+        return self.index if self.mask is True else b.mini(self.index, b.subi(size, 1))
+
+
+def line(b: Builder, start: Index, length: int, axis: int, size: Index) -> Line:
+    """`length` positions from `start` (a multiple of `length`) of an axis of `size`, as axis 0 or 1 of a tile."""
+    index = b.addi(start, b.lanes(length, axis, 2))
+    if isinstance(size, int) and size % length == 0:
+        return Line(start, index, True)
+    return Line(start, index, b.cmpi("slt", index, size))
+
+
+class Epilogue(Protocol):
+    """The fused ops after the sums."""
+
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
+        """Store every result of the fusion for one tile [R, C]; positions that don't exist are not touched."""
+        ...
+
+
+def tile_position(b: Builder, program: Index, rows: Index, columns: Index, group: int) -> tuple[Index, Index, Index]:
+    """(batch, row of tiles, column of tiles) of a program; `rows` and `columns` count tiles.
+
+    Programs that follow each other walk through `group` rows before they go on to the next column, so that those which
+    run together share operands in the second-level cache.
+    """
+    area = b.muli(rows, columns)
+    batch, rest = b.divi(program, area), b.remi(program, area)
+    if isinstance(rows, int) and rows == 1:
+        return batch, 0, rest
+    if isinstance(columns, int) and columns == 1:
+        return batch, rest, 0
+    span = b.muli(columns, group)
+    first = b.muli(b.divi(rest, span), group)
+    height = b.mini(b.subi(rows, first), group)
+    if isinstance(rows, int) and rows % group == 0:
+        height = group
+    within = b.remi(rest, span)
+    return batch, b.addi(first, b.remi(within, height)), b.divi(within, height)
+
+
+def split_batch(b: Builder, position: Index, sizes: Sequence[Index]) -> list[Index]:
+    """Indices of batch dims of these sizes at a row-major position."""
+    found: list[Index] = []
+    for size in reversed(sizes[1:]):
+        found.insert(0, b.remi(position, size))
+        position = b.divi(position, size)
+    return [position, *found] if sizes else []
+
+
+def dot_offset(b: Builder, indices: Sequence[Index], strides: Sequence[Index]) -> Index:
+    """Sum of index times stride."""
+    return b.sum_(*(b.muli(i, s) for i, s in zip(indices, strides, strict=True)))
