@@ -30,11 +30,12 @@ _CODEGEN = (
     "kiln.matmul",
     "kiln.attention",
     "kiln.scan",
+    "kiln.conv",
     "kiln.yield",
     "arith.constant",
 )
 # Ops for which a schedule is chosen.
-_SCHEDULED_OPS = ("kiln.matmul", "kiln.attention")
+_SCHEDULED_OPS = ("kiln.matmul", "kiln.attention", "kiln.conv")
 
 _FUSED_TOP = ("kiln.fusion", "kiln.aten", "kiln.view", "kiln.empty", "arith.constant", "func.return")
 

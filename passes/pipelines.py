@@ -34,7 +34,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
         PipelineStep(
-            "expand-named-ops{keep=matmul,attention,scan}",
+            "expand-named-ops{keep=matmul,attention,scan,conv}",
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),

@@ -13,9 +13,10 @@ from torch_mlir.dialects import func
 from kiln.dialects import kiln
 from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.conv import emit_conv_fusion, plan_conv
 from kiln.lowering.cpu.tile.kernel import Kernel, fusion_layouts
 from kiln.lowering.cpu.tile.nest import NestEmitter, group_roots, plan_nest, work
-from kiln.lowering.cpu.tile.product import emit_matmul_fusion, plan_matmul
+from kiln.lowering.cpu.tile.rows import emit_product_fusion, plan_product_fusion
 from kiln.lowering.cpu.tile.scan import emit_scan_fusion
 
 
@@ -90,8 +91,9 @@ class KernelKind:
 
 
 KERNEL_KINDS = {
-    "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
+    "matmul": KernelKind(emit_product_fusion, plan_product_fusion),
     "attention": KernelKind(emit_attention_fusion, plan_attention),
+    "conv": KernelKind(emit_conv_fusion, plan_conv),
     "scan": KernelKind(emit_scan_fusion),
 }
 """Fusions that are not generated from their loops alone, by `kind`."""

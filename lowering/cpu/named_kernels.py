@@ -12,9 +12,9 @@ __all__ = ["no_kernel"]
 
 
 def no_kernel(op: ir.Operation) -> str | None:
-    """Why `op`, a kiln.matmul, kiln.attention or kiln.scan, has no kernel; None if it has one, or is another op."""
+    """Why `op`, a kiln.matmul, attention, scan or conv, has no kernel; None if it has one, or is another op."""
     name = name_of(op)
-    if name not in ("kiln.matmul", "kiln.attention", "kiln.scan"):
+    if name not in ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv"):
         return None
     types = [ir.RankedTensorType(v.type) for v in op.operands]
     element = types[0].element_type
@@ -25,6 +25,24 @@ def no_kernel(op: ir.Operation) -> str | None:
             return "the attention kernel sums in f32"
         if any(t.is_dynamic_dim(t.rank - 1) or not t.shape[-1] for t in types[:3]):
             return "the attention kernel needs head sizes that are known and not zero"
+    if name == "kiln.conv":
+        return _no_convolution(op, types[1])
     if name == "kiln.scan" and (ir.StringAttr(op.attributes["kind"]).value not in SCANS or len(op.results) != 1):
         return "a running maximum or the like has no kernel"
+    return None
+
+
+_WINDOW = 32
+"""Columns of a window that a convolution's kernel writes out."""
+
+
+def _no_convolution(op: ir.Operation, weight: ir.RankedTensorType) -> str | None:
+    if ir.IntegerAttr(op.attributes["transposed"]).value:
+        return "transposed convolutions have no kernel"
+    if weight.rank > 4:
+        return "convolutions over three dims have no kernel"
+    if not weight.has_static_shape or 0 in weight.shape:
+        return "the convolution kernel needs a weight of known size, not empty"
+    if weight.shape[-1] > _WINDOW:
+        return f"the convolution kernel takes windows of at most {_WINDOW} columns"
     return None

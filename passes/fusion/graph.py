@@ -14,9 +14,9 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.cpu.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
 
 Point = tuple[ir.AffineExpr | None, ...]
-NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan")
+NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv")
 """Ops with a kernel of their own kind; at most one is in a kernel."""
-IN_MEMORY = ("kiln.matmul", "kiln.attention")
+IN_MEMORY = ("kiln.matmul", "kiln.attention", "kiln.conv")
 """Named ops that read their operands in place, many times over."""
 COMPUTE = ("linalg.generic", "kiln.pad", "kiln.cat", *NAMED)
 

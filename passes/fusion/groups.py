@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.tile.body import output_map
 from kiln.passes.fusion.graph import IN_MEMORY, NAMED, FusionGraph, Point, Read
+from kiln.passes.fusion.rows import why_not_joined
 
 CHEAP = 4
 """Cost per element up to which computing a value again beats reading it from memory."""
@@ -34,7 +35,13 @@ class Group:
     points: dict[ir.Operation, Point | None]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
+    others: list[ir.Operation] = field(default_factory=list)
     parts: list["Group"] = field(default_factory=list)
+
+    @property
+    def all_named(self) -> list[ir.Operation]:
+        """The named ops of this part; products can be several (see rows.py)."""
+        return [] if self.named is None else [self.named, *self.others]
 
     @property
     def all_parts(self) -> list["Group"]:
@@ -63,8 +70,8 @@ def row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) ->
 class Grouping:
     """The groups of a graph; `of` maps each compute op to its group."""
 
-    def __init__(self, graph: FusionGraph):
-        self.graph = graph
+    def __init__(self, graph: FusionGraph, row_blocks: bool = True):
+        self.graph, self.row_blocks = graph, row_blocks
         self.of: dict[ir.Operation, Group] = {}
         self.decisions: list[tuple[ir.Operation, str]] = []
         for op in graph.compute:
@@ -245,14 +252,29 @@ class Grouping:
         if op.name not in IN_MEMORY:
             return "its kernel takes nothing behind it"
         if group.named is not None or group.reduced is not None:
-            return "the consumer is no pointwise kernel"
+            if not self.row_blocks:
+                return "the consumer is no pointwise kernel"
+            reason = why_not_joined(self.graph, op, group.all_named, group.reduced, len(group.space))
+            if reason is not None:
+                return reason
         if any(r.guarded for r in reads) or len(indices) != 1:
             return "the result is read at several indices, or in part"
-        if not self._same_rows(group, indices[0], self.graph.dims(op.results[0])):
+        same = self._same_loops if op.name == "kiln.conv" else self._same_rows
+        if not same(group, indices[0], self.graph.dims(op.results[0])):
             return "the consumer's loops are not those of the result"
-        group.named = op
+        if group.named is None:
+            group.named = op
+        else:
+            group.others.append(op)
         self._adopt(op, group, indices[0])
         return None
+
+    def _same_loops(self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
+        """Whether the group's loops are the dims of a convolution's result, in their order."""
+        ranges = dict(enumerate(group.space))
+        return list(dims) == list(group.space) and all(
+            affine.equal(e, ir.AffineDimExpr.get(i), ranges) for i, e in enumerate(index)
+        )
 
     def _same_rows(self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
         """Whether the group's loops walk a product's elements in their own order, up to a split of the rows."""

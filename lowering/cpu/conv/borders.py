@@ -1,0 +1,79 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Tiles of consecutive pixels of a row of the result, and which of them have an input pixel at each window column."""
+
+from dataclasses import dataclass
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.matmul.problem import known
+
+Valid = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tiles [first, last) of a row that one piece of code computes: `count` pixels each.
+
+    valid: for each window column the range of the tile's pixels that find an input pixel there (the others find
+    padding, which adds nothing).
+    """
+
+    first: int
+    last: int
+    count: int
+    valid: Valid
+
+
+def everywhere(count: int, window: int) -> Valid:
+    """The ranges of a tile without padding."""
+    return ((0, count),) * window
+
+
+def tile_runs(p: ConvProblem, mr: int) -> list[Run] | None:
+    """The tiles of mr pixels (the last one may be smaller) of a row of known size; None where it is not known."""
+    if not isinstance(p.columns, int) or not isinstance(p.width, int):
+        return None
+    runs: list[Run] = []
+    for t in range(-(-p.columns // mr)):
+        count = min(mr, p.columns - t * mr)
+        valid = tuple(_valid(p, t * mr, count, z) for z in range(p.kernel[1]))
+        if runs and runs[-1].count == count and runs[-1].valid == valid:
+            runs[-1] = Run(runs[-1].first, t + 1, count, valid)
+        else:
+            runs.append(Run(t, t + 1, count, valid))
+    return runs
+
+
+def _valid(p: ConvProblem, start: int, count: int, window_column: int) -> tuple[int, int]:
+    """The pixels of a tile for which a window column lies inside of the input."""
+    assert isinstance(p.width, int)
+    stride, shift = p.stride[1], window_column * p.dilation[1] - p.padding[1]
+    low = max(0, -(-(-shift) // stride) - start)
+    high = min(count, (p.width - 1 - shift) // stride + 1 - start)
+    return (low, high) if low < high else (0, 0)
+
+
+def window_range(b: Builder, p: ConvProblem, dim: int, position: Index) -> tuple[Index, Index]:
+    """The window's rows (dim 0) or columns (dim 1) that lie inside of the input at a row or column of the result."""
+    size, kernel = known((p.height, p.width)[dim]), p.kernel[dim]
+    padding, dilation = p.padding[dim], p.dilation[dim]
+    if padding == 0:
+        return 0, kernel
+    start = b.muli(position, p.stride[dim])
+    low = b.ceildivi(b.maxi(b.subi(padding, start), 0), dilation)
+    high = b.mini(b.ceildivi(b.maxi(b.subi(b.addi(size, padding), start), 0), dilation), kernel)
+    return low, high
+
+
+def interior(b: Builder, p: ConvProblem) -> tuple[Index, Index]:
+    """Columns [low, high) of the result whose whole window lies inside of the input (high >= low)."""
+    columns = known(p.columns)
+    if p.padding[1] == 0:
+        return 0, columns
+    low = b.mini(-(-p.padding[1] // p.stride[1]), columns)
+    reach = (p.kernel[1] - 1) * p.dilation[1] - p.padding[1]
+    room = b.maxi(b.subi(known(p.width), reach), 0)
+    high = b.ceildivi(room, p.stride[1])
+    return low, b.maxi(b.mini(high, columns), low)

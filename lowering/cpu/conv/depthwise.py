@@ -1,0 +1,188 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Depthwise convolution: each channel with a window of its own; lanes along the channels of the input.
+
+A tile is a few pixels of a row times one vector of channels, its sums in registers; an input pixel is loaded once for
+all the pixels of the tile whose windows hold it. The weights are packed once as [kh][kw][channels].
+"""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs, window_range
+from kiln.lowering.cpu.conv.pack import pack_strip
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+
+
+def depthwise_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+    """Scratch: the packed weights, `stride` elements of the sum dtype for each place in the window; total `bytes`."""
+    stride = round_up(p.groups, max(s["width"], LINE // p.sum_bytes))
+    elements = stride * p.kernel[0] * p.kernel[1]
+    return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
+
+
+def emit_depthwise(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mr (pixels), width (lanes), span (channels of a task, a multiple of width)."""
+    _Depthwise(b, p, s, operands, epilogue, ctx).emit()
+
+
+class _Depthwise:
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
+        self.sum_type = element_type(p.sum_dtype)
+        self.width, self.mr = s["width"], s["mr"]
+        self.vector = b.vec(self.width, self.sum_type)
+        layout = depthwise_layout(p, s)
+        self.stride = layout["stride"]
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
+        self.runs = tile_runs(p, self.mr)
+
+    def emit(self) -> None:
+        """This thread's share of (row, channels of a task)."""
+        b, p = self.b, self.p
+        self.pack()
+        spans = -(-p.groups // self.s["span"])
+        rows = known(p.rows)
+        total = b.muli(b.muli(known(p.images), rows), spans)
+        low, high = b.split(self.ctx.tid, self.ctx.nt, total)
+
+        def task(t: Index) -> None:
+            line, span = b.divi(t, spans), b.remi(t, spans)
+            first = b.muli(span, self.s["span"])
+            self.row(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s["span"]), p.groups))
+
+        b.for_(low, high, 1, task)
+
+    def pack(self) -> None:
+        b, p = self.b, self.p
+        stride = p.weight_strides[0]
+
+        def strip(c: Index) -> None:
+            pack_strip(
+                b,
+                self.operands.weight,
+                b.addi(self.operands.weight_offset, b.muli(c, known(stride))),
+                stride,
+                b.subi(p.groups, c),
+                p.kernel,
+                p.weight_strides[2:],
+                self.scratch,
+                lambda i: b.addi(b.muli(b.addi(b.muli(i[0], p.kernel[1]), i[1]), self.stride), c),
+                self.width,
+            )
+
+        b.for_(0, p.groups, self.width, strip)
+
+    def row(self, image: Index, row: Index, first: Index, last: Index) -> None:
+        """Channels [first, last) of one row of the result."""
+        b, p = self.b, self.p
+        x = b.sum_(
+            self.operands.x_offset,
+            b.muli(image, self.x_image),
+            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
+            b.muli(-p.padding[1], self.x_column),
+        )
+        window = window_range(b, p, 0, row)
+        place = (image, row)
+        if self.runs is not None:
+            for run in self.runs:
+
+                def tile(t: Index, run=run) -> None:
+                    self.channels(place, b.muli(t, self.mr), run.count, run.valid, x, window, first, last)
+
+                b.for_(run.first, run.last, 1, tile)
+            return
+        low, high = interior(b, p)
+        whole = b.cmpi("sge", b.subi(high, low), self.mr)
+        high = b.select_index(whole, high, low)
+        # The last whole tile overlaps the one before it: its pixels must not be read by an epilogue that has
+        # written over them, so that results are never written over operands of a convolution's kernel.
+        valid = everywhere(self.mr, p.kernel[1])
+
+        def inner(t: Index) -> None:
+            self.channels(place, b.mini(t, b.subi(high, self.mr)), self.mr, valid, x, window, first, last)
+
+        def pixel(column: Index) -> None:
+            self.channels(place, column, 1, None, x, window, first, last)
+
+        b.for_(low, high, self.mr, inner)
+        b.for_(0, low, 1, pixel)
+        b.for_(high, known(p.columns), 1, pixel)
+
+    def channels(
+        self,
+        place: tuple[Index, Index],
+        column: Index,
+        count: int,
+        valid: Valid | None,
+        x: Index,
+        window: tuple[Index, Index],
+        first: Index,
+        last: Index,
+    ) -> None:
+        """`count` pixels from `column` on, all channels of the task."""
+        b, p = self.b, self.p
+        x = b.addi(x, b.muli(b.muli(column, p.stride[1]), self.x_column))
+        columns = window_range(b, p, 1, column) if valid is None else None
+
+        def vector(c: Index, mask: ir.Value | None = None) -> None:
+            acc = [b.zero(self.vector)] * count
+            acc = b.for_(*window, 1, lambda y, a: self.products(y, c, valid, columns, x, mask, a), acc)
+            with self.epilogue.channels(b, *place, c, self.width, mask) as pixel:
+                for r, value in enumerate(acc):
+                    pixel(b.addi(column, r), value)
+
+        extent = b.subi(last, first)
+        if p.groups % self.width == 0 and self.s["span"] % self.width == 0:
+            b.for_(first, last, self.width, vector)
+            return
+        full = b.addi(first, b.round_down(extent, self.width))
+        b.for_(first, full, self.width, vector)
+        tail = b.subi(last, full)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, b.tail_mask(tail, self.width)))
+
+    def products(
+        self,
+        y: Index,
+        c: Index,
+        valid: Valid | None,
+        columns: tuple[Index, Index] | None,
+        x: Index,
+        mask: ir.Value | None,
+        acc: list[ir.Value],
+    ) -> list[ir.Value]:
+        """Adds the products of one row of the window."""
+        b, p = self.b, self.p
+        line = b.sum_(x, b.muli(y, b.muli(p.dilation[0], self.x_row)), b.muli(c, self.x_channel))
+        weights = b.addi(b.muli(y, p.kernel[1] * self.stride), c)
+        loaded: dict[int, ir.Value] = {}
+
+        def pixel(offset: Index) -> ir.Value:
+            at = b.addi(line, b.muli(offset, self.x_column))
+            return b.cast_float(b.gather(self.operands.x, at, self.x_channel, self.width, mask), self.sum_type)
+
+        def weight(z: Index) -> ir.Value:
+            return b.vload(self.scratch, b.addi(weights, b.muli(z, self.stride)), self.width)
+
+        if valid is None:
+            assert columns is not None
+            return b.for_(*columns, 1, lambda z, a: [b.fma(pixel(b.muli(z, p.dilation[1])), weight(z), a[0])], acc)
+        out = list(acc)
+        for z, (low, high) in enumerate(valid):
+            if low >= high:
+                continue
+            factor = weight(z)
+            for r in range(low, high):
+                offset = r * p.stride[1] + z * p.dilation[1]
+                if offset not in loaded:
+                    loaded[offset] = pixel(offset)
+                out[r] = b.fma(loaded[offset], factor, out[r])
+        return out

@@ -1,0 +1,273 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Direct convolution: register tiles of pixels times vectors of output channels.
+
+For each block of output channels a thread packs the block's weights as [kh][c][kw][lanes], and then walks its rows of
+the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding costs
+nothing: rows of the window outside of the input are not visited, and tiles at the left and right border have code of
+their own that leaves out the products with padding. Sums of a row lie in scratch, where the epilogue finds them.
+Long sums are cut in pieces that start from zero and are added, as in the matrix product (matmul/blocked.py).
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs, window_range
+from kiln.lowering.cpu.conv.pack import pack_strip
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+
+_UNROLLED = 4  # input channels up to here are written out: an image has three
+
+
+def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+    """Scratch areas in elements of the sum dtype: the packed weights of a block, the sums of a row; total `bytes`."""
+    lanes = s["nv"] * s["width"]
+    line = LINE // p.sum_bytes
+    sums = round_up(p.steps * lanes, line)
+    elements = sums + round_up(s["mr"] * s["tiles"] * lanes, line)
+    return {"sums": sums, "elements": elements, "bytes": elements * p.sum_bytes}
+
+
+def emit_direct(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mr (pixels), nv (vectors), width (lanes), tiles (of a row at once), piece."""
+    _Direct(b, p, s, operands, epilogue, ctx).emit()
+
+
+class _Direct:
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
+        self.sum_type = element_type(p.sum_dtype)
+        self.width, self.mr, self.nv, self.tiles = s["width"], s["mr"], s["nv"], s["tiles"]
+        self.lanes = self.nv * self.width
+        self.vector = b.vec(self.width, self.sum_type)
+        layout = direct_layout(p, s)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+        self.sums = layout["sums"]
+        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
+        self.runs = tile_runs(p, self.mr)
+
+    def emit(self) -> None:
+        """This thread's share of (block of channels, row, part of the row), blocks outermost: each is packed once."""
+        b, p = self.b, self.p
+        blocks_of_group = -(-p.outputs // self.lanes)
+        columns = known(p.columns)
+        span = self.mr * self.tiles
+        parts = b.ceildivi(columns, span)
+        rows = known(p.rows)
+        units = b.muli(b.muli(known(p.images), rows), parts)
+        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, p.groups * blocks_of_group))
+
+        def block(index: Index) -> None:
+            group, inner = b.divi(index, blocks_of_group), b.remi(index, blocks_of_group)
+            first = b.muli(inner, self.lanes)
+            count: Index = self.lanes
+            if p.outputs % self.lanes:
+                count = b.mini(b.subi(p.outputs, first), self.lanes)
+            channel = b.addi(b.muli(group, p.outputs), first)
+            self.pack(channel, count)
+            begin = b.muli(index, units)
+
+            def unit(u: Index) -> None:
+                line, part = b.divi(u, parts), b.remi(u, parts)
+                self.part(group, channel, count, b.divi(line, rows), b.remi(line, rows), part, parts)
+
+            b.for_(b.maxi(b.subi(low, begin), 0), b.mini(b.subi(high, begin), units), 1, unit)
+
+        if isinstance(units, int) and units == 0:
+            return
+        safe = b.maxi(units, 1)
+        b.for_(b.divi(low, safe), b.ceildivi(high, safe), 1, block)
+
+    def pack(self, channel: Index, count: Index) -> None:
+        """The weights of a block of output channels: [kh][c][kw][lanes]."""
+        b, p = self.b, self.p
+        start = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
+        window = p.kernel[1] * self.lanes
+        for v in range(self.nv):
+            lane = v * self.width
+            first = b.mini(lane, b.subi(count, 1))
+            pack_strip(
+                b,
+                self.operands.weight,
+                b.addi(start, b.muli(first, known(p.weight_strides[0]))),
+                p.weight_strides[0],
+                b.maxi(b.subi(count, lane), 1),
+                (p.channels, *p.kernel),
+                p.weight_strides[1:],
+                self.scratch,
+                lambda i, lane=lane: b.sum_(
+                    b.muli(b.addi(b.muli(i[1], p.channels), i[0]), window), b.muli(i[2], self.lanes), lane
+                ),
+                self.width,
+            )
+
+    def part(
+        self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
+    ) -> None:
+        """A part of one row of the result: sums into scratch, then the epilogue."""
+        b, p = self.b, self.p
+        x = b.sum_(
+            self.operands.x_offset,
+            b.muli(image, self.x_image),
+            b.muli(b.muli(group, p.channels), self.x_channel),
+            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
+            b.muli(-p.padding[1], self.x_column),
+        )
+        window = window_range(b, p, 0, row)
+        if self.runs is not None:
+            begin = b.muli(part, self.tiles)
+            start = b.muli(begin, self.mr)
+            stop = b.mini(b.addi(start, self.tiles * self.mr), known(p.columns))
+            for run in self.runs:
+                self.run(run, x, window, begin, start)
+        else:
+            columns = known(p.columns)
+            start, stop = b.divi(b.muli(part, columns), parts), b.divi(b.muli(b.addi(part, 1), columns), parts)
+            self.pixels(x, window, start, stop)
+        self.finish(image, row, channel, count, start, b.subi(stop, start))
+
+    def run(self, run: Run, x: Index, window: tuple[Index, Index], begin: Index, start: Index) -> None:
+        """The tiles of a run that are in this part of the row."""
+        b = self.b
+        single = isinstance(begin, int) and begin == 0 and run.last <= self.tiles
+        low = run.first if single else b.maxi(run.first, begin)
+        high = run.last if single else b.mini(run.last, b.addi(begin, self.tiles))
+
+        def tile(t: Index) -> None:
+            column = b.muli(t, self.mr)
+            self.tile(run.count, run.valid, self.at(x, column), window, b.subi(column, start))
+
+        b.for_(low, high, 1, tile)
+
+    def at(self, x: Index, column: Index) -> Index:
+        return self.b.addi(x, self.b.muli(self.b.muli(column, self.p.stride[1]), self.x_column))
+
+    def pixels(self, x: Index, window: tuple[Index, Index], start: Index, stop: Index) -> None:
+        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders.
+
+        The last whole tile overlaps the one before it, so that less than a tile is left only where there is no more.
+        """
+        b, p, mr = self.b, self.p, self.mr
+        low, high = interior(b, p)
+        low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
+        whole = b.cmpi("sge", b.subi(high, low), mr)
+        high = b.select_index(whole, high, low)
+
+        def tile(t: Index) -> None:
+            column = b.mini(t, b.subi(high, mr))
+            self.tile(mr, everywhere(mr, p.kernel[1]), self.at(x, column), window, b.subi(column, start))
+
+        def pixel(column: Index) -> None:
+            self.tile(1, None, self.at(x, column), window, b.subi(column, start), window_range(b, p, 1, column))
+
+        b.for_(low, high, mr, tile)
+        b.for_(start, low, 1, pixel)
+        b.for_(high, stop, 1, pixel)
+
+    def tile(
+        self,
+        count: int,
+        valid: Valid | None,
+        x: Index,
+        window: tuple[Index, Index],
+        at: Index,
+        columns: tuple[Index, Index] | None = None,
+    ) -> None:
+        """Sums of `count` pixels into scratch, from `at` on; x: where the first one's window begins.
+
+        valid: the pixels that each window column has input for; None for one pixel with the window's `columns` given
+        as a range known at run time.
+        """
+        b, p = self.b, self.p
+        zeros = [b.zero(self.vector)] * (count * self.nv)
+        where = b.addi(self.sums, b.muli(at, self.lanes))
+        places = [b.addi(where, r * self.lanes + v * self.width) for r in range(count) for v in range(self.nv)]
+        piece = self.s["piece"]
+
+        def sums(y: Index, low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
+            line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
+            weights = b.muli(y, p.channels * p.kernel[1] * self.lanes)
+            if p.channels <= _UNROLLED:
+                for c in range(p.channels):
+                    acc = self.step(count, valid, columns, line, weights, c, acc)
+                return acc
+            return b.for_(low, high, 1, lambda c, a: self.step(count, valid, columns, line, weights, c, a), acc)
+
+        if p.steps <= piece:
+            acc = b.for_(*window, 1, lambda y, a: sums(y, 0, p.channels, a), zeros)
+            for value, place in zip(acc, places, strict=True):
+                b.vstore(value, self.scratch, place)
+            return
+        for place in places:
+            b.vstore(zeros[0], self.scratch, place)
+        depth = max(1, piece // p.kernel[1])
+        depth = -(-p.channels // -(-p.channels // depth))
+
+        def chunk(y: Index, low: Index) -> None:
+            acc = sums(y, low, b.mini(b.addi(low, depth), p.channels), zeros)
+            for value, place in zip(acc, places, strict=True):
+                b.vstore(b.addf(b.vload(self.scratch, place, self.width), value), self.scratch, place)
+
+        b.for_(*window, 1, lambda y: b.for_(0, p.channels, depth, lambda low: chunk(y, low)))
+
+    def step(
+        self,
+        count: int,
+        valid: Valid | None,
+        columns: tuple[Index, Index] | None,
+        line: Index,
+        weights: Index,
+        c: Index,
+        acc: Sequence[ir.Value],
+    ) -> list[ir.Value]:
+        """Adds the products of one input channel in one row of the window."""
+        b, p = self.b, self.p
+        line = b.addi(line, b.muli(c, self.x_channel))
+        weights = b.addi(weights, b.muli(c, p.kernel[1] * self.lanes))
+
+        def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
+            out = list(acc)
+            at = b.addi(weights, b.muli(z, self.lanes))
+            row = [b.vload(self.scratch, b.addi(at, v * self.width), self.width) for v in range(self.nv)]
+            for r in range(low, high):
+                pixel = b.muli(b.addi(b.muli(z, p.dilation[1]), r * p.stride[1]), self.x_column)
+                value = b.cast_float(b.load(self.operands.x, b.addi(line, pixel)), self.sum_type)
+                value = b.broadcast(value, self.width)
+                for v in range(self.nv):
+                    out[r * self.nv + v] = b.fma(value, row[v], out[r * self.nv + v])
+            return out
+
+        if valid is None:
+            assert columns is not None
+            return b.for_(*columns, 1, lambda z, a: column(z, 0, count, a), list(acc))
+        for z, (low, high) in enumerate(valid):
+            if low < high:
+                acc = column(z, low, high, acc)
+        return list(acc)
+
+    def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
+        """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""
+        b = self.b
+
+        def vectors(j: Index, mask: ir.Value | None = None) -> None:
+            with self.epilogue.channels(b, image, row, b.addi(channel, j), self.width, mask) as pixel:
+
+                def one(i: Index) -> None:
+                    at = b.sum_(self.sums, b.muli(i, self.lanes), j)
+                    pixel(b.addi(start, i), b.vload(self.scratch, at, self.width))
+
+                b.for_(0, pixels, 1, one)
+
+        full = b.round_down(count, self.width)
+        b.for_(0, full, self.width, vectors)
+        tail = b.subi(count, full)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: vectors(full, b.tail_mask(tail, self.width)))

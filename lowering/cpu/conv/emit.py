@@ -1,0 +1,33 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""`emit_conv`: from a scheduled convolution to loops."""
+
+from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
+from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.problem import KernelContext
+
+_KERNELS = {"direct": (emit_direct, direct_layout), "depthwise": (emit_depthwise, depthwise_layout)}
+
+
+def emit_conv(
+    b: Builder, problem: ConvProblem, schedule: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the convolution at the current insertion point, as one thread's share of the work.
+
+    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, depthwise.py).
+    The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
+    """
+    kernel = schedule["kernel"]
+    if kernel not in _KERNELS:
+        raise ValueError(f"unknown convolution kernel {kernel!r}; expected {' or '.join(_KERNELS)}")
+    if kernel == "depthwise" and not problem.depthwise:
+        raise ValueError("convolution kernel 'depthwise' needs one channel in each group")
+    _KERNELS[kernel][0](b, problem, schedule, operands, epilogue, ctx)
+
+
+def conv_scratch_bytes(problem: ConvProblem, schedule: dict) -> int:
+    """Bytes of scratch that one thread needs."""
+    return _KERNELS[schedule["kernel"]][1](problem, schedule)["bytes"]

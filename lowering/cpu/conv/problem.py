@@ -1,0 +1,83 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a convolution leaf is asked to do: the problem, its buffers, the epilogue."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul.problem import Size
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """result[n, o, i, j] = sum over c, y, z of x[n, c, i * sh - ph + y * dh, j * sw - pw + z * dw] * weight[o, c, y, z].
+
+    Two spatial dims; a convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of
+    the weight are ints; `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values
+    (None at schedule time). Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
+    element type; the sum is taken in f32 (f64 for f64).
+    """
+
+    images: Size
+    groups: int
+    channels: int
+    outputs: int
+    height: Size
+    width: Size
+    rows: Size
+    columns: Size
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    x_strides: tuple[Size, Size, Size, Size]
+    weight_strides: tuple[Size, Size, Size, Size]
+    dtype: str = "f32"
+
+    @property
+    def sum_dtype(self) -> str:
+        return "f64" if self.dtype == "f64" else "f32"
+
+    @property
+    def sum_bytes(self) -> int:
+        return 8 if self.dtype == "f64" else 4
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each result channel is made of one channel of its own."""
+        return self.channels == 1 and self.outputs == 1
+
+    @property
+    def steps(self) -> int:
+        """Products summed for one element of the result."""
+        return self.channels * self.kernel[0] * self.kernel[1]
+
+
+@dataclass(frozen=True)
+class ConvBuffers:
+    """The operands' 1-D memrefs; element [0, 0, 0, 0] sits at the offset."""
+
+    x: ir.Value
+    weight: ir.Value
+    x_offset: Index = 0
+    weight_offset: Index = 0
+
+
+class ConvEpilogue(Protocol):
+    """The fused ops behind a convolution, evaluated on vectors of sums along the result's channels."""
+
+    def channels(
+        self, b: Builder, image: Index, row: Index, channel: Index, width: int, mask: ir.Value | None
+    ) -> AbstractContextManager[Callable[[Index, ir.Value], None]]:
+        """Channels [channel, channel + width) of one row of the result; lanes off in `mask` are no channels.
+
+        Gives `pixel(column, sums)`, which evaluates the fused ops and stores the results. What does not depend on the
+        column is emitted once, before the loop that the caller opens inside of this context.
+        """
+        ...

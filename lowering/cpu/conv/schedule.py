@@ -1,0 +1,70 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which convolution kernel, with which tiles."""
+
+from kiln.lowering.cpu.conv.borders import tile_runs
+from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.matmul.problem import Isa
+
+_PIECE = 1024  # products summed from zero before they are added to the sum of the others
+_ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
+_CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
+_DEPTHWISE_TASKS = 64
+
+
+def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
+    """The schedule: ints and strings alone; sizes that are no ints count as unknown."""
+    width = isa.vector_bytes // p.sum_bytes
+    if p.depthwise:
+        return _depthwise(p, width)
+    mr, nv = _tile(p, width, isa.vector_registers)
+    tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes))
+    if isinstance(p.columns, int):
+        tiles = min(tiles, max(1, -(-p.columns // mr)))
+        if isinstance(p.rows, int) and isinstance(p.images, int) and p.rows * p.images < _DEPTHWISE_TASKS:
+            # One tall row of pixels: parts that threads can share.
+            tiles = max(1, min(tiles, -(-p.columns // mr) // (_DEPTHWISE_TASKS // max(1, p.rows * p.images)) or 1))
+    return {"kernel": "direct", "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
+
+
+def _depthwise(p: ConvProblem, width: int) -> dict:
+    mr = 8
+    if isinstance(p.columns, int):
+        # Even tiles; the fewest.
+        mr = -(-p.columns // -(-max(1, p.columns) // 8)) or 1
+    span = -(-p.groups // width) * width
+    if isinstance(p.images, int) and isinstance(p.rows, int) and p.images * p.rows < _DEPTHWISE_TASKS:
+        parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.rows))
+        span = max(width, -(-p.groups // parts // width) * width)
+    return {"kernel": "depthwise", "mr": mr, "width": width, "span": span}
+
+
+def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
+    """The register tile (pixels, vectors of output channels) with the least cycles for a row of the result.
+
+    A step of an r x v tile takes r * v multiply-adds and r + v loads, two of each a cycle, and at least 4 cycles: the
+    latency of an addition. The weights come from the second-level cache: half a cycle a vector and tile.
+    """
+    usable = 28 if registers >= 32 else 12
+    vectors = -(-p.outputs // width)
+    columns = p.columns if isinstance(p.columns, int) and p.columns > 0 else 56
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int]:
+        r, v = tile
+        heights = [r] * (columns // r) + ([columns % r] if columns % r else [])
+        cycles = sum(max(h * v / 2, (h + v) / 2, 4.0) + v / 2 for h in heights) * -(-vectors // v)
+        return cycles, -(r * v)
+
+    tiles = [(r, v) for v in (1, 2, 3, 4) for r in range(1, usable // v + 1) if _fits(p, r, v)]
+    return min(tiles, key=cost)
+
+
+def _fits(p: ConvProblem, mr: int, nv: int) -> bool:
+    """Whether the code of all kinds of tiles of a row is of a sensible size."""
+    if mr == 1:
+        return True
+    runs = tile_runs(p, mr)
+    if runs is None:
+        return mr * nv * p.kernel[1] <= _CODE
+    return sum(high - low for run in runs for low, high in run.valid) * nv <= _CODE

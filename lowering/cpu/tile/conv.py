@@ -1,0 +1,189 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Fusions of kind "conv": the bridge from a fusion to `emit_conv`, and the epilogue on its sums."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
+from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu.matmul import KernelContext
+from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.tile.access import Indices
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.kernel import Kernel
+from kiln.lowering.cpu.tile.product import offset_of, static_size, strides_of
+from kiln.lowering.cpu.tile.scopes import Lane, Scope
+
+Exprs = tuple[ir.AffineExpr, ...]
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A fusion's kiln.conv as sizes and strides over its symbols, with two spatial dims.
+
+    x, weight: positions among the fusion's tensors. sizes: [n, rows, columns] that the kernel walks; where the window
+    is one element, the pixels of an image (`merged` 1), or of all images (2), are one row.
+    """
+
+    op: ir.OpView
+    x: int
+    weight: int
+    x_sizes: Exprs
+    x_strides: Exprs
+    weight_strides: Exprs
+    sizes: Exprs
+    merged: int
+
+    def problem(self, size: Callable[[ir.AffineExpr], Size]) -> ConvProblem:
+        """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
+        weight = ir.RankedTensorType(self.op.operands[1].type)
+        groups = ir.IntegerAttr(self.op.operation.attributes["groups"]).value
+        outputs, channels, *kernel = weight.shape
+        images, rows, columns = (size(e) for e in self.sizes)
+        xn, xc, xh, xw = (size(e) for e in self.x_strides)
+        wo, wc, wh, ww = (size(e) for e in self.weight_strides)
+        return ConvProblem(
+            images=images,
+            groups=groups,
+            channels=channels,
+            outputs=outputs // groups,
+            height=size(self.x_sizes[0]),
+            width=size(self.x_sizes[1]),
+            rows=rows,
+            columns=columns,
+            kernel=_two(kernel, 1),
+            stride=_two(self._ints("stride"), 1),
+            padding=_two(self._ints("padding"), 0),
+            dilation=_two(self._ints("dilation"), 1),
+            x_strides=(xn, xc, xh, xw),
+            weight_strides=(wo, wc, wh, ww),
+            dtype=str(weight.element_type),
+        )
+
+    def _ints(self, name: str) -> list[int]:
+        return list(ir.DenseI64ArrayAttr(self.op.operation.attributes[name]))
+
+
+def _two(values: Sequence[int], absent: int) -> tuple[int, int]:
+    """One entry per spatial dim; a convolution over one dim has height 1."""
+    return (absent, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
+    """The one kiln.conv of a fusion and the strides of its operands."""
+    op = next(op for op in body.operations if name_of(op) == "kiln.conv")
+    positions: list[int] = []
+    for name, v in zip(("x", "weight"), op.operands, strict=False):
+        position = body.argument_position(v)
+        if position is None:
+            raise UnsupportedError("kiln.conv", str(op.location), f"its {name} is computed inside of the kernel")
+        positions.append(position)
+    zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
+
+    def four(values: Sequence[ir.AffineExpr], absent: ir.AffineExpr) -> Exprs:
+        return (*values[:2], absent, values[2]) if len(values) == 3 else tuple(values)
+
+    rank = len(body.dims(op.operands[0]))
+    if rank > 4:
+        raise UnsupportedError("kiln.conv", str(op.location), "three spatial dims on the CPU")
+    x_strides, weight_strides = (four(strides_of(layouts[p], rank), zero) for p in positions)
+    images, _, height, width = four(body.dims(op.operands[0]), one)
+    _, _, rows, columns = four(body.dims(op.results[0]), one)
+    found = Conv(
+        op, *positions, (height, width), x_strides, weight_strides, (images, rows, columns), 0
+    )
+    p = found.problem(static_size)
+    if p.kernel != (1, 1) or p.stride != (1, 1) or p.padding != (0, 0):
+        return found
+    xn, xc, xh, xw = x_strides
+    if not (height == one or _equal(xh, xw * width)):
+        return found
+    pixels = affine.simplify(height * width)
+    found = replace(found, x_sizes=(one, pixels), sizes=(images, one, pixels), merged=1)
+    if not (images == one or _equal(xn, xw * pixels)):
+        return found
+    pixels = affine.simplify(images * pixels)
+    return replace(found, x_sizes=(one, pixels), sizes=(one, one, pixels), merged=2)
+
+
+def _equal(x: ir.AffineExpr, y: ir.AffineExpr) -> bool:
+    return affine.equal(x.maybe_downcast(), y.maybe_downcast())
+
+
+def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
+    """The schedule of a conv fusion."""
+    return choose_conv_schedule(find_conv(body, layouts).problem(static_size), host())
+
+
+def emit_conv_fusion(kernel: Kernel) -> None:
+    """Write the kernel of a fusion of kind "conv"."""
+    e = kernel.evaluator()
+    conv = find_conv(kernel.body, kernel.layouts)
+    schedule = kernel.schedule or plan_conv(kernel.body, kernel.layouts)
+    operands = ConvBuffers(
+        kernel.buffers[conv.x],
+        kernel.buffers[conv.weight],
+        e.index(offset_of(kernel.layouts[conv.x])),
+        e.index(offset_of(kernel.layouts[conv.weight])),
+    )
+    known = conv.problem(static_size)
+    context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
+    emit_conv(kernel.b, conv.problem(e.index), schedule, operands, _Epilogue(e, conv), context)
+    kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
+    images, rows, columns = conv.sizes
+    kernel.work = images * rows * columns * (known.groups * known.outputs * known.steps)
+
+
+class _Epilogue:
+    """Evaluates the fusion's roots on vectors of sums (the `ConvEpilogue` protocol)."""
+
+    def __init__(self, e: Evaluator, conv: Conv):
+        self.e, self.result = e, conv.op.results[0]
+        self.image, self.row, self.column = (e.loops.new(x) for x in conv.sizes)
+        dims = e.body.dims(self.result)
+        self.channel = e.loops.new(dims[1])
+        spatial = dims[2:]
+        index: list[ir.AffineExpr] = [self.image, self.channel, self.row, self.column]
+        if len(spatial) == 1:
+            del index[2]
+        if conv.merged:
+            rest: ir.AffineExpr = self.column
+            for i in reversed(range(len(spatial))):
+                last = conv.merged == 1 and i == 0
+                index[2 + i] = rest if last else ir.AffineExpr.get_mod(rest, spatial[i])
+                rest = ir.AffineExpr.get_floor_div(rest, spatial[i])
+            if conv.merged == 2:
+                index[0] = rest
+        self.indices: Indices = tuple(e.loops.simplify(x.maybe_downcast()) for x in index)
+
+    @contextmanager
+    def channels(
+        self, b: Builder, image: Index, row: Index, channel: Index, width: int, mask: ir.Value | None
+    ) -> Iterator[Callable[[Index, ir.Value], None]]:
+        """The evaluator at `width` channels of a row; gives the function that stores one column."""
+        e = self.e
+        saved = e.scopes
+        dims = {self.image.position: image, self.row.position: row, self.channel.position: channel}
+        e.scopes = [Scope(set(dims), ir.InsertionPoint.current.block.owner.operation)]
+        e.values.update(dims)
+        element = ir.RankedTensorType(self.result.type).element_type
+
+        def pixel(column: Index, sums: ir.Value) -> None:
+            with e.inside({self.column.position: column}):
+                e.bound = {(self.result, self.indices): b.cast_float(sums, element)}
+                for i, root in enumerate(e.body.roots):
+                    e.store(len(e.body.tensors) + i, self.indices, e.eval(root, self.indices))
+
+        with e.lanes(Lane(self.channel.position, width, mask, aligned=False)):
+            yield pixel
+        e.scopes = saved

@@ -1,0 +1,79 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Stand-alone convolution kernels, for tests and benchmarks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from matmul_support import DTYPES, Kernel
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv import (
+    ConvBuffers,
+    ConvProblem,
+    choose_conv_schedule,
+    conv_scratch_bytes,
+    emit_conv,
+)
+from kiln.lowering.cpu.matmul.problem import Isa
+
+
+class ReluEpilogue:
+    """out = max(sum + bias[o], 0), with out [n, o, row, column] at the given strides (unit along o)."""
+
+    def __init__(self, out: ir.Value, strides: Sequence[Index], bias: ir.Value):
+        self.out, self.strides, self.bias = out, strides, bias
+
+    @contextmanager
+    def channels(
+        self, b: Builder, image: Index, row: Index, channel: Index, width: int, mask: ir.Value | None
+    ) -> Iterator[Callable[[Index, ir.Value], None]]:
+        bias = b.vload(self.bias, channel, width, mask)
+        at = b.sum_(b.muli(image, self.strides[0]), channel, b.muli(row, self.strides[2]))
+
+        def pixel(column: Index, sums: ir.Value) -> None:
+            value = b.addf(b.cast_float(sums, bias.type.element_type), bias)
+            value = b.fmax(value, b.zero(value.type))
+            b.vstore(value, self.out, b.addi(at, b.muli(column, self.strides[3])), mask)
+
+        yield pixel
+
+
+def conv_problem(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> ConvProblem:
+    """The problem of `out = conv2d(x, weight)` for these shapes and strides; pixels are merged where they may be."""
+    (n, _, height, width), (_, outputs, rows, columns) = x.shape, out.shape
+    x_strides = x.stride()
+    plain = tuple(weight.shape[2:]) == (1, 1) and stride == (1, 1) and padding == (0, 0)
+    if plain and x_strides[2] == width * x_strides[3] and x_strides[0] == height * x_strides[2]:
+        n, height, width, rows, columns = 1, 1, n * height * width, 1, n * height * width
+    return ConvProblem(
+        n, groups, x.shape[1] // groups, outputs // groups, height, width, rows, columns, tuple(weight.shape[2:]),
+        stride, padding, dilation, x_strides, weight.stride(), DTYPES[x.dtype],
+    )  # fmt: skip
+
+
+def conv_kernel(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, problem: ConvProblem, isa: Isa,
+    threads: int = 1, schedule: dict | None = None,
+) -> tuple[Callable[[], None], dict]:  # fmt: skip
+    """(call, schedule) of `out = relu(conv2d(x, weight, bias))`; out is channels-last."""
+    schedule = schedule or choose_conv_schedule(problem, isa)
+
+    def emit(b, buffers, symbols, ctx):
+        epilogue = ReluEpilogue(buffers[3], out.stride(), buffers[2])
+        emit_conv(b, problem, schedule, ConvBuffers(*buffers[:2]), epilogue, ctx)
+
+    dtypes = [DTYPES[t.dtype] for t in (x, weight, bias, out)]
+    kernel = Kernel(dtypes, 0, conv_scratch_bytes(problem, schedule), emit, kind="conv")
+    return kernel.bind([x, weight, bias, out], threads=threads), schedule
