@@ -13,6 +13,7 @@ from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import fuse_products
 from kiln.passes.fusion.outline import Outliner
+from kiln.passes.fusion.rows import keep_shared_rows
 
 
 @register_pass
@@ -74,6 +75,8 @@ class Fuse(Pass):
     name = "fuse"
 
     strategy: str = "greedy"
+    row_blocks: bool = True
+    """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU)."""
 
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "none"):
@@ -84,7 +87,7 @@ class Fuse(Pass):
 
     def _fuse(self, function: ir.OpView) -> None:
         graph = FusionGraph(function)
-        grouping = Grouping(graph)
+        grouping = Grouping(graph, self.row_blocks)
         if self.strategy == "greedy":
             grouping.run()
             fuse_products(grouping)
@@ -92,3 +95,5 @@ class Fuse(Pass):
                 self.note(op, reason)
         self.count("ops", len(graph.compute))
         self.count("kernels", Outliner(graph, grouping).run())
+        for fusion, reason in keep_shared_rows(function):
+            self.note(fusion, reason)

@@ -18,19 +18,25 @@ team may be smaller than what was asked for.
 `wrap_kernel` turns the first form into the second: the kernel becomes an internal function of bare pointers, each
 marked ``noalias`` (no two tensors of a launch overlap unless both are only read), so that LLVM can keep values in
 registers across stores; the entry unpacks the block and calls it. Those that ``kiln.shared = array<i64: memref, ...>``
-of the function lists are not marked: a result that is written over an operand.
+of the function lists are not marked: a result that is written over an operand, or one that another thread reads.
+
+A kernel whose threads wait for each other calls `wait_for_team` where all of them come by, and says how often in
+``kiln.barriers = n : i64``: the entry waits as often on behalf of the threads of the team that have no share.
 """
 
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from torch_mlir.dialects.func import CallOp, FuncOp
 
 from kiln.errors import InvalidIRError
+from kiln.lowering.cpu.builder import Builder, Index
 
-__all__ = ["KernelSignature", "kernel_signature", "wrap_kernel"]
+__all__ = ["KernelSignature", "kernel_signature", "wait_for_team", "wrap_kernel"]
 
 _DESCRIPTOR = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
 _OPENMP = ("omp_get_thread_num", "omp_get_num_threads")
+_BARRIER = "GOMP_barrier"
 _TRAILING = 3  # scratch, tid, nt
 
 
@@ -96,12 +102,33 @@ def wrap_kernel(module: ir.Module, name: str) -> KernelSignature:
             attributes.append(noalias if is_pointer and index < signature.pointers and index not in shared else plain)
             if is_pointer:
                 _as_pointer(argument, pointer)
+    barriers = 0
+    if "kiln.barriers" in func.attributes:
+        barriers = ir.IntegerAttr(func.attributes["kiln.barriers"]).value
+        del func.attributes["kiln.barriers"]
     types = [argument.type for argument in block.arguments]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     func.attributes["sym_visibility"] = ir.StringAttr.get("private")
-    _add_entry(module, name, signature, types)
+    _add_entry(module, name, signature, types, barriers)
     return signature
+
+
+def wait_for_team(b: Builder, nt: Index) -> None:
+    """Waits until all `nt` threads of the kernel are here. Not inside of a loop or branch that some do not take."""
+    module = b.entry.owner
+    while module.name != "builtin.module":
+        module = module.parent
+    body = module.regions[0].blocks[0]
+    if not any("sym_name" in op.attributes and _symbol(op) == _BARRIER for op in body):
+        with ir.InsertionPoint.at_block_begin(body):
+            FuncOp(_BARRIER, ([], []), visibility="private")
+    # A kernel that runs alone may do so beside others of its team.
+    b.if_(b.cmpi("sgt", nt, 1), lambda: CallOp([], _BARRIER, []) and None)
+
+
+def _symbol(op: ir.OpView) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
 
 
 def _find(module: ir.Module, name: str) -> ir.Operation:
@@ -111,12 +138,14 @@ def _find(module: ir.Module, name: str) -> ir.Operation:
     raise InvalidIRError(f"the module holds no func.func @{name}")
 
 
-def _add_entry(module: ir.Module, name: str, signature: KernelSignature, types: list[ir.Type]) -> None:
+def _add_entry(module: ir.Module, name: str, signature: KernelSignature, types: list[ir.Type], barriers: int) -> None:
     """Appends @name_entry, and the OpenMP declarations that it needs, to the module."""
     declared = {ir.StringAttr(op.attributes["sym_name"]).value for op in module.body if "sym_name" in op.attributes}
     kernel = f"func.func private @{name}({', '.join(str(t) for t in types)})"
     runtime = "\n".join(f"func.func private @{symbol}() -> i32" for symbol in _OPENMP)
-    parsed = ir.Module.parse(f"{kernel}\n{runtime}\n{_entry(name, signature)}")
+    if barriers:
+        runtime += f"\nfunc.func private @{_BARRIER}()"
+    parsed = ir.Module.parse(f"{kernel}\n{runtime}\n{_entry(name, signature, barriers)}")
     for op in list(parsed.body):
         symbol = ir.StringAttr(op.attributes["sym_name"]).value
         if symbol not in declared:
@@ -147,8 +176,9 @@ def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> None:
     argument.replace_all_uses_except(cast.result, [allocated, aligned])
 
 
-def _entry(name: str, signature: KernelSignature) -> str:
+def _entry(name: str, signature: KernelSignature, barriers: int) -> str:
     """Text of @name_entry."""
+    waits = f"func.call @{_BARRIER}() : () -> ()\n  " * barriers
     lines, operands = [], []
     pointers, words = signature.pointers, signature.words
     for i in range(words):
@@ -178,7 +208,9 @@ def _entry(name: str, signature: KernelSignature) -> str:
   %least = llvm.intr.umin(%w{words - 1}, %n64) : (i64, i64) -> i64
   %working = llvm.select %limited, %least, %n64 : i1, i64
   %mine = llvm.icmp "ult" %t64, %working : i64
-  llvm.cond_br %mine, ^run(%t64, %working : i64, i64), ^done
+  llvm.cond_br %mine, ^run(%t64, %working : i64, i64), ^idle
+^idle:
+  {waits}llvm.br ^done
 ^run(%tid: i64, %nt: i64):
   %offset = llvm.mul %tid, %w{words - 2} : i64
   %scratch = llvm.getelementptr %w{words - 3}[%offset] : (!llvm.ptr, i64) -> !llvm.ptr, i8

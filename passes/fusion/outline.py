@@ -208,7 +208,8 @@ class Outliner:
             return True
         if not self.graph.is_free(op):
             return False
-        readers = [p.named for p in group.all_parts if p.named is not None and op.results[0] in list(p.named.operands)]
+        named = [n for p in group.all_parts for n in p.all_named]
+        readers = [n for n in named if op.results[0] in list(n.operands)]
         # A splat or an iota that a product reads is stored by a kernel of its own.
         return not readers or (op.name != "kiln.view" and all(r.name not in IN_MEMORY for r in readers))
 

@@ -68,9 +68,13 @@ class FusionBody:
         self.shapes = SymbolicShapes(self.fusion)
         self._symbol_position = {s: i for i, s in enumerate(self.symbols)}
         self._argument_position = {a: i for i, a in enumerate(self.tensors)}
+        self._maps: dict[tuple[ir.Operation, str], ir.AffineMap] = {}
+        self._find_reductions()
+
+    def _find_reductions(self) -> None:
+        """The reductions among the operations, and the level of each value."""
         self._reductions: dict[ir.Value, Reduction] = {}
         self._levels: dict[ir.Value, int] = {}
-        self._maps: dict[tuple[ir.Operation, str], ir.AffineMap] = {}
         for op in self.operations:
             level = max((self._levels.get(v, 0) for v in op.operands), default=0)
             dims = reduction_dims(op)

@@ -4,13 +4,15 @@
 """The function of one kernel: its signature, the layouts of its buffers, what the host has to know of it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects import affine
+from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
@@ -34,6 +36,14 @@ def contiguous(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
     return ir.AffineMap.get(len(sizes), symbols, [offset])
 
 
+@dataclass
+class Team:
+    """How the threads of a kernel depend on each other: how often they wait, which memrefs others have written."""
+
+    barriers: int = 0
+    shared: set[int] = field(default_factory=set)
+
+
 class Kernel:
     """One kernel function under construction."""
 
@@ -55,6 +65,7 @@ class Kernel:
         self.tid, self.nt = arguments[-2:]
         self.b = Builder(entry)
         self.work: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        self.team = Team()
         attributes = body.fusion.operation.attributes
         self.schedule: dict[str, Any] = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
 
@@ -65,6 +76,12 @@ class Kernel:
         part.scratch = Scratch(self.scratch.memory)
         part.work = ir.AffineConstantExpr.get(0)
         return part
+
+    def wait(self, roots: Iterable[int]) -> None:
+        """The threads wait for each other; from here on they may read what any of them stored in `roots`."""
+        self.team.barriers += 1
+        self.team.shared |= {len(self.body.tensors) + i for i in roots}
+        wait_for_team(self.b, self.nt)
 
     def absorb(self, part: "Kernel") -> None:
         """Count what a part that was emitted behind the others needs; they use the same scratch memory in turn."""
@@ -86,10 +103,16 @@ class Kernel:
         for key, expr in (("kiln.scratch_bytes", self.scratch.bytes), ("kiln.work", self.work)):
             self.function.operation.attributes[key] = ir.AffineMapAttr.get(ir.AffineMap.get(0, n, [expr]))
         attributes = self.body.fusion.operation.attributes
+        shared = set(self.team.shared)
         if "in_place" in attributes:
             pairs = list(ir.DenseI64ArrayAttr(attributes["in_place"]))
-            shared = {*pairs[::2], *(len(self.body.tensors) + r for r in pairs[1::2])}
+            shared |= {*pairs[::2], *(len(self.body.tensors) + r for r in pairs[1::2])}
+        if shared:
             self.function.operation.attributes["kiln.shared"] = ir.DenseI64ArrayAttr.get(sorted(shared))
+        if self.team.barriers:
+            self.function.operation.attributes["kiln.barriers"] = ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(64), self.team.barriers
+            )
 
 
 def buffer_type(type_: ir.Type) -> ir.MemRefType:

@@ -107,13 +107,18 @@ def _embed(dims: Sequence[ir.AffineExpr], main: Sequence[ir.AffineExpr]) -> list
     return mapping
 
 
-def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]]) -> Nest:
-    """Choose the loops of a group of roots."""
+def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
+    """Choose the loops of a group of roots.
+
+    by_rows: the last dim is the lane, unless a reduction's result is indexed by it; all dims before it are outer loops.
+    """
     body = e.body
     main = body.dims(group[0][1])
     dims = [e.loops.new(extent).position for extent in main]
     accesses = _collect(e, group, [ir.AffineDimExpr.get(d) for d in dims])
     reduced = _reduced(accesses, dims)
+    if by_rows:
+        return _rows_nest(e, group, dims, accesses)
     groups = planning.merge_groups(accesses, dims, e.loops, [d in reduced for d in dims])
     partial = [set(x for x in m if x is not None) for _, _, m in group[1:]]
     for g in list(groups):
@@ -127,21 +132,38 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]])
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)
     lane = planning.choose_lane(accesses, merged.dims, e.loops, merged.dims) if merged.dims else None
-    zero = ir.AffineConstantExpr.get(0)
-    roots = [
-        Root(i, value, tuple(zero if x is None else merged.exprs[x] for x in mapping)) for i, value, mapping in group
-    ]
+    roots = _roots(group, merged.exprs)
     rows = lane is not None and bool(accesses.reduced) and lane not in reduced
     outer = [d for d in merged.dims if d in reduced and d != lane]
     inner = [d for d in merged.dims if d not in reduced and d != lane]
     uniform = bool(accesses.reduced) and (rows or lane is None)
-    bound = set(merged.dims)
-    reductions = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= bound]
-    reductions.sort(key=lambda r: body.level(r[0]))
+    reductions = _reductions(body, accesses, merged.dims)
     tile = None if accesses.reduced or lane is None else _tile(e, accesses, outer, lane)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
     return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer), reductions, tile)
+
+
+def _rows_nest(
+    e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], dims: list[int], accesses: Accesses
+) -> Nest:
+    # Where a row is one number, the main root has no dim but those of the rows.
+    is_row = accesses.reduced and dims[-1] in {d for _, at in accesses.reduced for x in at for d in affine.dims_in(x)}
+    lane = None if is_row else dims[-1]
+    outer = [d for d in dims if d != lane]
+    roots = _roots(group, [ir.AffineDimExpr.get(d) for d in dims])
+    return Nest(roots, outer, [], lane, lane is not None, False, _reductions(e.body, accesses, dims))
+
+
+def _roots(group: list[tuple[int, ir.Value, list[int | None]]], exprs: Sequence[ir.AffineExpr]) -> list[Root]:
+    zero = ir.AffineConstantExpr.get(0)
+    return [Root(i, value, tuple(zero if x is None else exprs[x] for x in mapping)) for i, value, mapping in group]
+
+
+def _reductions(body: FusionBody, accesses: Accesses, dims: Sequence[int]) -> list[tuple[ir.Value, Indices]]:
+    """What the roots need reduced at indices over `dims`, inner ones first."""
+    found = [(v, x) for v, x in accesses.reduced if {d for i in x for d in affine.dims_in(i)} <= set(dims)]
+    return sorted(found, key=lambda r: body.level(r[0]))
 
 
 def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tuple[int, int] | None:

@@ -1,0 +1,122 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Row-wise kernels: what follows a matrix product along its rows, and products that are read together.
+
+A product joins the kernel of its readers not only as what comes before their pointwise ops, but also
+
+* before reductions along its rows and what needs their results (a norm or a softmax behind a linear layer);
+* beside another product of the same rows and columns (gate and up of a gated unit).
+
+How threads share such a kernel (lowering/cpu/tile/rows.py) depends on where the values are that its loops read.
+Rows in blocks, with the values in scratch memory, need each thread to walk the whole rhs for each block of rows, which
+the library packs anew each time. Measured on two cores with 2 MiB of second-level cache (f32, a block of 64 rows
+against all rows at once): nothing at [128, 768] x [768, 768], 4 to 8 % of the product at [128, 3072] x [3072, 768],
+13 % at [512, 2048] x [2048, 2048], while a norm behind it takes 1 to 3 % of the product's time. So blocks of rows are
+taken where the rhs is small beside the cache, and there they win; elsewhere the products are shared as they are by
+themselves, the threads wait once, and share the loops' rows: what these read becomes a result of the kernel, in the
+memory where it was before.
+"""
+
+import math
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, kiln
+from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.phases import Phases, find_phases, row_count
+from kiln.lowering.cpu.tile.rows import split_of
+from kiln.passes.fusion.graph import FusionGraph
+
+__all__ = ["keep_shared_rows", "why_not_joined"]
+
+RHS_SHARE = 4
+"""Blocks of rows are taken where the rhs fits into this fraction (1/n) of the second-level cache."""
+
+
+def why_not_joined(
+    graph: FusionGraph, op: ir.Operation, named: list[ir.Operation], reduced: frozenset[int] | None, rank: int
+) -> str | None:
+    """Why `op` cannot be a product of a kernel with the products `named` and reductions over the loops `reduced`.
+
+    rank: how many loops the kernel has. None: it can.
+    """
+    if op.name != "kiln.matmul" or any(other.name != "kiln.matmul" for other in named):
+        return "the consumer is no pointwise kernel"
+    if reduced is not None and reduced != {rank - 1}:
+        return "the consumer reduces more than the columns"
+    dims = graph.dims(op.results[0])
+    if any(graph.dims(other.results[0]) != dims for other in named):
+        return "another product with other rows is in the kernel"
+    return None
+
+
+def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
+    """Stores what the loops behind products read, where threads share these by more than blocks of rows.
+
+    Such values become results of their fusion. Returns each fusion that has loops behind products, with how its
+    threads share them and why.
+    """
+    decisions: list[tuple[ir.Operation, str]] = []
+    for op in list(function.regions[0].blocks[0].operations):
+        if not isinstance(op, kiln.FusionOp) or ir.StringAttr(op.operation.attributes["kind"]).value != "matmul":
+            continue
+        wanted: list[tuple[ir.Value, int]] = []
+        reasons: list[str] = []
+        for number, part in enumerate(FusionBody(op).parts()):
+            phases = find_phases(part)
+            if phases.loops is None:
+                continue
+            reason = _why_not_blocks(part, phases)
+            if reason is None and split_of(part, phases) == "rows":
+                reasons.append("blocks of rows, each with its loops behind it")
+                continue
+            reasons.append(f"products, then the rows of the loops behind them: {reason or 'stored anyway'}")
+            roots = [part.roots[i] for i in part.mine]
+            wanted += [(v, number) for v in phases.kept if v not in phases.crossing and v not in roots]
+        fusion = _with_results(op.operation, wanted) if wanted else op.operation
+        decisions += [(fusion, f"threads share {reason}") for reason in reasons]
+    return decisions
+
+
+def _why_not_blocks(body: FusionBody, phases: Phases) -> str | None:
+    """Why threads do not take blocks of rows."""
+    assert phases.loops is not None
+    product = next(op for op in body.operations if op.operation.name == "kiln.matmul")
+    rows = row_count(body, product.results[0])
+    for i in phases.loops.mine:
+        dims = body.dims(phases.loops.roots[i])
+        counts = [math.prod(d, start=ir.AffineConstantExpr.get(1)) for d in (dims[:-1], dims)]
+        if not any(affine.equal(count, rows, {}) for count in counts):
+            return "a result that is not made row by row"
+    total = 0
+    for op in body.operations:
+        if op.operation.name == "kiln.matmul":
+            type_ = ir.RankedTensorType(op.operands[1].type)
+            if not type_.has_static_shape or type_.rank != 2:
+                return "a rhs of unknown size, or one for each batch"
+            total += math.prod(type_.shape) * max(1, type_.element_type.width // 8)
+    limit = host().l2_bytes // RHS_SHARE
+    return f"a rhs of {total >> 10} KiB would be walked for each block" if total > limit else None
+
+
+def _with_results(fusion: ir.Operation, values: list[tuple[ir.Value, int]]) -> ir.Operation:
+    """The fusion with more results, each of a part; the old one is erased."""
+    attributes = {key: fusion.attributes[key] for key in fusion.attributes}
+    if "parts" in attributes:
+        parts = [*ir.DenseI64ArrayAttr(attributes["parts"]), *(number for _, number in values)]
+        attributes["parts"] = ir.DenseI64ArrayAttr.get(parts)
+    block = fusion.regions[0].blocks[0]
+    last = list(block.operations)[-1].operation
+    yielded = [*last.operands, *(v for v, _ in values)]
+    with ir.InsertionPoint(fusion), fusion.location:
+        new = kiln.FusionOp.create(list(fusion.operands), [v.type for v in yielded], attributes).operation
+    with ir.InsertionPoint(last), last.location:
+        kiln.yield_(yielded)
+    last.erase()
+    block.append_to(new.regions[0])
+    for old, replacement in zip(fusion.results, new.results, strict=False):
+        old.replace_all_uses_with(replacement)
+    fusion.erase()
+    return new
