@@ -111,7 +111,8 @@ def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides."""
-    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+    copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
 
 
 def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:

@@ -149,13 +149,19 @@ class Binder:
         scratch = 0
         for k, part in enumerate(self.parts):
             if part.epoch == epoch and part.launches:
-                ready = [self._launch(binding, epoch, launch, threads) for launch in part.launches]
-                scratch = max(scratch, *(r.scratch * r.threads for r in ready))
-                table = array.array("q", [self.layout.block, *launch_groups(ready, self.regions), 0])
+                words, needed = self.table(binding, epoch, k, threads)
+                scratch = max(scratch, needed)
+                table = array.array("q", words)
                 binding.keep.append(table)
                 binding.tables[k] = table.buffer_info()[0]
         binding.workspace = binding.scratch + scratch
         return binding
+
+    def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
+        """The launch table of a segment and the bytes of scratch memory that its launches need."""
+        ready = [self._launch(binding, epoch, launch, threads) for launch in self.parts[part].launches]
+        needed = max(r.scratch * r.threads for r in ready)
+        return [self.layout.block, *launch_groups(ready, self.regions), 0], needed
 
     def _place(self, binding: Binding, epoch: int) -> None:
         plan = self.plan
@@ -208,6 +214,9 @@ class Binder:
             found.extend(step.symbols)
             if isinstance(step, Launch):
                 found.extend((*(p.bytes for p in step.pointers), step.scratch, step.work))
+                found.extend((*step.grid, *(size for _, size in step.clear)))
+                for descriptor in step.descriptors:
+                    found.extend((*descriptor.shape, *descriptor.strides))
             else:
                 for o in step.operands:
                     operand(o)

@@ -13,7 +13,7 @@ import torch
 
 from kiln.errors import KilnError
 from kiln.runtime.aten_call import AtenCallable, decode_call
-from kiln.runtime.binding import Binder, Binding, StateLayout, segments
+from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
 from kiln.runtime.loader import load
 from kiln.runtime.plan import AtenStep, Buffer, Plan
 from kiln.runtime.program import derived_values, write_program
@@ -52,13 +52,7 @@ class Executor:
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
         parts = segments(plan)
         self._layout = StateLayout(plan, parts)
-        native = any(part.launches for part in parts)
-        addresses: list[int] = []
-        if native:
-            entries = [kernel.entry for kernel in plan.kernels]
-            self._code = load([plan.launcher, *plan.objects], ["kiln_run", *entries])
-            addresses = [self._code[entry] for entry in entries]
-        self._binder = Binder(plan, parts, self._layout, addresses)
+        self._binder, launch = self._load(parts)
         self._bound: dict[tuple[int, ...], Binding] = {}
         self._lock = threading.Lock()
         self._free: list[_State] = []
@@ -70,14 +64,13 @@ class Executor:
         namespace |= {
             "bound": _Unbound() if check else self._bound,
             "bind": self._bind,
-            "threads": max_threads,
             "free": self._free,
             "make_state": self._make_state,
-            "empty": _empty,
             "restride": _restride,
             "view": _view,
             "constants": self.constants,
-            "launch": ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code["kiln_run"]) if native else None,
+            "launch": launch,
+            **self._device_functions(),
         }
         exec(compile(program.source, f"<kiln plan {plan.name}>", "exec"), namespace)
         self.run: Callable[[Sequence[Any]], list[Any]] = cast(Any, namespace["run"])
@@ -88,6 +81,22 @@ class Executor:
     def workspace_bytes(self) -> int:
         """Bytes of workspace held between calls (one per call that ever ran at the same time as others)."""
         return sum(sum(state.sizes) for state in self._free)
+
+    # -- what depends on the device ------------------------------------------------------------------
+
+    def _load(self, parts: Sequence[Segment]) -> tuple[Binder, Callable[[int], Any] | None]:
+        """Loads the plan's code: what binds its launches, and the function that runs those of one segment."""
+        plan = self.plan
+        if not any(part.launches for part in parts):
+            return Binder(plan, parts, self._layout, []), None
+        entries = [kernel.entry for kernel in plan.kernels]
+        self._code = load([plan.launcher, *plan.objects], ["kiln_run", *entries])
+        launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code["kiln_run"])
+        return Binder(plan, parts, self._layout, [self._code[entry] for entry in entries]), launch
+
+    def _device_functions(self) -> dict[str, Any]:
+        """`empty`, which allocates a tensor, and `threads`, how many a launch may use now."""
+        return {"empty": _empty, "threads": max_threads}
 
     # -- parts of the program ------------------------------------------------------------------------
 
@@ -127,7 +136,7 @@ class Executor:
         if inputs is not None:
             for buffer in plan.buffers:
                 if buffer.kind == "input":
-                    _check_input(buffer, binding, inputs)
+                    _check_input(buffer, binding, inputs, plan.device)
         with self._lock:
             while len(self._bound) >= _MAX_BINDINGS:
                 del self._bound[next(iter(self._bound))]
@@ -183,19 +192,19 @@ def _constant(plan: Plan, index: int, given: Mapping[str, torch.Tensor]) -> torc
         dtype = getattr(torch, constant.dtype)
         data = bytearray(plan.blobs[constant.data])
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-        return flat.reshape(constant.shape)
+        return flat.reshape(constant.shape).to(plan.device)
     if constant.name not in given:
         raise KilnError(f"plan {plan.name!r} needs the constant {constant.name!r}; given: {', '.join(given) or 'none'}")
     return given[constant.name].detach()
 
 
-def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any]) -> None:
+def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any], device: str) -> None:
     tensor = inputs[buffer.index]
     where = f"argument {buffer.index}"
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{where}: expected a tensor, found {type(tensor).__name__}")
-    if tensor.device.type != "cpu" or not _same_bits(tensor.dtype, getattr(torch, buffer.dtype)):
-        raise InputError(f"{where}: expected {buffer.dtype} on cpu, found {tensor.dtype} on {tensor.device}")
+    if tensor.device != torch.device(device) or not _same_bits(tensor.dtype, getattr(torch, buffer.dtype)):
+        raise InputError(f"{where}: expected {buffer.dtype} on {device}, found {tensor.dtype} on {tensor.device}")
     if tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_conj():
         raise InputError(f"{where}: expected plain strided memory, found layout {tensor.layout} or a lazy conj/neg bit")
     shape, strides = binding.shape(buffer), binding.strides(buffer)
@@ -229,7 +238,7 @@ def _restride(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     shape = tensor.shape
     if tensor.numel() == 0 or all(a == b or n == 1 for a, b, n in zip(tensor.stride(), strides, shape, strict=True)):
         return tensor
-    copy = torch.empty_strided(shape, strides, dtype=tensor.dtype)
+    copy = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
 
 

@@ -22,6 +22,7 @@ from kiln.errors import KilnError
 __all__ = [
     "AtenStep",
     "Buffer",
+    "Descriptor",
     "Expr",
     "Kernel",
     "Launch",
@@ -31,13 +32,14 @@ __all__ = [
     "Pointer",
     "Step",
     "Symbol",
+    "TensorMap",
 ]
 
 Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,25 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """How a kernel wants one tensor descriptor (CUtensorMap) encoded: see `cuTensorMapEncodeTiled`.
+
+    block: elements per dim of the block that it moves, outermost first. type, swizzle: the driver's enumerations.
+    """
+
+    block: tuple[int, ...]
+    type: int
+    item_bytes: int
+    swizzle: int
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: function `entry` of `Plan.objects[object]`."""
+    """A compiled kernel: function `entry` of `Plan.objects[object]`.
+
+    On a GPU: threads of a program, bytes of dynamic shared memory, bytes of global memory that each program needs for
+    itself, and the formats of its tensor descriptors in the order of its arguments.
+    """
 
     name: str
     entry: str
@@ -88,6 +107,10 @@ class Kernel:
     kind: str
     pointers: int
     symbols: int
+    threads: int = 0
+    shared: int = 0
+    program_scratch: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,11 +123,22 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Descriptor:
+    """Pointer number `pointer` of a launch goes to the kernel as a tensor descriptor (sizes, strides in elements)."""
+
+    pointer: int
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
     scratch: bytes per thread. work: elementary operations, which decide how many threads pay; -1 if unknown.
     results: how many of the pointers, the last ones, are written; the others are read.
+    On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
+    grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors.
     """
 
     kernel: int
@@ -116,6 +150,10 @@ class Launch:
     name: str = ""
     epoch: int = 0
     step: str = "launch"
+    has_scratch: bool = False
+    grid: tuple[Expr, ...] = ()
+    clear: tuple[tuple[int, Expr], ...] = ()
+    descriptors: tuple[Descriptor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,10 +214,11 @@ class Constant:
 
 @dataclass
 class Plan:
-    """Everything needed to run a compiled graph on a CPU."""
+    """Everything needed to run a compiled graph on `device`: "cpu", or "cuda:0" (objects are then cubins)."""
 
     name: str
     num_inputs: int
+    device: str = "cpu"
     symbols: list[Symbol] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     constants: list[Constant] = field(default_factory=list)

@@ -29,7 +29,8 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
     """Writes the program of a plan.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
-    ``make_state``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``.
+    ``make_state``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``, and for
+    plans of a GPU ``workspace`` and ``describe``.
     """
     return _Writer(plan, parts, layout).write()
 
@@ -40,6 +41,7 @@ class _Writer:
         self.lines: list[str] = []
         self.namespace: dict[str, object] = {}
         self.made: set[int] = set()  # buffers that have a tensor `tN`
+        self.is_device = plan.device != "cpu"
         self.last_use = self._last_uses()
 
     def write(self) -> Program:
@@ -106,6 +108,10 @@ class _Writer:
         return {b: k for b, k in last.items() if self.plan.buffers[b].kind in kinds}
 
     def _workspace(self, epoch: int) -> None:
+        if self.is_device:
+            # From the allocator of the device at each call: a workspace that is kept could still be in use there.
+            self._emit(f"w{epoch} = workspace(b{epoch}.workspace)")
+            return
         self._emit(f"if state.sizes[{epoch}] < b{epoch}.workspace: state.grow({epoch}, b{epoch}.workspace)")
 
     def _static(self, sizes: Sequence[int | str]) -> str | None:
@@ -130,13 +136,18 @@ class _Writer:
         start = self.layout.start[k]
         if start == self.layout.WORKSPACE + self.layout.epochs and self.layout.epochs == 1:
             # No constants in between: table, workspace and buffers are consecutive words.
-            words = [f"b0.tables[{k}]", "state.bases[0]", *addresses]
+            words = [f"b0.tables[{k}]", self._base(0), *addresses]
             self._pack(k, self.layout.TABLE, words)
         else:
-            self._pack(f"{k}t", self.layout.TABLE, [f"b{e}.tables[{k}]", *(f"state.bases[{i}]" for i in range(e + 1))])
+            self._pack(f"{k}t", self.layout.TABLE, [f"b{e}.tables[{k}]", *(self._base(i) for i in range(e + 1))])
             if addresses:
                 self._pack(k, start, addresses)
+        if any(launch.descriptors for launch in part.launches):
+            self._emit(f"describe(state, b{e}, {k})")
         self._emit("launch(state.address)")
+
+    def _base(self, epoch: int) -> str:
+        return f"w{epoch}.data_ptr()" if self.is_device else f"state.bases[{epoch}]"
 
     def _pack(self, name: int | str, start: int, words: list[str]) -> None:
         self.namespace[f"pack_{name}"] = f"{len(words)}q"
