@@ -167,7 +167,13 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
     # The epilogue's stage through shared memory takes place beside the operands'.
     room = machine.shared_bytes - rows * columns // parts * (4 if shape.dtype == "tf32" else 2) - 1024
     stages = _stages(shape, rows, columns, schedule["block_k"], room, limit=4 if persistent else 6)
-    return schedule | {"kernel": "tensor_map", "persistent": persistent, "parts": parts, "num_stages": stages}
+    return schedule | {
+        "kernel": "tensor_map",
+        "persistent": persistent,
+        "programs": machine.sms,
+        "parts": parts,
+        "num_stages": stages,
+    }
 
 
 def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:

@@ -1,0 +1,101 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A matrix product whose operands are loaded through descriptors: hardware moves whole blocks, and clips them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import tt
+from kiln.lowering.gpu.builder import Builder, Index
+from kiln.lowering.gpu.dot.operands import Epilogue, line, tile_position
+
+
+@dataclass(frozen=True)
+class DescribedMatrix:
+    """A descriptor of a matrix in blocks; reduction_last: whether the reduction runs along its last dim.
+
+    lhs is [m, k] where reduction_last, else [k, m]; rhs is [n, k] or [k, n].
+    """
+
+    descriptor: ir.Value
+    reduction_last: bool
+
+
+@dataclass(frozen=True)
+class DescribedProblem:
+    """result[m, n] = sum over k of lhs[m, k] * rhs[k, n], f32 sums, for sizes known at compile time."""
+
+    m: int
+    n: int
+    k: int
+    lhs: DescribedMatrix
+    rhs: DescribedMatrix
+    precision: str = "ieee"
+
+
+def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
+    """One program of the "tensor_map" kernel: one tile, or with `persistent` every `programs`-th tile.
+
+    The persistent loop and the reduction are flattened into one by Triton (`tt.flatten`), so that the loads of the next
+    tile run under the epilogue of this one. The epilogue has a counter of its own: the loop's may be a tile ahead.
+    """
+    down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
+    if not schedule["persistent"]:
+        _, i, j = tile_position(b, program, down, across, schedule["group_m"])
+        _epilogue(b, p, schedule, i, j, _sums(b, p, schedule, i, j), epilogue)
+        return
+    programs = schedule["programs"]
+
+    def body(tile: Index, carried: Sequence[ir.Value]) -> list[Index]:
+        _, i, j = tile_position(b, tile, down, across, schedule["group_m"])
+        sums = _sums(b, p, schedule, i, j)
+        done = b.addi(carried[0], programs)
+        _, i, j = tile_position(b, done, down, across, schedule["group_m"])
+        _epilogue(b, p, schedule, i, j, sums, epilogue)
+        return [done]
+
+    b.for_(program, down * across, programs, body, [b.subi(program, programs)], {"tt.flatten": "unit"})
+
+
+def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -> ir.Value:
+    rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
+    row, column = b.muli(i, rows), b.muli(j, columns)
+
+    def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        k = b.muli(number, step)
+        x = b.descriptor_load(p.lhs.descriptor, [row, k] if p.lhs.reduction_last else [k, row])
+        y = b.descriptor_load(p.rhs.descriptor, [column, k] if p.rhs.reduction_last else [k, column])
+        x = x if p.lhs.reduction_last else b.trans(x)
+        y = b.trans(y) if p.rhs.reduction_last else y
+        return [b.dot(x, y, carried[0], p.precision)]
+
+    zeros = b.constant(0.0, tt.with_shape([rows, columns], b.f32))
+    stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
+    return b.for_(0, -(-p.k // step), 1, body, [zeros], stages)[0]
+
+
+def _epilogue(
+    b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: ir.Value, epilogue: Epilogue
+) -> None:
+    """The tile's columns in parts, one after another: fewer registers are live at once, and less shared memory."""
+    parts = schedule["parts"]
+    rows, columns = schedule["block_m"], schedule["block_n"]
+    row = line(b, b.muli(i, rows), rows, 0, p.m)
+    width = columns // parts
+    for number, part in enumerate(_split(b, sums, parts)):
+        start = b.addi(b.muli(j, columns), number * width)
+        epilogue.apply(b, [], row, line(b, start, width, 1, p.n), part)
+
+
+def _split(b: Builder, sums: ir.Value, parts: int) -> list[ir.Value]:
+    """`parts` (a power of two) blocks of neighbouring columns."""
+    if parts == 1:
+        return [sums]
+    rows, columns = tt.shape_of(sums.type)
+    halves = b.trans(b.reshape(sums, [rows, 2, columns // 2]), (0, 2, 1))
+    type_ = tt.with_shape([rows, columns // 2], tt.element_of(sums.type))
+    low, high = tt.SplitOp.create([halves], [type_, type_]).results
+    return [*_split(b, low, parts // 2), *_split(b, high, parts // 2)]

@@ -1,0 +1,146 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matrix products in Triton IR: their numbers (run on the CPU) against float64, and machine code for GPUs."""
+
+import pytest
+import torch
+from dot_support import described_product, product
+
+from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14, torch.bfloat16: 5e-3, torch.float16: 6e-4}
+
+
+def check(out, x, w):
+    if not out.dtype.is_floating_point:
+        wide = (x.to(torch.int64) @ w.to(torch.int64)).to(out.dtype)
+        assert torch.equal(out, wide)
+        return
+    expected = x.double() @ w.double()
+    error = (out.double() - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert error < TOLERANCE[out.dtype]
+
+
+def matrix(rows, columns, dtype, transposed=False, batch=()):
+    shape = (*batch, columns, rows) if transposed else (*batch, rows, columns)
+    x = torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.randint(-100, 100, shape, dtype=dtype)
+    return x.mT if transposed else x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize(("m", "n", "k"), [(17, 33, 65), (64, 64, 64), (1, 70, 130), (100, 7, 19)])
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+def test_sizes_and_strides(m, n, k, dtype, transposed):
+    x, w = matrix(m, k, dtype, transposed[0]), matrix(k, n, dtype, transposed[1])
+    out = torch.full((m, n), 7.0, dtype=dtype)
+    product(x, w, out).run()
+    check(out, x, w)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("m", [1, 20])
+def test_integers_wrap(dtype, m):
+    x, w = matrix(m, 37, dtype), matrix(37, 19, dtype, True)
+    out = torch.full((m, 19), 7, dtype=dtype)
+    product(x, w, out).run()
+    check(out, x, w)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 40, 70), (64, 128, 64), (130, 20, 3), (3, 4, 0), (0, 4, 8)])
+def test_sizes_known_at_run_time(m, n, k):
+    x, w = torch.randn(m, k), torch.randn(n, k).mT
+    out = torch.full((m, n), 7.0)
+    product(x, w, out, dynamic="mnk").run()
+    check(out, x, w)
+
+
+def test_nothing_is_written_outside_of_the_result():
+    x, w = torch.randn(13, 21), torch.randn(21, 9)
+    memory = torch.full((15, 11), 7.0)
+    out = memory[:13, :9]
+    product(x, w, out).run()
+    check(out, x, w)
+    memory[:13, :9] = 7.0
+    assert (memory == 7.0).all()
+
+
+def test_batches_and_shared_weights():
+    x, w = torch.randn(3, 2, 20, 30), torch.randn(3, 2, 30, 10)
+    out = torch.empty(3, 2, 20, 10)
+    product(x, w, out).run()
+    check(out, x, w)
+    shared = torch.randn(30, 10)
+    product(x, shared, out).run()
+    check(out, x, shared)
+
+
+def test_padding_of_the_reduction_is_not_read():
+    """Rows behind each other in memory: what follows a row must not enter its sums, NaN least of all."""
+    memory = torch.full((8, 64), torch.nan)
+    memory[:, :37] = torch.randn(8, 37)
+    x, w = memory[:, :37], torch.randn(37, 5)
+    out = torch.empty(8, 5)
+    product(x, w, out).run()
+    check(out, x, w)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_descriptors(dtype, transposed, persistent):
+    x, w = matrix(200, 192, dtype), matrix(192, 320, dtype, transposed or dtype == torch.float32)
+    out = torch.full((200, 320), 7.0, dtype=dtype)
+    schedule = {
+        "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4,
+        "num_stages": 2, "persistent": persistent, "programs": 3, "parts": 2,
+    }  # fmt: skip
+    described_product(x, w, out, schedule).run()
+    check(out, x, w)
+
+
+COMPILED = [
+    ((64, 4096, 1024), torch.bfloat16, ""),
+    ((4000, 4104, 1032), torch.bfloat16, ""),
+    ((100, 77, 33), torch.float32, ""),
+    ((1000, 768, 768), torch.float16, "m"),
+    ((100, 70, 50), torch.int8, ""),
+    ((100, 70, 50), torch.float64, ""),
+    ((1, 1024, 1024), torch.bfloat16, ""),
+]
+
+
+@pytest.mark.parametrize(("size", "dtype", "dynamic"), COMPILED)
+def test_machine_code(size, dtype, dynamic):
+    m, n, k = size
+    x, w = torch.empty(m, k, dtype=dtype), torch.empty(n, k, dtype=dtype).mT
+    made = product(x, w, torch.empty(m, n, dtype=dtype), dynamic).compile()
+    assert made.cubin
+    assert "ld.local" not in made.ptx
+    if dtype in (torch.bfloat16, torch.float16) and m >= 64:
+        assert "wgmma.mma_async" in made.ptx
+        assert "cp.async" in made.ptx
+
+
+def test_machine_code_with_descriptors():
+    x, w = torch.empty(4096, 1024, dtype=torch.bfloat16), torch.empty(4096, 1024, dtype=torch.bfloat16).mT
+    made = described_product(x, w, torch.empty(4096, 4096, dtype=torch.bfloat16)).compile()
+    assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
+    assert made.metadata["shared"] <= machine("sm_90").shared_bytes
+
+
+def test_tf32_only_where_it_is_allowed():
+    x, w = torch.empty(256, 256), torch.empty(256, 256).mT
+    out = torch.empty(256, 256)
+    assert "tf32" not in product(x, w, out).compile().ptx
+    assert "tf32" in product(x, w, out, tf32=True).compile().ptx
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_other_nvidia_gpus(arch):
+    x, w = torch.empty(512, 512, dtype=torch.bfloat16), torch.empty(512, 512, dtype=torch.bfloat16).mT
+    shape = ProductShape(1, 512, 512, 512, (512, 1), (1, 512), "bf16")
+    schedule = choose_product(shape, machine(arch))
+    made = product(x, w, torch.empty(512, 512, dtype=torch.bfloat16), schedule=schedule).compile(arch)
+    assert made.cubin and made.metadata["shared"] <= machine(arch).shared_bytes
