@@ -35,8 +35,8 @@ class Group:
     points: dict[ir.Operation, Point | None]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
-    others: list[ir.Operation] = field(default_factory=list)
     parts: list["Group"] = field(default_factory=list)
+    others: list[ir.Operation] = field(default_factory=list)
 
     @property
     def all_named(self) -> list[ir.Operation]:
