@@ -4,7 +4,7 @@
 """Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
@@ -297,7 +297,8 @@ class Grouping:
         """One group with the parts of both. No path may lead from one to the other."""
         ops = sorted([*a.ops, *b.ops], key=lambda o: self.graph.position[o])
         first = min(a, b, key=lambda g: self.graph.position[g.ops[0]])
-        merged = Group(ops, first.space, first.points, first.reduced, first.named, [*a.all_parts, *b.all_parts])
+        parts = [*a.all_parts, *b.all_parts]
+        merged = replace(first, ops=ops, parts=parts)
         for op in ops:
             self.of[op] = merged
         return merged
