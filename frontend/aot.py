@@ -15,7 +15,9 @@ from torch.fx import GraphModule
 
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
+from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
+from kiln.frontend.report import Freezing
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -26,10 +28,11 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     Input mutations of an inference graph stay in it as a final ``aten.copy_``; the import turns them into results that
     are written back.
     """
+    inference = _freezing if options.freezing and not torch.is_grad_enabled() else partial(_compile, kind="inference")
     compiler = aot_autograd(
         fw_compiler=_reporting_strides(partial(_compile, options=options, kind="forward")),
         bw_compiler=partial(_compile, options=options, kind="backward"),
-        inference_compiler=partial(_compile, options=options, kind="inference"),
+        inference_compiler=partial(inference, options=options),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
@@ -38,7 +41,15 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
 
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
-    return compile_graph(gm, inputs, options, kind)
+    freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
+    return compile_graph(gm, inputs, options, kind, freezing)
+
+
+def _freezing(gm: GraphModule, inputs: Sequence[Any], *, options: Options) -> Callable[..., Any]:
+    frozen = frozen_inputs(gm)
+    if not frozen:
+        return compile_graph(gm, inputs, options, "inference", Freezing("not frozen: the graph reads no parameter"))
+    return FrozenGraph(gm, inputs, options, frozen)
 
 
 def _reporting_strides(compile_forward: Callable[..., Any]) -> Callable[..., Any]:

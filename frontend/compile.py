@@ -16,7 +16,7 @@ from kiln.errors import CompileError, KilnError
 from kiln.frontend.aten_executor import AtenExecutor
 from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
-from kiln.frontend.report import CompileReport, publish
+from kiln.frontend.report import CompileReport, Freezing, publish
 
 __all__ = ["compile_graph", "forget_warnings"]
 
@@ -25,7 +25,11 @@ _warned: set[str] = set()
 
 
 def compile_graph(
-    gm: GraphModule, example_inputs: Sequence[Any], options: Options, kind: str
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    kind: str,
+    freezing: Freezing | None = None,
 ) -> Callable[[list[Any]], list[Any]]:
     """Compile one functional ATen graph.
 
@@ -34,6 +38,7 @@ def compile_graph(
         example_inputs: FakeTensors and SymInts, as the graph's placeholders.
         options: settings of this compilation.
         kind: "inference", "forward" or "backward".
+        freezing: what was frozen, for the report.
 
     Returns:
         A callable with ``_boxed_call = True`` that takes one list (which it empties) and returns a list; the tensors
@@ -42,7 +47,8 @@ def compile_graph(
     Raises:
         CompileError: the graph does not compile and ``options.fallback`` is off.
     """
-    report = CompileReport(kind, nodes=sum(node.op == "call_function" for node in gm.graph.nodes))
+    nodes = sum(node.op == "call_function" for node in gm.graph.nodes)
+    report = CompileReport(kind, nodes, freezing=freezing)
     try:
         run = _compile_native(gm, options, report)
     except ImportUnsupported as unsupported:

@@ -124,6 +124,8 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         console.print(table)
     else:
         console.print("no ATen call is left: the graph is native code from end to end")
+    if graph.freezing is not None:
+        console.print(f"freezing: {graph.freezing}", markup=False)
     if graph.workspace_bytes:
         console.print(f"workspace for all intermediates: {graph.workspace_bytes / 1024:.1f} KiB")
     if graph.memory is not None and graph.eager_memory is not None:

@@ -33,6 +33,10 @@ class Options:
         default=False,
         metadata={"help": "allow rewrites that are wrong for NaN, Inf, the sign of zeros or the last bits"},
     )
+    freezing: bool = field(
+        default=False,
+        metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},
+    )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"})
 

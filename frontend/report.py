@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kiln.frontend.eager_memory import EagerMemory
 from kiln.runtime.statistics import MemoryReport
 
-__all__ = ["CompileReport", "Decision", "Kernel", "collect", "publish"]
+__all__ = ["CompileReport", "Decision", "Freezing", "Kernel", "collect", "publish"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,32 @@ class Kernel:
     launches: int = 1
 
 
+@dataclass(frozen=True)
+class Freezing:
+    """What became of the option ``freezing``: ``reason`` why nothing is frozen (empty if something is).
+
+    ``inputs``: parameters and buffers that are constants. ``bytes``: memory of all constants that the code reads;
+    ``new_bytes``: the part that folding added to the model's own. ``convolutions``, ``scales``: batch norms folded
+    into a convolution's weight, and made a scale and a shift.
+    """
+
+    reason: str = ""
+    inputs: int = 0
+    bytes: int = 0
+    new_bytes: int = 0
+    convolutions: int = 0
+    scales: int = 0
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        folded = f"{self.convolutions} batch norms in convolutions, {self.scales} as scale and shift"
+        return (
+            f"{self.inputs} parameters and buffers frozen: constants of {self.bytes / 1024:,.1f} KiB, "
+            f"{self.new_bytes / 1024:,.1f} KiB of them beside the model's; {folded}"
+        )
+
+
 @dataclass
 class CompileReport:
     """One compiled graph.
@@ -43,6 +69,7 @@ class CompileReport:
     ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
     intermediates (0 where sizes are dynamic and unknown). ``memory``, ``eager_memory``: bytes moved and held, with the
     example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
+    ``freezing``: None unless the option is on.
     """
 
     graph: str
@@ -59,6 +86,7 @@ class CompileReport:
     workspace_bytes: int = 0
     memory: MemoryReport | None = None
     eager_memory: EagerMemory | None = None
+    freezing: Freezing | None = None
 
     @property
     def seconds(self) -> float:

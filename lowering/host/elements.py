@@ -3,11 +3,13 @@
 
 """Element types of builtin tensors as PyTorch dtypes, by name: no torch here."""
 
+import re
+
 from torch_mlir import ir
 
 from kiln.errors import InvalidIRError
 
-__all__ = ["dtype_name", "item_bytes"]
+__all__ = ["bf16_bytes", "dtype_name", "item_bytes"]
 
 _DTYPES = {
     "f16": ("float16", 2),
@@ -61,13 +63,29 @@ def dense_bytes(attribute: ir.Attribute, type_: ir.RankedTensorType) -> bytes:
     dense = ir.DenseElementsAttr(attribute)
     count = int(np.prod(type_.shape, dtype=np.int64))
     if str(type_.element_type) == "bf16":
-        values = [float(v) for v in (ir.DenseFPElementsAttr(dense) if not dense.is_splat else [])]
-        if dense.is_splat:
-            values = [float(ir.FloatAttr(dense.get_splat_value()).value)] * count
-        return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        words = np.frombuffer(bf16_bytes(dense), np.uint16)
+        return (np.full(count, words[0]) if dense.is_splat else words).tobytes()
     if dense.is_splat:
         value = dense.get_splat_value()
         number = ir.FloatAttr(value).value if isinstance(value, ir.FloatAttr) else ir.IntegerAttr(value).value
         kind = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i1": np.bool_}.get(str(type_.element_type))
         return np.full(count, number, kind or np.dtype(f"i{item_bytes(type_)}")).tobytes()
     return np.ascontiguousarray(np.array(dense)).tobytes()
+
+
+def bf16_bytes(dense: ir.DenseElementsAttr) -> bytes:
+    """The elements of a dense attribute of bf16 (one, if it is a splat), which the bindings cannot read, from its text.
+
+    Printed digits tell bf16 values apart; what is no number is printed as its bits, and a long attribute as bytes.
+    """
+    import numpy as np
+
+    text = str(dense)
+    text = text[text.index("<") + 1 : text.rindex("> : ")]
+    if text.startswith('"0x'):
+        return bytes.fromhex(text[3:-1])
+    found = re.findall(r"0x[0-9A-Fa-f]+|[-+0-9.][-+0-9.eE]*", text)
+    words = [
+        int(t, 16) if t.startswith("0x") else int(np.float32(float(t)).view(np.uint32)) + 0x8000 >> 16 for t in found
+    ]
+    return np.array(words, np.uint16).tobytes()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from kiln.lowering.host.elements import bf16_bytes
 from kiln.passes.torch_to_kiln.dtypes import dtype_from_code, dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
@@ -152,7 +153,9 @@ def literal_tensor(attribute: ir.Attribute, value: ir.Value) -> "torch.Tensor | 
     if dtype is None or not isinstance(attribute, ir.DenseElementsAttr):
         return None
     kind = getattr(torch, dtype.name)
-    if isinstance(attribute, ir.DenseFPElementsAttr):
+    if kind == torch.bfloat16:
+        numbers = torch.frombuffer(bytearray(bf16_bytes(attribute)), dtype=kind).tolist()
+    elif isinstance(attribute, ir.DenseFPElementsAttr):
         numbers = [attribute[i] for i in range(1 if attribute.is_splat else len(attribute))]
     elif isinstance(attribute, ir.DenseIntElementsAttr):
         numbers = [int(attribute[i]) for i in range(1 if attribute.is_splat else len(attribute))]
