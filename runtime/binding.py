@@ -99,6 +99,7 @@ class Binding:
     previous: "Binding | None" = None
     tensors: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)  # shape, strides
     views: dict[int, list[Any]] = field(default_factory=dict)  # segment (-1: outputs) -> view arguments
+    device: dict[int, Any] = field(default_factory=dict)  # segment -> what a GPU's runtime keeps of it
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
         return tuple(self.values[e] for e in buffer.shape)

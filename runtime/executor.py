@@ -51,7 +51,7 @@ class Executor:
         self.plan = plan
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
         parts = segments(plan)
-        self._layout = StateLayout(plan, parts)
+        self._layout = self._state_layout(parts)
         self._binder, launch = self._load(parts)
         self._bound: dict[tuple[int, ...], Binding] = {}
         self._lock = threading.Lock()
@@ -83,6 +83,9 @@ class Executor:
         return sum(sum(state.sizes) for state in self._free)
 
     # -- what depends on the device ------------------------------------------------------------------
+
+    def _state_layout(self, parts: Sequence[Segment]) -> StateLayout:
+        return StateLayout(self.plan, parts)
 
     def _load(self, parts: Sequence[Segment]) -> tuple[Binder, Callable[[int], Any] | None]:
         """Loads the plan's code: what binds its launches, and the function that runs those of one segment."""

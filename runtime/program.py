@@ -30,7 +30,7 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``, and for
-    plans of a GPU ``workspace`` and ``describe``.
+    plans of a GPU ``workspace``, ``describe`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
 
@@ -178,6 +178,8 @@ class _Writer:
                 at = e + 1 if bound else e
                 strides = self._static(data.strides) or f"b{at}.tensors[{result}][1]"
                 self._emit(f"if t{result}.stride() != {strides}: t{result} = restride(t{result}, {strides})")
+                if self.is_device and result in self.layout.slots:
+                    self._emit(f"if t{result}.data_ptr() & 15: t{result} = aligned(t{result})")
 
     def _next_epoch(self, epoch: int) -> None:
         known = "".join(f"s{i}, " for i in self._known(epoch))

@@ -3,6 +3,8 @@
 
 """Blocks out of scalars and other blocks: ranges, constants, and what rearranges indices."""
 
+from typing import Any
+
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
@@ -43,10 +45,12 @@ def _constant(low: Lowering, op: ir.Operation) -> None:
         low.values[result] = Block(_shape(result), element, lambda cursor, index: value)
         return
     stored = low.scratch.block(_shape(result), element)
-    for number, value in enumerate(dense):
-        flat = stored.reshaped([len(dense)])
-        make = b.float_ if isinstance(element, ir.FloatType) else b.int_
-        flat.write(make(value, element), [b.value(number)])
+    is_float = isinstance(element, ir.FloatType)
+    values: Any = ir.DenseFPElementsAttr(attribute) if is_float else ir.DenseIntElementsAttr(attribute)
+    flat = stored.reshaped([len(dense)])
+    for number in range(len(dense)):
+        value = values[number]
+        flat.write((b.float_ if is_float else b.int_)(value, element), [b.value(number)])
     low.values[result] = stored
 
 

@@ -1,0 +1,165 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The native function that launches the kernels of a segment of a plan on a GPU, from a table.
+
+``int64_t kiln_run_cuda(int64_t* state, CUstream stream)`` reads
+
+    state  = [0, table, words of state...]
+    table  = [most parameters of a launch, cuLaunchKernel, cuMemsetD8Async, cuCtxSetCurrent, context,
+              number of checks, slots to check..., entries..., 0]
+    launch = [function, words of the entry, grid x, y, z, threads of a program, shared bytes, n, n x (slot, addend)]
+    clear  = [1, words of the entry, slot, addend, bytes]
+
+A parameter is ``state[slot] + addend``, passed by value; with bit 32 of the slot set (`BY_ADDRESS`) that is the address
+of the parameter (a tensor descriptor). Before anything is launched the words in the slots to check must be multiples
+of 16; else the function returns -1 and has done nothing. The result is 0, or the driver's error code plus 2^32 times
+the number of the entry that failed.
+
+As on the CPU (launcher.py), a table costs nothing to make, while code for each graph would have to be compiled.
+"""
+
+import functools
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu import jit
+
+__all__ = ["CUDA_LAUNCHER_SYMBOL", "cuda_launcher_object"]
+
+CUDA_LAUNCHER_SYMBOL = "kiln_run_cuda"
+
+_TEXT = """
+llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
+  %c0 = llvm.mlir.constant(0 : i64) : i64
+  %c1 = llvm.mlir.constant(1 : i64) : i64
+  %c2 = llvm.mlir.constant(2 : i64) : i64
+  %c15 = llvm.mlir.constant(15 : i64) : i64
+  %c32 = llvm.mlir.constant(32 : i64) : i64
+  %failed = llvm.mlir.constant(-1 : i64) : i64
+  %by_address = llvm.mlir.constant(4294967296 : i64) : i64
+  %low_bits = llvm.mlir.constant(4294967295 : i64) : i64
+  %zero = llvm.mlir.constant(0 : i32) : i32
+  %one = llvm.mlir.constant(1 : i32) : i32
+  %byte = llvm.mlir.constant(0 : i8) : i8
+  %null = llvm.mlir.zero : !llvm.ptr
+  %table_at = llvm.getelementptr %state[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %table = llvm.load %table_at : !llvm.ptr -> !llvm.ptr
+  %most = llvm.load %table : !llvm.ptr -> i64
+  %values = llvm.alloca %most x i64 : (i64) -> !llvm.ptr
+  %params = llvm.alloca %most x !llvm.ptr : (i64) -> !llvm.ptr
+  %launch_at = llvm.getelementptr %table[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %launch = llvm.load %launch_at : !llvm.ptr -> !llvm.ptr
+  %memset_at = llvm.getelementptr %table[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %memset = llvm.load %memset_at : !llvm.ptr -> !llvm.ptr
+  %set_at = llvm.getelementptr %table[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %set = llvm.load %set_at : !llvm.ptr -> !llvm.ptr
+  %context_at = llvm.getelementptr %table[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %context = llvm.load %context_at : !llvm.ptr -> !llvm.ptr
+  %checks_at = llvm.getelementptr %table[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %checks = llvm.load %checks_at : !llvm.ptr -> i64
+  %slots = llvm.getelementptr %table[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  %entries = llvm.getelementptr %slots[%checks] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  llvm.br ^check(%c0 : i64)
+^check(%k: i64):
+  %unchecked = llvm.icmp "ult" %k, %checks : i64
+  llvm.cond_br %unchecked, ^look, ^start
+^look:
+  %slot_at = llvm.getelementptr %slots[%k] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %checked = llvm.load %slot_at : !llvm.ptr -> i64
+  %word_at = llvm.getelementptr %state[%checked] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %word = llvm.load %word_at : !llvm.ptr -> i64
+  %rest = llvm.and %word, %c15 : i64
+  %is_aligned = llvm.icmp "eq" %rest, %c0 : i64
+  %k1 = llvm.add %k, %c1 : i64
+  llvm.cond_br %is_aligned, ^check(%k1 : i64), ^return(%failed : i64)
+^start:
+  %set_code = llvm.call %set(%context) : !llvm.ptr, (!llvm.ptr) -> i32
+  llvm.br ^next(%set_code, %entries, %c0, %c0 : i32, !llvm.ptr, i64, i64)
+^next(%code: i32, %at: !llvm.ptr, %number: i64, %done: i64):
+  %is_good = llvm.icmp "eq" %code, %zero : i32
+  llvm.cond_br %is_good, ^entry, ^error
+^error:
+  %wide = llvm.zext %code : i32 to i64
+  %where = llvm.shl %done, %c32 : i64
+  %result = llvm.or %wide, %where : i64
+  llvm.br ^return(%result : i64)
+^entry:
+  %function = llvm.load %at : !llvm.ptr -> i64
+  %length_at = llvm.getelementptr %at[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %number1 = llvm.add %number, %c1 : i64
+  llvm.switch %function : i64, ^kernel [
+    0: ^return(%c0 : i64),
+    1: ^clear
+  ]
+^clear:
+  %clear_length = llvm.load %length_at : !llvm.ptr -> i64
+  %clear_next = llvm.getelementptr %at[%clear_length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %clear_slot_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %clear_slot = llvm.load %clear_slot_at : !llvm.ptr -> i64
+  %clear_addend_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %clear_addend = llvm.load %clear_addend_at : !llvm.ptr -> i64
+  %bytes_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %bytes = llvm.load %bytes_at : !llvm.ptr -> i64
+  %clear_base_at = llvm.getelementptr %state[%clear_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %clear_base = llvm.load %clear_base_at : !llvm.ptr -> i64
+  %start = llvm.add %clear_base, %clear_addend : i64
+  %clear_code = llvm.call %memset(%start, %byte, %bytes, %stream) : !llvm.ptr, (i64, i8, i64, !llvm.ptr) -> i32
+  llvm.br ^next(%clear_code, %clear_next, %number1, %number : i32, !llvm.ptr, i64, i64)
+^kernel:
+  %length = llvm.load %length_at : !llvm.ptr -> i64
+  %following = llvm.getelementptr %at[%length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %gx_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %gx = llvm.load %gx_at : !llvm.ptr -> i32
+  %gy_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %gy = llvm.load %gy_at : !llvm.ptr -> i32
+  %gz_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %gz = llvm.load %gz_at : !llvm.ptr -> i32
+  %threads_at = llvm.getelementptr %at[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %threads = llvm.load %threads_at : !llvm.ptr -> i32
+  %shared_at = llvm.getelementptr %at[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  %shared = llvm.load %shared_at : !llvm.ptr -> i32
+  %n_at = llvm.getelementptr %at[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %n = llvm.load %n_at : !llvm.ptr -> i64
+  %pairs = llvm.getelementptr %at[8] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.br ^fill(%c0, %pairs : i64, !llvm.ptr)
+^fill(%i: i64, %pair: !llvm.ptr):
+  %left = llvm.icmp "ult" %i, %n : i64
+  llvm.cond_br %left, ^param, ^call
+^param:
+  %flagged = llvm.load %pair : !llvm.ptr -> i64
+  %slot = llvm.and %flagged, %low_bits : i64
+  %flag = llvm.and %flagged, %by_address : i64
+  %addend_at = llvm.getelementptr %pair[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %addend = llvm.load %addend_at : !llvm.ptr -> i64
+  %base_at = llvm.getelementptr %state[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %base = llvm.load %base_at : !llvm.ptr -> i64
+  %value = llvm.add %base, %addend : i64
+  %value_at = llvm.getelementptr %values[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  llvm.store %value, %value_at : i64, !llvm.ptr
+  %is_value = llvm.icmp "eq" %flag, %c0 : i64
+  %given = llvm.inttoptr %value : i64 to !llvm.ptr
+  %param = llvm.select %is_value, %value_at, %given : i1, !llvm.ptr
+  %param_at = llvm.getelementptr %params[%i] : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
+  llvm.store %param, %param_at : !llvm.ptr, !llvm.ptr
+  %i1 = llvm.add %i, %c1 : i64
+  %pair1 = llvm.getelementptr %pair[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.br ^fill(%i1, %pair1 : i64, !llvm.ptr)
+^call:
+  %kernel = llvm.inttoptr %function : i64 to !llvm.ptr
+  %launch_code = llvm.call %launch(%kernel, %gx, %gy, %gz, %threads, %one, %one, %shared, %stream, %params, %null)
+    : !llvm.ptr, (!llvm.ptr, i32, i32, i32, i32, i32, i32, i32, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
+  llvm.br ^next(%launch_code, %following, %number1, %number : i32, !llvm.ptr, i64, i64)
+^return(%status: i64):
+  llvm.return %status : i64
+}
+"""
+
+
+@functools.cache
+def cuda_launcher_object() -> bytes:
+    """The compiled launcher (about 15 ms, once a process)."""
+    context = ir.Context()
+    context.enable_multithreading(False)
+    with context, ir.Location.unknown():
+        return jit.object_bytes(ir.Module.parse(_TEXT), CUDA_LAUNCHER_SYMBOL, opt_level=2)

@@ -1,0 +1,162 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The launcher of GPU plans, with functions in place of the driver's: what it would launch, and in which order."""
+
+import array
+import ctypes
+
+import pytest
+
+from kiln.lowering.host.cuda_launcher import CUDA_LAUNCHER_SYMBOL, cuda_launcher_object
+from kiln.runtime.binding import segments
+from kiln.runtime.cuda.binding import BY_ADDRESS, CudaBinder, CudaLayout
+from kiln.runtime.cuda.driver import CudaError, Driver
+from kiln.runtime.loader import load
+from kiln.runtime.plan import Buffer, Descriptor, Kernel, Launch, Plan, Pointer, Symbol, TensorMap
+
+_U = ctypes.c_uint
+_LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, _U, _U, _U, _U, _U, _U, _U, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
+_CLEAR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_uint8, ctypes.c_size_t, ctypes.c_void_p)
+_SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class Recorder:
+    """Stands for the driver: keeps what it is asked to do. `params`: how many parameters each function takes."""
+
+    def __init__(self, params: dict[int, int], fails_at: int = -1) -> None:
+        self.calls: list[tuple] = []
+        self.params, self.fails_at = params, fails_at
+        self._keep = (_LAUNCH(self._launch), _CLEAR(self._clear), _SET(self._set))
+        self.addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in self._keep]
+
+    def _result(self) -> int:
+        return 700 if len(self.calls) - 1 == self.fails_at else 0
+
+    def _launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
+        pointers = (ctypes.c_void_p * self.params[function]).from_address(params)
+        values = [ctypes.c_int64.from_address(p).value for p in pointers]
+        self.calls.append((function, (gx, gy, gz), (bx, by, bz), shared, stream, values))
+        return self._result()
+
+    def _clear(self, address, value, size, stream):
+        self.calls.append(("clear", address, value, size, stream))
+        return self._result()
+
+    def _set(self, context):
+        self.calls.append(("context", context))
+        return self._result()
+
+
+def run(state: list[int], table: list[int]) -> int:
+    code = load([cuda_launcher_object()], [CUDA_LAUNCHER_SYMBOL])
+    run_table = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code[CUDA_LAUNCHER_SYMBOL])
+    words = array.array("q", table)
+    memory = array.array("q", [0, words.buffer_info()[0], *state])
+    return run_table(memory.buffer_info()[0], 77)
+
+
+def test_launches_and_clears_in_order():
+    driver = Recorder({1000: 2, 2000: 1})
+    table = [2, *driver.addresses, 42, 0]
+    table += [1000, 12, 3, 2, 1, 128, 4096, 2, 2, 16, 0, 5]
+    table += [1, 5, 3, 8, 100]
+    table += [2000, 10, 7, 1, 1, 32, 0, 1, 3, 0, 0]
+    assert run([1600, 3200], table) == 0
+    assert driver.calls == [
+        ("context", 42),
+        (1000, (3, 2, 1), (128, 1, 1), 4096, 77, [1616, 5]),
+        ("clear", 3208, 0, 100, 77),
+        (2000, (7, 1, 1), (32, 1, 1), 0, 77, [3200]),
+    ]
+
+
+def test_a_parameter_by_address():
+    descriptor = array.array("q", [11, 22])
+    driver = Recorder({1000: 1})
+    table = [1, *driver.addresses, 42, 0, 1000, 10, 1, 1, 1, 32, 0, 1, 2 | BY_ADDRESS, 0, 0]
+    assert run([descriptor.buffer_info()[0]], table) == 0
+    assert driver.calls[1][-1] == [11]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_the_entry_that_fails_is_told_and_nothing_follows(at):
+    driver = Recorder({1000: 0}, fails_at=at)
+    table = [1, *driver.addresses, 42, 0, *[1000, 8, 1, 1, 1, 32, 0, 0] * 3, 0]
+    status = run([], table)
+    assert (status & 0xFFFFFFFF, status >> 32) == (700, at - 1)
+    assert len(driver.calls) == at + 1
+
+
+@pytest.mark.parametrize(("address", "expected"), [(4096, 0), (4112, 0), (4104, -1)])
+def test_addresses_are_checked_before_anything_is_launched(address, expected):
+    driver = Recorder({1000: 0})
+    table = [1, *driver.addresses, 42, 2, 2, 3, 1000, 8, 1, 1, 1, 32, 0, 0, 0]
+    assert run([1024, address], table) == expected
+    assert len(driver.calls) == (0 if expected else 2)
+
+
+def plan_with(launch: Launch, kernel: Kernel, shape: tuple) -> Plan:
+    """A plan of one launch: input 0 to an output, with one symbol."""
+    plan = Plan(
+        "g", 1, device="cuda:0", symbols=[Symbol("n", "size", input=0, dim=0)], kernels=[kernel], steps=[launch]
+    )
+    plan.buffers = [
+        Buffer("input", "float32", shape, (1,), "s0 * 4", index=0, first=0, last=0),
+        Buffer("tensor", "float32", shape, (1,), "s0 * 4", first=0, last=0),
+    ]
+    return plan
+
+
+def bound(plan: Plan, n: int, driver: Recorder):
+    parts = segments(plan)
+    layout = CudaLayout(plan, parts)
+    binder = CudaBinder(plan, parts, layout, [1000], [*driver.addresses, 42])
+    return binder.bind(0, [n], 1), layout
+
+
+def test_a_table_from_a_plan():
+    """Grid over the size, a result to clear, scratch memory behind the workspace, and Triton's two extra pointers."""
+    kernel = Kernel("k", "k", 0, "pointwise", 2, 1, threads=128, shared=64, program_scratch=16)
+    launch = Launch(
+        0, (Pointer(0), Pointer(1, 8)), ("s0",), scratch="s0 * 2", has_scratch=True, name="k",
+        grid=("s0 ceildiv 64", 2, 1), clear=((1, "s0 * 4"),),
+    )  # fmt: skip
+    driver = Recorder({1000: 6})
+    binding, layout = bound(plan_with(launch, kernel, ("s0",)), 100, driver)
+    words = list(binding.keep[0])
+    state = [0] * layout.words
+    state[layout.WORKSPACE] = 1 << 20
+    state[layout.slots[0]], state[layout.slots[1]] = 4096, 8192
+    assert run(state[2:], words) == 0
+    assert driver.calls[1] == ("clear", 8200, 0, 400, 77)
+    assert driver.calls[2] == (1000, (2, 2, 1), (128, 1, 1), 64, 77, [4096, 8200, 100, 1 << 20, (1 << 20) + 256, 0])
+    assert binding.workspace == 256 + 4 * 16
+
+
+def test_an_empty_grid_is_not_launched():
+    kernel = Kernel("k", "k", 0, "pointwise", 2, 1, threads=128)
+    launch = Launch(0, (Pointer(0), Pointer(1)), ("s0",), grid=("s0 ceildiv 64", 1, 1), clear=((1, "s0 * 4"),))
+    driver = Recorder({1000: 5})
+    binding, layout = bound(plan_with(launch, kernel, ("s0",)), 0, driver)
+    assert run([0] * layout.words, list(binding.keep[0])) == 0
+    assert driver.calls == [("context", 42)]
+
+
+def test_a_descriptor_has_a_word_of_its_own():
+    map_ = TensorMap((64,), 9, 2, 3)
+    kernel = Kernel("k", "k", 0, "matmul", 2, 1, threads=128, tensor_maps=(map_,))
+    launch = Launch(
+        0, (Pointer(0, 32), Pointer(1)), ("s0",), grid=(1, 1, 1), descriptors=(Descriptor(0, ("s0",), (1,)),)
+    )
+    binding, layout = bound(plan_with(launch, kernel, ("s0",)), 100, Recorder({}))
+    (request,) = binding.device[0].maps
+    assert (request.slot, request.base, request.offset) == (layout.words - 1, layout.slots[0], 32)
+    assert (request.shape, request.strides, request.format) == ((100,), (1,), map_)
+
+
+def test_no_driver_is_a_clear_error():
+    with pytest.raises(CudaError, match="NVIDIA's driver"):
+        Driver("libcuda-that-is-not-there.so.1")
