@@ -99,10 +99,14 @@ def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = Fa
     """
     if shape.m == 1:
         return gemv(shape)
-    tile = best_tile(shape, machine)
     if descriptors and machine.tensor_maps and takes_descriptors(shape):
-        return _tensor_map(shape, machine, tile)
-    return _pointers(shape, machine, tile)
+        return _tensor_map(shape, machine, best_tile(shape, machine))
+    return choose_tile(shape, machine)
+
+
+def choose_tile(shape: ProductShape, machine: Machine) -> dict:
+    """The schedule of the "tile" kernel."""
+    return _pointers(shape, machine, best_tile(shape, machine))
 
 
 def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:

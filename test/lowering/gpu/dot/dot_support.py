@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Kernels of single products and attentions, as functions of tensors: emitted, run on the CPU or compiled for a GPU."""
+"""Kernels of single products, attentions and convolutions, as functions of tensors: emitted, run on the CPU or compiled for a GPU."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,11 @@ from kiln.lowering.gpu.builder import Builder, is_float, kernel
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
+from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
+from kiln.lowering.gpu.dot.conv_schedule import ConvShape, choose_conv
 from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import machine
-from kiln.lowering.gpu.dot.operands import Matrix, dot_offset
+from kiln.lowering.gpu.dot.operands import Matrix, dot_offset, split_batch
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 from kiln.lowering.gpu.dot.tensor_map import DescribedMatrix, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
@@ -218,3 +220,58 @@ def attention(
 
     programs = -(-queries // s["block_m"]) * batch * heads
     return emit(types, body, programs, s, tensors, [sizes[c] for c in dynamic])
+
+
+@dataclass
+class StoreChannels:
+    """Stores the sums of a convolution in [N, C, *spatial] of any strides."""
+
+    pointer: ir.Value
+    sizes: Sequence[Any]
+    strides: Sequence[int]
+
+    def apply(self, b: Builder, batch: Any, rows: Any, columns: Any, sums: ir.Value) -> None:
+        image, *position = split_batch(b, rows.index, self.sizes)
+        strides = [self.strides[0], *self.strides[2:]]
+        offset = b.addi(dot_offset(b, [image, *position], strides), b.muli(columns.index, self.strides[1]))
+        value = b.cast_float(sums, tt.pointee(self.pointer.type))
+        b.store(b.addptr(self.pointer, offset), value, b.andc(rows.mask, columns.mask))
+
+
+def conv(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    out: torch.Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    dynamic: bool = False,
+) -> Emitted:
+    """out = the convolution of x [N, C, *spatial] and w [O, C / groups, *kernel]; with `dynamic`, the number of images
+    and all spatial sizes are symbols."""
+    taps = w[0, 0].numel()
+    rows = out.shape[0] * out[0, 0].numel()
+    shape = ConvShape(None if dynamic else rows, groups, w.shape[1], w.shape[0] // groups, taps, NAMES[x.dtype])
+    s = choose_conv(shape, H200)
+    spatial = [*x.shape[2:], *out.shape[2:]]
+    symbols = [x.shape[0], *spatial] if dynamic else []
+
+    def types() -> list[ir.Type]:
+        p = tt.ptr(element(x.dtype))
+        return [p, p, p, *[ir.IntegerType.get_signless(32)] * len(symbols)]
+
+    def body(b: Builder, source: ir.Value, weight: ir.Value, result: ir.Value, *given: ir.Value) -> None:
+        images, *sizes = given or [x.shape[0], *spatial]
+        half = len(sizes) // 2
+        p = ConvProblem(
+            images, groups, w.shape[1], w.shape[0] // groups, tuple(sizes[:half]), tuple(w.shape[2:]),
+            tuple(sizes[half:]), tuple(stride), tuple(padding), tuple(dilation), source, weight,
+            x.stride(), w.stride(), ir.Type.parse(sum_type(x.dtype)),
+        )  # fmt: skip
+        emit_conv(b, p, s, b.program_id(0), StoreChannels(result, [images, *sizes[half:]], out.stride()))
+
+    one = s["kernel"] == "depthwise"
+    width, count = (w.shape[0], 1) if one else (w.shape[0] // groups, groups)
+    programs = count * -(-rows // s["block_m"]) * -(-width // s["block_n"])
+    return emit(types, body, programs, s, [x, w, out], symbols)
