@@ -12,7 +12,7 @@ from typing import Any
 
 from kiln.errors import KilnError
 
-__all__ = ["RewritePattern", "active_patterns", "add", "scope"]
+__all__ = ["RewritePattern", "active_patterns", "add", "has_outside_patterns", "scope"]
 
 #: Modules with built-in patterns; larger ones first, so that attention is found before the softmax in it.
 BUILTIN = ("attention", "norms", "softmax", "activations")
@@ -70,6 +70,11 @@ def scope(*, builtin: bool = True) -> Iterator[None]:
 
 
 _NO_BUILTINS = RewritePattern("", lambda: None, lambda: None, ())
+
+
+def has_outside_patterns() -> bool:
+    """Whether `active_patterns` may differ from the built-in ones."""
+    return bool(_REGISTRY or _scoped.get())
 
 
 def active_patterns() -> list[RewritePattern]:
