@@ -183,6 +183,18 @@ def is_linear(expr: ir.AffineExpr) -> bool:
     return linear_coefficients(expr) is not None
 
 
+def is_multiple(expr: ir.AffineExpr, k: int) -> bool:
+    """Whether `expr` is a multiple of k whatever its dims and symbols are, as far as its form shows."""
+    expr = expr.maybe_downcast()
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value % k == 0
+    if isinstance(expr, ir.AffineAddExpr):
+        return is_multiple(expr.lhs, k) and is_multiple(expr.rhs, k)
+    if isinstance(expr, ir.AffineMulExpr):
+        return is_multiple(expr.lhs, k) or is_multiple(expr.rhs, k)
+    return k == 1
+
+
 def _holds_dim(a: poly.Atom) -> bool:
     if a[0] in "ds":
         return a[0] == "d"

@@ -6,16 +6,17 @@
 import hashlib
 import re
 from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
-from kiln.runtime.plan import Kernel
+from kiln.runtime.plan import Expr, Kernel
 
 __all__ = ["KernelCompiler", "KernelSet", "fusion_key"]
 
-KernelCompiler = Callable[[ir.OpView, str], ir.Module]
-"""`(fusion, name)` -> a module with the kernel `name` at the vector stage."""
+KernelCompiler = Callable[[ir.OpView, str], ir.Module | None]
+"""`(fusion, name)` -> a module with the kernel `name` at the vector stage; None leaves it without code."""
 
 _IRRELEVANT = ("name", "offsets")
 
@@ -41,6 +42,9 @@ class KernelSet:
     so equal kernels of later graphs are not compiled again.
     """
 
+    marks_alignment = False
+    """Whether code depends on which addresses are multiples of 16 bytes (`kiln.aligned` of a fusion)."""
+
     def __init__(
         self,
         compiler: KernelCompiler | None,
@@ -60,25 +64,36 @@ class KernelSet:
             stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
             name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
             kind = ir.StringAttr(fusion.attributes["kind"]).value
-            self._known[key] = len(self._codes)
-            if name not in self._cache or self._dump is not None:
-                self._cache[name] = self._compile(fusion, name, kind)
-            self._codes.append(self._cache[name])
-            self._kinds.append(kind)
+            self._known[key] = len(self._known)
+            self._make(fusion, name, kind)
         return self._known[key]
+
+    def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
+        """Adds the next kernel."""
+        if name not in self._cache or self._dump is not None:
+            self._cache[name] = self._compile(fusion, name, kind)
+        self._codes.append(self._cache[name])
+        self._kinds.append(kind)
 
     def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject:
         dump = self._dump
         if self._compiler is None:
             return KernelObject(name, b"", 0, 0)
         module = self._compiler(fusion.opview, name)
+        if module is None:
+            return KernelObject(name, b"", 0, 0)
         if dump is None:
             return compile_kernel(module, name, kind=kind)
         dump(f"{name}.vector", module)
         return compile_kernel(module, name, kind=kind, dump=lambda stage, m: dump(f"{name}.{stage}", m))
 
-    def code(self, kernel: int) -> KernelObject:
-        return self._codes[kernel]
+    def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
+        """Fields of `Launch` that the kernel decides; `over_plan(map, result)` puts a launch's symbols in a map."""
+        code = self._codes[kernel]
+        return {
+            "scratch": 0 if code.scratch_bytes is None else over_plan(code.scratch_bytes, 0),
+            "work": -1 if code.work is None else over_plan(code.work, 0),
+        }
 
     def finish(self) -> tuple[list[Kernel], list[bytes]]:
         """The plan's kernels and objects."""

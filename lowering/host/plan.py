@@ -13,6 +13,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.codegen import KernelObject
+from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dense_bytes, dtype_name, item_bytes
 from kiln.lowering.host.hosting import host_in_tensors
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
@@ -24,6 +25,9 @@ from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Symbol
 
 __all__ = ["InputSource", "build_plan"]
+
+_ALIGNMENT = 16
+"""Bytes that a thread of a GPU moves at once, at most."""
 
 
 class InputSource(Protocol):
@@ -54,6 +58,8 @@ def build_plan(
     num_inputs: int | None = None,
     dump: Callable[[str, ir.Module], None] | None = None,
     cache: MutableMapping[str, KernelObject] | None = None,
+    kernels: KernelSet | None = None,
+    device: str = "cpu",
 ) -> Plan:
     """Plans the function @main of `module`, compiling its kernels.
 
@@ -66,6 +72,8 @@ def build_plan(
         graph inputs in order, unless marked `kiln.constant`.
       num_inputs: number of graph inputs, where some are not arguments.
       cache: compiled kernels by name, read and added to; one per compiler version and machine.
+      kernels: what compiles them instead of `kernel_compiler` (lowering/host/gpu_kernels.py).
+      device: where the plan runs: "cpu", or "cuda:0" with `kernels` for it.
       dump: called as dump("<kernel>.vector", module) and dump("<kernel>.llvm", module).
 
     Raises InvalidIRError for ops or values that no plan can hold, CompileError from code generation.
@@ -75,7 +83,10 @@ def build_plan(
     if function is None:
         raise InvalidIRError("the module holds no func.func @main")
     with module.context, ir.Location.unknown():
-        return _Planner(HostGraph(function), KernelSet(kernel_compiler, dump, cache), inputs).build(name, num_inputs)
+        chosen = kernels if kernels is not None else KernelSet(kernel_compiler, dump, cache)
+        planner = _Planner(HostGraph(function), chosen, inputs)
+        planner.plan.device = device
+        return planner.build(name, num_inputs)
 
 
 class _Planner:
@@ -109,7 +120,7 @@ class _Planner:
         self._workspace()
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects):
-            plan.launcher = launcher_object()
+            plan.launcher = launcher_object() if plan.device == "cpu" else cuda_launcher_object()
         plan.text = plan_text(plan)
         return plan
 
@@ -261,6 +272,8 @@ class _Planner:
     # -- steps ---------------------------------------------------------------------------------------
 
     def _launch(self, op: ir.Operation, epoch: int) -> Launch:
+        if self.kernels.marks_alignment:
+            self._mark_alignment(op)
         kernel = self.kernels.add(op)
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
         pointers = []
@@ -270,23 +283,27 @@ class _Planner:
             pointers.append(Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout))))
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
 
-        def over_plan(text: str | None, default: int) -> Expr:
-            if text is None:
-                return default
+        def over_plan(text: str, result: int) -> Expr:
             map_ = ir.AffineMapAttr(ir.Attribute.parse(text)).value
-            return self.expr(affine.substitute(map_.results[0], {}, dict(enumerate(symbols))))
+            return self.expr(affine.substitute(map_.results[result], {}, dict(enumerate(symbols))))
 
-        code = self.kernels.code(kernel)
         return Launch(
             kernel,
             tuple(pointers),
             tuple(self.expr(s) for s in symbols),
-            over_plan(code.scratch_bytes, 0),
-            over_plan(code.work, -1),
             results=len(op.results),
             name=ir.StringAttr(op.attributes["name"]).value,
             epoch=epoch,
+            **self.kernels.launch_fields(kernel, over_plan),
         )
+
+    def _mark_alignment(self, op: ir.Operation) -> None:
+        """Says which operands and results start at multiples of 16 bytes, where not all of them do."""
+        tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
+        offsets = [mul(self._layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
+        found = [i for i, offset in enumerate(offsets) if affine.is_multiple(offset, _ALIGNMENT)]
+        if len(found) < len(tensors):
+            op.attributes["kiln.aligned"] = ir.DenseI64ArrayAttr.get(found)
 
     def _aten(self, op: ir.Operation, epoch: int) -> AtenStep:
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]

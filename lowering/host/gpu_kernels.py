@@ -1,0 +1,220 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The kernels of a plan for a GPU: Triton IR that Triton compiles in the background while the plan is made."""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.errors import CompileError, InvalidIRError
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.gpu.compile import Artifacts, compile_ttir
+from kiln.lowering.gpu.ttir import to_ttir
+from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.host.kernels import KernelCompiler, KernelSet
+from kiln.runtime.plan import Descriptor, Expr, Kernel, TensorMap
+
+__all__ = ["GpuKernelSet", "LaunchForm", "cleared_results", "kernel_function"]
+
+_WARP = 32
+# Triton's element types of descriptors -> CUtensorMapDataType, where they differ.
+_MAP_TYPES = {8: 10, 9: 8, 10: 9}
+
+
+def kernel_function(module: ir.Module) -> ir.Operation:
+    """The kernel of a module: its public `tt.func`."""
+    for op in module.body:
+        visibility = op.operation.attributes["sym_visibility"] if "sym_visibility" in op.operation.attributes else None
+        if op.operation.name == "tt.func" and (visibility is None or ir.StringAttr(visibility).value == "public"):
+            return op.operation
+    raise InvalidIRError("the module holds no public tt.func")
+
+
+def cleared_results(fusion: ir.OpView, function: ir.Operation) -> list[tuple[int, ir.AffineExpr]]:
+    """(pointer number, bytes) of the results that are to be zero before the launch: those of `kiln.zero`."""
+    if "kiln.zero" not in function.attributes:
+        return []
+    body = FusionBody(fusion)
+    layouts = fusion_layouts(fusion, body)
+    found = []
+    for result in ir.DenseI64ArrayAttr(function.attributes["kiln.zero"]):
+        number = len(body.tensors) + result
+        last = [n + ir.AffineConstantExpr.get(-1) for n in body.dims(body.roots[result])]
+        offset = affine.apply(layouts[number], last)[0]
+        size = (offset + 1) * item_bytes(body.roots[result].type)
+        found.append((number, size.maybe_downcast()))
+    return found
+
+
+@dataclass(frozen=True)
+class LaunchForm:
+    """How a kernel is launched: texts of affine maps over its symbols, numbers of pointers."""
+
+    grid: tuple[str, ...]
+    scratch: str | None = None
+    clear: tuple[tuple[int, str], ...] = ()
+    descriptors: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], ...] = ()  # (pointer, sizes, strides)
+
+    @classmethod
+    def of(cls, fusion: ir.OpView, function: ir.Operation, symbols: int) -> "LaunchForm":
+        def text(expr: ir.AffineExpr) -> str:
+            return str(ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [expr])))
+
+        attributes = function.attributes
+        grid = [text(e) for e in ir.AffineMapAttr(attributes["kiln.grid"]).value.results]
+        grid += [text(ir.AffineConstantExpr.get(1))] * (3 - len(grid))
+        found = list(ir.ArrayAttr(attributes["kiln.descriptors"])) if "kiln.descriptors" in attributes else []
+
+        def texts(attribute: ir.Attribute) -> tuple[str, ...]:
+            return tuple(text(e) for e in ir.AffineMapAttr(attribute).value.results)
+
+        described = [
+            (ir.IntegerAttr(d["arg"]).value, texts(d["shape"]), texts(d["strides"]))
+            for d in (ir.DictAttr(entry) for entry in found)
+        ]
+        return cls(
+            tuple(grid),
+            str(attributes["kiln.scratch_bytes"]) if "kiln.scratch_bytes" in attributes else None,
+            tuple((number, text(size)) for number, size in cleared_results(fusion, function)),
+            tuple(described),
+        )
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A kernel under compilation."""
+
+    name: str
+    pointers: int
+    symbols: int
+    form: LaunchForm
+    result: "Future[Artifacts]"
+    fusion: ir.OpView
+
+
+class GpuKernelSet(KernelSet):
+    """Emits fusions on first sight and has Triton compile them, several at once.
+
+    Args:
+      compiler: `compiler(fusion, name)` -> a module with the kernel as a public `tt.func` (lowering/gpu/emit.py).
+      arch: "sm_90": what to compile for.
+      write: called as write("<kernel>.ttir", text) with each of Triton's stages, for dumps.
+      failure: makes the error to raise of (fusion, error), where Triton rejects a kernel.
+    """
+
+    marks_alignment = True
+
+    def __init__(
+        self,
+        compiler: KernelCompiler,
+        arch: str,
+        write: Callable[[str, str], None] | None = None,
+        failure: Callable[[ir.OpView, Exception], Exception] | None = None,
+    ) -> None:
+        super().__init__(compiler)
+        self._emit, self._arch, self._write, self._failure = compiler, arch, write, failure
+        self._kernels: list[_Code | None] = []
+
+    def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
+        self._kinds.append(kind)
+        module = self._emit(fusion.opview, name)
+        if module is None:
+            self._kernels.append(None)
+            return
+        function = kernel_function(module)
+        body = FusionBody(fusion.opview)
+        options = {
+            key: ir.IntegerAttr(function.attributes[key]).value
+            for key in ("num_warps", "num_stages")
+            if key in function.attributes
+        }
+        text = to_ttir(function.opview)  # pyright: ignore[reportArgumentType]
+        if self._write is not None:
+            self._write(f"{name}.ttir", text)
+        self._kernels.append(
+            _Code(
+                name,
+                len(body.tensors) + len(body.roots),
+                len(body.symbols),
+                LaunchForm.of(fusion.opview, function, len(body.symbols)),
+                _pool().submit(compile_ttir, text, self._arch, options),
+                fusion.opview,
+            )
+        )
+
+    def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
+        code = self._kernels[kernel]
+        if code is None:
+            return {}
+        form = code.form
+        fields: dict[str, Any] = {
+            "grid": tuple(over_plan(e, 0) for e in form.grid),
+            "clear": tuple((number, over_plan(size, 0)) for number, size in form.clear),
+            "has_scratch": form.scratch is not None,
+        }
+        if form.scratch is not None:
+            fields["scratch"] = over_plan(form.scratch, 0)
+        fields["descriptors"] = tuple(
+            Descriptor(number, tuple(over_plan(e, 0) for e in sizes), tuple(over_plan(e, 0) for e in strides))
+            for number, sizes, strides in form.descriptors
+        )
+        return fields
+
+    def finish(self) -> tuple[list[Kernel], list[bytes]]:
+        kernels: list[Kernel] = []
+        objects: list[bytes] = []
+        for code, kind in zip(self._kernels, self._kinds, strict=True):
+            if code is None:
+                kernels.append(Kernel("", "", len(objects), kind, 0, 0))
+                continue
+            made = self._result(code)
+            data = made.metadata
+            for stage, text in (("ttgir", made.ttgir), ("llir", made.llir), ("ptx", made.assembly)):
+                if self._write is not None:
+                    self._write(f"{code.name}.{stage}", text)
+            kernels.append(
+                Kernel(
+                    code.name,
+                    data["name"],
+                    len(objects),
+                    kind,
+                    code.pointers,
+                    code.symbols,
+                    threads=_WARP * data["num_warps"],
+                    shared=data["shared"],
+                    program_scratch=data.get("global_scratch_size") or 0,
+                    tensor_maps=tuple(_tensor_map(m) for m in data.get("tensordesc_meta") or ()),
+                )
+            )
+            objects.append(made.binary or b"")
+        return kernels, objects
+
+    def _result(self, code: _Code) -> Artifacts:
+        try:
+            made = code.result.result()
+            if made.binary is None:
+                raise CompileError(f"Triton made no machine code of {code.name} for {self._arch}")
+        except Exception as error:
+            raise (self._failure(code.fusion, error) if self._failure else error) from error
+        return made
+
+
+def _tensor_map(meta: Any) -> TensorMap:
+    found = meta if isinstance(meta, dict) else meta._asdict()
+    block: Sequence[int] = found["block_size"]
+    type_ = _MAP_TYPES.get(found["elem_type"], found["elem_type"])
+    return TensorMap(tuple(block), type_, found["elem_size"], found["swizzle"])
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """Triton's compiler releases the interpreter lock: threads are enough."""
+    return ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="kiln-triton")
