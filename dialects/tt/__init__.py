@@ -1,6 +1,6 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The `tt` dialect: `from kiln.dialects import tt`.  `isinstance(op, tt.LoadOp)` matches; `lowering/gpu/builder.py` builds."""
+"""The `tt` dialect: `from kiln.dialects import tt`.  `isinstance(op, tt.LoadOp)` matches, `tt.LoadOp.create` builds."""
 
 from kiln.dialects.kiln.family import FAMILIES
 from kiln.dialects.tt.base import (

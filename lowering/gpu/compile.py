@@ -1,0 +1,88 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Triton IR text -> machine code, by Triton, for a target that need not be present."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kiln.errors import CompileError
+
+__all__ = ["Artifacts", "compile_ttir", "gpu_target"]
+
+_ASSEMBLY = ("ptx", "amdgcn")
+_BINARY = ("cubin", "hsaco")
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """What Triton made of a kernel.
+
+    `assembly` is PTX or AMD GCN text, `binary` the cubin or code object (None where this machine cannot link one).
+    `metadata` has what a launch needs: `name`, `num_warps`, `shared` (bytes of dynamic shared memory),
+    `global_scratch_size`, `tensordesc_meta`, ...
+    """
+
+    ttir: str
+    ttgir: str
+    llir: str
+    assembly: str
+    binary: bytes | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ptx(self) -> str:
+        return self.assembly
+
+    @property
+    def cubin(self) -> bytes | None:
+        return self.binary
+
+
+def gpu_target(name: str) -> Any:
+    """Triton's target for "sm_90" or "gfx942".  Raises ValueError for any other form."""
+    from triton.backends.compiler import GPUTarget
+
+    if name.startswith("sm_") and name[3:].rstrip("a").isdigit():
+        return GPUTarget("cuda", int(name[3:].rstrip("a")), 32)
+    if name.startswith("gfx"):
+        # CDNA (gfx9) has waves of 64 lanes, RDNA of 32.
+        return GPUTarget("hip", name, 64 if name.startswith("gfx9") else 32)
+    raise ValueError(f"GPU target: expected sm_NN or gfxNNN, found {name!r}")
+
+
+def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) -> Artifacts:
+    """Compile a kernel's Triton IR (`lowering.gpu.ttir.to_ttir`).
+
+    Args:
+      text: a module with one public `tt.func`.
+      target: "sm_80", "sm_90", "sm_100", ... or "gfx942", ...; no such device need be there.
+      options: Triton's: num_warps (4), num_stages (3), maxnreg, ...; floating-point contraction is on unless
+        `enable_fp_fusion` says otherwise.
+
+    Triton caches by text and options, so a second call is cheap.  May be called from several threads at once.
+    Raises CompileError with Triton's message.
+    """
+    import triton
+
+    chosen = {"enable_fp_fusion": True, **(options or {})}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(text)
+        try:
+            compiled: Any = triton.compile(str(path), target=gpu_target(target), options=chosen)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise CompileError(f"Triton cannot compile for {target} with {chosen}: {error}") from error
+    asm = compiled.asm
+    metadata = compiled.metadata._asdict()
+    return Artifacts(
+        ttir=asm.get("ttir", text),
+        ttgir=asm["ttgir"],
+        llir=asm["llir"],
+        assembly=next((asm[k] for k in _ASSEMBLY if k in asm), ""),
+        binary=next((asm[k] for k in _BINARY if k in asm), None),
+        metadata=metadata,
+    )

@@ -1,0 +1,226 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`kiln.fusion` to Triton IR: one `tt.func` per kernel.
+
+The kernel's contract, which whoever launches or runs it relies on:
+
+* arguments: a `!tt.ptr<T>` per tensor operand of the fusion, then per result (booleans are bytes, `!tt.ptr<i8>`); the
+  fusion's symbols, i32 or i64 as the kernel's index type is; a `!tt.ptr<i8>` to scratch memory if `kiln.scratch_bytes`
+  is there;
+* `tt.divisibility = 16` on a pointer says that the kernel relies on addresses that are multiples of 16 bytes. Pointers
+  have it unless the fusion's `unaligned = array<i64: ...>` lists them (operands, then results);
+* `kiln.grid`: an affine map over the symbols with three results, the programs along the grid's axes. A grid with a
+  zero is not launched;
+* `num_warps`, `num_stages`: as `triton.compile` takes them;
+* `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: results that must be zero
+  when the kernel starts. Both are absent where there is none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, kiln, tt
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.schedule_attr import from_attribute
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.cpu.tile.memory import memory_type
+from kiln.lowering.cpu.tile.nest import group_roots
+from kiln.lowering.gpu.builder import Builder, Index
+from kiln.lowering.gpu.tile.evaluator import Evaluator
+from kiln.lowering.gpu.tile.nest import emit_nest
+from kiln.lowering.gpu.tile.plan import plan_nest
+from kiln.lowering.gpu.tile.scan import emit_scan, plan_scan
+
+__all__ = ["KERNEL_KINDS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
+
+_INT32_ELEMENTS = 1 << 31
+
+
+class GpuKernel:
+    """One kernel function under construction.
+
+    An emitter of a kind adds its programs with `section`: kernels of several parts, or of results whose loops differ,
+    are sections side by side in one grid.
+    """
+
+    def __init__(self, module: ir.Module, name: str, body: FusionBody, layouts: list[ir.AffineMap], backend: str):
+        self.body, self.layouts, self.backend = body, layouts, backend
+        self.index = index_type(body, layouts)
+        types = [tt.ptr(memory_type(ir.RankedTensorType(v.type).element_type)) for v in [*body.tensors, *body.roots]]
+        count = len(types)
+        types += [self.index] * len(body.symbols)
+        unaligned = _unaligned(body.fusion)
+        attrs = ["{}" if i >= count or i in unaligned else "{tt.divisibility = 16 : i32}" for i in range(len(types))]
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("public"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+            "arg_attrs": ir.ArrayAttr.get([ir.Attribute.parse(a) for a in attrs]),
+            "noinline": ir.BoolAttr.get(False),
+        }
+        with ir.InsertionPoint(module.body):
+            self.function = tt.FuncOp.create([], [], attributes, regions=1)
+        entry = self.function.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+        self.entry = entry
+        self.pointers = list(entry.arguments)[:count]
+        self.symbols: list[Index] = list(entry.arguments)[count:]
+        self.b = Builder(entry, self.index)
+        self.num_warps, self.num_stages = 1, 3
+        self.zero: set[int] = set()
+        attributes = body.fusion.operation.attributes
+        self.schedule: Any = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+        self.programs: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        self.sections: list[tuple[ir.AffineExpr, Callable[[Index], None]]] = []
+
+    def evaluator(self) -> Evaluator:
+        """A fresh evaluator on the kernel's pointers, for the code that is emitted next."""
+        return Evaluator(self.b, self.body, self.pointers, self.layouts, self.symbols, self.backend)
+
+    def section(
+        self, programs: ir.AffineExpr, emit: Callable[[Index], None], num_warps: int = 4, num_stages: int = 3
+    ) -> None:
+        """`programs` programs of the grid run `emit(number of the program)`."""
+        self.sections.append((programs, emit))
+        self.num_warps = max(self.num_warps, num_warps)
+        self.num_stages = max(self.num_stages, num_stages) if len(self.sections) > 1 else num_stages
+
+    def finish(self) -> None:
+        """Emit the sections and attach what a launch needs to know."""
+        b = self.b
+        program = b.cast_int(b.program_id(0), self.index)
+        total: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        self._emit_sections(program, self.sections)
+        for count, _ in self.sections:
+            total = affine.simplify(total + count)
+        tt.ReturnOp.create([], [], {})
+        n = len(self.body.symbols)
+        one = ir.AffineConstantExpr.get(1)
+        attributes = self.function.operation.attributes
+        attributes["kiln.grid"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, n, [total, one, one]))
+        i32 = ir.IntegerType.get_signless(32)
+        attributes["num_warps"] = ir.IntegerAttr.get(i32, self.num_warps)
+        attributes["num_stages"] = ir.IntegerAttr.get(i32, self.num_stages)
+        if self.zero:
+            attributes["kiln.zero"] = ir.DenseI64ArrayAttr.get(sorted(self.zero))
+
+    def _emit_sections(self, program: Index, sections: list[tuple[ir.AffineExpr, Callable[[Index], None]]]) -> None:
+        (count, emit), *rest = sections
+        if not rest:
+            emit(program)
+            return
+        limit = self.evaluator().index(count)
+
+        def others() -> None:
+            self._emit_sections(self.b.subi(program, limit), rest)
+
+        self.b.if_(self.b.cmpi("slt", program, limit), lambda: emit(program), others)
+
+
+def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Module:
+    """The kernel of a fusion as a module with one `tt.func` called `name`; see the module's documentation.
+
+    `backend`, "cuda" or "hip", decides how library functions are called.
+    Raises UnsupportedError, naming the op, for what the code generator cannot express.
+    """
+    body = FusionBody(fusion)
+    layouts = fusion_layouts(fusion, body)
+    with fusion.operation.location:
+        module = ir.Module.create()
+        kernel = GpuKernel(module, name, body, layouts, backend)
+        with ir.InsertionPoint(kernel.entry):
+            schedules = kernel.schedule.get("parts")
+            for i, part in enumerate(body.parts()):
+                kernel.body = part
+                _add(kernel, schedules[i] if schedules else kernel.schedule)
+            kernel.body = body
+            kernel.finish()
+    clean(module)
+    return module
+
+
+def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
+    """The schedule of a fusion, as `schedule-gpu` writes it: a list `nests` of one dictionary per loop nest, or what
+    the kind's own planner gives; `{"parts": [...]}` for a fusion of several parts."""
+    parts = body.parts()
+    if len(parts) > 1:
+        return {"parts": [plan_kernel(part, layouts) for part in parts]}
+    special = _special(body)
+    if special is not None:
+        return special.plan(body, layouts) if special.plan is not None else {}
+    return {"nests": [plan_nest(body, layouts, group).schedule for group in group_roots(body)]}
+
+
+def _add(kernel: GpuKernel, schedule: dict[str, Any]) -> None:
+    """The sections of one part."""
+    body = kernel.body
+    special = _special(body)
+    if special is not None:
+        special.emit(kernel, schedule)
+        return
+    given = schedule.get("nests")
+    for i, group in enumerate(group_roots(body)):
+        nest = plan_nest(body, kernel.layouts, group, given[i] if given else None)
+
+        def emit(program: Index, body: FusionBody = body, nest: Any = nest) -> None:
+            e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
+            emit_nest(e, nest, program)
+
+        kernel.section(nest.programs(), emit, nest.schedule["num_warps"])
+
+
+def _special(body: FusionBody) -> "KernelKind | None":
+    """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
+    names = [kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations]
+    named = [n for n in names if n in ("matmul", "attention", "conv", "scan")]
+    if not named:
+        return None
+    if named[0] not in KERNEL_KINDS:
+        raise UnsupportedError(f"kiln.{named[0]}", str(body.fusion.location), "no kernel on the GPU")
+    return KERNEL_KINDS[named[0]]
+
+
+def clean(module: ir.Module) -> None:
+    """Triton runs none of its own passes on text: fold, merge and drop here."""
+    from torch_mlir.passmanager import PassManager
+
+    manager = PassManager.parse("builtin.module(canonicalize,cse)", module.context)
+    manager.enable_verifier(False)
+    manager.run(module.operation)
+
+
+def index_type(body: FusionBody, layouts: list[ir.AffineMap]) -> ir.Type:
+    """i32 where every offset is known to fit, else i64."""
+    for value, layout in zip([*body.tensors, *body.roots], layouts, strict=True):
+        sizes = [affine.constant_of(d) for d in body.dims(value)]
+        if any(n is None for n in sizes) or affine.symbols_in(layout.results[0]):
+            return ir.IntegerType.get_signless(64)
+        if any(n == 0 for n in sizes):
+            continue
+        corner = affine.evaluate(layout.results[0], [n - 1 for n in sizes if n is not None])
+        elements = 1
+        for n in sizes:
+            elements *= n or 1
+        if max(corner + 1, elements) + (1 << 20) >= _INT32_ELEMENTS:
+            return ir.IntegerType.get_signless(64)
+    return ir.IntegerType.get_signless(32)
+
+
+def _unaligned(fusion: ir.OpView) -> set[int]:
+    attributes = fusion.operation.attributes
+    return set(ir.DenseI64ArrayAttr(attributes["unaligned"])) if "unaligned" in attributes else set()
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """A kind of fusion with its own emitter. `emit(kernel, schedule)` adds sections; `plan` gives the schedule."""
+
+    emit: Callable[[GpuKernel, dict[str, Any]], None]
+    plan: Callable[[FusionBody, list[ir.AffineMap]], dict[str, Any]] | None = None
+
+
+KERNEL_KINDS: dict[str, KernelKind] = {"scan": KernelKind(emit_scan, plan_scan)}
+"""Fusions that are not generated from their loops alone, by named op."""

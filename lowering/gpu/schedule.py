@@ -1,0 +1,82 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Block sizes and warps of pointwise and reduction kernels, by rules that were measured (docs/gpu.md)."""
+
+from dataclasses import dataclass
+
+__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "warps_for"]
+
+BLOCK = 1024
+"""Elements of a pointwise program: more, or a loop, was never faster."""
+LONGEST_ROW = 32768
+"""Elements of a row that a program keeps in registers; a longer one is read again by each pass over it."""
+PROCESSORS = 132
+"""Multiprocessors to keep busy (H100 and H200)."""
+LOOP_BLOCK = 4096
+"""Elements of a row that is walked in blocks."""
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """The reductions of a kernel.
+
+    rows, length: sizes (None: known at run time only). contiguous: neighbours in memory are neighbours in the row,
+    not in the next row. inputs: distinct loads per element of the row. reread: the row is needed after it is reduced.
+    """
+
+    rows: int | None
+    length: int | None
+    contiguous: bool = True
+    inputs: int = 1
+    reread: bool = False
+
+
+def pow2(n: int) -> int:
+    """The smallest power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def warps_for(elements: int) -> int:
+    """Warps for a tile in registers: 1024 elements 2, 4096 8, 8192 16, 32768 32."""
+    return max(1, min(32, elements // 512))
+
+
+def choose_pointwise(elements: int | None) -> dict[str, int | list[int]]:
+    """The tile of a kernel without reductions, over its elements in a row."""
+    block = BLOCK if elements is None else min(BLOCK, max(32, pow2(elements)))
+    return {"tile": [block], "num_warps": max(1, min(4, block // 256))}
+
+
+def choose_transpose(sizes: tuple[int | None, int | None]) -> dict[str, int | list[int]]:
+    """The tile of a kernel that reads along one dim and writes along another one."""
+    tile = [64 if n is None else min(64, pow2(n)) for n in sizes]
+    return {"tile": tile, "num_warps": max(1, min(8, tile[0] * tile[1] // 512))}
+
+
+def choose_row(shape: RowShape) -> dict[str, int | bool | list[int]]:
+    """Rows per program, elements of a row per step, whether that is the whole row, and warps."""
+    longest = LONGEST_ROW if shape.inputs <= 2 else LONGEST_ROW // 2 if shape.inputs <= 4 else LONGEST_ROW // 4
+    if not shape.contiguous:
+        return _columns(shape)
+    whole = shape.length is not None and shape.length <= longest
+    step = pow2(shape.length) if whole and shape.length is not None else LOOP_BLOCK
+    if whole and not shape.reread and step > LOOP_BLOCK * 2:
+        whole, step = False, LOOP_BLOCK  # Nothing is gained by keeping what is not read again.
+    rows = 1 if step >= BLOCK else max(1, BLOCK // step)
+    if shape.rows is not None:
+        rows = min(rows, pow2(shape.rows))
+        while rows > 1 and shape.rows // rows < 2 * PROCESSORS:
+            rows //= 2
+    return {"tile": [rows], "row": step, "persistent": whole, "num_warps": warps_for(rows * step)}
+
+
+def _columns(shape: RowShape) -> dict[str, int | bool | list[int]]:
+    """Neighbours in memory are neighbouring results: a program takes a strip of these."""
+    columns = 64 if shape.rows is None or shape.rows >= 64 * PROCESSORS else 32
+    if shape.rows is not None:
+        columns = min(columns, pow2(shape.rows))
+    step = max(1, 2048 // columns)
+    whole = shape.length is not None and pow2(shape.length) <= (2 * step if shape.reread else step)
+    if whole and shape.length is not None:
+        step = pow2(shape.length)
+    return {"tile": [columns], "row": step, "persistent": whole, "num_warps": max(1, min(8, columns * step // 512))}

@@ -1,0 +1,77 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes the code of a planned nest: a program's position, the tile's axes, reductions, stores."""
+
+from kiln.dialects import affine
+from kiln.lowering.gpu.builder import Condition, Index
+from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
+from kiln.lowering.gpu.tile.plan import Nest, Root
+from kiln.lowering.gpu.tile.scopes import Axis
+
+
+def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
+    """Emit the work of program number `program` (an integer of the kernel's index type)."""
+    b = e.b
+    e.loops = nest.loops
+    sizes = list(nest.schedule["tile"])
+    e.axes = [Axis(n) for n in sizes if n > 1]
+    if nest.row is not None:
+        e.axes.append(Axis(nest.schedule["row"]))
+    if not e.axes:
+        e.axes = [Axis(1)]
+    position = program
+    starts: list[Index] = []
+    counts = [e.index(e.loops.extents[d]) for d in nest.outer]
+    counts += [b.ceildivi(e.index(e.loops.extents[d]), n) for d, n in zip(nest.tiles, sizes, strict=True)]
+    for count in reversed(counts[1:]):
+        starts.insert(0, b.remi(position, count))
+        position = b.divi(position, count)
+    starts.insert(0, position)
+    for d, at in zip(nest.outer, starts, strict=False):
+        e.values[d] = at
+    axis = 0
+    for d, n, at in zip(nest.tiles, sizes, starts[len(nest.outer) :], strict=True):
+        if n == 1:
+            e.values[d] = at
+            continue
+        e.bind_axis(axis, d, b.muli(at, n))
+        axis += 1
+    if nest.row is None:
+        for root in nest.roots:
+            _store(e, root)
+        return
+    row = Row(nest.row_extents, nest.row_exprs, nest.row, axis, bool(nest.schedule["persistent"]))
+    e.row = row
+    e.axis_of[row.dim] = axis
+    if row.persistent:
+        e.bind_axis(axis, row.dim, 0)
+    _store_rows(e, nest, row)
+
+
+def _store_rows(e: Evaluator, nest: Nest, row: Row) -> None:
+    """Roots along the rows in one last walk over these, the others beside it."""
+    on_row = [r for r in nest.roots if any(row.dim in affine.dims_in(i) for i in r.indices)]
+    for root in nest.roots:
+        if root not in on_row or row.persistent:
+            _store(e, root)
+    if not on_row or row.persistent:
+        return
+
+    def step(start: Index) -> None:
+        with e.inside({}):
+            e.bind_axis(row.axis, row.dim, start)
+            for root in on_row:
+                _store(e, root)
+
+    e.b.for_(0, e.index(e.loops.extents[row.dim]), e.axes[row.axis].size, step)
+
+
+def _store(e: Evaluator, root: Root) -> None:
+    value = e.eval(root.value, root.indices)
+    condition: Condition = True
+    for index in root.absent:
+        condition = e.b.andc(condition, e.b.cmpi("eq", e.index(index), 0))
+    e.store(len(e.body.tensors) + root.position, root.indices, value, condition)
+
+
+__all__ = ["emit_nest"]

@@ -1,0 +1,273 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The tiles of some roots of a fusion: which loops lie along a tile's axes, which ones the grid walks, what is stored.
+
+Planning needs no code; `lowering/gpu/tile/nest.py` writes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
+from kiln.lowering.cpu.tile.body import FusionBody, invert, output_map
+from kiln.lowering.gpu import schedule as rules
+from kiln.lowering.gpu.tile.reduction import UNROLLED, matches
+
+Grouped = list[tuple[int, ir.Value, list[int | None]]]
+"""Roots that share loops: position, value, and the main root's dim for each of its own dims (None: index 0)."""
+
+
+@dataclass
+class Root:
+    """A result: position, value, its index at a point of the nest, and indices that must be 0 for it to be stored."""
+
+    position: int
+    value: ir.Value
+    indices: Indices
+    absent: list[ir.AffineExpr]
+
+
+@dataclass
+class Nest:
+    """outer: dims with one position a program. tiles: dims along the first axes of the tile. row: dim of the rows.
+
+    exprs of the rows (`row_exprs`) are the reduced loops, of extents `row_extents`, over the row's dim.
+    schedule: `{"tile": [size per tile dim], "row": size, "persistent": bool, "num_warps": n}`.
+    """
+
+    loops: Loops
+    roots: list[Root]
+    outer: list[int]
+    tiles: list[int]
+    row: int | None
+    row_extents: tuple[ir.AffineExpr, ...]
+    row_exprs: tuple[ir.AffineExpr, ...]
+    schedule: dict
+
+    def programs(self) -> ir.AffineExpr:
+        """How many programs walk the nest."""
+        total: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+        for d in self.outer:
+            total = total * self.loops.extents[d]
+        for d, size in zip(self.tiles, self.schedule["tile"], strict=True):
+            total = total * ir.AffineExpr.get_ceil_div(self.loops.extents[d], size)
+        return self.loops.simplify(total)
+
+
+@dataclass
+class _RowAccesses(Accesses):
+    """Accesses in which the reductions over the row's loops have the row's own indices."""
+
+    row_extents: tuple[ir.AffineExpr, ...] = ()
+    row_exprs: tuple[ir.AffineExpr, ...] = ()
+    along: list[tuple[ir.Value, Indices]] = field(default_factory=list)
+
+    def _visit_generic(self, op: ir.OpView, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
+        reduction = self.body.reduction(op.results[0])
+        if reduction is not None and self.row_exprs:
+            extents = self.body.loop_extents(op)
+            if matches([extents[d] for d in reduction.dims], self.row_extents):
+                point = invert(output_map(op), indices)
+                for d, x in zip(reduction.dims, self.row_exprs, strict=True):
+                    point[d] = x
+                self.along.append((value, indices))
+                self.visit_operands(op, point, around)
+                return
+        super()._visit_generic(op, value, indices, around)
+
+
+def plan_nest(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, schedule: dict | None = None) -> Nest:
+    """Choose the loops of a group of roots; `schedule` (from an attribute) overrides sizes."""
+    return _Planner(body, layouts, group).plan(schedule)
+
+
+class _Planner:
+    def __init__(self, body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped):
+        self.body, self.layouts, self.group = body, layouts, group
+        self.loops = Loops()
+        self.main = body.dims(group[0][1])
+        self.dims = [self.loops.new(extent).position for extent in self.main]
+        self.exprs: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in self.dims]
+        self.row_extents: tuple[ir.AffineExpr, ...] = ()
+        self.row_exprs: tuple[ir.AffineExpr, ...] = ()
+
+    def plan(self, schedule: dict | None) -> Nest:
+        first = self._accesses()
+        kept, inner = self._find_row(first)
+        accesses = self._accesses()
+        outer, row = self._merge(accesses, kept, inner)
+        accesses = self._accesses()
+        if row is not None:
+            return self._row_nest(accesses, outer, row, schedule)
+        return self._pointwise_nest(accesses, outer, schedule)
+
+    # -- what is touched ---------------------------------------------------------------------------------------
+
+    def _accesses(self) -> _RowAccesses:
+        found = _RowAccesses(
+            self.body, self.loops, self.layouts, row_extents=self.row_extents, row_exprs=self.row_exprs
+        )
+        for root in self._roots():
+            around = frozenset(d for x in root.indices for d in affine.dims_in(x))
+            found.visit(root.value, root.indices, around)
+            found.store(self.layouts[len(self.body.tensors) + root.position], root.value, root.indices, around)
+        return found
+
+    def _roots(self) -> list[Root]:
+        zero = ir.AffineConstantExpr.get(0)
+        one = ir.AffineConstantExpr.get(1)
+        roots = []
+        row_dims = {d for x in self.row_exprs for d in affine.dims_in(x)}
+        for i, value, mapping in self.group:
+            indices = tuple(zero if k is None else self.exprs[k] for k in mapping)
+            on_row = any(affine.dims_in(x) & row_dims for x in indices)
+            absent = [
+                self.exprs[k]
+                for k, size in enumerate(self.main)
+                if k not in mapping and size != one and (on_row or not affine.dims_in(self.exprs[k]) & row_dims)
+            ]
+            roots.append(Root(i, value, indices, absent))
+        return roots
+
+    def _find_row(self, accesses: _RowAccesses) -> tuple[list[int], list[int]]:
+        """The main root's dims (positions) outside of the rows, and those along them; sets the row's loops."""
+        everything = list(range(len(self.dims)))
+        reduced = [
+            (v, x) for v, x in accesses.reduced if not {d for i in x for d in affine.dims_in(i)} - set(self.dims)
+        ]
+        if not reduced:
+            return everything, []
+        used = {d for _, x in reduced for i in x for d in affine.dims_in(i)}
+        kept = [k for k in everything if self.dims[k] in used]
+        inner = [k for k in everything if self.dims[k] not in used]
+        op = self.body.reduction(reduced[0][0])
+        assert op is not None
+        extents = self.body.loop_extents(op.op)
+        over = tuple(extents[d] for d in op.dims)
+        if inner and matches([self.main[k] for k in inner], over):
+            self.row_extents, self.row_exprs = over, tuple(self.exprs[k] for k in inner)
+            return kept, inner
+        known = [affine.constant_of(x) for x in over]
+        total = 1
+        for n in known:
+            total = total * n if n is not None else UNROLLED + 1
+        if inner or total <= UNROLLED:
+            return everything, []  # in order, for each element
+        fresh = [self.loops.new(x) for x in over]
+        self.row_extents, self.row_exprs = over, tuple(fresh)
+        return kept, []
+
+    # -- merging -----------------------------------------------------------------------------------------------
+
+    def _merge(self, accesses: _RowAccesses, kept: list[int], inner: list[int]) -> tuple[list[int], int | None]:
+        """Merge loops that memory walks as one; returns the dims outside of the rows and the row's one dim."""
+        row = [d for x in self.row_exprs for d in affine.dims_in(x)]
+        outer = [self.dims[k] for k in kept]
+        partial = [{x for x in mapping if x is not None} for _, _, mapping in self.group[1:]]
+        groups = planning.merge_groups(accesses, outer, self.loops, [0] * len(outer))
+        for g in list(groups):
+            # A root on some of the dims only needs these by themselves.
+            members = {self.dims.index(d) for d in g}
+            if len(g) > 1 and any(members & p and not members <= p for p in partial):
+                at = groups.index(g)
+                groups[at : at + 1] = [[d] for d in g]
+        merged = planning.merged_dims(groups, self.loops)
+        replaced = dict(zip(outer, merged.exprs, strict=True))
+        one: int | None = None
+        if row:
+            groups = planning.merge_groups(accesses, row, self.loops, [0] * len(row))
+            parts = planning.merged_dims(groups, self.loops)
+            flat = planning.merged_dims([parts.dims], self.loops)
+            one = flat.dims[0]
+            table = dict(zip(parts.dims, flat.exprs, strict=True))
+            replaced |= {d: affine.substitute(x, table) for d, x in zip(row, parts.exprs, strict=True)}
+        self._replace(replaced)
+        return merged.dims, one
+
+    def _replace(self, table: dict[int, ir.AffineExpr]) -> None:
+        self.exprs = [self.loops.simplify(affine.substitute(x, table)) for x in self.exprs]
+        self.row_exprs = tuple(self.loops.simplify(affine.substitute(x, table)) for x in self.row_exprs)
+
+    def _flatten(self, dims: list[int]) -> int:
+        """One dim for several."""
+        if len(dims) == 1:
+            return dims[0]
+        if not dims:
+            return self.loops.new(ir.AffineConstantExpr.get(1)).position
+        flat = planning.merged_dims([dims], self.loops)
+        self._replace(dict(zip(dims, flat.exprs, strict=True)))
+        return flat.dims[0]
+
+    # -- choices -----------------------------------------------------------------------------------------------
+
+    def _pointwise_nest(self, accesses: _RowAccesses, dims: list[int], schedule: dict | None) -> Nest:
+        pair = self._transposed(accesses, dims)
+        if pair is not None:
+            outer = [d for d in dims if d not in pair]
+            sizes = (self._known(pair[0]), self._known(pair[1]))
+            return self._nest(outer, list(pair), None, schedule or rules.choose_transpose(sizes))
+        flat = self._flatten(dims)
+        return self._nest([], [flat], None, schedule or rules.choose_pointwise(self._known(flat)))
+
+    def _transposed(self, accesses: _RowAccesses, dims: list[int]) -> tuple[int, int] | None:
+        """(dim that a read is contiguous in, dim that the writes are contiguous in), where these differ and matter."""
+        main = self.group[0][0]
+        stored = accesses_of(self, main)
+        writes = contiguous_dims(stored, dims)
+        if len(dims) < 2 or len(writes) != 1:
+            return None
+        write = writes[0]
+        for a in accesses.found:
+            reads = contiguous_dims(a.offset, dims)
+            used = affine.dims_in(a.offset)
+            across = len(reads) == 1 and reads[0] != write and write in used
+            if across and all(self.loops.count(d) >= 8 for d in (write, reads[0])):
+                return reads[0], write
+        return None
+
+    def _row_nest(self, accesses: _RowAccesses, outer: list[int], row: int, schedule: dict | None) -> Nest:
+        along = sum(a.bytes for a in accesses.found if contiguous_dims(a.offset, [row]))
+        last = [d for d in outer if any(contiguous_dims(a.offset, [d]) for a in accesses.found)]
+        across = sum(
+            a.bytes
+            for a in accesses.found
+            if row in affine.dims_in(a.offset) and any(contiguous_dims(a.offset, [d]) for d in outer)
+        )
+        on_row = [a for a in accesses.found if row in affine.dims_in(a.offset)]
+        reread = any(row in affine.dims_in(i) for r in self._roots() for i in r.indices)
+        reread |= len({self.body.level(v) for v, _ in accesses.along}) > 1
+        flat = self._flatten(outer)
+        shape = rules.RowShape(
+            rows=self._known(flat),
+            length=self._known(row),
+            contiguous=along >= across or not last,
+            inputs=len({a.offset for a in on_row}),
+            reread=reread,
+        )
+        return self._nest([], [flat], row, schedule or rules.choose_row(shape))
+
+    def _known(self, dim: int) -> int | None:
+        return affine.constant_of(self.loops.extents[dim])
+
+    def _nest(self, outer: list[int], tiles: list[int], row: int | None, schedule: dict) -> Nest:
+        return Nest(self.loops, self._roots(), outer, tiles, row, self.row_extents, self.row_exprs, dict(schedule))
+
+
+def accesses_of(planner: _Planner, main: int) -> ir.AffineExpr:
+    """The offset at which the main root is stored."""
+    from kiln.lowering.cpu.tile.access import compose_one
+
+    root = next(r for r in planner._roots() if r.position == main)
+    return compose_one(planner.layouts[len(planner.body.tensors) + main], root.indices, planner.loops)
+
+
+def contiguous_dims(offset: ir.AffineExpr, dims: Sequence[int]) -> list[int]:
+    """Dims along which neighbours are neighbours in memory."""
+    one = ir.AffineConstantExpr.get(1)
+    linear = affine.linear_coefficients(offset)
+    found = linear[1] if linear is not None else planning._partial_coefficients(offset)
+    return [d for d in dims if d in found and found[d] == one]

@@ -1,0 +1,113 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A kernel as the text that Triton parses.  The one place that knows what differs between Triton's versions.
+
+Text is generic MLIR without locations, so that it is deterministic: Triton's own cache of compiled kernels hashes it.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import kiln, tt
+
+__all__ = ["Spelling", "installed_spelling", "to_ttir"]
+
+_LAUNCH_ATTRIBUTES = ("num_warps", "num_stages")
+_CACHE = {value: name for name, value in tt.CACHE.items()}
+_EVICT = {1: "evict_normal", 2: "evict_first", 3: "evict_last"}
+_HINTED = re.compile(r'"tt\.(?:load|store|descriptor_load|descriptor_store)"\(.*')
+_HINT = re.compile(r"\b(cache|evict) = (\d+) : i32(?:, )?")
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What one version of Triton writes differently.
+
+    `nested_descriptors`: `!tt.tensordesc<tensor<4x4xf32>>` (3.6) instead of `!tt.tensordesc<4x4xf32>` (3.9).
+    `cache_policy`: one attribute `cachePolicy` (3.9, which silently ignores the others) instead of `cache` and
+    `evict` (3.6).
+    """
+
+    nested_descriptors: bool = False
+    cache_policy: bool = True
+
+
+def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
+    """The kernel as a module in Triton's text form, without what describes its launch.
+
+    `spelling` is that of the installed Triton unless given.
+    """
+    with func.operation.context, ir.Location.unknown():
+        module = ir.Module.create()
+        copy = func.operation.clone(ir.InsertionPoint(module.body))
+        for attribute in list(copy.attributes):
+            name = attribute.name if hasattr(attribute, "name") else attribute
+            if name.startswith("kiln.") or name in _LAUNCH_ATTRIBUTES:
+                del copy.attributes[name]
+        text = kiln.to_text(module.operation, print_generic_op_form=True)
+    if "!tt.tensordesc" not in text and not _HINT.search(text):
+        return text
+    spelling = spelling or installed_spelling()
+    if not spelling.nested_descriptors:
+        text = re.sub(r"!tt\.tensordesc<tensor<([^<>]*)>>", r"!tt.tensordesc<\1>", text)
+    return _HINTED.sub(_with_policy, text) if spelling.cache_policy else text
+
+
+def _with_policy(line: re.Match[str]) -> str:
+    """The line with `cache` and `evict` as one `cachePolicy`."""
+    found = {key: int(value) for key, value in _HINT.findall(line[0])}
+    if not found:
+        return line[0]
+    cache, evict = _CACHE[found.get("cache", 1)], _EVICT[found.get("evict", 1)]
+    policy = f"cachePolicy = #tt.cache_policy<cache_modifier = {cache}, eviction_policy = {evict}>"
+    rest = _HINT.sub("", line[0]).replace(", }", "}")
+    if "{}" in rest:
+        return rest.replace("{}", f"{{{policy}}}", 1)
+    return rest.replace("{", f"{{{policy}, ", 1)
+
+
+@functools.cache
+def installed_spelling() -> Spelling:
+    """What the installed Triton parses: asked of its parser, so that no version number need be known.
+
+    Raises ImportError where there is no Triton.
+    """
+    parses = _parser()
+    func = (
+        '"builtin.module"() ({{ "tt.func"() ({{ ^bb0(%x: {type}): {body} "tt.return"() : () -> () }}) '
+        '{{sym_name = "k", function_type = ({type}) -> (), sym_visibility = "public"}} : () -> () }}) : () -> ()'
+    )
+    flat = func.format(type="!tt.tensordesc<16x16xf32>", body="")
+    hinted = (
+        '%0 = "tt.load"(%x) {operandSegmentSizes = array<i32: 1, 0, 0>, cachePolicy = '
+        "#tt.cache_policy<cache_modifier = none, eviction_policy = evict_first>} : (!tt.ptr<f32>) -> f32"
+    )
+    return Spelling(
+        nested_descriptors=not parses(flat), cache_policy=parses(func.format(type="!tt.ptr<f32>", body=hinted))
+    )
+
+
+def _parser() -> Callable[[str], bool]:
+    """Whether Triton parses a text; its complaints are kept off standard error as far as it lets us."""
+    import tempfile
+    from pathlib import Path
+
+    from triton._C.libtriton import ir as triton_ir
+
+    def parses(text: str) -> bool:
+        context = triton_ir.context()
+        triton_ir.load_dialects(context)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "probe.ttir"
+            path.write_text(text)
+            try:
+                triton_ir.parse_mlir_module(str(path), context)
+            except RuntimeError:
+                return False
+        return True
+
+    return parses
