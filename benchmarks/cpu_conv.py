@@ -80,8 +80,8 @@ def main() -> None:
     torch.manual_seed(0)
     rows = []
     print(
-        f"{'layer':34} {'kernel':16} {'NCHW ms':>8} {'conv':>7} {'NHWC ms':>8} {'conv':>7} {'kiln ms':>8} {'GFLOP/s':>8}"
-        f" {'/NCHW':>6} {'/NHWC':>6} {'error':>6}"
+        f"{'layer':34} {'kernel':16} {'NCHW ms':>8} {'conv':>7} {'NHWC ms':>8} {'conv':>7} {'kiln ms':>8}"
+        f" {'GFLOP/s':>8} {'/NCHW':>6} {'/NHWC':>6} {'error':>6}"
     )
     for kind in arguments.only:
         for layer in LAYERS[kind]:

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
+from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ChooseVendor"]
@@ -16,9 +17,10 @@ __all__ = ["ChooseVendor"]
 
 @dataclass(frozen=True)
 class VendorRule:
-    """``reason`` tells what was measured; ``build`` makes the kiln.aten and returns (old value, new value)."""
+    """``reason`` tells why the library is faster for an op, None where it is not; ``build`` makes the kiln.aten and
+    returns (old value, new value)."""
 
-    reason: str
+    reason: "Callable[[ir.Operation], str | None]"
     build: "Callable[[ir.Operation, _Symbols, str], tuple[ir.Value, ir.Value]]"
 
 
@@ -100,7 +102,7 @@ def _bias(result: ir.Value) -> tuple[ir.Value | None, ir.Value]:
 
 # (target, op) -> how and why.
 _TABLE: dict[tuple[str, str], VendorRule] = {
-    ("cpu", "kiln.conv"): VendorRule("oneDNN measured faster on this class of machine", _convolution),
+    ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
 }
 
 
@@ -151,9 +153,14 @@ class ChooseVendor(Pass):
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]
             for op, rule in candidates:
+                reason = rule.reason(op)
+                if reason is None:
+                    self.note(op, "a kernel of its own is as fast")
+                    self.count("kept")
+                    continue
                 symbols = symbols or _Symbols(function)
-                old, new = rule.build(op, symbols, rule.reason)
-                self.note(op, rule.reason)
+                old, new = rule.build(op, symbols, reason)
+                self.note(op, reason)
                 old.replace_all_uses_with(new)
                 owner = old.owner.operation
                 # The addition first: it reads the convolution.

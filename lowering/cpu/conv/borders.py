@@ -49,9 +49,9 @@ def tile_runs(p: ConvProblem, mr: int) -> list[Run] | None:
 def _valid(p: ConvProblem, start: int, count: int, window_column: int) -> tuple[int, int]:
     """The pixels of a tile for which a window column lies inside of the input."""
     assert isinstance(p.width, int)
-    stride, shift = p.stride[1], window_column * p.dilation[1] - p.padding[1]
-    low = max(0, -(-(-shift) // stride) - start)
-    high = min(count, (p.width - 1 - shift) // stride + 1 - start)
+    stride, before = p.stride[1], p.padding[1] - window_column * p.dilation[1]
+    low = max(0, -(-before // stride) - start)
+    high = min(count, (p.width - 1 + before) // stride + 1 - start)
     return (low, high) if low < high else (0, 0)
 
 

@@ -19,18 +19,27 @@ from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, til
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 _UNROLLED = 4  # input channels up to here are written out: an image has three
 
 
 def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
-    """Scratch areas in elements of the sum dtype: the packed weights of a block, the sums of a row; total `bytes`."""
+    """Scratch areas in elements of the sum dtype, and the total `bytes`.
+
+    The packed weights of a block at 0, the sums of a row at `sums`; for a planar result the same again with lanes along
+    columns at `turned`, `pitch` elements a channel.
+    """
     lanes = s["nv"] * s["width"]
     line = LINE // p.sum_bytes
     sums = round_up(p.steps * lanes, line)
-    elements = sums + round_up(s["mr"] * s["tiles"] * lanes, line)
-    return {"sums": sums, "elements": elements, "bytes": elements * p.sum_bytes}
+    pitch = round_up(s["mr"] * s["tiles"], s["width"])
+    turned = sums + round_up(pitch * lanes, line)
+    # A page apart, rows of 1024 columns would fall into the same cache sets.
+    pitch += line
+    elements = turned + (pitch * lanes if p.planar else 0)
+    return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
 def emit_direct(
@@ -49,9 +58,9 @@ class _Direct:
         self.width, self.mr, self.nv, self.tiles = s["width"], s["mr"], s["nv"], s["tiles"]
         self.lanes = self.nv * self.width
         self.vector = b.vec(self.width, self.sum_type)
-        layout = direct_layout(p, s)
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
-        self.sums = layout["sums"]
+        self.layout = direct_layout(p, s)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
+        self.sums = self.layout["sums"]
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
         self.runs = tile_runs(p, self.mr)
 
@@ -257,6 +266,9 @@ class _Direct:
     def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
         """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""
         b = self.b
+        if self.p.planar:
+            self.finish_planar(image, row, channel, count, start, pixels)
+            return
 
         def vectors(j: Index, mask: ir.Value | None = None) -> None:
             with self.epilogue.channels(b, image, row, b.addi(channel, j), self.width, mask) as pixel:
@@ -271,3 +283,33 @@ class _Direct:
         b.for_(0, full, self.width, vectors)
         tail = b.subi(count, full)
         b.if_(b.cmpi("sgt", tail, 0), lambda: vectors(full, b.tail_mask(tail, self.width)))
+
+    def finish_planar(
+        self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
+    ) -> None:
+        """The same with lanes along columns, after a transposition in scratch."""
+        b, width, pitch = self.b, self.width, self.layout["pitch"]
+
+        def turn(i: Index, j: int) -> None:
+            at = b.sum_(self.sums, b.muli(i, self.lanes), j)
+            block = [b.vload(self.scratch, b.addi(at, r * self.lanes), width) for r in range(width)]
+            for c, x in enumerate(transpose_registers(b, block)):
+                b.vstore(x, self.scratch, b.addi(i, self.layout["turned"] + (j + c) * pitch))
+
+        for v in range(self.nv):
+            b.for_(0, pixels, width, lambda i, j=v * width: turn(i, j))
+        full = b.round_down(pixels, width)
+        tail = b.subi(pixels, full)
+        mask = b.tail_mask(tail, width)
+
+        def one(c: Index) -> None:
+            line = b.addi(self.layout["turned"], b.muli(c, pitch))
+            with self.epilogue.columns(b, image, row, b.addi(channel, c)) as store:
+
+                def vector(i: Index, mask: ir.Value | None = None) -> None:
+                    store(b.addi(start, i), width, b.vload(self.scratch, b.addi(line, i), width), mask)
+
+                b.for_(0, full, width, vector)
+                b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, mask))
+
+        b.for_(0, count, 1, one)

@@ -16,12 +16,13 @@ from kiln.lowering.cpu.matmul.problem import Size
 
 @dataclass(frozen=True)
 class ConvProblem:
-    """result[n, o, i, j] = sum over c, y, z of x[n, c, i * sh - ph + y * dh, j * sw - pw + z * dw] * weight[o, c, y, z].
+    """result[n, o, i, j] = sum over c, y, z of weight[o, c, y, z] * x[n, c, h, w].
 
-    Two spatial dims; a convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of
+    h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Two spatial dims; a convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of
     the weight are ints; `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values
     (None at schedule time). Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
-    element type; the sum is taken in f32 (f64 for f64).
+    element type; the sum is taken in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in
+    memory (NCHW), not consecutive channels.
     """
 
     images: Size
@@ -39,6 +40,7 @@ class ConvProblem:
     x_strides: tuple[Size, Size, Size, Size]
     weight_strides: tuple[Size, Size, Size, Size]
     dtype: str = "f32"
+    planar: bool = False
 
     @property
     def sum_dtype(self) -> str:
@@ -80,4 +82,10 @@ class ConvEpilogue(Protocol):
         Gives `pixel(column, sums)`, which evaluates the fused ops and stores the results. What does not depend on the
         column is emitted once, before the loop that the caller opens inside of this context.
         """
+        ...
+
+    def columns(
+        self, b: Builder, image: Index, row: Index, channel: Index
+    ) -> AbstractContextManager[Callable[[Index, int, ir.Value, ir.Value | None], None]]:
+        """One channel of one row of the result: gives `pixels(column, width, sums, mask)`, with lanes along columns."""
         ...

@@ -7,7 +7,7 @@ from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.matmul.problem import Isa
 
-_PIECE = 1024  # products summed from zero before they are added to the sum of the others
+_PIECE = 256  # products summed from zero before they are added to the sum of the others
 _ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
 _DEPTHWISE_TASKS = 64
@@ -44,19 +44,24 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
     """The register tile (pixels, vectors of output channels) with the least cycles for a row of the result.
 
     A step of an r x v tile takes r * v multiply-adds and r + v loads, two of each a cycle, and at least 4 cycles: the
-    latency of an addition. The weights come from the second-level cache: half a cycle a vector and tile.
+    latency of an addition. The weights come from the second-level cache: a quarter cycle a vector and tile. Where a
+    multiply-add can take a broadcast element from memory, 16 sums keep all units busy; with 28 of them the code of a
+    window's row, with the weights of its columns, spills (measured on AVX-512: 8x2 222 GFLOP/s, 14x2 162), and more
+    than 8 pixels a power of two apart evict each other (1x1, 1024 channels: 8x2 210, 14x1 134, 28x1 49).
     """
-    usable = 28 if registers >= 32 else 12
+    usable = (16 if p.kernel[1] > 1 else 24) if registers >= 32 else 12
     vectors = -(-p.outputs // width)
     columns = p.columns if isinstance(p.columns, int) and p.columns > 0 else 56
 
     def cost(tile: tuple[int, int]) -> tuple[float, int]:
         r, v = tile
         heights = [r] * (columns // r) + ([columns % r] if columns % r else [])
-        cycles = sum(max(h * v / 2, (h + v) / 2, 4.0) + v / 2 for h in heights) * -(-vectors // v)
+        cycles = sum(max(h * v / 2, (h + v) / 2, 4.0) + v / 4 for h in heights) * -(-vectors // v)
         return cycles, -(r * v)
 
-    tiles = [(r, v) for v in (1, 2, 3, 4) for r in range(1, usable // v + 1) if _fits(p, r, v)]
+    tiles = [
+        (r, v) for v in (1, 2, 3, 4) for r in range(1, min(usable // v, 16 if v == 1 else 8) + 1) if _fits(p, r, v)
+    ]
     return min(tiles, key=cost)
 
 

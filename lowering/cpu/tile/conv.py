@@ -43,6 +43,7 @@ class Conv:
     weight_strides: Exprs
     sizes: Exprs
     merged: int
+    planar: bool
 
     def problem(self, size: Callable[[ir.AffineExpr], Size]) -> ConvProblem:
         """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
@@ -68,6 +69,7 @@ class Conv:
             x_strides=(xn, xc, xh, xw),
             weight_strides=(wo, wc, wh, ww),
             dtype=str(weight.element_type),
+            planar=self.planar,
         )
 
     def _ints(self, name: str) -> list[int]:
@@ -99,18 +101,18 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
     x_strides, weight_strides = (four(strides_of(layouts[p], rank), zero) for p in positions)
     images, _, height, width = four(body.dims(op.operands[0]), one)
     _, _, rows, columns = four(body.dims(op.results[0]), one)
-    found = Conv(
-        op, *positions, (height, width), x_strides, weight_strides, (images, rows, columns), 0
-    )
+    outs = [four(strides_of(m, rank), zero) for m in layouts[len(body.tensors) :]]
+    # Lanes go along channels unless some result would be scattered, and none along columns.
+    planar = any(s[1] != one for s in outs) and all(s[3] == one for s in outs)
+    found = Conv(op, *positions, (height, width), x_strides, weight_strides, (images, rows, columns), 0, planar)
     p = found.problem(static_size)
     if p.kernel != (1, 1) or p.stride != (1, 1) or p.padding != (0, 0):
         return found
-    xn, xc, xh, xw = x_strides
-    if not (height == one or _equal(xh, xw * width)):
+    if not all(height == one or _equal(s[2], s[3] * width) for s in (x_strides, *outs)):
         return found
     pixels = affine.simplify(height * width)
     found = replace(found, x_sizes=(one, pixels), sizes=(images, one, pixels), merged=1)
-    if not (images == one or _equal(xn, xw * pixels)):
+    if not all(images == one or _equal(s[0], s[3] * pixels) for s in (x_strides, *outs)):
         return found
     pixels = affine.simplify(images * pixels)
     return replace(found, x_sizes=(one, pixels), sizes=(one, one, pixels), merged=2)
@@ -171,19 +173,37 @@ class _Epilogue:
         self, b: Builder, image: Index, row: Index, channel: Index, width: int, mask: ir.Value | None
     ) -> Iterator[Callable[[Index, ir.Value], None]]:
         """The evaluator at `width` channels of a row; gives the function that stores one column."""
+        lane = Lane(self.channel.position, width, mask, aligned=False)
+        with self._row(image, row, channel), self.e.lanes(lane):
+            yield lambda column, sums: self._store(b, column, sums)
+
+    @contextmanager
+    def columns(
+        self, b: Builder, image: Index, row: Index, channel: Index
+    ) -> Iterator[Callable[[Index, int, ir.Value, ir.Value | None], None]]:
+        """The evaluator at one channel of a row; gives the function that stores some columns."""
+
+        def pixels(column: Index, width: int, sums: ir.Value, mask: ir.Value | None) -> None:
+            with self.e.lanes(Lane(self.column.position, width, mask, aligned=False)):
+                self._store(b, column, sums)
+
+        with self._row(image, row, channel):
+            yield pixels
+
+    @contextmanager
+    def _row(self, image: Index, row: Index, channel: Index) -> Iterator[None]:
         e = self.e
         saved = e.scopes
         dims = {self.image.position: image, self.row.position: row, self.channel.position: channel}
         e.scopes = [Scope(set(dims), ir.InsertionPoint.current.block.owner.operation)]
         e.values.update(dims)
-        element = ir.RankedTensorType(self.result.type).element_type
-
-        def pixel(column: Index, sums: ir.Value) -> None:
-            with e.inside({self.column.position: column}):
-                e.bound = {(self.result, self.indices): b.cast_float(sums, element)}
-                for i, root in enumerate(e.body.roots):
-                    e.store(len(e.body.tensors) + i, self.indices, e.eval(root, self.indices))
-
-        with e.lanes(Lane(self.channel.position, width, mask, aligned=False)):
-            yield pixel
+        yield
         e.scopes = saved
+
+    def _store(self, b: Builder, column: Index, sums: ir.Value) -> None:
+        e = self.e
+        element = ir.RankedTensorType(self.result.type).element_type
+        with e.inside({self.column.position: column}):
+            e.bound = {(self.result, self.indices): b.cast_float(sums, element)}
+            for i, root in enumerate(e.body.roots):
+                e.store(len(e.body.tensors) + i, self.indices, e.eval(root, self.indices))

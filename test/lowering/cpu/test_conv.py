@@ -1,0 +1,215 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Convolution kernels against float64: windows, strides, padding, groups, layouts, tails, threads, dynamic sizes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from conv_support import ReluEpilogue, conv_kernel, conv_problem
+from matmul_support import Kernel, Machine
+
+from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
+
+AVX2, AVX512 = Machine(), Machine(64, 32)
+LAST = torch.channels_last
+
+
+def layout(t: torch.Tensor, name: str) -> torch.Tensor:
+    """`t` as NCHW ("c"), channels-last ("l"), or in the middle of a larger tensor ("s")."""
+    if name == "s":
+        n, c, h, w = t.shape
+        wide = torch.full((n, c + 3, h, 2 * w), torch.nan)
+        wide[:, 1 : c + 1, :, ::2] = t
+        return wide[:, 1 : c + 1, :, ::2]
+    return t.contiguous(memory_format=LAST if name == "l" else torch.contiguous_format)
+
+
+def check(out: torch.Tensor, x, weight, bias, *args) -> None:
+    """Relative error in norm against float64 at most 1.5 times PyTorch's own, up to a rounding of the result."""
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), *args).relu()
+    eager = F.conv2d(x, weight, bias, *args).relu()
+    norm = exact.norm().clamp_min(1e-30)
+    error, own = ((y.double() - exact).norm() / norm for y in (out, eager))
+    assert error <= 1.5 * own + 1.2e-7, f"error {error:.2e}, PyTorch's {own:.2e}"
+
+
+def run(x, weight, bias, stride, padding, dilation, groups, machine=AVX512, threads=2, schedule=None) -> torch.Tensor:
+    shape = F.conv2d(x, weight, bias, stride, padding, dilation, groups).shape
+    out = torch.full(shape, torch.nan).contiguous(memory_format=LAST)
+    problem = conv_problem(x, weight, out, stride, padding, dilation, groups)
+    call, _ = conv_kernel(x, weight, bias, out, problem, machine, threads, schedule)
+    call()
+    return out
+
+
+# (n, c, h, w), (o, kh, kw), stride, padding, dilation, groups
+CASES = [
+    ((2, 16, 9, 9), (32, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((1, 3, 33, 35), (24, 7, 7), (2, 2), (3, 3), (1, 1), 1),
+    ((1, 20, 9, 11), (37, 3, 3), (2, 1), (1, 2), (2, 1), 1),
+    ((2, 20, 9, 11), (40, 3, 5), (1, 2), (1, 2), (1, 2), 4),
+    ((2, 33, 7, 7), (50, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((2, 33, 7, 6), (50, 1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ((2, 8, 5, 5), (8, 1, 1), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 33, 15, 14), (33, 3, 3), (1, 1), (1, 1), (1, 1), 33),
+    ((1, 16, 15, 17), (16, 3, 3), (2, 2), (1, 1), (1, 1), 16),
+    ((1, 5, 15, 17), (5, 5, 5), (1, 1), (2, 2), (2, 2), 5),
+    ((1, 8, 3, 3), (16, 5, 5), (1, 1), (4, 4), (1, 1), 1),
+    ((1, 8, 1, 1), (16, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((0, 8, 4, 4), (16, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((1, 2, 4, 600), (16, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("machine", [AVX2, AVX512], ids=["avx2", "avx512"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case, machine: Machine) -> None:
+    torch.manual_seed(0)
+    size, (o, *window), stride, padding, dilation, groups = case
+    x, weight = layout(torch.randn(size), "l"), torch.randn(o, size[1] // groups, *window)
+    bias = torch.randn(o)
+    out = run(x, weight, bias, stride, padding, dilation, groups, machine)
+    check(out, x, weight, bias, stride, padding, dilation, groups)
+
+
+@pytest.mark.parametrize("weights", "cls")
+@pytest.mark.parametrize("images", "cls")
+@pytest.mark.parametrize("groups", [1, 20])
+def test_layouts(images: str, weights: str, groups: int) -> None:
+    """Any strides of both operands; what lies between their elements is not read as one of them."""
+    torch.manual_seed(0)
+    x = layout(torch.randn(2, 20, 9, 10), images)
+    weight = layout(torch.randn(20, 20 // groups, 3, 3), weights)
+    bias = torch.randn(20)
+    out = run(x, weight, bias, (1, 1), (1, 1), (1, 1), groups)
+    check(out, x, weight, bias, (1, 1), (1, 1), (1, 1), groups)
+
+
+def test_long_sums_stay_accurate() -> None:
+    """4608 products: pieces are summed from zero, so that the error is below that of one chain."""
+    torch.manual_seed(0)
+    x, weight, bias = layout(torch.rand(1, 512, 5, 5), "l"), torch.rand(16, 512, 3, 3), torch.zeros(16)
+    problem = conv_problem(x, weight, layout(torch.empty(1, 16, 5, 5), "l"), (1, 1), (1, 1))
+    schedule = choose_conv_schedule(problem, AVX512)
+    exact = F.conv2d(x.double(), weight.double(), padding=1)
+    errors = []
+    for piece in (schedule["piece"], 1 << 20):
+        out = run(x, weight, bias, (1, 1), (1, 1), (1, 1), 1, schedule=schedule | {"piece": piece})
+        errors.append((out.double() - exact).norm() / exact.norm())
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_infinities_and_nans_stay_in_their_windows() -> None:
+    """Neither padding of lanes nor of the image may meet another value: 0 * inf is NaN."""
+    x, weight = torch.zeros(1, 20, 6, 6), torch.zeros(20, 20, 3, 3)
+    x[0, 3, 0, 0], weight[7, 2, 1, 1] = torch.inf, torch.nan
+    bias = torch.zeros(20)
+    expected = F.conv2d(x, weight, bias, padding=1)
+    out = run(layout(x, "l"), weight, bias, (1, 1), (1, 1), (1, 1), 1)
+    # The epilogue's maximum with zero gives 0 for a NaN.
+    torch.testing.assert_close(out, torch.where(expected > 0, expected, 0))
+    assert not out.isnan().any()
+
+
+def dynamic_kernel(weight_shape, stride, padding, dilation, groups) -> Kernel:
+    """A kernel whose image sizes and strides are all known at run time only (channels-last, unit channel stride)."""
+    o, c, *window = weight_shape
+    weight_strides = (c * window[0] * window[1], window[0] * window[1], window[1], 1)
+
+    def problem(n, height, width, rows, columns, x_image, x_row, x_column) -> ConvProblem:
+        return ConvProblem(
+            n, groups, c, o // groups, height, width, rows, columns, tuple(window), stride, padding, dilation,
+            (x_image, 1, x_row, x_column), weight_strides,
+        )  # fmt: skip
+
+    unknown = problem(*[None] * 8)
+    schedule = choose_conv_schedule(unknown, AVX512)
+
+    def emit(b, buffers, symbols, ctx):
+        _, _, _, rows, columns, *_ = symbols
+        line = b.muli(columns, o)
+        epilogue = ReluEpilogue(buffers[3], (b.muli(rows, line), 1, line, o), buffers[2])
+        emit_conv(b, problem(*symbols), schedule, ConvBuffers(*buffers[:2]), epilogue, ctx)
+
+    return Kernel(["f32"] * 4, 8, conv_scratch_bytes(unknown, schedule), emit, kind="conv")
+
+
+@pytest.mark.parametrize(
+    "weight_shape,stride,padding,dilation,groups",
+    [
+        ((20, 12, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+        ((20, 12, 3, 3), (2, 2), (1, 1), (1, 1), 1),
+        ((20, 12, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+        ((20, 12, 3, 5), (1, 2), (0, 3), (1, 2), 1),
+        ((20, 1, 3, 3), (1, 1), (1, 1), (1, 1), 20),
+        ((20, 1, 5, 5), (2, 2), (2, 2), (1, 1), 20),
+    ],
+    ids=str,
+)
+def test_dynamic_sizes(weight_shape, stride, padding, dilation, groups) -> None:
+    torch.manual_seed(0)
+    kernel = dynamic_kernel(weight_shape, stride, padding, dilation, groups)
+    o, c = weight_shape[:2]
+    weight, bias = torch.randn(weight_shape), torch.randn(o)
+    for n, h, w in ((1, 5, 9), (2, 9, 10), (1, 7, 40), (3, 12, 17), (1, 6, 100)):
+        x = layout(torch.randn(n, c * groups, h, w), "l")
+        shape = F.conv2d(x, weight, bias, stride, padding, dilation, groups).shape
+        for threads in (1, 3):
+            out = torch.full(shape, torch.nan).contiguous(memory_format=LAST)
+            sizes = (n, h, w, *shape[2:], *(x.stride(i) for i in (0, 2, 3)))
+            kernel(x, weight, bias, out, symbols=sizes, threads=threads)
+            check(out, x, weight, bias, stride, padding, dilation, groups)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20)),
+    st.sampled_from([1, 2, 16, 17, 40]),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.sampled_from("cls"),
+)
+def test_any_convolution(size, outputs, window, stride, padding, dilation, groups, threads, images) -> None:
+    n, c, h, w = size
+    assume(all(d * (k - 1) < s + 2 * p for d, k, s, p in zip(dilation, window, (h, w), padding, strict=True)))
+    torch.manual_seed(0)
+    x = layout(torch.randn(n, c * groups, h, w), images)
+    weight, bias = torch.randn(outputs * groups, c, *window), torch.randn(outputs * groups)
+    out = run(x, weight, bias, stride, padding, dilation, groups, threads=threads)
+    check(out, x, weight, bias, stride, padding, dilation, groups)
+
+
+def test_schedule_is_plain_data() -> None:
+    """Schedules go into attributes, and equal problems have equal ones."""
+    for columns in (None, 7, 56, 1000):
+        for window in ((1, 1), (3, 3)):
+            problem = ConvProblem(
+                None, 1, 64, 64, None, columns, None, columns, window, (1, 1), (0, 0), (1, 1),
+                (None, 1, None, 64), (576, 9, 3, 1),
+            )  # fmt: skip
+            schedule = choose_conv_schedule(problem, AVX2)
+            assert all(isinstance(v, (int, str)) for v in schedule.values())
+            assert schedule == choose_conv_schedule(problem, AVX2)
+            assert schedule["mr"] * schedule["nv"] <= 12
+
+
+def test_wrong_schedule_is_refused() -> None:
+    x, weight, bias = torch.randn(1, 8, 4, 4), torch.randn(8, 8, 3, 3), torch.zeros(8)
+    for schedule, message in (({"kernel": "winograd"}, "unknown"), ({"kernel": "depthwise"}, "one channel")):
+        problem = conv_problem(x, weight, layout(torch.empty(1, 8, 4, 4), "l"), (1, 1), (1, 1))
+        with pytest.raises(ValueError, match=message):
+            Kernel(["f32"] * 4, 0, 0, lambda b, x, s, ctx, p=problem, schedule=schedule: emit_conv(
+                b, p, schedule, ConvBuffers(*x[:2]), ReluEpilogue(x[3], (1, 1, 1, 1), x[2]), ctx))  # fmt: skip
