@@ -30,6 +30,16 @@ from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.cpu.tile.memory import memory_type
 from kiln.lowering.cpu.tile.nest import group_roots
 from kiln.lowering.gpu.builder import Builder, Index
+from kiln.lowering.gpu.dot.fusions import (
+    DEFAULTS,
+    DotOptions,
+    emit_attention_fusion,
+    emit_conv_fusion,
+    emit_matmul_fusion,
+    plan_attention,
+    plan_conv,
+    plan_matmul,
+)
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
@@ -142,15 +152,15 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
     return module
 
 
-def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
+def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
     """The schedule of a fusion, as `schedule-gpu` writes it: a list `nests` of one dictionary per loop nest, or what
     the kind's own planner gives; `{"parts": [...]}` for a fusion of several parts."""
     parts = body.parts()
     if len(parts) > 1:
-        return {"parts": [plan_kernel(part, layouts) for part in parts]}
+        return {"parts": [plan_kernel(part, layouts, options) for part in parts]}
     special = _special(body)
     if special is not None:
-        return special.plan(body, layouts) if special.plan is not None else {}
+        return special.plan(body, layouts, options) if special.plan is not None else {}
     return {"nests": [plan_nest(body, layouts, group).schedule for group in group_roots(body)]}
 
 
@@ -219,8 +229,13 @@ class KernelKind:
     """A kind of fusion with its own emitter. `emit(kernel, schedule)` adds sections; `plan` gives the schedule."""
 
     emit: Callable[[GpuKernel, dict[str, Any]], None]
-    plan: Callable[[FusionBody, list[ir.AffineMap]], dict[str, Any]] | None = None
+    plan: Callable[[FusionBody, list[ir.AffineMap], DotOptions], dict[str, Any]] | None = None
 
 
-KERNEL_KINDS: dict[str, KernelKind] = {"scan": KernelKind(emit_scan, plan_scan)}
+KERNEL_KINDS: dict[str, KernelKind] = {
+    "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
+    "attention": KernelKind(emit_attention_fusion, plan_attention),
+    "conv": KernelKind(emit_conv_fusion, plan_conv),
+    "scan": KernelKind(emit_scan, lambda body, layouts, _: plan_scan(body, layouts)),
+}
 """Fusions that are not generated from their loops alone, by named op."""

@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The pointwise ops behind a product, attention or convolution, evaluated on the tile that these leave."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+
+from kiln.dialects import tt
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.tile.access import Indices
+from kiln.lowering.cpu.tile.memory import linear_offset
+from kiln.lowering.gpu.builder import Builder, Index, is_float
+from kiln.lowering.gpu.dot.operands import Line, split_batch
+from kiln.lowering.gpu.tile.evaluator import Evaluator
+from kiln.lowering.gpu.tile.scopes import Axis, Scope
+
+
+class FusedEpilogue:
+    """Stores the fusion's roots for a tile of a result whose index runs over batch, rows and columns, of the given
+    extents, though its own dims may split the rows in another way (the `Epilogue` protocol).
+    """
+
+    def __init__(
+        self,
+        e: Evaluator,
+        result: ir.Value,
+        batch: Sequence[ir.AffineExpr],
+        rows: ir.AffineExpr,
+        columns: ir.AffineExpr,
+    ):
+        _check(e, result)
+        self.e, self.result = e, result
+        self.batch = [e.loops.new(x) for x in batch]
+        self.row = e.loops.new(rows)
+        self.column = e.loops.new(columns)
+        self.position = linear_offset([*self.batch, self.row], [*batch, rows])
+
+    def at(self, value: ir.Value) -> Indices:
+        """The index of `value`, which has the result's elements in their order, at the current row and column."""
+        rest = self.position
+        index: list[ir.AffineExpr] = []
+        sizes = self.e.body.dims(value)[:-1]
+        for size in reversed(sizes[1:]):
+            index.insert(0, ir.AffineExpr.get_mod(rest, size))
+            rest = ir.AffineExpr.get_floor_div(rest, size)
+        if sizes:
+            index.insert(0, rest)
+        return (*(self.e.loops.simplify(x) for x in index), self.column)
+
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
+        """Evaluate and store every root for one tile."""
+        scalars = {d.position: v for d, v in zip(self.batch, batch, strict=True)}
+        lines = {self.row.position: (0, rows), self.column.position: (1, columns)}
+        point = self.at(self.result)
+        with_tile(b, self.e, scalars, lines, tt.shape_of(sums.type))
+        store_roots(b, self.e, self.result, point, sums, self.at)
+
+
+class ConvolutionEpilogue:
+    """The same for a result [N, C, *spatial]: rows are its images and positions, columns its channels."""
+
+    def __init__(self, e: Evaluator, result: ir.Value):
+        _check(e, result)
+        self.e, self.result = e, result
+        self.sizes = e.body.dims(result)
+        self.dims = [e.loops.new(size) for size in self.sizes]
+
+    def at(self, value: ir.Value) -> Indices:
+        """The index of a value of the result's shape."""
+        if self.e.body.dims(value) != self.sizes:
+            raise UnsupportedError("kiln.conv", str(self.result.owner.location), "a result of another shape behind it")
+        return tuple(self.dims)
+
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
+        """Evaluate and store every root for one tile."""
+        positions = [self.dims[0], *self.dims[2:]]
+        sizes = [self.e.index(x) for x in (self.sizes[0], *self.sizes[2:])]
+        lines = {
+            d.position: (0, Line(rows.start, index, rows.mask))
+            for d, index in zip(positions, split_batch(b, rows.index, sizes), strict=True)
+        }
+        lines[self.dims[1].position] = (1, columns)
+        with_tile(b, self.e, {}, lines, tt.shape_of(sums.type))
+        store_roots(b, self.e, self.result, tuple(self.dims), sums, self.at)
+
+
+def with_tile(
+    b: Builder, e: Evaluator, scalars: dict[int, Index], lines: dict[int, tuple[int, Line]], shape: Sequence[int]
+) -> None:
+    """Point the evaluator to a tile of this shape at the insertion point; nothing evaluated before is used again.
+
+    scalars: dims that are the same for the whole tile; lines: those along an axis of it.
+    """
+    e.axes = [Axis(size) for size in shape]
+    e.scopes = [Scope({*scalars, *lines}, ir.InsertionPoint.current.block.owner.operation)]
+    e.values.update(scalars)
+    for dim, (axis, positions) in lines.items():
+        e.values[dim] = positions.index
+        if shape[axis] > 1:
+            e.axis_of[dim] = axis
+        if isinstance(positions.mask, ir.Value):
+            e.axes[axis].mask = positions.mask
+
+
+def store_roots(
+    b: Builder, e: Evaluator, result: ir.Value, point: Indices, sums: ir.Value, at: Callable[[ir.Value], Indices]
+) -> None:
+    """Bind the sums, rounded to the result's element type, and store what the fusion yields."""
+    element = ir.RankedTensorType(result.type).element_type
+    rounded = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
+    e.bound = {(result, point): rounded}
+    for i in e.body.mine:
+        root = e.body.roots[i]
+        index = at(root)
+        e.store(len(e.body.tensors) + i, index, e.eval(root, index))
+
+
+def _check(e: Evaluator, result: ir.Value) -> None:
+    if e.body.has_reductions:
+        op = result.owner
+        raise UnsupportedError(op.operation.name, str(op.location), "a reduction in the same GPU kernel")

@@ -1,0 +1,239 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Fusions with a product, attention or convolution: their schedules, and the sections of a kernel that compute them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, tt
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.gpu.builder import Index
+from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
+from kiln.lowering.gpu.dot.attention_schedule import choose_attention
+from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
+from kiln.lowering.gpu.dot.conv_schedule import choose_conv
+from kiln.lowering.gpu.dot.described import describe_operands
+from kiln.lowering.gpu.dot.epilogue import ConvolutionEpilogue, FusedEpilogue
+from kiln.lowering.gpu.dot.gemv import emit_gemv
+from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
+from kiln.lowering.gpu.dot.operands import Matrix
+from kiln.lowering.gpu.dot.problem import Operand, find_product
+from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
+from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
+from kiln.lowering.gpu.dot.windows import find_attention, find_conv
+from kiln.lowering.gpu.tile.evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from kiln.lowering.gpu.emit import GpuKernel
+
+
+@dataclass(frozen=True)
+class DotOptions:
+    """arch: the GPU ("sm_90", "gfx942"). tf32: whether tensor cores may round f32 operands to 10 bits of mantissa, as
+    `torch.backends.cuda.matmul.allow_tf32` says. descriptors: whether operands may be loaded through tensor maps, which
+    the launcher has to encode."""
+
+    arch: str = DEFAULT_ARCH
+    tf32: bool = False
+    descriptors: bool = False
+
+
+DEFAULTS = DotOptions()
+
+
+def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
+    """The schedule of a product; `precision` tells how tensor cores take f32 operands.
+
+    Parts of one kernel that multiply the same rows are planned as one product with all their columns.
+    """
+    product = find_product(body, layouts)
+    tf32 = options.tf32 and product.element == "f32"
+    shape = _with_siblings(body, layouts, product.shape(tf32))
+    descriptors = options.descriptors and body.part is None and _describable(body, product.lhs, product.rhs)
+    schedule = choose_product(shape, machine(options.arch), descriptors)
+    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+
+
+def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: ProductShape) -> ProductShape:
+    if body.part is None or shape.n is None:
+        return shape
+    total = 0
+    for part in FusionBody(body.fusion).parts():
+        if any(op.operation.name == "kiln.matmul" for op in part.operations):
+            other = find_product(part, layouts).shape(shape.dtype == "tf32")
+            if (other.batch, other.m, other.k, other.dtype) == (shape.batch, shape.m, shape.k, shape.dtype):
+                total += other.n or 0
+    return ProductShape(
+        shape.batch, shape.m, max(total, shape.n), shape.k, shape.lhs_strides, shape.rhs_strides, shape.dtype
+    )
+
+
+def _describable(body: FusionBody, *operands: Operand) -> bool:
+    """Whether nothing else in the fusion reads the operands, and their first elements lie at multiples of 16 bytes if
+    the tensors do."""
+    alone = all(len(list(body.tensors[x.position].uses)) == 1 for x in operands)
+    return alone and all(affine.constant_of(x.offset) == 0 for x in operands)
+
+
+def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+    """Add the section of a product."""
+    body, layouts = kernel.body, kernel.layouts
+    product = find_product(body, layouts)
+    s = schedule or plan_matmul(body, layouts)
+    rows, columns = s.get("block_m", 1), s["block_n"]
+    batch = _count(product.batch)
+    tiles = batch * _ceil(product.m, rows) * _ceil(product.n, columns)
+    if s["kernel"] == "tensor_map":
+        lhs, rhs = describe_operands(kernel, product, s)
+        programs = min(affine.constant_of(affine.simplify(tiles)) or 0, s["programs"] if s["persistent"] else 1 << 31)
+        tiles = ir.AffineConstantExpr.get(programs)
+
+    def emit(program: Index) -> None:
+        e = _evaluator(kernel, body)
+        b = kernel.b
+        epilogue = FusedEpilogue(e, product.op.results[0], product.batch, product.m, product.n)
+        if s["kernel"] == "tensor_map":
+            sizes = [affine.constant_of(x) or 0 for x in (product.m, product.n, product.k)]
+            emit_tensor_map(b, DescribedProblem(*sizes, lhs, rhs, s["precision"]), s, program, epilogue)
+            return
+        left, right = (_matrix(kernel, e, operand) for operand in (product.lhs, product.rhs))
+        problem = DotProblem(
+            batch=tuple(e.index(x) for x in product.batch),
+            m=e.index(product.m),
+            n=e.index(product.n),
+            k=e.index(product.k),
+            lhs=left,
+            rhs=right,
+            lhs_batch=_indices(e, product.lhs.strides[:-2]),
+            rhs_batch=_indices(e, product.rhs.strides[:-2]),
+            sums=ir.Type.parse(product.sum_element),
+            precision=s["precision"],
+        )
+        emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
+        emitter(b, problem, s, program, epilogue)
+
+    kernel.section(affine.simplify(tiles), emit, s["num_warps"], s["num_stages"])
+
+
+def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
+    """The schedule of attention."""
+    attention = find_attention(body, layouts)
+    tf32 = options.tf32 and attention.element == "f32"
+    schedule = choose_attention(attention.shape(tf32), machine(options.arch))
+    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+
+
+def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+    """Add the section of attention."""
+    body, layouts = kernel.body, kernel.layouts
+    attention = find_attention(body, layouts)
+    s = schedule or plan_attention(body, layouts)
+    *heads, queries, qk_size = attention.query_sizes
+    programs = _count(heads) * _ceil(queries, s["block_m"])
+
+    def emit(program: Index) -> None:
+        e = _evaluator(kernel, body)
+        query, key, value, *mask = attention.operands
+        matrices = [_matrix(kernel, e, x) for x in attention.operands]
+        scores = None
+        if mask:
+            boolean = attention.mask_element == "i1"
+            scores = ScoreMask(matrices[3], _indices(e, mask[0].strides[:-2]), boolean)
+        problem = AttentionProblem(
+            batch=_indices(e, heads[:-1]),
+            heads=e.index(heads[-1]),
+            kv_heads=e.index(attention.key_sizes[-3]),
+            queries=e.index(queries),
+            keys=e.index(attention.key_sizes[-2]),
+            qk_size=attention.qk_size,
+            v_size=attention.v_size,
+            query=matrices[0],
+            key=matrices[1],
+            value=matrices[2],
+            query_strides=_indices(e, query.strides[:-2]),
+            key_strides=_indices(e, key.strides[:-2]),
+            value_strides=_indices(e, value.strides[:-2]),
+            scale=attention.scale,
+            causal=attention.causal,
+            mask=scores,
+            precision=s["precision"],
+        )
+        columns = ir.AffineConstantExpr.get(attention.v_size)
+        epilogue = FusedEpilogue(e, attention.op.results[0], heads, queries, columns)
+        emit_attention(kernel.b, problem, s, program, epilogue)
+
+    kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])
+
+
+def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
+    """The schedule of a convolution."""
+    conv = find_conv(body, layouts)
+    tf32 = options.tf32 and conv.element == "f32"
+    schedule = choose_conv(conv.shape(tf32), machine(options.arch))
+    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+
+
+def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+    """Add the section of a convolution."""
+    body, layouts = kernel.body, kernel.layouts
+    conv = find_conv(body, layouts)
+    s = schedule or plan_conv(body, layouts)
+    width, groups = (conv.groups * conv.out, 1) if s["kernel"] == "depthwise" else (conv.out, conv.groups)
+    rows = _count([conv.result_sizes[0], *conv.result_sizes[2:]])
+    programs = _ceil(rows, s["block_m"]) * (groups * -(-width // s["block_n"]))
+
+    def emit(program: Index) -> None:
+        e = _evaluator(kernel, body)
+        x, weight = (_matrix(kernel, e, operand).pointer for operand in (conv.x, conv.weight))
+        problem = ConvProblem(
+            batch=e.index(conv.result_sizes[0]),
+            groups=conv.groups,
+            channels=conv.channels,
+            out=conv.out,
+            size=_indices(e, conv.sizes[2:]),
+            kernel=conv.kernel,
+            result_size=_indices(e, conv.result_sizes[2:]),
+            stride=conv.stride,
+            padding=conv.padding,
+            dilation=conv.dilation,
+            x=x,
+            weight=weight,
+            x_strides=_indices(e, conv.x.strides),
+            weight_strides=_indices(e, conv.weight.strides),
+            sums=ir.Type.parse("f64" if conv.element == "f64" else "f32"),
+            precision=s["precision"],
+        )
+        emit_conv(kernel.b, problem, s, program, ConvolutionEpilogue(e, conv.op.results[0]))
+
+    kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])
+
+
+def _evaluator(kernel: "GpuKernel", body: FusionBody) -> Evaluator:
+    return Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
+
+
+def _matrix(kernel: "GpuKernel", e: Evaluator, operand: Operand) -> Matrix:
+    pointer = kernel.pointers[operand.position]
+    assert tt.is_ptr(pointer.type)
+    rows, columns = _indices(e, operand.strides[-2:])
+    return Matrix(pointer, rows, columns).moved(kernel.b, e.index(operand.offset))
+
+
+def _indices(e: Evaluator, exprs: Sequence[ir.AffineExpr]) -> tuple[Index, ...]:
+    return tuple(e.index(x) for x in exprs)
+
+
+def _count(sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    total: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _ceil(size: ir.AffineExpr, block: int) -> ir.AffineExpr:
+    return ir.AffineExpr.get_ceil_div(size, block)
