@@ -18,9 +18,10 @@ from kiln.lowering.cpu.matmul.problem import Size
 class ConvProblem:
     """result[n, o, i, j] = sum over c, y, z of weight[o, c, y, z] * x[n, c, h, w].
 
-    h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Two spatial dims; a convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of
-    the weight are ints; `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values
-    (None at schedule time). Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
+    h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Two spatial dims; a
+    convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of the weight are ints;
+    `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values (None at schedule time).
+    Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
     element type; the sum is taken in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in
     memory (NCHW), not consecutive channels.
     """

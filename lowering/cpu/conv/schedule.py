@@ -59,9 +59,8 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
         cycles = sum(max(h * v / 2, (h + v) / 2, 4.0) + v / 4 for h in heights) * -(-vectors // v)
         return cycles, -(r * v)
 
-    tiles = [
-        (r, v) for v in (1, 2, 3, 4) for r in range(1, min(usable // v, 16 if v == 1 else 8) + 1) if _fits(p, r, v)
-    ]
+    highest = {1: 16, 2: 8, 3: 8, 4: 6}
+    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if _fits(p, r, v)]
     return min(tiles, key=cost)
 
 

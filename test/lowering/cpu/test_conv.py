@@ -207,7 +207,7 @@ def test_schedule_is_plain_data() -> None:
 
 
 def test_wrong_schedule_is_refused() -> None:
-    x, weight, bias = torch.randn(1, 8, 4, 4), torch.randn(8, 8, 3, 3), torch.zeros(8)
+    x, weight = torch.randn(1, 8, 4, 4), torch.randn(8, 8, 3, 3)
     for schedule, message in (({"kernel": "winograd"}, "unknown"), ({"kernel": "depthwise"}, "one channel")):
         problem = conv_problem(x, weight, layout(torch.empty(1, 8, 4, 4), "l"), (1, 1), (1, 1))
         with pytest.raises(ValueError, match=message):
