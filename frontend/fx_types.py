@@ -119,13 +119,13 @@ def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
 
 
 def check_tensor(name: str, tensor: torch.Tensor) -> None:
-    """Raise :class:`ImportUnsupported` for a tensor without plain strided CPU memory."""
+    """Raise :class:`ImportUnsupported` for a tensor without plain strided memory on a known device."""
     if tensor.layout is not torch.strided:
         raise ImportUnsupported(f"{name} has layout {tensor.layout}; only torch.strided tensors have memory Kiln knows")
     if tensor.is_quantized:
         raise ImportUnsupported(f"{name} is quantized ({tensor.dtype})")
-    if tensor.device.type != "cpu":
-        raise ImportUnsupported(f"{name} is on device {tensor.device}; this pipeline compiles for the CPU")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ImportUnsupported(f"{name} is on device {tensor.device}; there are targets for the CPU and NVIDIA GPUs")
     # A lazily conjugated tensor is complex, so only ATen ever reads its memory; a lazily negated one may be real.
     if tensor.is_neg():
         raise ImportUnsupported(f"{name} is a lazily negated view")

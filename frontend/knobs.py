@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KNOBS", "Knob", "dump_dir", "fallback", "verbose"]
+__all__ = ["KNOBS", "Knob", "dump_dir", "fallback", "target", "verbose"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Knob:
 KNOBS = (
     Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
     Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
+    Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
     Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),
 )
 
@@ -47,6 +48,11 @@ def dump_dir() -> Path | None:
 def fallback() -> bool:
     """``KILN_FALLBACK``: whether a graph that fails to compile runs with ATen (the default)."""
     return _flag("KILN_FALLBACK", True)
+
+
+def target() -> str:
+    """``KILN_TARGET``: what to compile for; empty: by where a graph's tensors are."""
+    return os.environ.get("KILN_TARGET", "").strip()
 
 
 def verbose() -> bool:

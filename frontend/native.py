@@ -20,14 +20,12 @@ from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
-from kiln.lowering.cpu.emit import emit_kernel
+from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
-from kiln.passes.pipelines import cpu_pipeline
 from kiln.passes.plan_host import PlanHost
-from kiln.runtime.executor import Executor
 from kiln.runtime.plan import Plan
 
 __all__ = ["compile_native"]
@@ -64,17 +62,18 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
 def _attempt(
     gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str]
 ) -> Callable[[list[Any]], list[Any]]:
+    target = choose_target(gm, options)
     with report.stage("import"):
         imported = import_graph(gm, create_context())
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     folder = _dump_folder(options, report)
     planning = _Planning(compile=True)
-    planning.imported, planning.folder, planning.graph = imported, folder, report.graph
+    planning.imported, planning.folder, planning.graph, planning.target = imported, folder, report.graph, target
     planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
     _run_passes(planning, options, report, avoid)
     assert planning.plan is not None
     with report.stage("load"):
-        executor = Executor(planning.plan, imported.constants)
+        executor = target.executor(planning.plan, imported.constants)
     describe_plan(report, imported.module, planning.plan, gm)
     return BoxedGraph(imported, executor.run, shared_results(imported, planning.plan))
 
@@ -82,18 +81,17 @@ def _attempt(
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:
     """Torch ops, with a reason, that a failure to make a kernel is about; none when it is about something else."""
     cause = error.__cause__
-    if not isinstance(cause, _NoKernel):
-        return {}
-    if cause.is_defect:
-        if not options.fallback:
+    culprits: dict[str, str] = {}
+    for failure in cause.failures if isinstance(cause, _NoKernels) else [cause]:
+        if not isinstance(failure, _NoKernel) or (failure.is_defect and not options.fallback):
             return {}
-        warnings.warn(f"kiln: an op runs with ATen because of a defect: {cause}", RuntimeWarning, stacklevel=2)
-    names = {f'"{name}"(' for name in cause.names}
-    return {
-        decision.op: f"no kernel: {cause.reason}"
-        for decision in report.decisions
-        if decision.way != "aten" and any(name in decision.location for name in names)
-    }
+        if failure.is_defect:
+            warnings.warn(f"kiln: an op runs with ATen because of a defect: {failure}", RuntimeWarning, stacklevel=2)
+        names = {f'"{name}"(' for name in failure.names}
+        for decision in report.decisions:
+            if decision.way != "aten" and any(name in decision.location for name in names):
+                culprits.setdefault(decision.op, f"no kernel: {failure.reason}")
+    return culprits
 
 
 class _NoKernel(UnsupportedError):
@@ -110,12 +108,13 @@ class _NoKernel(UnsupportedError):
         super().__init__(op, str(fusion.operation.location), reason)
 
 
-def _kernel(fusion: ir.OpView, name: str) -> ir.Module:
-    """``emit_kernel``, whose errors tell which FX nodes they are about."""
-    try:
-        return emit_kernel(fusion, name)
-    except Exception as error:
-        raise _NoKernel(fusion, error) from error
+class _NoKernels(UnsupportedError):
+    """Several fusions without kernels."""
+
+    def __init__(self, failures: list[_NoKernel]) -> None:
+        self.failures = failures
+        first = failures[0]
+        super().__init__(first.op, first.location, f"{first.reason} (and {len(failures) - 1} other fusions)")
 
 
 class _Planning(PlanHost):
@@ -128,19 +127,43 @@ class _Planning(PlanHost):
     folder: Path | None = None
     graph: str = ""
     placeholders: int = 0
+    target: Target = Target("cpu")
     plan: Plan | None = None
 
     def run(self, module: ir.Module) -> None:
-        dump = self._dump if self.folder is not None else None
-        self.plan = build_plan(
-            module, _kernel, self.imported.inputs, name=self.graph, num_inputs=self.placeholders, dump=dump
+        failures: list[_NoKernel] = []
+
+        def compiler(fusion: ir.OpView, name: str) -> ir.Module | None:
+            try:
+                return self.target.kernel(fusion, name)
+            except Exception as error:
+                failures.append(_NoKernel(fusion, error))
+                return None
+
+        has_dump = self.folder is not None
+        kernels = self.target.kernels(
+            compiler, self._dump if has_dump else None, self._write if has_dump else None, _NoKernel
         )
+        self.plan = build_plan(
+            module,
+            None,
+            self.imported.inputs,
+            name=self.graph,
+            num_inputs=self.placeholders,
+            kernels=kernels,
+            device=self.target.device,
+        )
+        if failures:
+            raise failures[0] if len(failures) == 1 else _NoKernels(failures)
         if self.folder is not None:
             (self.folder / "plan.mlir").write_text(self.plan.text, encoding="utf-8")
 
     def _dump(self, name: str, module: ir.Module) -> None:
+        self._write(f"{name}.mlir", module.operation.get_asm())
+
+    def _write(self, name: str, text: str) -> None:
         assert self.folder is not None
-        (self.folder / f"{name}.mlir").write_text(module.operation.get_asm(), encoding="utf-8")
+        (self.folder / name).write_text(text, encoding="utf-8")
 
 
 def _dump_folder(options: Options, report: CompileReport) -> Path | None:
@@ -153,7 +176,7 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
 def _run_passes(planning: _Planning, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> None:
     module = planning.imported.module
     with module.context:
-        steps = parse_pipeline(options.pipeline) if options.pipeline else cpu_pipeline(options)
+        steps = parse_pipeline(options.pipeline) if options.pipeline else planning.target.pipeline(options)
     for step in steps:
         if isinstance(step.pass_, ConvertTorchToKiln):
             step.pass_.aten = (*step.pass_.aten, *avoid)

@@ -10,10 +10,14 @@ from typing import Any
 from kiln.errors import BackendOptionError
 from kiln.frontend import knobs
 
-__all__ = ["MODES", "Options"]
+__all__ = ["MODES", "TARGETS", "Options"]
 
 #: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs, so the four differ in tuning effort only.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+#: What graphs are compiled for; see ``kiln.frontend.targets``.
+TARGETS = ("cpu", "cuda", "tt-cpu")
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,11 @@ class Options:
         metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
-    pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the CPU pipeline"})
+    pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
+    target: str = field(
+        default_factory=knobs.target,
+        metadata={"help": "one of TARGETS; empty: by where the graph's tensors are"},
+    )
 
     @classmethod
     def build(cls, mode: str | None = None, options: Mapping[str, Any] | None = None) -> "Options":
@@ -62,7 +70,11 @@ class Options:
                     f"option {name!r} must be a {getattr(expected, '__name__', expected)}, found {value!r}"
                 )
             values[name] = value
-        return cls(**values)
+        found = cls(**values)
+        if found.target and found.target not in TARGETS:
+            message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
+            raise BackendOptionError(message, found.target, TARGETS)
+        return found
 
 
 _PYTHON_TYPES: dict[str, type] = {"bool": bool, "str": str, "int": int}

@@ -43,7 +43,7 @@ class KernelSet:
     """
 
     marks_alignment = False
-    """Whether code depends on which addresses are multiples of 16 bytes (`kiln.aligned` of a fusion)."""
+    """Whether code depends on which addresses are multiples of 16 bytes (`unaligned` of a fusion)."""
 
     def __init__(
         self,

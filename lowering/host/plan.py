@@ -298,12 +298,12 @@ class _Planner:
         )
 
     def _mark_alignment(self, op: ir.Operation) -> None:
-        """Says which operands and results start at multiples of 16 bytes, where not all of them do."""
+        """Says which operands and results may start elsewhere than at multiples of 16 bytes."""
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
         offsets = [mul(self._layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
-        found = [i for i, offset in enumerate(offsets) if affine.is_multiple(offset, _ALIGNMENT)]
-        if len(found) < len(tensors):
-            op.attributes["kiln.aligned"] = ir.DenseI64ArrayAttr.get(found)
+        found = [i for i, offset in enumerate(offsets) if not affine.is_multiple(offset, _ALIGNMENT)]
+        if found:
+            op.attributes["unaligned"] = ir.DenseI64ArrayAttr.get(found)
 
     def _aten(self, op: ir.Operation, epoch: int) -> AtenStep:
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]

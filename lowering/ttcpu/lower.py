@@ -19,7 +19,10 @@ from kiln.lowering.ttcpu.core import Descriptor, Lowering
 __all__ = ["lower_kernel"]
 
 
-def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = ()) -> ir.Module:
+Cleared = Sequence[tuple[int, ir.AffineExpr]]
+
+
+def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = (), cleared: Cleared = ()) -> ir.Module:
     """Lowers a kernel in Triton IR for the CPU.
 
     Args:
@@ -27,6 +30,7 @@ def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = ()) 
         scratch memory if `kiln.scratch_bytes` is there; `kiln.grid` gives the programs per axis.
       name: of the new kernel.
       shared: numbers of pointers that may lead to one memory (a result written over an operand).
+      cleared: (pointer number, bytes over the symbols) of what is set to zero before the first program.
 
     Returns a module that holds `func.func @name` as `kiln.lowering.cpu.codegen.compile_kernel` takes it. Programs run
     one after the other where one may depend on another: with atomics, or with scratch memory that they share.
@@ -35,7 +39,7 @@ def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = ()) 
     """
     with function.context, function.location:
         module = ir.Module.create()
-        _Kernel(function, name, module, shared).emit()
+        _Kernel(function, name, module, shared).emit(cleared)
     return module
 
 
@@ -61,7 +65,7 @@ class _Kernel:
         if shared:
             self.target.operation.attributes["kiln.shared"] = ir.DenseI64ArrayAttr.get(sorted(shared))
 
-    def emit(self) -> None:
+    def emit(self, cleared: Cleared) -> None:
         entry = self.target.add_entry_block()
         b = Builder(entry)
         *_, area, tid, nt = entry.arguments
@@ -70,8 +74,11 @@ class _Kernel:
             scratch = Scratch(b, area)
             grid = [_index(b, e, sizes) for e in _maps(self.source, "kiln.grid", 3)]
             total = b.muli(b.muli(grid[0], grid[1]), grid[2])
-            in_order = self.has_scratch or any(name_of(o).startswith("tt.atomic_") for o in _walk(self.source))
+            has_atomics = any(name_of(o).startswith("tt.atomic_") for o in _walk(self.source))
+            in_order = bool(cleared) or self.has_scratch or has_atomics
             low, high = (0, total) if in_order else b.split(tid, nt, total)
+            for number, size in cleared:
+                _clear(b, entry.arguments[number], _index(b, size, sizes))
             scratch_end = None
             if self.has_scratch:
                 # Behind the blocks, whose total size is known at the end.
@@ -138,6 +145,21 @@ def _buffer(type_: ir.Type) -> ir.MemRefType:
     """1-D memref for a pointer or a descriptor."""
     element = memory_type(scalar_type(tt.block_of(type_))) if tt.is_tensordesc(type_) else pointee(type_)
     return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], element)
+
+
+def _clear(b: Builder, buffer: ir.Value, size: Index) -> None:
+    zero, byte = b.int_(0, b.i8), ir.TypeAttr.get(b.i8)
+    start = _address(b, buffer)
+
+    def body(i: Index) -> None:
+        offset = arith.index_cast(b.i64, b.value(i))
+        attributes = {"elem_type": byte, "rawConstantIndices": ir.DenseI32ArrayAttr.get([-(2**31)])}
+        at = ir.Operation.create(
+            "llvm.getelementptr", results=[start.type], operands=[start, offset], attributes=attributes
+        )
+        llvm.store(zero, at.result)
+
+    b.for_(0, size, 1, body)
 
 
 def _address(b: Builder, buffer: ir.Value) -> ir.Value:

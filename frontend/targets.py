@@ -1,0 +1,117 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which target a graph is compiled for, and what differs between targets: pipeline, kernels, executor.
+
+=========== ================================ ===============================================================
+target      chosen for                       kernels
+=========== ================================ ===============================================================
+``cpu``     graphs on the CPU                vector code
+``cuda``    graphs on one NVIDIA GPU         Triton IR, compiled by Triton
+``tt-cpu``  on request, graphs on the CPU    the GPU's kernels in Triton IR, as loops: for looking at numbers
+=========== ================================ ===============================================================
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+from torch_mlir import ir
+
+from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.options import Options
+from kiln.lowering.host.kernels import KernelSet
+from kiln.passes.manager import PipelineStep
+from kiln.runtime.executor import Executor
+from kiln.runtime.plan import Plan
+
+__all__ = ["Target", "choose_target"]
+
+Failure = Callable[[ir.OpView, Exception], Exception]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90")."""
+
+    name: str
+    device: str = "cpu"
+    arch: str = ""
+
+    def pipeline(self, options: Options) -> list[PipelineStep]:
+        """The passes up to scheduled kernels."""
+        from kiln.passes import pipelines
+
+        return pipelines.cpu_pipeline(options) if self.name == "cpu" else pipelines.gpu_pipeline(options)
+
+    def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
+        """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.
+
+        Raises UnsupportedError, naming the op, for what there is no kernel for.
+        """
+        if self.name == "cpu":
+            from kiln.lowering.cpu.emit import emit_kernel
+
+            return emit_kernel(fusion, name)
+        from kiln.lowering.gpu.emit import emit_kernel as emit_gpu_kernel
+
+        module = emit_gpu_kernel(fusion, name)
+        if self.name == "cuda":
+            return module
+        from kiln.lowering.ttcpu.fusion import lower_fusion
+
+        return lower_fusion(fusion, module, name)
+
+    def kernels(
+        self,
+        compiler: Callable[[ir.OpView, str], ir.Module | None],
+        dump: Callable[[str, ir.Module], None] | None,
+        write: Callable[[str, str], None] | None,
+        failure: Failure,
+    ) -> KernelSet:
+        """What makes machine code of the kernels that `compiler` (`kernel`, with errors handled) gives."""
+        if self.name != "cuda":
+            return KernelSet(compiler, dump)
+        from kiln.lowering.host.gpu_kernels import GpuKernelSet
+
+        return GpuKernelSet(compiler, self.arch, write, failure)
+
+    def executor(self, plan: Plan, constants: Mapping[str, torch.Tensor]) -> Executor:
+        """What runs the plan."""
+        if self.name != "cuda":
+            return Executor(plan, constants)
+        from kiln.runtime.cuda.executor import CudaExecutor
+
+        return CudaExecutor(plan, constants)
+
+
+def choose_target(gm: GraphModule, options: Options) -> Target:
+    """The target of a graph: by where its tensors are, unless the options ask for one.
+
+    Raises ImportUnsupported, with the reason, for a graph on several devices or on one that no target is for.
+    """
+    places: dict[torch.device, str] = {}
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "call_function", "get_attr"):
+            for value in tree_leaves(node.meta.get("val")):
+                if isinstance(value, torch.Tensor):
+                    places.setdefault(value.device, node.name)
+    if len(places) > 1:
+        found = ", ".join(f"{device} ({name})" for device, name in places.items())
+        raise ImportUnsupported(f"the graph's tensors are on several devices: {found}")
+    device = next(iter(places), torch.device("cpu"))
+    if device.type == "cpu":
+        if options.target == "cuda":
+            raise ImportUnsupported("target cuda was asked for, and the graph's tensors are on the CPU")
+        return Target(options.target or "cpu")
+    if device.type != "cuda" or torch.version.hip is not None:
+        raise ImportUnsupported(f"the graph's tensors are on {device}; there are targets for the CPU and NVIDIA GPUs")
+    if options.target not in ("", "cuda"):
+        raise ImportUnsupported(f"target {options.target} was asked for, and the graph's tensors are on {device}")
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    major, minor = torch.cuda.get_device_capability(index)
+    if major < 8:
+        raise ImportUnsupported(f"GPU {index} has compute capability {major}.{minor}; kernels need 8.0 or later")
+    return Target("cuda", f"cuda:{index}", f"sm_{major}{minor}")
