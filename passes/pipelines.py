@@ -5,7 +5,7 @@
 
 from kiln.passes.manager import PipelineStep
 
-__all__ = ["PIPELINES", "cpu_pipeline"]
+__all__ = ["PIPELINES", "cpu_pipeline", "gpu_pipeline"]
 
 
 def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
@@ -48,5 +48,40 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     ]
 
 
+def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[PipelineStep]:
+    """From the torch dialect to scheduled kernels for a GPU: the CPU's pipeline up to the choice of libraries.
+
+    ``options`` as for ``cpu_pipeline``; ``arch`` is the GPU, as in ``schedule-gpu``.
+    """
+    front = cpu_pipeline(options)
+    tf32 = str(bool(getattr(options, "tf32", False))).lower()
+    return [
+        *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
+        PipelineStep(
+            "choose-vendor{target=cuda}", "what a library does faster is called, before it is expanded", stage="kiln"
+        ),
+        PipelineStep(
+            "expand-named-ops{keep=matmul,attention,scan,conv}",
+            "norms, softmax, pooling as loops that fusion can take apart",
+        ),
+        PipelineStep("compose-views", "the expansions bring views of their own"),
+        PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
+        PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
+        PipelineStep(
+            "split-reductions{parts=256 max-results=64}", "long sums with few results get programs that share them"
+        ),
+        PipelineStep(
+            "fuse{row-blocks=false}",
+            "every computation into a kernel; programs never wait for each other",
+            stage="fused",
+        ),
+        PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
+        PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
+        PipelineStep(
+            f"schedule-gpu{{arch={arch} tf32={tf32}}}", "tiles and warps by the measured rules", stage="sched"
+        ),
+    ]
+
+
 # For ``kiln-opt --pipeline=NAME``.
-PIPELINES = {"cpu": cpu_pipeline}
+PIPELINES = {"cpu": cpu_pipeline, "gpu": gpu_pipeline}

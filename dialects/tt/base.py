@@ -88,12 +88,13 @@ def shape_of(type_: ir.Type) -> list[int]:
 
 def with_element(type_: ir.Type, element: ir.Type) -> ir.Type:
     """The same shape with another element type."""
-    return ir.RankedTensorType.get(shape_of(type_), element) if is_block(type_) else element
+    return with_shape(shape_of(type_), element)
 
 
 def with_shape(shape: Sequence[int], element: ir.Type) -> ir.Type:
     """A block of this shape; the element type itself for no dims."""
-    return ir.RankedTensorType.get(list(shape), element) if shape else element
+    # Verifiers call this where no location is current.
+    return ir.RankedTensorType.get(list(shape), element, loc=ir.Location.unknown(element.context)) if shape else element
 
 
 class Operation(Tt.Operation):

@@ -1,0 +1,114 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""GPU kernels as IR, for reading and testing."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import kiln
+from kiln.errors import PassOptionError
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["EmitGpuKernels"]
+
+
+@register_pass
+@dataclass
+class EmitGpuKernels(Pass):
+    """Replace the functions of a module by the Triton IR of their fusions, as it goes to Triton.
+
+    Each distinct `kiln.fusion` becomes one `tt.func`: pointers for its operands and results, then its symbols; see
+    `lowering/gpu/emit.py` for the attributes. The fusion's name is the function's. Layouts and schedules count where
+    they are set; without them operands are row-major and schedules are those of `schedule-gpu`.
+
+    Before::
+
+        func.func @main(%x: tensor<1024xf32>) -> tensor<1024xf32> {
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<1024xf32>):
+            %e = "kiln.empty"() {shape = affine_map<() -> (1024)>} : () -> tensor<1024xf32>
+            %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%a : tensor<1024xf32>) outs(%e : tensor<1024xf32>) {
+            ^bb0(%i: f32, %o: f32):
+              %s = math.exp %i : f32
+              linalg.yield %s : f32
+            } -> tensor<1024xf32>
+            "kiln.yield"(%r) : (tensor<1024xf32>) -> ()
+          }) {kind = "pointwise", name = "exp"} : (tensor<1024xf32>) -> tensor<1024xf32>
+          return %0 : tensor<1024xf32>
+        }
+
+    After::
+
+        #map = affine_map<() -> (1, 1, 1)>
+        "tt.func"() ({
+        ^bb0(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>):
+          %c1024_i32 = arith.constant 1024 : i32
+          %0 = "tt.make_range"() {end = 1024 : i32, start = 0 : i32} : () -> tensor<1024xi32>
+          %1 = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
+          %2 = arith.muli %1, %c1024_i32 : i32
+          %3 = "tt.splat"(%2) : (i32) -> tensor<1024xi32>
+          %4 = arith.addi %3, %0 : tensor<1024xi32>
+          %5 = "tt.splat"(%arg0) : (!tt.ptr<f32>) -> tensor<1024x!tt.ptr<f32>>
+          %6 = "tt.addptr"(%5, %4) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>) -> tensor<1024x!tt.ptr<f32>>
+          %7 = "tt.load"(%6) {operandSegmentSizes = array<i32: 1, 0, 0>}
+              : (tensor<1024x!tt.ptr<f32>>) -> tensor<1024xf32>
+          %8 = math.exp %7 : tensor<1024xf32>
+          %9 = "tt.splat"(%arg1) : (!tt.ptr<f32>) -> tensor<1024x!tt.ptr<f32>>
+          %10 = "tt.addptr"(%9, %4) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>) -> tensor<1024x!tt.ptr<f32>>
+          "tt.store"(%10, %8) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xf32>) -> ()
+          "tt.return"() : () -> ()
+        }) {arg_attrs = [{tt.divisibility = 16 : i32}, {tt.divisibility = 16 : i32}],
+            function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = #map, noinline = false, num_stages = 3
+            : i32, num_warps = 4 : i32, sym_name = "exp", sym_visibility = "public"} : () -> ()
+    """
+
+    name = "emit-gpu-kernels"
+
+    backend: str = "cuda"
+    """Whose math library kernels call: cuda or hip."""
+
+    def run(self, module: ir.Module) -> None:
+        from kiln.lowering.gpu.emit import emit_kernel
+        from kiln.lowering.host.kernels import fusion_key
+
+        if self.backend not in ("cuda", "hip"):
+            raise PassOptionError(self.name, f"backend: expected 'cuda' or 'hip', found {self.backend!r}")
+        seen: dict[str, str] = {}
+        kernels: list[ir.Module] = []
+        for fusion in _fusions(module):
+            key = fusion_key(fusion.operation)
+            if key in seen:
+                self.note(fusion.operation, f"the same kernel as @{seen[key]}")
+                continue
+            name = _unused(ir.StringAttr(fusion.operation.attributes["name"]).value, set(seen.values()))
+            seen[key] = name
+            kernels.append(emit_kernel(fusion, name, self.backend))
+        for op in reversed(list(module.body)):
+            op.operation.erase()
+        for kernel in kernels:
+            for op in list(kernel.body):
+                module.body.append(op.operation.detach_from_parent())
+        self.count("kernels", len(kernels))
+
+
+def _fusions(module: ir.Module) -> list[ir.OpView]:
+    return [
+        op
+        for function in module.body
+        for region in function.operation.regions
+        for block in region
+        for op in block
+        if isinstance(op, kiln.FusionOp)
+    ]
+
+
+def _unused(stem: str, taken: set[str]) -> str:
+    """`stem`, with a number if another kernel has that name."""
+    name, count = stem, 0
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    return name

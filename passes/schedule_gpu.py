@@ -1,0 +1,102 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Schedules of GPU kernels as attributes that people and tuners can read and change."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import FusionOp
+from kiln.errors import UnsupportedError
+from kiln.lowering.cpu.schedule_attr import to_attribute
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["ScheduleGpu"]
+
+
+@register_pass
+@dataclass
+class ScheduleGpu(Pass):
+    """Choose a tile and a number of warps for every kernel by rules that were measured on an H200.
+
+    Sets the dictionary `schedule` on each `kiln.fusion`: `nests` has, for each of its loop nests, `tile` (elements of
+    a program along the results' loops), and for reductions `row` (elements of a row at a time) and `persistent`
+    (whether that is all of them); products, attention and convolutions have schedules of their own (docs/gpu.md). A
+    fusion of several parts gets `{parts = [...]}`. A schedule that is there already is kept.
+
+    Before::
+
+        func.func @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<4096xf32>):
+            %e = "kiln.empty"() {shape = affine_map<() -> (4096)>} : () -> tensor<4096xf32>
+            %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%a : tensor<4096xf32>) outs(%e : tensor<4096xf32>) {
+            ^bb0(%i: f32, %o: f32):
+              %s = arith.negf %i : f32
+              linalg.yield %s : f32
+            } -> tensor<4096xf32>
+            "kiln.yield"(%r) : (tensor<4096xf32>) -> ()
+          }) {kind = "pointwise", name = "neg"} : (tensor<4096xf32>) -> tensor<4096xf32>
+          return %0 : tensor<4096xf32>
+        }
+
+    After::
+
+        #map = affine_map<() -> (4096)>
+        #map1 = affine_map<(d0) -> (d0)>
+        func.func @main(%arg0: tensor<4096xf32>) -> tensor<4096xf32> {
+          %0 = "kiln.fusion"(%arg0) ({
+          ^bb0(%arg1: tensor<4096xf32>):
+            %1 = "kiln.empty"() {shape = #map} : () -> tensor<4096xf32>
+            %2 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]}
+                ins(%arg1 : tensor<4096xf32>) outs(%1 : tensor<4096xf32>) {
+            ^bb0(%in: f32, %out: f32):
+              %3 = arith.negf %in : f32
+              linalg.yield %3 : f32
+            } -> tensor<4096xf32>
+            "kiln.yield"(%2) : (tensor<4096xf32>) -> ()
+          }) {kind = "pointwise", name = "neg", schedule = {nests = [{num_warps = 4 : i64, tile = [1024]}]}}
+              : (tensor<4096xf32>) -> tensor<4096xf32>
+          return %0 : tensor<4096xf32>
+        }
+    """
+
+    name = "schedule-gpu"
+
+    arch: str = "sm_90"
+    """What the kernels are for: products are tiled by its multiprocessors and shared memory."""
+    tf32: bool = False
+    """Tensor cores may round f32 operands of products, as torch.backends.cuda.matmul.allow_tf32 says."""
+    descriptors: bool = False
+    """Products may load their operands through tensor maps, which the launcher encodes."""
+
+    def run(self, module: ir.Module) -> None:
+        for function in module.body.operations:
+            for region in function.regions:
+                for block in region.blocks:
+                    for op in block.operations:
+                        if isinstance(op, FusionOp):
+                            self._schedule(op)
+
+    def _schedule(self, fusion: ir.OpView) -> None:
+        from kiln.lowering.gpu.dot.fusions import DotOptions
+        from kiln.lowering.gpu.emit import plan_kernel
+
+        attributes = fusion.operation.attributes
+        if "schedule" in attributes:
+            return
+        body = FusionBody(fusion)
+        options = DotOptions(self.arch, self.tf32, self.descriptors)
+        try:
+            schedule = plan_kernel(body, fusion_layouts(fusion, body), options)
+        except UnsupportedError as error:
+            self.note(fusion.operation, f"no schedule: {error.reason}")
+            self.count("without a schedule")
+            return
+        if schedule:
+            attributes["schedule"] = to_attribute(schedule)
+            self.count("scheduled")
