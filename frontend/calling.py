@@ -4,17 +4,21 @@
 """Calling a compiled ``@main`` in place of its FX graph: arguments in, outputs out, inputs written back."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
-from kiln.frontend.fx_import import ImportedGraph, InputSpec, OutputSpec
+from kiln.frontend.specs import InputSpec, OutputSpec, Signature
 from kiln.runtime.plan import Plan
 
-__all__ = ["BoxedGraph", "shared_results"]
+__all__ = ["BoxedGraph", "shared_results", "size_text"]
+
+if TYPE_CHECKING:
+    from kiln.frontend.fx_import import ImportedGraph
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -23,20 +27,19 @@ class BoxedGraph:
     """The callable AOTAutograd gets: takes one list of inputs, which it empties, and returns the list of outputs.
 
     ``run`` takes the graph's own inputs (tensors, ints, and what the graph ignores) and returns a list with the results
-    of ``@main``. ``shared`` are the results to copy because they would be memory that eager does not give them
-    (see :func:`shared_results`).
+    of ``@main``. ``constants``: the tensors that are outputs themselves, by name.
     """
 
-    def __init__(self, imported: ImportedGraph, run: Run, shared: Sequence[int] = ()) -> None:
+    def __init__(self, signature: Signature, run: Run, constants: Mapping[str, torch.Tensor]) -> None:
         self._boxed_call = True
         self._run = run
-        self._outputs = imported.outputs
-        self._mutations = imported.mutations
-        self._constants = imported.constants
-        self._values = _value_function(imported.inputs, self._outputs)
+        self._outputs = signature.outputs
+        self._mutations = signature.mutations
+        self._constants = {name: constants[name] for name in _returned_constants(signature)}
+        self._values = _value_function(signature.inputs, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
-        self._shared = list(shared)
+        self._shared = signature.shared
         self._plain_outputs = (
             is_plain and not self._mutations and not self._shared and results == list(range(len(results)))
         )
@@ -79,7 +82,7 @@ class BoxedGraph:
         return outputs
 
 
-def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
+def shared_results(imported: "ImportedGraph", plan: Plan) -> list[int]:
     """Results of ``@main`` that must be copied: memory of an input, a constant or an earlier result, but not in eager.
 
     ``x.clone()`` costs nothing inside of a graph; as an output it is new memory. A result that is written to an input
@@ -109,6 +112,10 @@ def shared_results(imported: ImportedGraph, plan: Plan) -> list[int]:
     return shared
 
 
+def _returned_constants(signature: Signature) -> list[str]:
+    return [spec.name for spec in signature.outputs if spec.kind == "constant"]
+
+
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides."""
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -128,14 +135,15 @@ def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -
     wanted = [*sizes, *(expr for strides in empties for expr in strides)]
     if not wanted:
         return lambda inputs: ((), ())
-    strides = _tuple(_tuple(_text(expr) for expr in strides) for strides in empties)
-    text = f"{_tuple(_text(expr) for expr in sizes)}, {strides}"
-    used = {symbol.name for expr in wanted for symbol in sympy.sympify(expr).free_symbols}
+    strides = _tuple(_tuple(size_text(expr) for expr in strides) for strides in empties)
+    text = f"{_tuple(size_text(expr) for expr in sizes)}, {strides}"
+    used = set(re.findall(r"[A-Za-z_]\w*", text))
     lines = [f"    {name} = {source}\n" for name, source in sources.items() if name in used]
     return _define("def values(inputs):\n" + "".join(lines) + f"    return ({text})\n", "values")
 
 
-def _text(expr: Any) -> str:
+def size_text(expr: Any) -> str:
+    """A size as Python over the names of the symbols."""
     return PythonPrinter().doprint(expr) if isinstance(expr, sympy.Expr) else str(expr)
 
 

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 
 from kiln.errors import CompileError, KilnError
 from kiln.frontend.aten_executor import AtenExecutor
-from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Freezing, publish
 

@@ -17,7 +17,6 @@ Attributes of a result: ``kiln.strides``, and
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
 import torch
 from torch.fx import GraphModule, Node
 from torch_mlir import ir
@@ -26,55 +25,21 @@ from torch_mlir.extras.fx_importer import FxImporter
 
 from kiln.frontend.effects import is_token
 from kiln.frontend.fx_types import (
-    ImportUnsupported,
     address_strides,
     check_tensor,
     expressions,
     node_location,
-    node_value,
     shape_map,
     small_value,
     stride_map,
-    tensor_leaves,
     torch_type,
-    value_leaves,
 )
+from kiln.frontend.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
 from kiln.frontend.node_importer import KilnNodeImporter
+from kiln.frontend.specs import InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr, is_unbacked
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """Where one argument of ``@main`` comes from.
-
-    ``kind``: "tensor" or "int" (graph input ``index``), "size" or "stride" (of graph input ``index``, ``dim``),
-    "derived" (``expr`` over the other symbols), "constant" (``name`` in :attr:`ImportedGraph.constants`).
-    """
-
-    kind: str
-    name: str
-    index: int = -1
-    dim: int = -1
-    expr: sympy.Expr | None = None
-
-
-@dataclass(frozen=True)
-class OutputSpec:
-    """One output of the FX graph.
-
-    ``kind``: "result" (result ``index`` of ``@main``), "input" (graph input ``index`` itself), "constant" (tensor
-    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry).
-    ``empty_strides``: for a result whose strides differ from ``kiln.strides`` when it is empty, those strides.
-    """
-
-    kind: str
-    index: int = -1
-    name: str = ""
-    value: Any = None
-    expr: sympy.Expr | None = None
-    empty_strides: tuple[sympy.Expr, ...] | None = None
 
 
 @dataclass

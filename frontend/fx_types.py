@@ -16,23 +16,20 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch_mlir import ir
 
+from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.symbols import SymbolSpace, as_expr
 
 __all__ = [
-    "ImportUnsupported",
     "address_strides",
     "attach_layout",
     "check_tensor",
     "dtype_code",
     "expressions",
     "node_location",
-    "node_value",
     "shape_map",
     "small_value",
     "stride_map",
-    "tensor_leaves",
     "torch_type",
-    "value_leaves",
 ]
 
 _ELEMENT_TYPES: dict[torch.dtype, str] = {
@@ -58,15 +55,6 @@ _ELEMENT_TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fnuz: "f8E4M3FNUZ",
     torch.float8_e8m0fnu: "f8E8M0FNU",
 }
-
-
-class ImportUnsupported(Exception):
-    """What the import cannot express in the torch dialect; the message is the reason a report shows."""
-
-
-def node_value(node: Node) -> Any:
-    """The abstract value AOTAutograd left on ``node``: FakeTensor, SymInt, number, None, or a tuple of those."""
-    return node.meta.get("val")
 
 
 #: c10::ScalarType numbers, which is how the torch dialect writes a dtype argument.
@@ -100,22 +88,6 @@ def dtype_code(dtype: torch.dtype) -> int:
     if dtype not in _DTYPE_CODES:
         raise ImportUnsupported(f"dtype {dtype} has no number in the torch dialect")
     return _DTYPE_CODES[dtype]
-
-
-def value_leaves(value: Any) -> Iterator[Any]:
-    """The leaves of a node's value: itself, or the members of a tuple or list, in order."""
-    if isinstance(value, (tuple, list)):
-        for member in value:
-            yield from value_leaves(member)
-    else:
-        yield value
-
-
-def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among the leaves."""
-    for leaf in value_leaves(value):
-        if isinstance(leaf, torch.Tensor):
-            yield leaf
 
 
 def check_tensor(name: str, tensor: torch.Tensor) -> None:

@@ -20,6 +20,7 @@ from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
+from kiln.frontend.specs import Signature
 from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
@@ -75,7 +76,10 @@ def _attempt(
     with report.stage("load"):
         executor = target.executor(planning.plan, imported.constants)
     describe_plan(report, imported.module, planning.plan, gm)
-    return BoxedGraph(imported, executor.run, shared_results(imported, planning.plan))
+    signature = Signature(
+        imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan)
+    )
+    return BoxedGraph(signature, executor.run, imported.constants)
 
 
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:

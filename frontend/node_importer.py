@@ -20,15 +20,8 @@ from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 
 from kiln.frontend.effects import is_effect, is_token
-from kiln.frontend.fx_types import (
-    ImportUnsupported,
-    attach_layout,
-    dtype_code,
-    node_location,
-    node_value,
-    torch_type,
-    value_leaves,
-)
+from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
+from kiln.frontend.fx_values import ImportUnsupported, node_value, value_leaves
 from kiln.frontend.opaque import register_check, wrap_node
 from kiln.frontend.symbols import SymbolSpace, is_unbacked
 

@@ -17,7 +17,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
-from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.node_importer import KilnNodeImporter
 from kiln.frontend.symbols import SymbolSpace
 

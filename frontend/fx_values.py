@@ -1,0 +1,37 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The abstract values on the nodes of an FX graph. Needs no MLIR."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+__all__ = ["ImportUnsupported", "node_value", "tensor_leaves", "value_leaves"]
+
+
+class ImportUnsupported(Exception):
+    """What the import cannot express in the torch dialect; the message is the reason a report shows."""
+
+
+def node_value(node: Node) -> Any:
+    """The abstract value AOTAutograd left on ``node``: FakeTensor, SymInt, number, None, or a tuple of those."""
+    return node.meta.get("val")
+
+
+def value_leaves(value: Any) -> Iterator[Any]:
+    """The leaves of a node's value: itself, or the members of a tuple or list, in order."""
+    if isinstance(value, (tuple, list)):
+        for member in value:
+            yield from value_leaves(member)
+    else:
+        yield value
+
+
+def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among the leaves."""
+    for leaf in value_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf

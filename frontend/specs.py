@@ -1,0 +1,60 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""How to call a compiled ``@main`` in place of its FX graph. Needs no MLIR, and can be stored."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+
+__all__ = ["InputSpec", "OutputSpec", "Signature", "Size"]
+
+Size = sympy.Expr | str
+"""An integer over the graph's symbols, or its text in Python (``frontend/calling.py`` writes it)."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """Where one argument of ``@main`` comes from.
+
+    ``kind``: "tensor" or "int" (graph input ``index``), "size" or "stride" (of graph input ``index``, ``dim``),
+    "derived" (``expr`` over the other symbols), "constant" (``name`` in the graph's constants).
+    """
+
+    kind: str
+    name: str
+    index: int = -1
+    dim: int = -1
+    expr: Size | None = None
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One output of the FX graph.
+
+    ``kind``: "result" (result ``index`` of ``@main``), "input" (graph input ``index`` itself), "constant" (tensor
+    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry).
+    ``empty_strides``: for a result whose strides differ from ``kiln.strides`` when it is empty, those strides.
+    """
+
+    kind: str
+    index: int = -1
+    name: str = ""
+    value: Any = None
+    expr: Size | None = None
+    empty_strides: tuple[Size, ...] | None = None
+
+
+@dataclass
+class Signature:
+    """Where the arguments and results of ``@main`` come from and go to.
+
+    ``mutations``: pairs (graph input, result) to copy after the call, where the result is not that memory already.
+    ``shared``: results to copy because they would be memory that eager does not give them.
+    """
+
+    inputs: list[InputSpec]
+    outputs: list[OutputSpec]
+    mutations: list[tuple[int, int]] = field(default_factory=list)
+    shared: list[int] = field(default_factory=list)
