@@ -93,7 +93,7 @@ def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = Fa
     - "gemv": one row against all columns; a program sums `block_n` columns, `block_k` terms at a time;
     - "tile": one `block_m` x `block_n` tile a program, operands loaded through pointers;
     - "tensor_map": operands loaded through descriptors (only with `descriptors`: the launcher encodes them), a grid
-      of one program a multiprocessor where `persistent`, the epilogue in `parts` of columns.
+      of one program a multiprocessor where `persistent`, the epilogue in `pieces` of columns.
 
     All hold "num_warps" and "num_stages"; the result depends on nothing but the arguments.
     """
@@ -165,17 +165,17 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
         return _pointers(shape, machine, tile)
     schedule = _pointers(shape, machine, tile)
-    parts = 2 if rows * columns >= 128 * 256 else 1
-    if shape.dtype == "tf32" and parts == 2:
-        parts = 4
+    pieces = 2 if rows * columns >= 128 * 256 else 1
+    if shape.dtype == "tf32" and pieces == 2:
+        pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
-    room = machine.shared_bytes - rows * columns // parts * (4 if shape.dtype == "tf32" else 2) - 1024
+    room = machine.shared_bytes - rows * columns // pieces * (4 if shape.dtype == "tf32" else 2) - 1024
     stages = _stages(shape, rows, columns, schedule["block_k"], room, limit=4 if persistent else 6)
     return schedule | {
         "kernel": "tensor_map",
         "persistent": persistent,
         "programs": machine.sms,
-        "parts": parts,
+        "pieces": pieces,
         "num_stages": stages,
     }
 

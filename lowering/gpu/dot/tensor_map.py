@@ -80,22 +80,22 @@ def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -
 def _epilogue(
     b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: ir.Value, epilogue: Epilogue
 ) -> None:
-    """The tile's columns in parts, one after another: fewer registers are live at once, and less shared memory."""
-    parts = schedule["parts"]
+    """The tile's columns in pieces, one after another: fewer registers are live at once, and less shared memory."""
+    pieces = schedule["pieces"]
     rows, columns = schedule["block_m"], schedule["block_n"]
     row = line(b, b.muli(i, rows), rows, 0, p.m)
-    width = columns // parts
-    for number, part in enumerate(_split(b, sums, parts)):
+    width = columns // pieces
+    for number, piece in enumerate(_split(b, sums, pieces)):
         start = b.addi(b.muli(j, columns), number * width)
-        epilogue.apply(b, [], row, line(b, start, width, 1, p.n), part)
+        epilogue.apply(b, [], row, line(b, start, width, 1, p.n), piece)
 
 
-def _split(b: Builder, sums: ir.Value, parts: int) -> list[ir.Value]:
-    """`parts` (a power of two) blocks of neighbouring columns."""
-    if parts == 1:
+def _split(b: Builder, sums: ir.Value, pieces: int) -> list[ir.Value]:
+    """`pieces` (a power of two) blocks of neighbouring columns."""
+    if pieces == 1:
         return [sums]
     rows, columns = tt.shape_of(sums.type)
     halves = b.trans(b.reshape(sums, [rows, 2, columns // 2]), (0, 2, 1))
     type_ = tt.with_shape([rows, columns // 2], tt.element_of(sums.type))
     low, high = tt.SplitOp.create([halves], [type_, type_]).results
-    return [*_split(b, low, parts // 2), *_split(b, high, parts // 2)]
+    return [*_split(b, low, pieces // 2), *_split(b, high, pieces // 2)]

@@ -94,7 +94,7 @@ def test_descriptors(dtype, transposed, persistent):
     out = torch.full((200, 320), 7.0, dtype=dtype)
     schedule = {
         "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4,
-        "num_stages": 2, "persistent": persistent, "programs": 3, "parts": 2,
+        "num_stages": 2, "persistent": persistent, "programs": 3, "pieces": 2,
     }  # fmt: skip
     described_product(x, w, out, schedule).run()
     check(out, x, w)

@@ -1,0 +1,61 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""One `kiln.fusion` given as text: planned, emitted as Triton IR, run on the CPU or compiled for a GPU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from kiln.dialects import create_context, kiln, tt
+from kiln.lowering.cpu.schedule_attr import to_attribute
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.gpu.compile import Artifacts, compile_ttir
+from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
+from kiln.lowering.gpu.emit import emit_kernel, plan_kernel
+from kiln.lowering.gpu.ttir import to_ttir
+from kiln.lowering.ttcpu.run import run_kernel
+
+
+def emit_fusion(text: str, options: DotOptions = DEFAULTS, changes: dict[str, Any] | None = None) -> ir.Module:
+    """The kernel of the first fusion of @main; `changes` replace entries of the schedule that is chosen."""
+    with create_context(), ir.Location.unknown():
+        module = kiln.parse(text)
+        module.operation.verify()
+        block = list(module.body.operations)[0].regions[0].blocks[0]
+        fusion = next(op for op in block.operations if isinstance(op, kiln.FusionOp))
+        body = FusionBody(fusion)
+        schedule = plan_kernel(body, fusion_layouts(fusion, body), options) | (changes or {})
+        fusion.operation.attributes["schedule"] = to_attribute(schedule)
+        kernel = emit_kernel(fusion, "kernel")
+        assert kernel.operation.verify()
+        return kernel
+
+
+def function(kernel: ir.Module) -> ir.OpView:
+    return next(op for op in kernel.body if isinstance(op, tt.FuncOp))
+
+
+def run_fusion(
+    text: str,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    symbols: Sequence[int] = (),
+    options: DotOptions = DEFAULTS,
+    changes: dict[str, Any] | None = None,
+) -> None:
+    """Run the first fusion of @main into `outputs`."""
+    kernel = emit_fusion(text, options, changes)
+    run_kernel(function(kernel).operation, [*inputs, *outputs], symbols)
+
+
+def compile_fusion(text: str, options: DotOptions = DEFAULTS) -> Artifacts:
+    """Machine code of the first fusion of @main."""
+    kernel = emit_fusion(text, options)
+    func = function(kernel)
+    given = {key: func.operation.attributes[key].value for key in ("num_warps", "num_stages")}
+    with kernel.context:
+        return compile_ttir(to_ttir(func), options.arch, given)

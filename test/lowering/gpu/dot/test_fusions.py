@@ -1,0 +1,233 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Fusions around a product, attention or convolution: epilogues, several results, parts, layouts, sizes at run time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fusion_support import compile_fusion, run_fusion
+
+from kiln.lowering.gpu.dot.fusions import DotOptions
+
+
+def close(out, expected, tolerance):
+    assert out.shape == expected.shape
+    error = (out.double() - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert error < tolerance
+
+
+# result = residual + gelu(x @ w^T + bias), and the sums before gelu as a second result
+GELU = """
+func.func @main(%r: tensor<{m}x{n}x{t}>, %x: tensor<{m}x{k}x{t}>, %w: tensor<{n}x{k}x{t}>, %b: tensor<{n}x{t}>)
+    -> (tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>) {{
+  %0:2 = "kiln.fusion"(%r, %x, %w, %b) ({{
+  ^bb0(%r_: tensor<{m}x{n}x{t}>, %x_: tensor<{m}x{k}x{t}>, %w_: tensor<{n}x{k}x{t}>, %b_: tensor<{n}x{t}>):
+    %1 = "kiln.matmul"(%x_, %w_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}x{t}>
+    %2 = "kiln.empty"() {{shape = affine_map<() -> ({m}, {n})>}} : () -> tensor<{m}x{n}x{t}>
+    %3 = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>,
+        affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}}
+        ins(%1, %b_ : tensor<{m}x{n}x{t}>, tensor<{n}x{t}>) outs(%2 : tensor<{m}x{n}x{t}>) {{
+    ^bb0(%in: {t}, %c: {t}, %out: {t}):
+      %7 = arith.addf %in, %c : {t}
+      linalg.yield %7 : {t}
+    }} -> tensor<{m}x{n}x{t}>
+    %4 = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>,
+        affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}}
+        ins(%3, %r_ : tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>) outs(%2 : tensor<{m}x{n}x{t}>) {{
+    ^bb0(%in: {t}, %c: {t}, %out: {t}):
+      %root = arith.constant 0.707106769 : {t}
+      %half = arith.constant 0.5 : {t}
+      %one = arith.constant 1.0 : {t}
+      %8 = arith.mulf %in, %root : {t}
+      %9 = math.erf %8 : {t}
+      %10 = arith.mulf %in, %half : {t}
+      %11 = arith.addf %9, %one : {t}
+      %12 = arith.mulf %10, %11 : {t}
+      %13 = arith.addf %12, %c : {t}
+      linalg.yield %13 : {t}
+    }} -> tensor<{m}x{n}x{t}>
+    "kiln.yield"(%4, %3) : (tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>) -> ()
+  }}) {{kind = "matmul", name = "gelu"}} : (tensor<{m}x{n}x{t}>, tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>,
+    tensor<{n}x{t}>) -> (tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>)
+  return %0#0, %0#1 : tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>
+}}
+"""
+TYPES = {"f32": (torch.float32, 2e-6), "bf16": (torch.bfloat16, 1.5e-2), "f16": (torch.float16, 2e-3)}
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize(("m", "n", "k"), [(20, 64, 48), (1, 96, 130), (77, 33, 100)])
+def test_bias_gelu_residual(m, n, k, element):
+    dtype, tolerance = TYPES[element]
+    r, x, w, bias = (torch.randn(s).to(dtype) for s in ((m, n), (m, k), (n, k), (n,)))
+    out, before = torch.full((m, n), 7.0, dtype=dtype), torch.full((m, n), 7.0, dtype=dtype)
+    run_fusion(GELU.format(m=m, n=n, k=k, t=element), [r, x, w, bias], [out, before])
+    sums = x.double() @ w.double().T + bias.double()
+    close(before, sums, tolerance)
+    close(out, F.gelu(sums) + r.double(), tolerance)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_operands_through_descriptors(persistent):
+    m, n, k = 192, 256, 128
+    r, x, w, bias = (torch.randn(s).to(torch.bfloat16) for s in ((m, n), (m, k), (n, k), (n,)))
+    out, before = torch.empty(m, n, dtype=torch.bfloat16), torch.empty(m, n, dtype=torch.bfloat16)
+    changes = {"persistent": persistent, "programs": 5, "pieces": 2, "block_m": 64, "block_n": 64, "block_k": 64}
+    text = GELU.format(m=m, n=n, k=k, t="bf16")
+    run_fusion(text, [r, x, w, bias], [out, before], options=DotOptions(descriptors=True), changes=changes)
+    sums = x.double() @ w.double().T + bias.double()
+    close(before, sums, 1e-2)
+    close(out, F.gelu(sums) + r.double(), 1e-2)
+
+
+def test_machine_code_of_an_epilogue():
+    made = compile_fusion(GELU.format(m=4096, n=4096, k=4096, t="bf16"), DotOptions(descriptors=True))
+    assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
+    assert "ld.local" not in made.ptx
+
+
+# Three products of one matrix with rows known at run time, each result with a bias or a scale of its own.
+PARTS = """
+func.func @main(%x: tensor<?x96xf32> {{kiln.shape = affine_map<()[s0] -> (s0, 96)>}}, %q: tensor<64x96xf32>,
+    %k: tensor<24x96xf32>, %v: tensor<24x96xf32>, %b: tensor<64xf32>, %s0: index {{kiln.symbol = "s0"}})
+    -> (tensor<?x64xf32>, tensor<?x24xf32>, tensor<?x24xf32>) {{
+  %0:3 = "kiln.fusion"(%x, %q, %k, %v, %b, %s0) ({{
+  ^bb0(%x_: tensor<?x96xf32>, %q_: tensor<64x96xf32>, %k_: tensor<24x96xf32>, %v_: tensor<24x96xf32>,
+      %b_: tensor<64xf32>, %n: index):
+    %1 = "kiln.matmul"(%x_, %q_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<?x96xf32>, tensor<64x96xf32>) -> tensor<?x64xf32>
+    %2 = "kiln.matmul"(%x_, %k_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<?x96xf32>, tensor<24x96xf32>) -> tensor<?x24xf32>
+    %3 = "kiln.matmul"(%x_, %v_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<?x96xf32>, tensor<24x96xf32>) -> tensor<?x24xf32>
+    %e = "kiln.empty"(%n) {{shape = affine_map<()[s0] -> (s0, 64)>}} : (index) -> tensor<?x64xf32>
+    %4 = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>,
+        affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}}
+        ins(%1, %b_ : tensor<?x64xf32>, tensor<64xf32>) outs(%e : tensor<?x64xf32>) {{
+    ^bb0(%in: f32, %c: f32, %out: f32):
+      %7 = arith.addf %in, %c : f32
+      linalg.yield %7 : f32
+    }} -> tensor<?x64xf32>
+    "kiln.yield"(%4, %2, %3) : (tensor<?x64xf32>, tensor<?x24xf32>, tensor<?x24xf32>) -> ()
+  }}) {{kind = "matmul", name = "qkv", parts = array<i64: 0, 1, 2>, layouts = [
+      affine_map<(d0, d1)[s0] -> (d0 * 96 + d1)>, affine_map<(d0, d1)[s0] -> (d0 * 96 + d1)>,
+      affine_map<(d0, d1)[s0] -> (d0 * 96 + d1)>, affine_map<(d0, d1)[s0] -> (d0 * 96 + d1)>,
+      affine_map<(d0)[s0] -> (d0)>, affine_map<(d0, d1)[s0] -> (d0 * {stride} + d1)>,
+      affine_map<(d0, d1)[s0] -> (d0 * 24 + d1)>, affine_map<(d0, d1)[s0] -> (d1 * s0 + d0)>]}}
+    : (tensor<?x96xf32>, tensor<64x96xf32>, tensor<24x96xf32>, tensor<24x96xf32>, tensor<64xf32>, index)
+    -> (tensor<?x64xf32>, tensor<?x24xf32>, tensor<?x24xf32>)
+  return %0#0, %0#1, %0#2 : tensor<?x64xf32>, tensor<?x24xf32>, tensor<?x24xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 17, 64, 150])
+def test_products_of_one_matrix(rows):
+    x, q, k, v, bias = (torch.randn(s) for s in ((rows, 96), (64, 96), (24, 96), (24, 96), (64,)))
+    wide = torch.full((rows, 80), 7.0)
+    keys, values = torch.full((rows, 24), 7.0), torch.full((24, rows), 7.0)
+    run_fusion(PARTS.format(stride=80), [x, q, k, v, bias], [wide, keys, values], symbols=[rows])
+    close(wide[:, :64], x.double() @ q.double().T + bias.double(), 2e-6)
+    assert (wide[:, 64:] == 7.0).all()
+    close(keys, x.double() @ k.double().T, 2e-6)
+    close(values.T, x.double() @ v.double().T, 2e-6)
+
+
+def test_machine_code_of_parts_keeps_the_pipeline():
+    made = compile_fusion(PARTS.format(stride=64))
+    assert made.ptx.count("cp.async") > 0
+
+
+# Attention between the layouts of projections: heads lie inside of a token's row, in and out.
+ATTENTION = """
+func.func @main(%q: tensor<2x{h}x?x{d}x{t}> {{kiln.shape = affine_map<()[s0] -> (2, {h}, s0, {d})>}},
+    %k: tensor<2x{g}x?x{d}x{t}> {{kiln.shape = affine_map<()[s0] -> (2, {g}, s0, {d})>}},
+    %v: tensor<2x{g}x?x{d}x{t}> {{kiln.shape = affine_map<()[s0] -> (2, {g}, s0, {d})>}},
+    %r: tensor<2x?x{h}x{d}x{t}> {{kiln.shape = affine_map<()[s0] -> (2, s0, {h}, {d})>}},
+    %s0: index {{kiln.symbol = "s0"}}) -> tensor<2x?x{h}x{d}x{t}> {{
+  %0 = "kiln.fusion"(%q, %k, %v, %r, %s0) ({{
+  ^bb0(%q_: tensor<2x{h}x?x{d}x{t}>, %k_: tensor<2x{g}x?x{d}x{t}>, %v_: tensor<2x{g}x?x{d}x{t}>,
+      %r_: tensor<2x?x{h}x{d}x{t}>, %n: index):
+    %1 = "kiln.attention"(%q_, %k_, %v_) {{scale = 0.25 : f64, causal = {causal}}}
+      : (tensor<2x{h}x?x{d}x{t}>, tensor<2x{g}x?x{d}x{t}>, tensor<2x{g}x?x{d}x{t}>) -> tensor<2x{h}x?x{d}x{t}>
+    %e = "kiln.empty"(%n) {{shape = affine_map<()[s0] -> (2, {h}, s0, {d})>}} : (index) -> tensor<2x{h}x?x{d}x{t}>
+    %2 = linalg.generic {{indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>,
+        affine_map<(d0, d1, d2, d3) -> (d0, d2, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+        ins(%1, %r_ : tensor<2x{h}x?x{d}x{t}>, tensor<2x?x{h}x{d}x{t}>) outs(%e : tensor<2x{h}x?x{d}x{t}>) {{
+    ^bb0(%in: {t}, %c: {t}, %out: {t}):
+      %7 = arith.addf %in, %c : {t}
+      linalg.yield %7 : {t}
+    }} -> tensor<2x{h}x?x{d}x{t}>
+    "kiln.yield"(%2) : (tensor<2x{h}x?x{d}x{t}>) -> ()
+  }}) {{kind = "attention", name = "attention", layouts = [
+      affine_map<(d0, d1, d2, d3)[s0] -> (d0 * s0 * {h} * {d} + d2 * {h} * {d} + d1 * {d} + d3)>,
+      affine_map<(d0, d1, d2, d3)[s0] -> (d0 * s0 * {g} * {d} + d2 * {g} * {d} + d1 * {d} + d3)>,
+      affine_map<(d0, d1, d2, d3)[s0] -> (d0 * s0 * {g} * {d} + d2 * {g} * {d} + d1 * {d} + d3)>,
+      affine_map<(d0, d1, d2, d3)[s0] -> (d0 * s0 * {h} * {d} + d1 * {h} * {d} + d2 * {d} + d3)>,
+      affine_map<(d0, d1, d2, d3)[s0] -> (d0 * s0 * {h} * {d} + d2 * {h} * {d} + d1 * {d} + d3)>]}}
+    : (tensor<2x{h}x?x{d}x{t}>, tensor<2x{g}x?x{d}x{t}>, tensor<2x{g}x?x{d}x{t}>, tensor<2x?x{h}x{d}x{t}>, index)
+    -> tensor<2x{h}x?x{d}x{t}>
+  return %r : tensor<2x?x{h}x{d}x{t}>
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("tokens", [1, 50, 130])
+def test_attention_between_projections(tokens, causal, element):
+    dtype, tolerance = TYPES[element]
+    h, g, d = 4, 2, 24
+    q, k, v = (torch.randn(2, tokens, heads, d).to(dtype) for heads in (h, g, g))
+    r, out = torch.randn(2, tokens, h, d).to(dtype), torch.full((2, tokens, h, d), 7.0, dtype=dtype)
+    text = ATTENTION.format(h=h, g=g, d=d, t=element, causal=str(causal).lower())
+    run_fusion(text, [q, k, v, r], [out], symbols=[tokens])
+    heads = [t.transpose(1, 2).double() for t in (q, k, v)]
+    want = F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True)
+    close(out, want.transpose(1, 2) + r.double(), tolerance)
+
+
+# A convolution with bias and relu, channels last.
+CONV = """
+func.func @main(%x: tensor<{n}x{c}x9x7x{t}>, %w: tensor<{o}x{cg}x3x3x{t}>, %b: tensor<{o}x{t}>)
+    -> tensor<{n}x{o}x5x4x{t}> {{
+  %0 = "kiln.fusion"(%x, %w, %b) ({{
+  ^bb0(%x_: tensor<{n}x{c}x9x7x{t}>, %w_: tensor<{o}x{cg}x3x3x{t}>, %b_: tensor<{o}x{t}>):
+    %1 = "kiln.conv"(%x_, %w_) {{stride = array<i64: 2, 2>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+      groups = {groups}, transposed = false, output_padding = array<i64: 0, 0>}}
+      : (tensor<{n}x{c}x9x7x{t}>, tensor<{o}x{cg}x3x3x{t}>) -> tensor<{n}x{o}x5x4x{t}>
+    %e = "kiln.empty"() {{shape = affine_map<() -> ({n}, {o}, 5, 4)>}} : () -> tensor<{n}x{o}x5x4x{t}>
+    %2 = linalg.generic {{indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>,
+        affine_map<(d0, d1, d2, d3) -> (d1)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+        ins(%1, %b_ : tensor<{n}x{o}x5x4x{t}>, tensor<{o}x{t}>) outs(%e : tensor<{n}x{o}x5x4x{t}>) {{
+    ^bb0(%in: {t}, %c: {t}, %out: {t}):
+      %zero = arith.constant 0.0 : {t}
+      %7 = arith.addf %in, %c : {t}
+      %8 = arith.maximumf %7, %zero : {t}
+      linalg.yield %8 : {t}
+    }} -> tensor<{n}x{o}x5x4x{t}>
+    "kiln.yield"(%2) : (tensor<{n}x{o}x5x4x{t}>) -> ()
+  }}) {{kind = "conv", name = "conv", layouts = [
+      affine_map<(d0, d1, d2, d3) -> (d0 * {c} * 63 + d2 * {c} * 7 + d3 * {c} + d1)>,
+      affine_map<(d0, d1, d2, d3) -> (d0 * {cg} * 9 + d1 * 9 + d2 * 3 + d3)>, affine_map<(d0) -> (d0)>,
+      affine_map<(d0, d1, d2, d3) -> (d0 * {o} * 20 + d2 * {o} * 4 + d3 * {o} + d1)>]}}
+    : (tensor<{n}x{c}x9x7x{t}>, tensor<{o}x{cg}x3x3x{t}>, tensor<{o}x{t}>) -> tensor<{n}x{o}x5x4x{t}>
+  return %0 : tensor<{n}x{o}x5x4x{t}>
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize(("c", "o", "groups"), [(3, 20, 1), (32, 24, 1), (16, 32, 2), (12, 12, 12)])
+def test_convolution_bias_relu(c, o, groups, element):
+    dtype, tolerance = TYPES[element]
+    x, w, bias = (torch.randn(s).to(dtype) for s in ((3, c, 9, 7), (o, c // groups, 3, 3), (o,)))
+    x = x.contiguous(memory_format=torch.channels_last)
+    out = torch.full((3, o, 5, 4), 7.0, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    run_fusion(CONV.format(n=3, c=c, o=o, cg=c // groups, groups=groups, t=element), [x, w, bias], [out])
+    want = F.conv2d(x.double(), w.double(), bias.double(), 2, 1, 1, groups).relu()
+    close(out, want, tolerance)
