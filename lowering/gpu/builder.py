@@ -161,7 +161,11 @@ class Builder:
     # -- shapes ----------------------------------------------------------------------------------------------
 
     def splat(self, x: ir.Value, shape: Sequence[int]) -> ir.Value:
-        """A scalar everywhere in a block."""
+        """A scalar everywhere in a block; of a constant a constant."""
+        owner = x.owner
+        if shape and not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant":
+            value = owner.operation.attributes["value"].value
+            return self.constant(value, ir.RankedTensorType.get(list(shape), x.type))
         return tt.SplatOp.create([x], [ir.RankedTensorType.get(list(shape), x.type)]).result if shape else x
 
     def expand_dims(self, x: ir.Value, axis: int) -> ir.Value:
