@@ -11,6 +11,7 @@ from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, library_symbol
+from kiln.lowering.gpu.tile.erf import emit_short_erf, short_erf_suffices
 
 # Ops whose operands and results are blocks of one shape and which Triton lowers for every element type that they have.
 _SAME = {
@@ -45,7 +46,9 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
     wide = [_widen(b, v) for v in values]
     element = tt.element_of(wide[0].type)
     computed = b.f32 if isinstance(target, _NARROW) else target
-    if name == "math.sqrt" and element == b.f32:
+    if name == "math.erf" and short_erf_suffices(op):
+        results = [emit_short_erf(b, wide[0])]
+    elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
     elif (symbol := library_symbol(name, element, backend)) is not None:
         results = [b.extern(symbol, *wide)]
