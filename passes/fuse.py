@@ -11,7 +11,7 @@ from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
-from kiln.passes.fusion.horizontal import fuse_products
+from kiln.passes.fusion.horizontal import fuse_nests, fuse_products
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.rows import keep_shared_rows
 
@@ -78,6 +78,9 @@ class Fuse(Pass):
     row_blocks: bool = True
     """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU)."""
 
+    horizontal: bool = True
+    """Kernels that do not depend on each other share loops or become parts of one kernel, where they read the same."""
+
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "none"):
             raise PassOptionError(self.name, f"strategy: expected 'greedy' or 'none', found {self.strategy!r}")
@@ -87,10 +90,12 @@ class Fuse(Pass):
 
     def _fuse(self, function: ir.OpView) -> None:
         graph = FusionGraph(function)
-        grouping = Grouping(graph, self.row_blocks)
+        grouping = Grouping(graph, self.row_blocks, self.horizontal)
         if self.strategy == "greedy":
             grouping.run()
-            fuse_products(grouping)
+            if self.horizontal:
+                fuse_products(grouping)
+                fuse_nests(grouping)
             for op, reason in grouping.decisions:
                 self.note(op, reason)
         self.count("ops", len(graph.compute))

@@ -48,10 +48,12 @@ class FusionGraph:
         self.compute = [op for op in self.operations if name_of(op) in COMPUTE and not self.is_free(op)]
         self._compute_set = set(self.compute)
         self.readers: dict[ir.Value, list[Read]] = {}
+        self.reads: dict[ir.Operation, list[Read]] = {}
         self.external: set[ir.Value] = set()
         for op in self.operations:
             if op in self._compute_set:
-                for read in self._reads_of(op):
+                self.reads[op] = list(self._reads_of(op))
+                for read in self.reads[op]:
                     self.readers.setdefault(read.value, []).append(read)
             elif not self.is_free(op):
                 for v in op.operands:

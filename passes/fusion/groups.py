@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.lowering.cpu.tile.body import output_map
+from kiln.lowering.cpu.tile.body import defining_op, output_map
+from kiln.passes.fusion.cost import Cost, CostModel, amount
 from kiln.passes.fusion.graph import IN_MEMORY, NAMED, FusionGraph, Point, Read
 from kiln.passes.fusion.rows import why_not_joined
 
-CHEAP = 4
-"""Cost per element up to which computing a value again beats reading it from memory."""
-MODERATE = 16
-"""Cost up to which a value that is broadcast may be computed again for every row."""
+SLOWER = 1.02
+"""A kernel less is worth this factor of the estimated time: what it saves outside of kernels is not in the estimate."""
+MOST_OPS = 64
+"""Ops that loops are shared by: more do not fit into the registers."""
 SERIAL_LIMIT = 1 << 14
 """Elements of a reduction over everything that are still fused with what follows: there is no row to share."""
 
@@ -28,6 +29,7 @@ class Group:
     space: extents that the ops' points are expressed in. points: iteration point of each op over that space (None:
     the op is evaluated at several). reduced: dims of the space that the group's reductions reduce. parts: groups that
     share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the first one's.
+    recomputed: operations beyond those of computing each value once.
     """
 
     ops: list[ir.Operation]
@@ -37,6 +39,7 @@ class Group:
     named: ir.Operation | None = None
     parts: list["Group"] = field(default_factory=list)
     others: list[ir.Operation] = field(default_factory=list)
+    recomputed: int = 0
 
     @property
     def all_named(self) -> list[ir.Operation]:
@@ -70,8 +73,9 @@ def row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) ->
 class Grouping:
     """The groups of a graph; `of` maps each compute op to its group."""
 
-    def __init__(self, graph: FusionGraph, row_blocks: bool = True):
-        self.graph, self.row_blocks = graph, row_blocks
+    def __init__(self, graph: FusionGraph, row_blocks: bool = True, horizontal: bool = True):
+        self.graph, self.row_blocks, self.horizontal = graph, row_blocks, horizontal
+        self.model = CostModel(graph)
         self.of: dict[ir.Operation, Group] = {}
         self.decisions: list[tuple[ir.Operation, str]] = []
         for op in graph.compute:
@@ -115,14 +119,85 @@ class Grouping:
                 consumers.append(self.of[r.consumer])
         if not consumers:
             return
-        consumers = [g for g in consumers if g is not self.of[op]]
+        consumers = self._joined([g for g in consumers if g is not self.of[op]], op)
         several = len(consumers) > 1
         for group in consumers:
             mine = [r for r in reads if not r.whole and self.of[r.consumer] is group]
+            name, before = group.ops[-1].name, self.model.cost(self.of[op]) + self.model.cost(group)
             reason = self._try(op, group, mine, in_memory or several)
-            self.decisions.append((op, reason or f"fused into the kernel of {group.ops[-1].name}"))
+            self.decisions.append((op, reason or f"fused into the kernel of {name}: {self._saved(before, group)}"))
             if reason is None:
                 break
+
+    def _saved(self, before: Cost, group: Group) -> str:
+        """What a merge that made `group` saves and costs."""
+        after = self.model.cost(group)
+        text = f"saves {amount(before.moved - after.moved, 'B')} of traffic"
+        again = after.operations - before.operations
+        return f"{text}, computes {amount(again, 'op')} again" if again > 0 else text
+
+    def _joined(self, consumers: list[Group], op: ir.Operation) -> list[Group]:
+        """The consumers of `op`; those that walk the same loops over it, and don't depend on each other, as one."""
+        if not self.horizontal or self.of[op].named is not None and any(g.reduced is not None for g in consumers):
+            return consumers  # a product takes a pointwise consumer into its own loops
+        found: list[Group] = []
+        for group in consumers:
+            for i, other in enumerate(found):
+                if self._awaits_product(group, op) or self._awaits_product(other, op):
+                    continue
+                if self.share_loops(other, group, list(op.results)) and not self._connected(other, group):
+                    before = self.model.cost(other) + self.model.cost(group)
+                    found[i] = self.merge_loops(other, group)
+                    why = f"shares the loops of {other.ops[-1].name}: {self._saved(before, found[i])}"
+                    self.decisions.append((group.ops[-1], why))
+                    break
+            else:
+                found.append(group)
+        return found
+
+    def _awaits_product(self, group: Group, op: ir.Operation) -> bool:
+        """Whether the group could become the epilogue of a product that is still to be placed."""
+        for reader in group.ops:
+            for read in self.graph.reads[reader]:
+                owner = defining_op(read.value)
+                if owner is not None and owner != op and owner.name in IN_MEMORY and self.of[owner] is not group:
+                    return True
+        return False
+
+    def share_loops(self, a: Group, b: Group, values: Sequence[ir.Value]) -> bool:
+        """Whether one nest can compute both groups, which then read one of `values` once instead of twice."""
+        if a.named is not None or b.named is not None or a.parts or b.parts or a.space != b.space:
+            return False
+        kinds = {a.reduced, b.reduced}
+        if len(kinds) > 1:
+            reduced = next(r for r in kinds if r is not None)
+            kept = len(a.space) - len(reduced)
+            if None not in kinds or not kept or min(reduced) < kept:
+                return False
+        if len(a.ops) + len(b.ops) > MOST_OPS:
+            return False
+        for value in values:
+            at: list[set[tuple[ir.AffineExpr, ...]]] = []
+            for group in (a, b):
+                reads = [r for o in group.ops for r in self.graph.reads[o] if r.value == value and not r.whole]
+                at.append(set(self._indices(group, reads) or ()))
+            if at[0] & at[1]:
+                return True
+        return False
+
+    def merge_loops(self, a: Group, b: Group) -> Group:
+        """One group that computes both in the same loops. `share_loops` must hold, and no path lead between them."""
+        ops = sorted([*a.ops, *b.ops], key=lambda o: self.graph.position[o])
+        reduced = a.reduced if a.reduced is not None else b.reduced
+        again = a.recomputed + b.recomputed
+        merged = replace(a, ops=ops, points=a.points | b.points, reduced=reduced, recomputed=again)
+        for op in ops:
+            self.of[op] = merged
+        return merged
+
+    def _connected(self, a: Group, b: Group) -> bool:
+        """Whether a path leads from one of two groups to the other."""
+        return self._leads(self.successors(a), b) or self._leads(self.successors(b), a)
 
     def _try(self, op: ir.Operation, group: Group, reads: list[Read], stored: bool) -> str | None:
         """Merge `op`'s group into `group`; returns why not."""
@@ -164,7 +239,6 @@ class Grouping:
         stored: bool,
         reads: list[Read],
     ) -> str | None:
-        rank = len(group.space)
         if stored and group.named is not None and group.named.name not in IN_MEMORY:
             return "needed in memory, and the consumer's kernel writes one result"
         plain = [self._plain(i, group) for i in indices]
@@ -172,19 +246,18 @@ class Grouping:
             full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
             if not full or not self._storable(op, group, plain[0] or []):
                 return "needed in memory, and not over the consumer's loops"
-        cost = self.graph.cost(op)
-        if len(indices) > 1 and cost > CHEAP:
-            return f"read at {len(indices)} indices, and costs {cost} per element"
-        for index, p in zip(indices, plain, strict=True):
-            used = {d for e in index for d in affine.dims_in(e)}
-            if p is None and cost > MODERATE and group.reduced is not None:
-                return "read through a window, and expensive"
-            missing = set(range(rank)) - used
-            inner = all(m > u for m in missing for u in used)
-            if missing and not inner and cost > MODERATE:
-                return f"broadcast over outer loops, and costs {cost} per element"
-            if group.named is not None and missing and cost > MODERATE:
-                return f"broadcast in an epilogue, and costs {cost} per element"
+        times = self.model.evaluations(indices, group.space)
+        again = max(0, times - self.model.count(self.graph.space(op))) * self.graph.cost(op)
+        if again:
+            before = self.model.cost(self.of[op]) + self.model.cost(group)
+            after = self.model.cost(replace(group, ops=[*group.ops, op]), again)
+            seconds = before.seconds(self.model.machine), after.seconds(self.model.machine)
+            if seconds[1] > SLOWER * seconds[0]:
+                saves, costs = amount(before.moved - after.moved, "B"), amount(again, "op")
+                where = f"at {len(indices)} indices" if len(indices) > 1 else "again and again"
+                slower = f"{1e6 * seconds[1]:.3g} instead of {1e6 * seconds[0]:.3g} us"
+                return f"read {where}: saves {saves} of traffic, but computes {costs} more ({slower})"
+            group.recomputed += again
         self._adopt(op, group, self.graph.producer_point(op, indices[0]) if len(indices) == 1 else None)
         return None
 
@@ -336,8 +409,11 @@ class Grouping:
 
     def _would_cycle(self, own: Group, group: Group) -> bool:
         """Whether `group` is reachable from `own` other than directly."""
+        return self._leads([s for s in self.successors(own) if s is not group], group)
+
+    def _leads(self, work: list[Group | ir.Operation], group: Group) -> bool:
+        """Whether a path leads from one of some kernels and calls to `group`."""
         seen: list[Group | ir.Operation] = []
-        work = [s for s in self.successors(own) if s is not group]
         while work:
             node = work.pop()
             if node is group:

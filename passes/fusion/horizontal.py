@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.lowering.cpu.tile.body import defining_op
+from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.reach import Reach
@@ -27,6 +29,60 @@ def fuse_products(grouping: Grouping) -> None:
             families.setdefault(_rows(grouping.graph, group.named), []).append(group)
     for family in families.values():
         fuse_parts(grouping, reach, family, "a product of the same matrix")
+
+
+def fuse_nests(grouping: Grouping) -> None:
+    """Pointwise and reduction kernels that read the same values.
+
+    Where they walk the same loops over a value they share these: several reductions of a tensor are one pass over it.
+    Otherwise they become parts: what they save is a launch (the rotations of queries and of keys).
+    """
+    reach = Reach(grouping)
+    values = [*grouping.graph.block.arguments, *(r for op in grouping.graph.operations for r in op.results)]
+    for value in values:
+        for a, b in _pairs(_readers(grouping, value)):
+            a, b = _now(grouping, a), _now(grouping, b)
+            if a is not b and grouping.share_loops(a, b, [value]) and reach.independent(a, b):
+                before = grouping.model.cost(a) + grouping.model.cost(b)
+                merged = grouping.merge_loops(a, b)
+                reach.merge(a, b, merged)
+                saved = amount(before.moved - grouping.model.cost(merged).moved, "B")
+                grouping.decisions.append((b.ops[-1], f"shares the loops of {a.ops[-1].name}: saves {saved}"))
+    for value in values:
+        family = _readers(grouping, value)
+        if _large_and_dying(grouping, value):
+            for group in family[1:]:
+                grouping.decisions.append(
+                    (group.ops[-1], "no part of another reader's kernel: writes over its operand")
+                )
+            continue
+        fuse_parts(grouping, reach, family, "reads the same value, saves a launch")
+
+
+def _now(grouping: Grouping, group: Group) -> Group:
+    """The group that the ops of `group` are in by now."""
+    return grouping.of[group.ops[0]]
+
+
+def _pairs(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
+    return [(a, b) for i, a in enumerate(groups) for b in groups[i + 1 :]]
+
+
+def _readers(grouping: Grouping, value: ir.Value) -> list[Group]:
+    """Kernels made of loops alone that read `value` from memory, in order."""
+    maker = defining_op(value)
+    found: list[Group] = []
+    for read in grouping.graph.readers.get(value, []):
+        group = grouping.of[read.consumer]
+        is_nest = group.kind in ("pointwise", "reduction") and grouping.of.get(maker) is not group
+        if is_nest and not any(group is g for g in found):
+            found.append(group)
+    return found
+
+
+def _large_and_dying(grouping: Grouping, value: ir.Value) -> bool:
+    """Whether the last reader of `value` may write over it, which saves more than a launch does."""
+    return defining_op(value) in grouping.of and grouping.model.bytes_of(value) > grouping.model.machine.cache_bytes
 
 
 def _rows(graph: FusionGraph, product: ir.Operation) -> tuple[object, ...]:
