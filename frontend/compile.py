@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 
 from kiln.errors import CompileError, KilnError
 from kiln.frontend.aten_executor import AtenExecutor
+from kiln.frontend.cached import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Freezing, publish
@@ -62,11 +63,9 @@ def compile_graph(
 
 
 def _compile_native(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
-    from kiln.frontend.native import compile_native
-
     # AOTAutograd calls compilers under its FakeTensorMode; constants of the graph are real tensors.
     with unset_fake_temporarily():
-        return compile_native(gm, options, report)
+        return compile_cached(gm, options, report)
 
 
 def _fall_back(

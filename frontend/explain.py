@@ -132,6 +132,8 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         ours, eager = graph.memory, graph.eager_memory
         console.print(f"bytes read and written: {_kib(ours.moved)} (eager's operators: {_kib(eager.moved)})")
         console.print(f"most memory allocated at once: {_kib(ours.peak)} (eager: {_kib(eager.peak)})")
+    if graph.cache not in ("", "off"):
+        console.print(f"persistent cache: {graph.cache}", markup=False)
     table = Table("stage", "ms", title="compile time", title_justify="left")
     for stage, seconds in graph.stages.items():
         table.add_row(stage, f"{1e3 * seconds:.1f}")

@@ -10,7 +10,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KNOBS", "Knob", "dump_dir", "fallback", "target", "verbose"]
+import platformdirs
+
+from kiln.errors import BackendOptionError
+
+__all__ = ["KNOBS", "Knob", "cache", "cache_dir", "cache_mib", "dump_dir", "fallback", "target", "verbose"]
+
+_CACHE_MIB = 1024
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,9 @@ class Knob:
 
 
 KNOBS = (
+    Knob("KILN_CACHE", "0 or 1", "0: compile every graph anew and keep none"),
+    Knob("KILN_CACHE_DIR", "folder", "where compiled graphs are kept; by default in the user's cache folder"),
+    Knob("KILN_CACHE_MIB", "number", "size in MiB above which the least recently used graphs go; 1024 by default"),
     Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
     Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
@@ -37,6 +46,29 @@ def _flag(name: str, default: bool) -> bool:
     if text in ("0", "false", "no", "off"):
         return False
     return default
+
+
+def cache() -> bool:
+    """``KILN_CACHE``: whether compiled graphs are kept on the disk (the default)."""
+    return _flag("KILN_CACHE", True)
+
+
+def cache_dir() -> Path:
+    """``KILN_CACHE_DIR``: where they are kept."""
+    text = os.environ.get("KILN_CACHE_DIR", "").strip()
+    return Path(text) if text else Path(platformdirs.user_cache_dir("kiln", appauthor=False))
+
+
+def cache_mib() -> int:
+    """``KILN_CACHE_MIB``: how large the folder may grow.
+
+    Raises:
+        BackendOptionError: no whole number above 0.
+    """
+    text = os.environ.get("KILN_CACHE_MIB", "").strip() or str(_CACHE_MIB)
+    if not text.isdecimal() or int(text) < 1:
+        raise BackendOptionError(f"KILN_CACHE_MIB must be a whole number of MiB above 0, found {text!r}")
+    return int(text)
 
 
 def dump_dir() -> Path | None:

@@ -6,9 +6,11 @@
 import itertools
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 from torch_mlir import ir
 
@@ -21,6 +23,7 @@ from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
 from kiln.frontend.specs import Signature
+from kiln.frontend.stored_graph import StoredGraph
 from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
@@ -29,7 +32,7 @@ from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
 from kiln.runtime.plan import Plan
 
-__all__ = ["compile_native"]
+__all__ = ["NativeGraph", "compile_native"]
 
 _numbers = itertools.count()
 
@@ -38,7 +41,16 @@ _numbers = itertools.count()
 _MAX_RETRIES = 8
 
 
-def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
+@dataclass(frozen=True)
+class NativeGraph:
+    """A compiled graph: ``run``, the boxed callable; ``stored``, the same as data; the tensors it reads, by name."""
+
+    run: Callable[[list[Any]], list[Any]]
+    stored: StoredGraph
+    constants: dict[str, torch.Tensor]
+
+
+def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> NativeGraph:
     """Compile ``gm`` to kernels and a host plan.
 
     An op that converts but that the code generator has no kernel for becomes an ATen call: the graph is compiled again
@@ -60,9 +72,7 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
             report.decisions.clear()
 
 
-def _attempt(
-    gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str]
-) -> Callable[[list[Any]], list[Any]]:
+def _attempt(gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> NativeGraph:
     target = choose_target(gm, options)
     with report.stage("import"):
         imported = import_graph(gm, create_context())
@@ -79,7 +89,8 @@ def _attempt(
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan)
     )
-    return BoxedGraph(signature, executor.run, imported.constants)
+    run = BoxedGraph(signature, executor.run, imported.constants)
+    return NativeGraph(run, StoredGraph.of(signature, planning.plan, report), imported.constants)
 
 
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:

@@ -41,6 +41,10 @@ class Options:
         default=False,
         metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},
     )
+    cache: bool = field(
+        default_factory=knobs.cache,
+        metadata={"help": "load graphs that were compiled before, in any process, and keep those compiled now"},
+    )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
     target: str = field(

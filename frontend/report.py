@@ -69,7 +69,8 @@ class CompileReport:
     ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
     intermediates (0 where sizes are dynamic and unknown). ``memory``, ``eager_memory``: bytes moved and held, with the
     example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
-    ``freezing``: None unless the option is on.
+    ``freezing``: None unless the option is on. ``cache``: what the persistent cache did: "loaded", "stored", "off", or
+    "off: ..." and "not stored: ..." with the reason.
     """
 
     graph: str
@@ -87,6 +88,7 @@ class CompileReport:
     memory: MemoryReport | None = None
     eager_memory: EagerMemory | None = None
     freezing: Freezing | None = None
+    cache: str = ""
 
     @property
     def seconds(self) -> float:

@@ -13,11 +13,11 @@ Sizes that depend on symbols are *expressions*: an int, or affine text over the 
 import dataclasses
 import json
 import struct
-import typing
 from dataclasses import dataclass, field
 from typing import Any
 
 from kiln.errors import KilnError
+from kiln.runtime.records import decode, encode
 
 __all__ = [
     "AtenStep",
@@ -234,7 +234,7 @@ class Plan:
     def to_bytes(self) -> bytes:
         """Serialises the plan: a JSON header, then the raw objects. Same plan, same bytes."""
         binary = [self.launcher, *self.objects, *self.blobs]
-        header = {f.name: _encode(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in _BINARY}
+        header = {f.name: encode(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in _BINARY}
         header["sizes"] = [len(b) for b in binary]
         header["counts"] = [len(self.objects), len(self.blobs)]
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
@@ -258,7 +258,7 @@ class Plan:
                 at += size
             objects, _ = header.pop("counts")
             values: dict[str, Any] = {
-                f.name: _decode(f.type, header[f.name]) for f in dataclasses.fields(cls) if f.name not in _BINARY
+                f.name: decode(f.type, header[f.name]) for f in dataclasses.fields(cls) if f.name not in _BINARY
             }
         except (struct.error, KeyError, TypeError, ValueError) as error:
             raise KilnError(f"broken plan: {error}") from error
@@ -266,33 +266,3 @@ class Plan:
 
 
 _BINARY = {"launcher", "objects", "blobs"}
-
-
-def _encode(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, (list, tuple)):
-        return [_encode(v) for v in value]
-    if isinstance(value, dict):
-        return [[k, v] for k, v in sorted(value.items())]
-    return value
-
-
-def _decode(type_: Any, value: Any) -> Any:
-    """JSON -> a value of a field's type."""
-    if value is None or type_ in (int, str, bool) or type_ == Expr:
-        return value
-    origin, arguments = typing.get_origin(type_), list(typing.get_args(type_))
-    if type_ == Step:
-        return _decode({"launch": Launch, "aten": AtenStep}[value["step"]], value)
-    if origin is list:
-        return [_decode(arguments[0], v) for v in value]
-    if origin is tuple:
-        kinds = arguments if len(arguments) > 1 and arguments[1] is not ... else [arguments[0]] * len(value)
-        return tuple(_decode(kind, v) for kind, v in zip(kinds, value, strict=True))
-    if origin is dict:
-        return {k: v for k, v in value}
-    if dataclasses.is_dataclass(type_):
-        return type_(**{f.name: _decode(f.type, value[f.name]) for f in dataclasses.fields(type_)})  # type: ignore[misc]
-    inner = [a for a in arguments if a is not type(None)]  # X | None
-    return _decode(inner[0], value) if len(inner) == 1 else value

@@ -3,12 +3,17 @@
 
 """Shared pytest setup: the --slow option, and fixtures for IR."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from torch_mlir import ir
 
 from kiln.dialects import create_context
+
+
+# Tests compile anew, whatever earlier runs have left; those of the cache have folders of their own.
+os.environ["KILN_CACHE"] = "0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,122 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Compiling through the persistent cache: a graph that some process has compiled is loaded, without MLIR.
+
+The key is everything that the code depends on (``frontend/graph_key.py``), the value the plan with its machine code.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from kiln.errors import KilnError
+from kiln.frontend import knobs
+from kiln.frontend.calling import BoxedGraph
+from kiln.frontend.graph_key import Uncacheable, graph_key
+from kiln.frontend.options import Options
+from kiln.frontend.report import CompileReport
+from kiln.frontend.stored_graph import StoredGraph
+from kiln.runtime.disk_cache import DiskCache
+from kiln.runtime.plan import AtenStep
+
+__all__ = ["compile_cached", "graph_cache"]
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(folder: Path, max_bytes: int) -> DiskCache:
+    return DiskCache(folder, max_bytes)
+
+
+def graph_cache() -> DiskCache:
+    """The cache that the knobs KILN_CACHE_DIR and KILN_CACHE_MIB describe."""
+    return _opened(knobs.cache_dir(), knobs.cache_mib() << 20)
+
+
+def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:
+    """Load the code for ``gm``, or compile and store it. ``report.cache`` tells which, or why neither.
+
+    Raises what ``compile_native`` raises.
+    """
+    key = _key(gm, options, report)
+    cache = graph_cache()
+    if key:
+        with report.stage("cache"):
+            loaded = _load(cache, key, gm, options, report)
+        if loaded is not None:
+            report.cache = "loaded"
+            return loaded
+    from kiln.frontend.native import compile_native  # imports MLIR: only if something is to be compiled
+
+    graph = compile_native(gm, options, report)
+    if key:
+        reason = _why_not(graph.stored, graph.constants, gm)
+        report.cache = f"not stored: {reason}" if reason else "stored"
+        with report.stage("cache"):
+            if not reason and not cache.put(key, graph.stored.to_bytes()):
+                report.cache = "not stored: the cache cannot be written"
+    return graph.run
+
+
+def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
+    """The key, or an empty string with the reason in the report."""
+    if not options.cache:
+        report.cache = "off"
+    elif options.debug_dir:
+        report.cache = "off: the stages are to be dumped"
+    else:
+        try:
+            with report.stage("key"):
+                return graph_key(gm, report.graph, options)
+        except Uncacheable as reason:
+            report.cache = f"off: {reason}"
+    return ""
+
+
+def _load(
+    cache: DiskCache, key: str, gm: GraphModule, options: Options, report: CompileReport
+) -> Callable[[list[Any]], list[Any]] | None:
+    data = cache.get(key)
+    if data is None:
+        return None
+    try:
+        stored = StoredGraph.from_bytes(data)
+        constants = _constants(gm, stored)
+        run = choose_executor(stored, constants)
+    except KilnError as error:
+        cache.discard(key, str(error))
+        return None
+    stored.fill(report)
+    return BoxedGraph(stored.signature, run, constants)
+
+
+def choose_executor(stored: StoredGraph, constants: dict[str, torch.Tensor]) -> Callable[[list[Any]], list[Any]]:
+    """What runs the plan on the device that it is for."""
+    if stored.plan.device == "cpu":
+        from kiln.runtime.executor import Executor
+
+        return Executor(stored.plan, constants).run
+    from kiln.runtime.cuda.executor import CudaExecutor
+
+    return CudaExecutor(stored.plan, constants).run
+
+
+def _constants(gm: GraphModule, stored: StoredGraph) -> dict[str, torch.Tensor]:
+    """The graph's lifted tensors; their elements are part of the key."""
+    names = [constant.name for constant in stored.plan.constants if constant.name]
+    names += [spec.name for spec in stored.signature.outputs if spec.kind == "constant"]
+    return {name: functools.reduce(getattr, name.split("."), gm) for name in names}  # type: ignore[misc]
+
+
+def _why_not(stored: StoredGraph, constants: dict[str, torch.Tensor], gm: GraphModule) -> str:
+    """Why a graph cannot be loaded by another process; empty if it can."""
+    for step in stored.plan.steps:
+        if isinstance(step, AtenStep) and step.op.startswith("kiln_fx"):
+            return f"{step.name} is a call into this process"
+    lifted = {str(node.target) for node in gm.graph.nodes if node.op == "get_attr"}
+    made = [name for name in constants if name not in lifted]
+    return f"constant {made[0]} was made by the compiler" if made else ""

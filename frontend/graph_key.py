@@ -1,0 +1,177 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a compiled graph depends on, as one text and its digest: the key of the persistent cache.
+
+The text holds the graph (ops, arguments; for every value its dtype, sizes, strides, offset, device and storage), the
+options, the settings of PyTorch that change code, the versions of all that generates code, Kiln's own source, and the
+processor. Names of nodes are in it too: reports and kernels carry them. Lines of the model's source are not: a report
+from the cache shows those of the process that compiled.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import operator
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate
+
+from kiln.frontend.options import Options
+
+__all__ = ["Uncacheable", "graph_key", "graph_text", "version_text"]
+
+_PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
+_FUNCTIONS = ("_operator", "math", "torch")
+"""Modules whose functions (getitem, arithmetic on sizes, torch.sym_max) mean the same in every process."""
+_NOT_KEYS = ("debug_dir", "trace", "cache")
+"""Options that change no code."""
+
+
+class Uncacheable(Exception):
+    """The graph holds what has no meaning outside of this process; the text says what."""
+
+
+def graph_key(gm: GraphModule, kind: str, options: Options) -> str:
+    """SHA-256 digest, hexadecimal, of everything that the code for ``gm`` depends on.
+
+    Raises:
+        Uncacheable: part of that exists in this process only.
+    """
+    if _extended():
+        raise Uncacheable("patterns registered from outside are code of this process")
+    if options.pipeline:
+        raise Uncacheable("a pipeline of one's own may hold passes of this process")
+    settings = {name: value for name, value in asdict(options).items() if name not in _NOT_KEYS}
+    text = "\n".join([version_text(), _torch_settings(), repr(sorted(settings.items())), kind, graph_text(gm)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def graph_text(gm: GraphModule) -> str:
+    """The graph as text that is equal for graphs with equal code."""
+    writer = _Writer(gm)
+    return "\n".join(writer.node(node) for node in gm.graph.nodes)
+
+
+class _Writer:
+    def __init__(self, gm: GraphModule) -> None:
+        self.gm = gm
+        self.storages: dict[int, int] = {}
+
+    def node(self, node: Node) -> str:
+        if node.op == "output":
+            return f"output {self.argument(node.args)}"
+        value = self.value(node.meta.get("val"))
+        if node.op == "placeholder":
+            return f"{node.name} = input : {value}"
+        if node.op == "get_attr":
+            return f"{node.name} = constant {node.target} {self.constant(str(node.target))} : {value}"
+        if node.op != "call_function":
+            raise Uncacheable(f"node {node.name} is a {node.op}")
+        return f"{node.name} = {_target(node)} {self.argument(node.args)} {self.argument(node.kwargs)} : {value}"
+
+    def argument(self, value: Any) -> str:
+        """Arguments with nodes by name; anything without a fixed text is refused."""
+
+        def check(leaf: Any) -> Any:
+            if isinstance(leaf, (Node, bool, int, float, complex, str, type(None), slice, range)):
+                return leaf
+            if isinstance(leaf, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+                return leaf
+            raise Uncacheable(f"an argument is a {type(leaf).__name__}")
+
+        return repr(map_aggregate(value, check))
+
+    def constant(self, target: str) -> str:
+        """Elements of a lifted tensor: small ones are folded into the code, so all are part of the key."""
+        tensor: Any = functools.reduce(getattr, target.split("."), self.gm)
+        if not isinstance(tensor, torch.Tensor):
+            raise Uncacheable(f"attribute {target} is a {type(tensor).__name__}")
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
+            raise Uncacheable(f"attribute {target} is no plain tensor in main memory")
+        data = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
+        return hashlib.sha256(data).hexdigest()
+
+    def value(self, value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            sizes = f"{_texts(value.size())} {_texts(value.stride())} {value.storage_offset()}"
+            storage = self.storages.setdefault(value.untyped_storage()._cdata, len(self.storages))
+            flags = f"{int(value.is_conj())}{int(value.is_neg())}"
+            return f"{value.dtype} {value.device} {sizes} {flags} {type(value).__name__} @{storage}"
+        if isinstance(value, (list, tuple)):
+            return f"({', '.join(self.value(item) for item in value)})"
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return f"{type(value).__name__} {value.node.expr}"
+        if isinstance(value, (bool, int, float, str, type(None))):
+            return repr(value)
+        raise Uncacheable(f"a value is a {type(value).__name__}")
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def _texts(sizes: Iterable[Any]) -> str:
+    return f"[{', '.join(str(size) for size in sizes)}]"
+
+
+def _target(node: Node) -> str:
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", "")
+    if target is operator.getitem or module in _FUNCTIONS:
+        return f"{module}.{getattr(target, '__name__', target)}"
+    raise Uncacheable(f"{node.name} calls {getattr(target, '__name__', target)}, which is no ATen op")
+
+
+def _extended() -> bool:
+    """Whether patterns from outside of Kiln are registered (if so, their registry has been imported)."""
+    registry = sys.modules.get("kiln.passes.patterns.registry")
+    return registry is not None and registry.has_outside_patterns()
+
+
+def _torch_settings() -> str:
+    settings = [
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+    ]
+    if torch.cuda.is_available():
+        settings += [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return repr(settings)
+
+
+@functools.cache
+def version_text() -> str:
+    """Versions of PyTorch and of everything that generates code, a digest of Kiln's source, and the processor."""
+    from kiln.lowering.cpu.isa import host
+
+    versions = [f"torch {torch.__version__}"]
+    for name in _PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"{name} none")
+    return "; ".join([*versions, f"source {_source_digest()}", repr(host())])
+
+
+def _source_digest() -> str:
+    """Digest of Kiln's Python files: a checkout that is being worked on never runs code of another state."""
+    import kiln
+
+    digest = hashlib.sha256()
+    root = Path(kiln.__file__).resolve().parent
+    for folder in sorted(entry.resolve() for entry in root.iterdir() if entry.is_dir()):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
+            digest.update(path.read_bytes())
+    for path in sorted(root.glob("*.py")):
+        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,86 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A compiled graph as bytes: how to call it, its plan with the machine code, and what its report says."""
+
+import dataclasses
+import json
+import struct
+from typing import Any
+
+from kiln.errors import KilnError
+from kiln.frontend.calling import size_text
+from kiln.frontend.report import CompileReport
+from kiln.frontend.specs import InputSpec, OutputSpec, Signature
+from kiln.runtime.plan import Plan
+from kiln.runtime.records import decode, encode
+
+__all__ = ["StoredGraph"]
+
+_VERSION = 1
+_HEADER = struct.Struct("<II")
+_REPORTED = ("decisions", "kernels", "aten_calls", "symbols", "workspace_bytes", "memory", "eager_memory")
+"""Fields of a report that do not depend on the process."""
+
+
+@dataclasses.dataclass
+class StoredGraph:
+    """``report``: the fields of a CompileReport named in ``_REPORTED``."""
+
+    signature: Signature
+    plan: Plan
+    report: dict[str, Any]
+
+    @classmethod
+    def of(cls, signature: Signature, plan: Plan, report: CompileReport) -> "StoredGraph":
+        """What there is to store of a compiled graph."""
+        return cls(signature, plan, {name: getattr(report, name) for name in _REPORTED})
+
+    def fill(self, report: CompileReport) -> None:
+        """Copy what was reported when the graph was compiled."""
+        for name, value in self.report.items():
+            setattr(report, name, value)
+
+    def to_bytes(self) -> bytes:
+        """A JSON header, then the plan."""
+        header = {
+            "inputs": [[s.kind, s.name, s.index, s.dim] for s in self.signature.inputs],
+            "outputs": [_output(s) for s in self.signature.outputs],
+            "mutations": self.signature.mutations,
+            "shared": self.signature.shared,
+            "report": {name: encode(value) for name, value in self.report.items()},
+        }
+        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+        return _HEADER.pack(_VERSION, len(text)) + text + self.plan.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "StoredGraph":
+        """Inverse of ``to_bytes``. Raises KilnError for other data."""
+        try:
+            version, length = _HEADER.unpack_from(data)
+            if version != _VERSION:
+                raise KilnError(f"stored graph of version {version}, expected {_VERSION}")
+            header = json.loads(data[_HEADER.size : _HEADER.size + length])
+            signature = Signature(
+                [InputSpec(*fields) for fields in header["inputs"]],
+                [_decoded_output(fields) for fields in header["outputs"]],
+                [(target, result) for target, result in header["mutations"]],
+                header["shared"],
+            )
+            types = {f.name: f.type for f in dataclasses.fields(CompileReport)}
+            report = {name: decode(types[name], header["report"][name]) for name in _REPORTED}
+        except (struct.error, KeyError, TypeError, ValueError) as error:
+            raise KilnError(f"broken stored graph: {error}") from error
+        return cls(signature, Plan.from_bytes(data[_HEADER.size + length :]), report)
+
+
+def _output(spec: OutputSpec) -> list[Any]:
+    """Sizes as Python text, which is what calls use them as."""
+    expr = None if spec.expr is None else size_text(spec.expr)
+    empty = None if spec.empty_strides is None else [size_text(e) for e in spec.empty_strides]
+    return [spec.kind, spec.index, spec.name, spec.value, expr, empty]
+
+
+def _decoded_output(fields: list[Any]) -> OutputSpec:
+    kind, index, name, value, expr, empty = fields
+    return OutputSpec(kind, index, name, value, expr, None if empty is None else tuple(empty))

@@ -1,0 +1,166 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A folder of byte strings by key that several processes may read and write at once.
+
+An entry is one file: a magic, a version, a SHA-256 digest over the key and the payload, the payload. It is written
+under another name and renamed, so a reader sees all of it or nothing; what a killed writer or a failing disk leaves
+does not match its digest and is discarded. Nothing in it is unpickled. The least recently used entries go when the
+folder outgrows its bound.
+
+Nothing here raises for the state of the disk: a cache that cannot be read is empty, one that cannot be written stays
+as it is, and a note in the log (``logging.getLogger("kiln")``) says so once.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DiskCache", "Entry"]
+
+log = logging.getLogger("kiln")
+
+_MAGIC = b"KILNCACH"
+_VERSION = 1
+_HEADER = struct.Struct("<8sI32s")
+_SUFFIX = ".kiln"
+_PART = ".part"
+_STALE_SECONDS = 3600.0
+"""Age at which a file that was never renamed is taken for a killed writer's."""
+_LOW_WATER = 0.9
+"""Share of the bound that eviction leaves, so that not every write evicts."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored entry: its key, bytes on the disk, and when it was last used (seconds since the epoch)."""
+
+    key: str
+    bytes: int
+    used: float
+
+
+class DiskCache:
+    """Byte strings in ``folder``, together not above ``max_bytes`` for long.
+
+    Keys are names of files: hexadecimal digests, at least two characters.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder, self.max_bytes = folder, max_bytes
+        self._noted: set[str] = set()
+        self._size: int | None = None  # as far as this process knows; None before its first write
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> bytes | None:
+        """The payload of ``key``, or None if there is none that is whole."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._note(f"cannot read the cache in {self.folder}: {error.strerror or error}")
+            return None
+        payload = _payload(key, data)
+        if payload is None:
+            self.discard(key, "it is cut off, damaged or of another version")
+            return None
+        with contextlib.suppress(OSError):  # read-only folders forget what was used last
+            os.utime(path)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store ``payload``, replacing what was there. Returns whether it could be."""
+        path = self._path(key)
+        part = path.with_name(f".{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_PART}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with part.open("xb") as file:
+                file.write(_HEADER.pack(_MAGIC, _VERSION, _digest(key, payload)))
+                file.write(payload)
+            part.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            self._note(f"cannot write to the cache in {self.folder}: {error.strerror or error}")
+            return False
+        self._bound(_HEADER.size + len(payload))
+        return True
+
+    def discard(self, key: str, reason: str) -> None:
+        """Remove an entry, with a note."""
+        log.warning("kiln: cache entry %s is discarded: %s", key, reason)
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def entries(self) -> list[Entry]:
+        """What is stored, the least recently used first."""
+        found = [Entry(path.name.removesuffix(_SUFFIX), size, used) for path, size, used in self._files(_SUFFIX)]
+        return sorted(found, key=lambda entry: (entry.used, entry.key))
+
+    def clear(self) -> tuple[int, int]:
+        """Remove everything. Returns how many files went and their bytes; those that cannot be removed stay."""
+        count = freed = 0
+        for suffix in (_SUFFIX, _PART):
+            for path, size, _ in list(self._files(suffix)):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    count, freed = count + 1, freed + size
+        self._size = None
+        return count, freed
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}{_SUFFIX}"
+
+    def _files(self, suffix: str) -> Iterator[tuple[Path, int, float]]:
+        """(path, bytes, time of last use); files that vanish meanwhile are left out."""
+        for path in self.folder.glob(f"??/*{suffix}") if suffix == _SUFFIX else self.folder.glob(f"??/.*{suffix}"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                yield path, status.st_size, status.st_mtime
+
+    def _bound(self, added: int) -> None:
+        """Count what was written; above the bound, remove the least recently used entries and killed writers' files."""
+        with self._lock:
+            self._size = sum(e.bytes for e in self.entries()) if self._size is None else self._size + added
+            if self._size <= self.max_bytes:
+                return
+            for path, _, used in list(self._files(_PART)):
+                if time.time() - used > _STALE_SECONDS:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+            entries = self.entries()  # other processes write as well
+            size = sum(e.bytes for e in entries)
+            for entry in entries:
+                if size <= self.max_bytes * _LOW_WATER:
+                    break
+                with contextlib.suppress(OSError):
+                    self._path(entry.key).unlink(missing_ok=True)
+                size -= entry.bytes
+            self._size = size
+
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            log.warning("kiln: %s", text)
+
+
+def _digest(key: str, payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\0" + payload).digest()
+
+
+def _payload(key: str, data: bytes) -> bytes | None:
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, digest = _HEADER.unpack_from(data)
+    payload = data[_HEADER.size :]
+    return payload if (magic, version, digest) == (_MAGIC, _VERSION, _digest(key, payload)) else None

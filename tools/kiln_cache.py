@@ -1,0 +1,61 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln-cache``: show and clear the folder of compiled graphs."""
+
+import sys
+import time
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kiln.errors import KilnError
+from kiln.frontend import knobs
+from kiln.runtime.disk_cache import DiskCache
+
+__all__ = ["main"]
+
+app = typer.Typer(help="Show and clear the cache of compiled graphs.", no_args_is_help=True, add_completion=False)
+
+
+def _cache() -> DiskCache:
+    return DiskCache(knobs.cache_dir(), knobs.cache_mib() << 20)
+
+
+@app.command()
+def show(all_: bool = typer.Option(False, "--all", help="list every graph, the last used first")) -> None:
+    """Where the cache is and how much it holds."""
+    cache = _cache()
+    entries = cache.entries()
+    size = sum(entry.bytes for entry in entries)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"folder: {cache.folder}", markup=False)
+    console.print(f"{len(entries)} graphs, {size / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
+    if all_ and entries:
+        table = Table("key", "KiB", "last used")
+        for entry in reversed(entries):
+            used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used))
+            table.add_row(entry.key[:16], f"{entry.bytes / 1024:.1f}", used)
+        console.print(table)
+
+
+@app.command()
+def clear() -> None:
+    """Remove every graph."""
+    count, freed = _cache().clear()
+    print(f"{count} files removed, {freed / 2**20:.1f} MiB freed")
+
+
+def main() -> int:
+    """Entry point; returns the exit status."""
+    try:
+        app(prog_name="kiln-cache")
+    except KilnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
