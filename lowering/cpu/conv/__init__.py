@@ -4,7 +4,16 @@
 """Convolutions on the CPU: `choose_conv_schedule`, then `emit_conv` with the schedule's leaf."""
 
 from kiln.lowering.cpu.conv.emit import conv_scratch_bytes, emit_conv
+from kiln.lowering.cpu.conv.layout import packed_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.schedule import choose_conv_schedule
 
-__all__ = ["ConvBuffers", "ConvEpilogue", "ConvProblem", "choose_conv_schedule", "conv_scratch_bytes", "emit_conv"]
+__all__ = [
+    "ConvBuffers",
+    "ConvEpilogue",
+    "ConvProblem",
+    "choose_conv_schedule",
+    "conv_scratch_bytes",
+    "emit_conv",
+    "packed_layout",
+]

@@ -20,7 +20,7 @@ from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 def depthwise_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     """Scratch: the packed weights, `stride` elements of the sum dtype for each place in the window; total `bytes`."""
     stride = round_up(p.groups, max(s["width"], LINE // p.sum_bytes))
-    elements = stride * p.kernel[0] * p.kernel[1]
+    elements = 0 if p.packed else stride * p.kernel[0] * p.kernel[1]
     return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
@@ -41,14 +41,19 @@ class _Depthwise:
         self.vector = b.vec(self.width, self.sum_type)
         layout = depthwise_layout(p, s)
         self.stride = layout["stride"]
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+        if p.packed:
+            self.weights, self.panel = operands.weight, operands.weight_offset
+        else:
+            self.weights = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+            self.panel = 0
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
         self.runs = tile_runs(p, self.mr)
 
     def emit(self) -> None:
         """This thread's share of (row, channels of a task)."""
         b, p = self.b, self.p
-        self.pack()
+        if not p.packed:
+            self.pack()
         spans = -(-p.groups // self.s["span"])
         rows = known(p.rows)
         total = b.muli(b.muli(known(p.images), rows), spans)
@@ -74,7 +79,7 @@ class _Depthwise:
                 b.subi(p.groups, c),
                 p.kernel,
                 p.weight_strides[2:],
-                self.scratch,
+                self.weights,
                 lambda i: b.addi(b.muli(b.addi(b.muli(i[0], p.kernel[1]), i[1]), self.stride), c),
                 self.width,
             )
@@ -162,7 +167,7 @@ class _Depthwise:
         """Adds the products of one row of the window."""
         b, p = self.b, self.p
         line = b.sum_(x, b.muli(y, b.muli(p.dilation[0], self.x_row)), b.muli(c, self.x_channel))
-        weights = b.addi(b.muli(y, p.kernel[1] * self.stride), c)
+        weights = b.sum_(self.panel, b.muli(y, p.kernel[1] * self.stride), c)
         loaded: dict[int, ir.Value] = {}
 
         def pixel(offset: Index) -> ir.Value:
@@ -170,7 +175,8 @@ class _Depthwise:
             return b.cast_float(b.gather(self.operands.x, at, self.x_channel, self.width, mask), self.sum_type)
 
         def weight(z: Index) -> ir.Value:
-            return b.vload(self.scratch, b.addi(weights, b.muli(z, self.stride)), self.width)
+            at = b.addi(weights, b.muli(z, self.stride))
+            return b.cast_float(b.vload(self.weights, at, self.width), self.sum_type)
 
         if valid is None:
             assert columns is not None

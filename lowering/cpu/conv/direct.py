@@ -33,7 +33,7 @@ def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     """
     lanes = s["nv"] * s["width"]
     line = LINE // p.sum_bytes
-    sums = round_up(p.steps * lanes, line)
+    sums = 0 if p.packed else round_up(p.steps * lanes, line)
     pitch = round_up(s["mr"] * s["tiles"], s["width"])
     turned = sums + round_up(pitch * lanes, line)
     # A page apart, rows of 1024 columns would fall into the same cache sets.
@@ -63,6 +63,8 @@ class _Direct:
         self.sums = self.layout["sums"]
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
         self.runs = tile_runs(p, self.mr)
+        self.weights = operands.weight if p.packed else self.scratch
+        self.panel: Index = 0
 
     def emit(self) -> None:
         """This thread's share of (block of channels, row, part of the row), blocks outermost: each is packed once."""
@@ -82,7 +84,10 @@ class _Direct:
             if p.outputs % self.lanes:
                 count = b.mini(b.subi(p.outputs, first), self.lanes)
             channel = b.addi(b.muli(group, p.outputs), first)
-            self.pack(channel, count)
+            if p.packed:
+                self.panel = b.addi(self.operands.weight_offset, b.muli(index, p.steps * self.lanes))
+            else:
+                self.pack(channel, count)
             begin = b.muli(index, units)
 
             def unit(u: Index) -> None:
@@ -204,7 +209,7 @@ class _Direct:
 
         def sums(y: Index, low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
             line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
-            weights = b.muli(y, p.channels * p.kernel[1] * self.lanes)
+            weights = b.addi(self.panel, b.muli(y, p.channels * p.kernel[1] * self.lanes))
             if p.channels <= _UNROLLED:
                 for c in range(p.channels):
                     acc = self.step(count, valid, columns, line, weights, c, acc)
@@ -246,7 +251,8 @@ class _Direct:
         def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
             out = list(acc)
             at = b.addi(weights, b.muli(z, self.lanes))
-            row = [b.vload(self.scratch, b.addi(at, v * self.width), self.width) for v in range(self.nv)]
+            row = [b.vload(self.weights, b.addi(at, v * self.width), self.width) for v in range(self.nv)]
+            row = [b.cast_float(x, self.sum_type) for x in row]
             for r in range(low, high):
                 pixel = b.muli(b.addi(b.muli(z, p.dilation[1]), r * p.stride[1]), self.x_column)
                 value = b.cast_float(b.load(self.operands.x, b.addi(line, pixel)), self.sum_type)

@@ -20,10 +20,10 @@ class ConvProblem:
 
     h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Two spatial dims; a
     convolution over one has height 1. `channels` and `outputs` are those of one group. Sizes of the weight are ints;
-    `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values (None at schedule time).
-    Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
-    element type; the sum is taken in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in
-    memory (NCHW), not consecutive channels.
+    `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index` Values, None at schedule time.
+    Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands' element type; the sum is taken
+    in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in memory (NCHW), not consecutive
+    channels. `packed`: the weight lies in memory as the kernel packs it (layout.py), and its strides mean nothing.
     """
 
     images: Size
@@ -42,6 +42,7 @@ class ConvProblem:
     weight_strides: tuple[Size, Size, Size, Size]
     dtype: str = "f32"
     planar: bool = False
+    packed: bool = False
 
     @property
     def sum_dtype(self) -> str:

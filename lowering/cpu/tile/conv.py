@@ -13,7 +13,14 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
+from kiln.lowering.cpu.conv import (
+    ConvBuffers,
+    ConvProblem,
+    choose_conv_schedule,
+    conv_scratch_bytes,
+    emit_conv,
+    packed_layout,
+)
 from kiln.lowering.cpu.isa import host
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
@@ -98,7 +105,10 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
     rank = len(body.dims(op.operands[0]))
     if rank > 4:
         raise UnsupportedError("kiln.conv", str(op.location), "three spatial dims on the CPU")
-    x_strides, weight_strides = (four(strides_of(layouts[p], rank), zero) for p in positions)
+    x_strides = four(strides_of(layouts[positions[0]], rank), zero)
+    weight = layouts[positions[1]]
+    # A packed weight has no strides.
+    weight_strides = four(strides_of(weight, rank) if affine.is_linear(weight.results[0]) else [zero] * rank, zero)
     images, _, height, width = four(body.dims(op.operands[0]), one)
     _, _, rows, columns = four(body.dims(op.results[0]), one)
     outs = [four(strides_of(m, rank), zero) for m in layouts[len(body.tensors) :]]
@@ -127,20 +137,39 @@ def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     return choose_conv_schedule(find_conv(body, layouts).problem(static_size), host())
 
 
+def packed_weight_layout(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict) -> tuple[ir.AffineMap, int]:
+    """The layout, and its number of elements, in which the kernel reads the weight without packing it first."""
+    conv = find_conv(body, layouts)
+    rank = ir.RankedTensorType(conv.op.operands[1].type).rank
+    return packed_layout(conv.problem(static_size), schedule, rank)
+
+
+def _is_packed(body: FusionBody, layouts: Sequence[ir.AffineMap], conv: Conv, schedule: dict) -> bool:
+    given = layouts[conv.weight].results[0]
+    wanted = packed_weight_layout(body, layouts, schedule)[0].results[0]
+    if affine.equal(given, wanted, body.dims(conv.op.operands[1])):
+        return True
+    if not affine.is_linear(given):
+        raise UnsupportedError("kiln.conv", str(conv.op.location), f"a weight packed as {given}, not as {wanted}")
+    return False
+
+
 def emit_conv_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "conv"."""
     e = kernel.evaluator()
     conv = find_conv(kernel.body, kernel.layouts)
     schedule = kernel.schedule or plan_conv(kernel.body, kernel.layouts)
+    packed = _is_packed(kernel.body, kernel.layouts, conv, schedule)
     operands = ConvBuffers(
         kernel.buffers[conv.x],
         kernel.buffers[conv.weight],
         e.index(offset_of(kernel.layouts[conv.x])),
-        e.index(offset_of(kernel.layouts[conv.weight])),
+        e.index(offset_of(kernel.layouts[conv.weight])) if not packed else 0,
     )
-    known = conv.problem(static_size)
+    known = replace(conv.problem(static_size), packed=packed)
+    problem = replace(conv.problem(e.index), packed=packed)
     context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
-    emit_conv(kernel.b, conv.problem(e.index), schedule, operands, _Epilogue(e, conv), context)
+    emit_conv(kernel.b, problem, schedule, operands, _Epilogue(e, conv), context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
     images, rows, columns = conv.sizes
     kernel.work = images * rows * columns * (known.groups * known.outputs * known.steps)

@@ -1,0 +1,30 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Where the elements of a packed weight lie: what the kernels make in scratch, and read in place if it is there."""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.conv.depthwise import depthwise_layout
+from kiln.lowering.cpu.conv.problem import ConvProblem
+
+
+def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
+    """Map from the index of a weight of rank 3 or 4 to the element's offset, and how many elements there are.
+
+    direct: [group][block][kh][c][kw][lanes of a block], depthwise: [kh][kw][channels]; lanes that are no channel are
+    padding, whose value does not matter as long as it is finite.
+    """
+    dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
+    o, c, kw = dims[0], dims[1], dims[-1]
+    kh: ir.AffineExpr = dims[2] if rank == 4 else ir.AffineConstantExpr.get(0)
+    rows, columns = p.kernel
+    if schedule["kernel"] == "depthwise":
+        stride = depthwise_layout(p, schedule)["stride"]
+        return ir.AffineMap.get(rank, 0, [(kh * columns + kw) * stride + o]), rows * columns * stride
+    lanes = schedule["nv"] * schedule["width"]
+    blocks = -(-p.outputs // lanes)
+    group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
+    block = group * blocks + ir.AffineExpr.get_floor_div(inner, lanes)
+    address = (block * p.steps + (kh * p.channels + c) * columns + kw) * lanes + ir.AffineExpr.get_mod(inner, lanes)
+    return ir.AffineMap.get(rank, 0, [address]), p.groups * blocks * p.steps * lanes
