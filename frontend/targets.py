@@ -44,7 +44,9 @@ class Target:
         """The passes up to scheduled kernels."""
         from kiln.passes import pipelines
 
-        return pipelines.cpu_pipeline(options) if self.name == "cpu" else pipelines.gpu_pipeline(options)
+        if self.name == "cpu":
+            return pipelines.cpu_pipeline(options)
+        return pipelines.gpu_pipeline(options, self.arch) if self.arch else pipelines.gpu_pipeline(options)
 
     def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
         """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.
@@ -72,8 +74,12 @@ class Target:
         failure: Failure,
     ) -> KernelSet:
         """What makes machine code of the kernels that `compiler` (`kernel`, with errors handled) gives."""
-        if self.name != "cuda":
+        if self.name == "cpu":
             return KernelSet(compiler, dump)
+        if self.name == "tt-cpu":
+            from kiln.lowering.ttcpu.fusion import TtCpuKernelSet
+
+            return TtCpuKernelSet(compiler, dump)
         from kiln.lowering.host.gpu_kernels import GpuKernelSet
 
         return GpuKernelSet(compiler, self.arch, write, failure)

@@ -82,10 +82,17 @@ class KernelSet:
         module = self._compiler(fusion.opview, name)
         if module is None:
             return KernelObject(name, b"", 0, 0)
+        level = self._optimization_level(module)
         if dump is None:
-            return compile_kernel(module, name, kind=kind)
+            return compile_kernel(module, name, kind=kind, opt_level=level)
         dump(f"{name}.vector", module)
-        return compile_kernel(module, name, kind=kind, dump=lambda stage, m: dump(f"{name}.{stage}", m))
+        return compile_kernel(
+            module, name, kind=kind, opt_level=level, dump=lambda stage, m: dump(f"{name}.{stage}", m)
+        )
+
+    def _optimization_level(self, module: ir.Module) -> int | None:
+        """LLVM's level for a kernel; None: by its kind."""
+        return None
 
     def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
         """Fields of `Launch` that the kernel decides; `over_plan(map, result)` puts a launch's symbols in a map."""

@@ -6,9 +6,18 @@
 from torch_mlir import ir
 
 from kiln.lowering.host.gpu_kernels import cleared_results, kernel_function
+from kiln.lowering.host.kernels import KernelSet
 from kiln.lowering.ttcpu.lower import lower_kernel
 
-__all__ = ["lower_fusion"]
+__all__ = ["TtCpuKernelSet", "lower_fusion"]
+
+
+class TtCpuKernelSet(KernelSet):
+    """The kernels of a plan as `lower_fusion` makes them."""
+
+    def _optimization_level(self, module: ir.Module) -> int | None:
+        # The kinds that the CPU compiles with less effort are tiled by hand there; here LLVM has to vectorise.
+        return 2
 
 
 def lower_fusion(fusion: ir.OpView, module: ir.Module, name: str) -> ir.Module:

@@ -37,6 +37,7 @@ _TT = {
     *("tt.addptr", "tt.bitcast", "tt.clampf", "tt.mulhiui", "tt.fp_to_fp", "tt.extern_elementwise", "tt.precise_sqrt"),
     *("tt.precise_divf", "tt.elementwise_inline_asm", "tt.int_to_ptr", "tt.ptr_to_int"),
 }
+_DIVISIONS = {"arith.divui", "arith.remui", "arith.divsi", "arith.remsi"}
 _EXPENSIVE = {"arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.divf", "arith.remf", "arith.ceildivsi"}
 
 
@@ -65,12 +66,41 @@ def apply_scalar(b: Builder, op: ir.Operation, operands: Sequence[ir.Value]) -> 
         return [_TT_RULES[name](b, op, list(operands), types[0])]
     if any("f8" in str(v.type) for v in operands) or any("f8" in str(t) for t in types):
         raise UnsupportedError(op.name, str(op.location), "8-bit floats are not computed on the CPU")
+    if name in _DIVISIONS and not _is_constant(operands[1]):
+        return [_division(b, name, operands)]
     if op.name not in _MOVES and any(isinstance(v.type, _SHORT) for v in operands):
         return _in_f32(b, op, operands, types)
     if op.name not in _MOVES and any(isinstance(t, _SHORT) for t in types):
         wide = _create(op.name, op, operands, [b.f32 if isinstance(t, _SHORT) else t for t in types])
         return [b.cast_float(v, t) if isinstance(t, _SHORT) else v for v, t in zip(wide, types, strict=True)]
     return _create(op.name, op, operands, types)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
+
+
+def _division(b: Builder, name: str, operands: Sequence[ir.Value]) -> ir.Value:
+    """A division in a function of its own, which LLVM does not inline.
+
+    LLVM 24's loop vectoriser takes `(i + start) % n`, with an `n` known at run time only, for equal in all lanes.
+    """
+    type_ = operands[0].type
+    symbol = f"{name.replace('.', '_')}_{type_}"
+    text = f"func.func private @{symbol}(%x: {type_}, %y: {type_}) -> {type_} {{\n%z = {name} %x, %y : {type_}\n"
+    return _call(b, symbol, f"{text}return %z : {type_}\n}}", operands, type_)
+
+
+def _call(b: Builder, symbol: str, text: str, operands: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
+    """A call of a function, which `text` declares or defines where the module does not have it yet."""
+    module = b.entry.owner.operation.parent
+    body = module.regions[0].blocks[0]
+    if not any(ir.StringAttr(op.attributes["sym_name"]).value == symbol for op in body):
+        parsed = ir.Module.parse(text)
+        for declaration in list(parsed.body):
+            body.append(declaration.detach_from_parent())
+    callee = ir.FlatSymbolRefAttr.get(symbol)
+    return ir.Operation.create("func.call", results=[type_], operands=operands, attributes={"callee": callee}).result
 
 
 # Casts between floats and what does not compute keep 16-bit floats.
@@ -165,15 +195,8 @@ def _extern(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Ty
 def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     """A call of the C library's function."""
     symbol = name if type_ == b.f64 else f"{name}f"
-    module = b.entry.owner.operation.parent
     types = ", ".join(str(v.type) for v in operands)
-    declared = [o for o in module.regions[0].blocks[0] if ir.StringAttr(o.attributes["sym_name"]).value == symbol]
-    if not declared:
-        parsed = ir.Module.parse(f"func.func private @{symbol}({types}) -> {type_}")
-        for declaration in list(parsed.body):
-            module.regions[0].blocks[0].append(declaration.detach_from_parent())
-    callee = ir.FlatSymbolRefAttr.get(symbol)
-    return ir.Operation.create("func.call", results=[type_], operands=operands, attributes={"callee": callee}).result
+    return _call(b, symbol, f"func.func private @{symbol}({types}) -> {type_}", operands, type_)
 
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:

@@ -327,3 +327,19 @@ def test_join_split_and_transpose():
       {store("%f", "%a2", 128, index="%w")}"""
     run("!tt.ptr<f32>; !tt.ptr<f32>; !tt.ptr<f32>", body, [x, y, out])
     assert torch.equal(out, torch.cat([x, y]))
+
+
+def test_a_remainder_by_a_size_known_at_run_time():
+    """LLVM's loop vectoriser took `(i + start) % n` for the same in all lanes."""
+    x, out = torch.randn(130), torch.zeros(640)
+    body = f"""{PROGRAM_RANGE}
+      %k = "tt.splat"(%a3) : (i32) -> tensor<64xi32>
+      %q = arith.remui %r, %k : tensor<64xi32>
+      %xs = "tt.splat"(%a0) : (!tt.ptr<f32>) -> tensor<64x!tt.ptr<f32>>
+      %xp = "tt.addptr"(%xs, %q) : (tensor<64x!tt.ptr<f32>>, tensor<64xi32>) -> tensor<64x!tt.ptr<f32>>
+      %x = "tt.load"(%xp, %m) {{operandSegmentSizes = array<i32: 1, 1, 0>}}
+        : (tensor<64x!tt.ptr<f32>>, tensor<64xi1>) -> tensor<64xf32>
+      {store("%x", "%a1", 64, mask="%m")}"""
+    run("!tt.ptr<f32>; !tt.ptr<f32>; i32; i32", body, [x, out], [600, 130], grid="()[s0, s1] -> (s0 ceildiv 64)")
+    assert torch.equal(out[:600], x.repeat(5)[:600])
+    assert (out[600:] == 0).all()
