@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
+from kiln.lowering.gpu.dot.choice import attention_reason, convolution_reason, product_reason
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ChooseVendor"]
@@ -100,9 +101,42 @@ def _bias(result: ir.Value) -> tuple[ir.Value | None, ir.Value]:
     return None, result
 
 
+def _attention(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten.scaled_dot_product_attention``; heads of its result lie inside of a token's row, as kernels write it."""
+    result = ir.RankedTensorType(op.results[0].type)
+    _batch, heads, rows, size = result.shape
+    shape, strides = _static(result.shape), _static([rows * heads * size, size, heads * size, 1])
+    kwargs = {
+        "scale": ir.FloatAttr(op.attributes["scale"]).value,
+        "enable_gqa": ir.RankedTensorType(op.operands[1].type).shape[1] != heads,
+    }
+    args = [{"operand": 0}, {"operand": 1}, {"operand": 2}, None, 0.0, bool(op.attributes["causal"].value)]
+    name = "aten.scaled_dot_product_attention.default"
+    with ir.InsertionPoint(op), op.location:
+        call = kiln.aten(name, list(op.operands), args, kwargs, [result], [shape], [strides], reason=reason)
+    return op.results[0], call.results[0]
+
+
+def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten.linear`` for a weight ``[N, K]``, ``aten.matmul`` for one ``[K, N]``."""
+    result = ir.RankedTensorType(op.results[0].type)
+    name = "aten.linear.default" if op.attributes["transpose_rhs"].value else "aten.matmul.default"
+    args = [{"operand": 0}, {"operand": 1}]
+    with ir.InsertionPoint(op), op.location:
+        call = kiln.aten(name, list(op.operands), args, {}, [result], [_static(result.shape)], [None], reason=reason)
+    return op.results[0], call.results[0]
+
+
+def _static(sizes: Sequence[int]) -> ir.AffineMap:
+    return ir.AffineMap.get(0, 0, [ir.AffineExpr.get_constant(s) for s in sizes])
+
+
 # (target, op) -> how and why.
 _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
+    ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution),
+    ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention),
+    ("cuda", "kiln.matmul"): VendorRule(product_reason, _product),
 }
 
 

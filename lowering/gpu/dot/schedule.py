@@ -49,7 +49,7 @@ _TILES: dict[tuple[int, int], tuple[float, int]] = {
 }
 _ROUND = 600.0
 """Nanoseconds that a round costs besides its loop: filling the pipeline, the epilogue."""
-_DYNAMIC_SIZE = 1024
+_DYNAMIC_SIZE = 512
 """Stands for a size that is not known when the tile is chosen."""
 _GROUP = 8
 """Rows of tiles that are walked together, so that neighbours share operands in the second-level cache."""

@@ -1,0 +1,83 @@
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=cuda}" | filecheck %s
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=cuda keep=conv,attention,matmul}" | filecheck %s --check-prefix=KEEP
+
+// Attention with large heads is cuDNN's; its result lies as tokens of heads. Small heads, masks and f32 stay.
+// CHECK: [[TOKENS:#map[0-9]*]] = affine_map<() -> (524288, 128, 1024, 1)>
+// CHECK-LABEL: func.func @attention
+// CHECK: "kiln.aten"
+// CHECK-SAME: null, 0.0, true]
+// CHECK-SAME: enable_gqa\22: true, \22scale\22: 0.125
+// CHECK-SAME: op = "aten.scaled_dot_product_attention.default"
+// CHECK-SAME: reason = "cuDNN: attention with heads of more than 64 elements is faster there"
+// CHECK-SAME: strides = [[[TOKENS]]]
+// CHECK-COUNT-3: "kiln.attention"
+// KEEP-LABEL: func.func @attention
+// KEEP-NOT: kiln.aten
+func.func @attention(%q: tensor<2x8x512x128xbf16>, %k: tensor<2x4x512x128xbf16>, %v: tensor<2x4x512x128xbf16>,
+    %a: tensor<2x8x512x64xbf16>, %m: tensor<512x512xi1>, %f: tensor<2x8x512x128xf32>)
+    -> (tensor<2x8x512x128xbf16>, tensor<2x8x512x64xbf16>, tensor<2x8x512x128xbf16>, tensor<2x8x512x128xf32>) {
+  %0 = "kiln.attention"(%q, %k, %v) {scale = 1.250000e-01 : f64, causal = true}
+    : (tensor<2x8x512x128xbf16>, tensor<2x4x512x128xbf16>, tensor<2x4x512x128xbf16>) -> tensor<2x8x512x128xbf16>
+  %1 = "kiln.attention"(%a, %a, %a) {scale = 1.250000e-01 : f64, causal = true}
+    : (tensor<2x8x512x64xbf16>, tensor<2x8x512x64xbf16>, tensor<2x8x512x64xbf16>) -> tensor<2x8x512x64xbf16>
+  %2 = "kiln.attention"(%q, %k, %v, %m) {scale = 1.250000e-01 : f64, causal = false}
+    : (tensor<2x8x512x128xbf16>, tensor<2x4x512x128xbf16>, tensor<2x4x512x128xbf16>, tensor<512x512xi1>)
+    -> tensor<2x8x512x128xbf16>
+  %3 = "kiln.attention"(%f, %f, %f) {scale = 1.250000e-01 : f64, causal = false}
+    : (tensor<2x8x512x128xf32>, tensor<2x8x512x128xf32>, tensor<2x8x512x128xf32>) -> tensor<2x8x512x128xf32>
+  return %0, %1, %2, %3 : tensor<2x8x512x128xbf16>, tensor<2x8x512x64xbf16>, tensor<2x8x512x128xbf16>, tensor<2x8x512x128xf32>
+}
+
+// -----
+
+// A large product with ragged rows; not where an epilogue is fused, or rows are whole lines.
+// CHECK-LABEL: func.func @product
+// CHECK: "kiln.aten"
+// CHECK-SAME: op = "aten.linear.default"
+// CHECK-SAME: reason = "cuBLAS: rows of 8208 and 8208 bytes are no whole lines"
+// CHECK: "kiln.matmul"
+// CHECK: "kiln.matmul"
+// KEEP-LABEL: func.func @product
+// KEEP-NOT: kiln.aten
+func.func @product(%x: tensor<4096x4104xbf16>, %w: tensor<4096x4104xbf16>, %y: tensor<4096x4096xbf16>)
+    -> (tensor<4096x4096xbf16>, tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<4096x4104xbf16>, tensor<4096x4104xbf16>) -> tensor<4096x4096xbf16>
+  %1 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<4096x4104xbf16>, tensor<4096x4104xbf16>) -> tensor<4096x4096xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (4096, 4096)>} : () -> tensor<4096x4096xbf16>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]} ins(%1 : tensor<4096x4096xbf16>) outs(%e : tensor<4096x4096xbf16>) {
+  ^bb0(%c: bf16, %o: bf16):
+    %r = arith.addf %c, %c : bf16
+    linalg.yield %r : bf16
+  } -> tensor<4096x4096xbf16>
+  %3 = "kiln.matmul"(%y, %y) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16>
+  return %0, %2, %3 : tensor<4096x4096xbf16>, tensor<4096x4096xbf16>, tensor<4096x4096xbf16>
+}
+
+// -----
+
+// Windows are cuDNN's; one tap over channels that lie together is a product.
+// CHECK-LABEL: func.func @conv
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "cuDNN: windows have not been measured to be faster in a kernel of their own"
+// CHECK: "kiln.conv"
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "cuDNN: channels lie too far apart"
+// KEEP-LABEL: func.func @conv
+// KEEP-COUNT-3: kiln.conv
+func.func @conv(%x: tensor<1x64x8x8xbf16>, %w: tensor<32x64x3x3xbf16>, %p: tensor<32x64x1x1xbf16>)
+    -> (tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, groups = 1,
+    transposed = false, output_padding = array<i64: 0, 0>}
+    : (tensor<1x64x8x8xbf16>, tensor<32x64x3x3xbf16>) -> tensor<1x32x8x8xbf16>
+  %1 = "kiln.conv"(%x, %p) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 1,
+    transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (2048, 1, 256, 32)>}
+    : (tensor<1x64x8x8xbf16>, tensor<32x64x1x1xbf16>) -> tensor<1x32x8x8xbf16>
+  %2 = "kiln.conv"(%x, %p) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 1,
+    transposed = false, output_padding = array<i64: 0, 0>}
+    : (tensor<1x64x8x8xbf16>, tensor<32x64x1x1xbf16>) -> tensor<1x32x8x8xbf16>
+  return %0, %1, %2 : tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>
+}
