@@ -1,0 +1,146 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Triton itself takes the kernels: parsed, and compiled to machine code for GPUs that need not be there."""
+
+import dataclasses
+
+import pytest
+from torch_mlir import ir
+
+from kiln.dialects import create_context, kiln, tt
+from kiln.errors import CompileError
+from kiln.lowering.gpu import builder
+from kiln.lowering.gpu.ttir import Spelling, installed_spelling, to_ttir
+from kiln.passes import run_pipeline
+
+pytest.importorskip("triton")
+
+PIPELINE = (
+    "expand-named-ops{keep=scan},compose-views,canonicalize,cse,fuse,assign-layouts,schedule-gpu,emit-gpu-kernels"
+)
+
+KERNELS = {
+    "rows": """
+      func.func @main(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
+        %0 = "kiln.softmax"(%x) {dim = 1 : i64, log = false} : (tensor<64x1000xbf16>) -> tensor<64x1000xbf16>
+        return %0 : tensor<64x1000xbf16>
+      }""",
+    "long rows": """
+      func.func @main(%x: tensor<8x50000xf32>) -> tensor<8x50000xf32> {
+        %0 = "kiln.softmax"(%x) {dim = 1 : i64, log = true} : (tensor<8x50000xf32>) -> tensor<8x50000xf32>
+        return %0 : tensor<8x50000xf32>
+      }""",
+    "columns": """
+      func.func @main(%x: tensor<640x100xf32>) -> tensor<640x100xf32> {
+        %0 = "kiln.softmax"(%x) {dim = 0 : i64, log = false} : (tensor<640x100xf32>) -> tensor<640x100xf32>
+        return %0 : tensor<640x100xf32>
+      }""",
+    "scan": """
+      func.func @main(%x: tensor<8x9000xi64>) -> tensor<8x9000xi64> {
+        %0 = "kiln.scan"(%x) {dim = 1 : i64, kind = "sum"} : (tensor<8x9000xi64>) -> tensor<8x9000xi64>
+        return %0 : tensor<8x9000xi64>
+      }""",
+    "gather": """
+      func.func @main(%i: tensor<16xi64>, %w: tensor<100x24xf16>) -> tensor<16x24xf16> {
+        %0 = "kiln.embedding"(%w, %i) : (tensor<100x24xf16>, tensor<16xi64>) -> tensor<16x24xf16>
+        return %0 : tensor<16x24xf16>
+      }""",
+    "random": """
+      func.func @main(%s: tensor<i64>, %o: tensor<i64>) -> tensor<33x8xf32> {
+        %0 = "kiln.random"(%s, %o) {kind = "normal", shape = affine_map<() -> (33, 8)>}
+          : (tensor<i64>, tensor<i64>) -> tensor<33x8xf32>
+        return %0 : tensor<33x8xf32>
+      }""",
+    "f64": """
+      func.func @main(%x: tensor<37x30xf64>) -> tensor<37x30xf64> {
+        %0 = "kiln.softmax"(%x) {dim = 1 : i64, log = true} : (tensor<37x30xf64>) -> tensor<37x30xf64>
+        return %0 : tensor<37x30xf64>
+      }""",
+}
+
+
+def _kernels(text: str, pipeline: str = PIPELINE) -> list[tuple[str, dict[str, int]]]:
+    """Triton IR and options of each kernel."""
+    with create_context() as context, ir.Location.unknown():
+        module = kiln.parse(text, context)
+        run_pipeline(module, pipeline)
+        assert module.operation.verify()
+        functions = [op for op in module.body if isinstance(op, tt.FuncOp)]
+        return [(to_ttir(f), {"num_warps": f.attributes["num_warps"].value}) for f in functions]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_cubin(name: str) -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    for text, options in _kernels(KERNELS[name]):
+        made = compile_ttir(text, "sm_90", options)
+        assert made.binary is not None and made.binary[:4] == b"\x7fELF"
+        assert ".target sm_90" in made.assembly
+        assert made.metadata["num_warps"] == options["num_warps"]
+
+
+@pytest.mark.parametrize(("target", "sign"), [("sm_80", ".target sm_80"), ("gfx942", "amdgcn")])
+def test_other_targets(target: str, sign: str) -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    backend = "hip" if target.startswith("gfx") else "cuda"
+    for text, options in _kernels(KERNELS["rows"], PIPELINE + f"{{backend={backend}}}"):
+        assert sign in compile_ttir(text, target, options).assembly
+
+
+def test_an_error_of_triton_is_a_compile_error() -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    with pytest.raises(CompileError, match="Triton cannot compile for sm_90"):
+        compile_ttir('"builtin.module"() ({ "tt.nonsense"() : () -> () }) : () -> ()', "sm_90")
+
+
+def test_target_names() -> None:
+    from kiln.lowering.gpu.compile import gpu_target
+
+    assert (gpu_target("sm_100a").arch, gpu_target("gfx942").warp_size) == (100, 64)
+    with pytest.raises(ValueError, match="expected sm_NN or gfxNNN"):
+        gpu_target("h100")
+
+
+def _hinted() -> tt.FuncOp:
+    """A kernel with what Triton's versions spell differently."""
+    module = ir.Module.create()
+
+    def body(b: builder.Builder, x: ir.Value, desc: ir.Value) -> None:
+        value = b.load(x, cache="cg", evict="normal")
+        block = b.descriptor_load(desc, [0, 0])
+        b.store(x, b.addf(value, b.reduce(b.reduce([block], 1, b.addf), 0, b.addf)[0]), evict="last")
+
+    with ir.InsertionPoint(module.body):
+        block = ir.RankedTensorType.get([16, 32], ir.F32Type.get())
+        func = builder.kernel("k", [tt.ptr(ir.F32Type.get()), tt.tensordesc(block)], body)
+    func.module = module
+    return func
+
+
+def test_spellings() -> None:
+    with create_context(), ir.Location.unknown():
+        func = _hinted()
+        old = to_ttir(func, Spelling(nested_descriptors=True, cache_policy=False))
+        new = to_ttir(func, Spelling(nested_descriptors=False, cache_policy=True))
+    assert "!tt.tensordesc<tensor<16x32xf32>>" in old and "cache = 3 : i32" in old and "evict = 3 : i32" in old
+    assert "!tt.tensordesc<16x32xf32>" in new and "evict = 3" not in new
+    assert "cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_normal>" in new
+    assert "cachePolicy = #tt.cache_policy<cache_modifier = none, eviction_policy = evict_last>" in new
+
+
+def test_the_installed_spelling_parses() -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    with create_context(), ir.Location.unknown():
+        func = _hinted()
+        assert dataclasses.is_dataclass(installed_spelling())
+        text = to_ttir(func)
+    assert "ld.global.cg" in compile_ttir(text, "sm_90", {"num_warps": 4}).assembly
+
+
+def test_text_is_the_same_each_time() -> None:
+    assert _kernels(KERNELS["rows"]) == _kernels(KERNELS["rows"])
