@@ -112,7 +112,7 @@ def test_mutated_inputs_and_aliases(cache):
 def test_values_of_constants_are_in_the_key(cache):
     def with_constant(values):
         constant = torch.tensor(values)
-        return lambda x: x * constant + torch.tensor([1.0, 2.0, values[0]])
+        return lambda x: x * constant + torch.tensor([1.0, 2.0, values[2]])
 
     x = torch.randn(2, 3)
     for values in ([1.0, 2.0, 3.0], [1.0, 2.0, 4.0]):
@@ -188,15 +188,10 @@ def test_a_whole_entry_with_a_broken_plan_is_compiled_again(cache):
 
 
 def test_code_of_this_process_is_not_stored(cache):
-    @torch.library.custom_op("kiln_cache_test::twice", mutates_args=())
-    def twice(x: torch.Tensor) -> torch.Tensor:
-        return x * 2
-
-    twice.register_fake(torch.empty_like)
     x = torch.randn(3)
     result, did = run(lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, [x]), x)
-    assert did[0].startswith("off: ")
-    assert did[0].endswith("which is no ATen op")
+    assert did[0].startswith("off: attribute true_graph_0")
+    assert cache.entries() == []
 
 
 def test_off(cache):
