@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.arrange import preferred_strides
+from kiln.lowering.host.channels_last import follow_channels_last, views_of
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
 
@@ -27,6 +28,9 @@ class AssignLayouts(Pass):
 
     * arguments have the strides of ``kiln.strides``, results of kiln.aten those of ``strides``, results of fusions
       are row-major, unless the function returns them with other ``kiln.strides``;
+    * a fusion's result is channels-last where its convolution (see ``propagate-layouts``), or most of what it reads,
+      is, and convolution calls give their results the order of their inputs; not where a view would have to be copied
+      or another call reads it;
     * a fusion's result that is read as a reshape of its permuted dims is written in that order;
     * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
       strides describe the view it becomes a copying fusion;
@@ -85,7 +89,9 @@ class AssignLayouts(Pass):
     def _copy_views(self, function: ir.OpView) -> None:
         """Turns views that no strides describe into fusions, after results that can avoid it were arranged."""
         graph = HostGraph(function)
-        self._preferred = preferred_strides(graph)
+        self._preferred = follow_channels_last(graph)
+        self.count("channels-last results", len(self._preferred))
+        self._preferred |= preferred_strides(graph)
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:
                 continue
@@ -144,7 +150,10 @@ class AssignLayouts(Pass):
         strides = _strides_of_root(graph, layout, value, wanted) if free else None
         if strides is not None:
             graph.assign(root, strides)
-            return True
+            # Views that would need a copy then are aliases now: rather one copy of the result.
+            if all(graph.layout(view.results[0]) is not None for view in views_of(root)):
+                return True
+            graph.forget(root)
         return layout.same_strides(wanted)
 
 

@@ -14,11 +14,6 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     ``options`` are the backend's options (``kiln.frontend.options.Options``); None means their defaults.
     """
     fast_math = str(bool(getattr(options, "fast_math", False))).lower()
-    rewrite = "rewrite-patterns"
-    if fast_math == "false":
-        # A row without any key left is NaN where attention is written out, and 0 in the op.
-        masked = [f"attention-{scores}-{mask}" for scores in ("times", "over", "query") for mask in ("bias", "fill")]
-        rewrite += f"{{disable={','.join(masked)}}}"
     return [
         PipelineStep("torch-cse", "merge what was traced twice, so that rules see equal values as one"),
         PipelineStep("fold-constants", "sizes and scale factors as numbers: the rules below look for numbers"),
@@ -27,11 +22,16 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
             "identities and views that undo each other go before any op is converted",
         ),
         PipelineStep("torch-cse", "what became equal is merged: a pattern's intermediates have no other users"),
-        PipelineStep(rewrite, "what is written out becomes one op, in the normal form made above", stage="graph"),
+        PipelineStep(
+            "rewrite-patterns", "what is written out becomes one op, in the normal form made above", stage="graph"
+        ),
         PipelineStep("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
         PipelineStep("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),
+        PipelineStep(
+            "propagate-layouts", "where channels lie decides who convolves faster, so it is known before that choice"
+        ),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
         PipelineStep(
             "expand-named-ops{keep=matmul,attention,scan,conv}",

@@ -1,0 +1,143 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Channels next to each other in memory (`[N, *spatial, C]`) for convolutions and what lies between them.
+
+Which convolutions write so is decided before (`propagate-layouts`, in their attribute `strides`); here the kernels and
+calls around them follow, as far as nobody has to copy for it.
+"""
+
+from collections.abc import Iterator
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
+from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
+
+CONVOLUTION = "aten.convolution.default"
+
+
+def channels_last(shape: Exprs) -> Exprs:
+    """Strides of a dense tensor with dim 1 innermost."""
+    strides = [constant(1)] * len(shape)
+    step = shape[1]
+    for d in [*reversed(range(2, len(shape))), 0]:
+        strides[d] = step
+        step = mul(step, shape[d])
+    return tuple(strides)
+
+
+def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
+    """Whether consecutive channels are neighbours, and consecutive columns are not; False where both hold."""
+    if len(shape) < 3 or is_constant(shape[1], 1) or all(is_constant(n, 1) for n in shape[2:]):
+        return False
+    inner = next(s for n, s in zip(reversed(shape), reversed(strides), strict=True) if not is_constant(n, 1))
+    return is_constant(strides[1], 1) and not is_constant(inner, 1)
+
+
+def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
+    """Strides for the results of fusions that are written channels-last; the strides of convolution calls are set.
+
+    A fusion with a `kiln.conv` has that op's order. Any other is channels-last if a convolution call that should be
+    reads its result, else it has the order that most bytes of its operands of the same rank have. Left row-major: what
+    the function returns (it has its own strides), what a call other than a convolution reads, and what a view reads
+    that would need a copy.
+    """
+    found: dict[ir.Value, Exprs] = {}
+    returned = set(graph.returned)
+    for op in graph.operations:
+        if name_of(op) == "kiln.aten":
+            _follow_input(graph, op.operation)
+        if name_of(op) != "kiln.fusion":
+            continue
+        for value in op.operation.results:
+            views = list(views_of(value))
+            if any(v in returned for v in (value, *(view.results[0] for view in views))):
+                continue
+            if not _wants_channels_last(graph, op.operation, value):
+                continue
+            strides = channels_last(graph.shape(value))
+            views = [view for view in views if graph.layout(view.results[0]) is not None]
+            graph.assign(value, strides)
+            if any(graph.layout(v.results[0]) is None for v in views) or _read_by_call(value):
+                graph.forget(value)
+            else:
+                found[value] = strides
+    return found
+
+
+def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value) -> bool:
+    type_ = ir.RankedTensorType(value.type)
+    shape = graph.shape(value)
+    if type_.rank < 3 or not is_channels_last(shape, channels_last(shape)):
+        return False
+    for op in fusion.regions[0].blocks[0]:
+        if name_of(op) == "kiln.conv":
+            attributes = op.operation.attributes
+            return "strides" in attributes and is_constant(ir.AffineMapAttr(attributes["strides"]).value.results[1], 1)
+    if any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
+        return True
+    votes = 0
+    for operand in fusion.operands:
+        if not isinstance(operand.type, ir.RankedTensorType) or ir.RankedTensorType(operand.type).rank != type_.rank:
+            continue
+        layout = graph.layout(operand)
+        if layout is None or all(is_constant(n, 1) for n in layout.shape[2:]):
+            continue
+        size = item_bytes(operand.type)
+        for n in layout.shape:
+            known = affine.constant_of(n)
+            size *= 1 if known is None else known
+        votes += size if is_channels_last(layout.shape, layout.strides) else -size
+    return votes > 0
+
+
+def views_of(value: ir.Value) -> Iterator[ir.Operation]:
+    """The views on top of a value, and on top of those."""
+    for use in value.uses:
+        if name_of(use.owner) == "kiln.view":
+            view = use.owner.operation
+            yield view
+            yield from views_of(view.results[0])
+
+
+def _read_by_call(value: ir.Value) -> bool:
+    """Whether a call that is no convolution of the tensor itself reads a value: what it returns depends on strides."""
+    for reader in (value, *(view.results[0] for view in views_of(value))):
+        for use in reader.uses:
+            if name_of(use.owner) == "kiln.aten" and not (reader == value and _is_convolution(use.owner.operation)):
+                return True
+    return False
+
+
+def _is_convolution(call: ir.Operation) -> bool:
+    """Whether a call convolves images, so that its result has the order of dims that its input has."""
+    is_conv = ir.StringAttr(call.attributes["op"]).value == CONVOLUTION
+    return is_conv and ir.RankedTensorType(call.results[0].type).rank == 4
+
+
+def _is_marked(op: ir.Operation) -> bool:
+    """Whether an op is a convolution call whose result should be channels-last."""
+    if name_of(op) != "kiln.aten" or not _is_convolution(op):
+        return False
+    attribute = ir.ArrayAttr(op.attributes["strides"])[0]
+    if not isinstance(attribute, ir.AffineMapAttr):
+        return False
+    shape = ir.AffineMapAttr(ir.ArrayAttr(op.attributes["shapes"])[0]).value
+    return is_channels_last(tuple(shape.results), tuple(attribute.value.results))
+
+
+def _follow_input(graph: HostGraph, call: ir.Operation) -> None:
+    """Sets the strides of a convolution call: channels-last if the input or the weight is, else row-major."""
+    if not _is_convolution(call):
+        return
+    layouts = [graph.layout(v) for v in list(call.operands)[:2]]
+    attribute: ir.Attribute = ir.UnitAttr.get()
+    if any(layout is not None and is_channels_last(layout.shape, layout.strides) for layout in layouts):
+        shape = ir.AffineMapAttr(ir.ArrayAttr(call.attributes["shapes"])[0]).value
+        strides = channels_last(tuple(shape.results))
+        attribute = ir.AffineMapAttr.get(ir.AffineMap.get(0, shape.n_symbols, list(strides)))
+    call.attributes["strides"] = ir.ArrayAttr.get([attribute])
+    graph.forget(call.results[0])

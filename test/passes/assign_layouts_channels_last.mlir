@@ -1,0 +1,102 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts" | filecheck %s
+
+// A convolution that is channels-last, a pointwise kernel behind it, and a result that the caller wants row-major.
+
+// CHECK-LABEL: func.func @pointwise_follows
+// CHECK: kind = "conv", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: kind = "scan", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>]
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#i = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @pointwise_follows(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32> {
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %1 = "kiln.scan"(%0) {dim = 2 : i64, kind = "sum"} : (tensor<2x16x8x8xf32>) -> tensor<2x16x8x8xf32>
+  %e = "kiln.empty"() {shape = #s} : () -> tensor<2x16x8x8xf32>
+  %2 = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%1 : tensor<2x16x8x8xf32>) outs(%e : tensor<2x16x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<2x16x8x8xf32>
+  return %2 : tensor<2x16x8x8xf32>
+}
+
+// -----
+
+// Flattened behind the convolution: written row-major, since a copy would cost more than lanes along columns.
+
+// CHECK-LABEL: func.func @flattened
+// CHECK: kind = "conv", layouts = [{{.*}}, affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>]
+// CHECK-NOT: name = "copy"
+// CHECK: kind = "matmul"
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+func.func @flattened(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>, %m: tensor<1024x4xf32>) -> tensor<2x4xf32> {
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0, d1) -> (d0, d1 floordiv 64, (d1 mod 64) floordiv 8, d1 mod 8)>, shape = affine_map<() -> (2, 1024)>} : (tensor<2x16x8x8xf32>) -> tensor<2x1024xf32>
+  %2 = "kiln.matmul"(%1, %m) {transpose_lhs = false, transpose_rhs = false} : (tensor<2x1024xf32>, tensor<1024x4xf32>) -> tensor<2x4xf32>
+  return %2 : tensor<2x4xf32>
+}
+
+// -----
+
+// Pixels as rows of channels, as vision transformers read them: a view of a channels-last result.
+
+// CHECK-LABEL: func.func @patches
+// CHECK: kind = "conv", layouts = [{{.*}}, affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK-NOT: name = "copy"
+// CHECK: kind = "matmul", layouts = [affine_map<(d0, d1, d2) -> (d0 * 1024 + d1 * 16 + d2)>
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+func.func @patches(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>, %m: tensor<16x4xf32>) -> tensor<2x64x4xf32> {
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0, d1, d2) -> (d0, d2, d1 floordiv 8, d1 mod 8)>, shape = affine_map<() -> (2, 64, 16)>} : (tensor<2x16x8x8xf32>) -> tensor<2x64x16xf32>
+  %2 = "kiln.matmul"(%1, %m) {transpose_lhs = false, transpose_rhs = false} : (tensor<2x64x16xf32>, tensor<16x4xf32>) -> tensor<2x64x4xf32>
+  return %2 : tensor<2x64x4xf32>
+}
+
+// -----
+
+// Convolution calls give their results the order of their inputs; a kernel in front of one that should be channels-last
+// writes so. Another call gets its operand row-major.
+
+// CHECK-LABEL: func.func @calls
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: op = "aten.convolution.default"
+// CHECK-SAME: strides = [affine_map<() -> (1024, 1, 128, 16)>]
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>]
+// CHECK: op = "aten.sin.default"
+// CHECK: op = "aten.convolution.default"
+// CHECK-SAME: strides = [unit]
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#i = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @calls(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32> {
+  %e = "kiln.empty"() {shape = #s} : () -> tensor<2x16x8x8xf32>
+  %0 = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<2x16x8x8xf32>) outs(%e : tensor<2x16x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<2x16x8x8xf32>
+  %1 = "kiln.aten"(%0, %w) {op = "aten.convolution.default", args = "[]", kwargs = "{}", shapes = [#s], strides = [#c], pure = true} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %2 = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%1 : tensor<2x16x8x8xf32>) outs(%e : tensor<2x16x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<2x16x8x8xf32>
+  %3 = "kiln.aten"(%2) {op = "aten.sin.default", args = "[]", kwargs = "{}", shapes = [#s], strides = [unit], pure = true} : (tensor<2x16x8x8xf32>) -> tensor<2x16x8x8xf32>
+  %4 = "kiln.aten"(%3, %w) {op = "aten.convolution.default", args = "[]", kwargs = "{}", shapes = [#s], strides = [#c], pure = true} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  return %4 : tensor<2x16x8x8xf32>
+}

@@ -1,0 +1,91 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --verify-diagnostics --remarks --mlir-print-local-scope --pass-pipeline=propagate-layouts | filecheck %s
+
+// Three in a row: what lies between them is worth more than the argument and the result.
+
+// CHECK-LABEL: func.func @chain
+// CHECK-COUNT-3: strides = affine_map<() -> (1024, 1, 128, 16)>
+#s = affine_map<() -> (1, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+func.func @chain(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32> {
+  // expected-remark @+1 {{channels-last: saves 32,768 bytes of reordering in 3 convolutions, costs 16,384 (argument 0 is row-major, result 0 is row-major)}}
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  %1 = "kiln.conv"(%0, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  %2 = "kiln.conv"(%1, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  return %2 : tensor<1x16x8x8xf32>
+}
+
+// -----
+
+// Alone, with a caller that has everything row-major: nothing to gain.
+
+// CHECK-LABEL: func.func @alone
+// CHECK: strides = affine_map<() -> (1024, 64, 8, 1)>
+#s = affine_map<() -> (1, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+func.func @alone(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32> {
+  // expected-remark @+1 {{row-major: channels-last saves 0 bytes of reordering in 1 convolutions, costs 16,384 (argument 0 is row-major, result 0 is row-major)}}
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  return %0 : tensor<1x16x8x8xf32>
+}
+
+// -----
+
+// The same with a caller that has channels last.
+
+// CHECK-LABEL: func.func @asked_for
+// CHECK: strides = affine_map<() -> (1024, 1, 128, 16)>
+#s = affine_map<() -> (1, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+func.func @asked_for(%x: tensor<1x16x8x8xf32> {kiln.strides = #c}, %w: tensor<16x16x3x3xf32>) -> (tensor<1x16x8x8xf32> {kiln.strides = #c}) {
+  // expected-remark @+1 {{channels-last: saves 16,384 bytes of reordering in 1 convolutions, costs 0}}
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  return %0 : tensor<1x16x8x8xf32>
+}
+
+// -----
+
+// A pointwise op joins two convolutions; a call between them does not, and wants its operand row-major.
+
+// CHECK-LABEL: func.func @through_call
+// CHECK: strides = affine_map<() -> (1024, 64, 8, 1)>
+// CHECK: strides = affine_map<() -> (1024, 64, 8, 1)>
+#s = affine_map<() -> (1, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#i = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @through_call(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32> {
+  // expected-remark @+1 {{row-major: channels-last saves 0 bytes of reordering in 1 convolutions, costs 16,384 (argument 0 is row-major, aten.sin.default reads a result)}}
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  %1 = "kiln.aten"(%0) {op = "aten.sin.default", args = "[{\22operand\22: 0}]", kwargs = "{}", shapes = [#s], strides = [unit], pure = true} : (tensor<1x16x8x8xf32>) -> tensor<1x16x8x8xf32>
+  // expected-remark @+1 {{row-major: channels-last saves 0 bytes of reordering in 1 convolutions, costs 16,384 (a call makes an operand, result 0 is row-major)}}
+  %2 = "kiln.conv"(%1, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  return %2 : tensor<1x16x8x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @through_pointwise
+// CHECK-COUNT-3: strides = affine_map<() -> (1024, 1, 128, 16)>
+#s = affine_map<() -> (1, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#i = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @through_pointwise(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32> {
+  // expected-remark @+1 {{channels-last: saves 32,768 bytes of reordering in 3 convolutions, costs 16,384 (argument 0 is row-major, result 0 is row-major)}}
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  %e = "kiln.empty"() {shape = #s} : () -> tensor<1x16x8x8xf32>
+  %1 = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%0 : tensor<1x16x8x8xf32>) outs(%e : tensor<1x16x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<1x16x8x8xf32>
+  %2 = "kiln.conv"(%1, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  %3 = "kiln.conv"(%2, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x8x8xf32>
+  return %3 : tensor<1x16x8x8xf32>
+}
