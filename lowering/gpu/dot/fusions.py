@@ -88,6 +88,8 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     rows, columns = s.get("block_m", 1), s["block_n"]
     batch = _count(product.batch)
     tiles = batch * _ceil(product.m, rows) * _ceil(product.n, columns)
+    if s["kernel"] == "gemv":
+        tiles = batch * _ceil(product.m if s["turned"] else product.n, columns)
     if s["kernel"] == "tensor_map":
         lhs, rhs = describe_operands(kernel, product, s)
         programs = min(affine.constant_of(affine.simplify(tiles)) or 0, s["programs"] if s["persistent"] else 1 << 31)

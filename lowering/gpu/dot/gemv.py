@@ -4,6 +4,7 @@
 """One row against all columns: sums in registers, as wide as memory delivers the matrix."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -15,10 +16,13 @@ from kiln.lowering.gpu.dot.tile import DotProblem
 
 
 def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
-    """One program of the "gemv" kernel: `block_n` columns of a problem with m = 1.
+    """One program of the "gemv" kernel: `block_n` columns of a problem with m = 1, or with `turned` rows of one with
+    n = 1.
 
     Partial sums lie beside each other along the reduction, [block_n, block_k], and are added up once at the end.
     """
+    turned = schedule["turned"]
+    p = turn(p) if turned else p
     columns, step = schedule["block_n"], schedule["block_k"]
     across = b.ceildivi(p.n, columns)
     batch = split_batch(b, b.divi(program, across), p.batch)
@@ -52,9 +56,19 @@ def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
         sums = multiply((x, w), sums, rest)
     add = arith.addf if is_float(p.sums) else arith.addi
     total = b.reduce([sums], 1, lambda u, v: add(u, v))[0]
-    # The epilogue's tile is [1, columns].
-    row = Line(0, b.constant(0, tt.with_shape([1, 1], b.index)), True)
-    epilogue.apply(b, batch, row, line(b, start, columns, 1, p.n), b.expand_dims(total, 0))
+    # The epilogue's tile is [1, columns], or [rows, 1].
+    only = Line(0, b.constant(0, tt.with_shape([1, 1], b.index)), True)
+    if turned:
+        epilogue.apply(b, batch, line(b, start, columns, 0, p.n), only, b.expand_dims(total, 1))
+    else:
+        epilogue.apply(b, batch, only, line(b, start, columns, 1, p.n), b.expand_dims(total, 0))
+
+
+def turn(p: DotProblem) -> DotProblem:
+    """The problem of the transposed result."""
+    return replace(
+        p, m=p.n, n=p.m, lhs=p.rhs.transposed, rhs=p.lhs.transposed, lhs_batch=p.rhs_batch, rhs_batch=p.lhs_batch
+    )
 
 
 def _widen(b: Builder, value: ir.Value, element: ir.Type) -> ir.Value:

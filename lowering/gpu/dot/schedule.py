@@ -90,14 +90,15 @@ class ProductShape:
 def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> dict:
     """The schedule of a product: "kernel" is
 
-    - "gemv": one row against all columns; a program sums `block_n` columns, `block_k` terms at a time;
+    - "gemv": one row against all columns, or with `turned` one column against all rows; a program sums `block_n` of
+      them, `block_k` terms at a time;
     - "tile": one `block_m` x `block_n` tile a program, operands loaded through pointers;
     - "tensor_map": operands loaded through descriptors (only with `descriptors`: the launcher encodes them), a grid
       of one program a multiprocessor where `persistent`, the epilogue in `pieces` of columns.
 
     All hold "num_warps" and "num_stages"; the result depends on nothing but the arguments.
     """
-    if shape.m == 1:
+    if 1 in (shape.m, shape.n):
         return gemv(shape)
     if descriptors and machine.tensor_maps and takes_descriptors(shape):
         return _tensor_map(shape, machine, best_tile(shape, machine))
@@ -133,12 +134,21 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
 def gemv(shape: ProductShape) -> dict:
     """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
     columns, a few steps of the reduction at a time."""
-    if shape.rhs_strides[0] == 1:
+    turned = shape.m != 1
+    along = shape.lhs_strides[1] if turned else shape.rhs_strides[0]
+    if along == 1:
         block_k = min(4096, pow2(shape.k or 4096))
         block_n = max(1, 2048 // block_k)
     else:
         block_n, block_k = 64, 64
-    return {"kernel": "gemv", "block_n": block_n, "block_k": block_k, "num_warps": 4, "num_stages": 3}
+    return {
+        "kernel": "gemv",
+        "turned": turned,
+        "block_n": block_n,
+        "block_k": block_k,
+        "num_warps": 4,
+        "num_stages": 3,
+    }
 
 
 def takes_descriptors(shape: ProductShape) -> bool:

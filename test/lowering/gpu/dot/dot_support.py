@@ -140,6 +140,8 @@ def product(
         emitter(b, problem, s, b.program_id(0), PlainStore(result, out.stride()))
 
     tiles = -(-n // s["block_n"]) * -(-m // s.get("block_m", 1)) * batch.numel()
+    if s["kernel"] == "gemv":
+        tiles = -(-(m if s["turned"] else n) // s["block_n"]) * batch.numel()
     return emit(types, body, tiles, s, [x, w, out], [sizes[c] for c in dynamic])
 
 

@@ -30,7 +30,9 @@ def matrix(rows, columns, dtype, transposed=False, batch=()):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize(("m", "n", "k"), [(17, 33, 65), (64, 64, 64), (1, 70, 130), (100, 7, 19)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(17, 33, 65), (64, 64, 64), (1, 70, 130), (70, 1, 130), (1, 1, 50), (100, 7, 19)]
+)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 def test_sizes_and_strides(m, n, k, dtype, transposed):
     x, w = matrix(m, k, dtype, transposed[0]), matrix(k, n, dtype, transposed[1])
