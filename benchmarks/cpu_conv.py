@@ -9,7 +9,7 @@
 
 Every contestant computes relu(conv2d(x, weight, bias)): `kiln` as one kernel on a channels-last image (the first layer:
 on an NCHW one), PyTorch as `conv2d` and `relu_` on NCHW and on channels-last tensors; its call alone stands beside, as
-`conv`. All contestants of a row run interleaved in one process; a figure is the low quantile (1/6) of the rounds,
+`conv`. `NCHW` behind `kiln` is the kernel with NCHW operand and result. All contestants of a row run interleaved in one process; a figure is the low quantile (1/6) of the rounds,
 thread CPU time for one thread and wall time for more. `error` is the largest error against float64 over PyTorch's own.
 """
 
@@ -80,7 +80,7 @@ def main() -> None:
     torch.manual_seed(0)
     rows = []
     print(
-        f"{'layer':34} {'kernel':16} {'NCHW ms':>8} {'conv':>7} {'NHWC ms':>8} {'conv':>7} {'kiln ms':>8}"
+        f"{'layer':34} {'kernel':16} {'NCHW ms':>8} {'conv':>7} {'NHWC ms':>8} {'conv':>7} {'kiln ms':>8} {'NCHW':>7}"
         f" {'GFLOP/s':>8} {'/NCHW':>6} {'/NHWC':>6} {'error':>6}"
     )
     for kind in arguments.only:
@@ -104,6 +104,9 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
     out = torch.empty_like(exact, dtype=torch.float32, memory_format=last)
     problem = conv_problem(own_x, own_weight, out, stride, padding, groups=groups)
     call, schedule = conv_kernel(own_x, own_weight, bias, out, problem, isa.host(), arguments.threads)
+    planar = torch.empty_like(out, memory_format=torch.contiguous_format)
+    problem = conv_problem(x, weight, planar, stride, padding, groups=groups)
+    planar_call, _ = conv_kernel(x, weight, bias, planar, problem, isa.host(), arguments.threads)
     eager = F.conv2d(x, weight, bias, stride, padding, 1, groups).relu_()
 
     def conv(x: torch.Tensor, weight: torch.Tensor):
@@ -118,6 +121,7 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
         "nhwc": (both(fast_x, fast_weight), eager),
         "nhwc conv": (conv(fast_x, fast_weight), eager),
         "kiln": (call, out),
+        "kiln nchw": (planar_call, planar),
     }
     seconds = measure(calls, arguments.threads, arguments.rounds)
     error = (out.double() - exact).abs().max() / (eager.double() - exact).abs().max().clamp_min(1e-30)
@@ -127,7 +131,7 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
     ms = {key: value * 1e3 for key, value in seconds.items()}
     print(
         f"{name:34} {schedule['kernel'] + ' ' + tile:16} {ms['nchw']:8.3f} {ms['nchw conv']:7.3f} {ms['nhwc']:8.3f}"
-        f" {ms['nhwc conv']:7.3f} {ms['kiln']:8.3f} {flops / seconds['kiln'] / 1e9:8.1f} {ms['nchw'] / ms['kiln']:6.2f}"
+        f" {ms['nhwc conv']:7.3f} {ms['kiln']:8.3f} {ms['kiln nchw']:7.3f} {flops / seconds['kiln'] / 1e9:8.1f} {ms['nchw'] / ms['kiln']:6.2f}"
         f" {ms['nhwc'] / ms['kiln']:6.2f} {error:6.2f}",
         flush=True,
     )

@@ -22,7 +22,7 @@ from kiln.lowering.cpu.matmul.problem import Isa
 
 
 class ReluEpilogue:
-    """out = max(sum + bias[o], 0), with out [n, o, row, column] at the given strides (unit along o)."""
+    """out = max(sum + bias[o], 0), with out [n, o, row, column] at the given strides (unit along o, or columns)."""
 
     def __init__(self, out: ir.Value, strides: Sequence[Index], bias: ir.Value):
         self.out, self.strides, self.bias = out, strides, bias
@@ -41,6 +41,19 @@ class ReluEpilogue:
 
         yield pixel
 
+    @contextmanager
+    def columns(
+        self, b: Builder, image: Index, row: Index, channel: Index
+    ) -> Iterator[Callable[[Index, int, ir.Value, ir.Value | None], None]]:
+        bias = b.load(self.bias, channel)
+        at = b.sum_(*(b.muli(i, s) for i, s in zip((image, channel, row), self.strides, strict=False)))
+
+        def pixels(column: Index, width: int, sums: ir.Value, mask: ir.Value | None) -> None:
+            value = b.addf(b.cast_float(sums, bias.type), b.broadcast(bias, width))
+            b.vstore(b.fmax(value, b.zero(value.type)), self.out, b.addi(at, column), mask)
+
+        yield pixels
+
 
 def conv_problem(
     x: torch.Tensor,
@@ -52,14 +65,17 @@ def conv_problem(
     groups: int = 1,
 ) -> ConvProblem:
     """The problem of `out = conv2d(x, weight)` for these shapes and strides; pixels are merged where they may be."""
+    planar = out.stride(1) != 1 and out.stride(3) == 1
     (n, _, height, width), (_, outputs, rows, columns) = x.shape, out.shape
     x_strides = x.stride()
     plain = tuple(weight.shape[2:]) == (1, 1) and stride == (1, 1) and padding == (0, 0)
-    if plain and x_strides[2] == width * x_strides[3] and x_strides[0] == height * x_strides[2]:
+    if plain and planar and x_strides[2] == width * x_strides[3]:
+        height, width, rows, columns = 1, height * width, 1, height * width
+    elif plain and x_strides[2] == width * x_strides[3] and x_strides[0] == height * x_strides[2]:
         n, height, width, rows, columns = 1, 1, n * height * width, 1, n * height * width
     return ConvProblem(
         n, groups, x.shape[1] // groups, outputs // groups, height, width, rows, columns, tuple(weight.shape[2:]),
-        stride, padding, dilation, x_strides, weight.stride(), DTYPES[x.dtype],
+        stride, padding, dilation, x_strides, weight.stride(), DTYPES[x.dtype], planar,
     )  # fmt: skip
 
 
@@ -67,7 +83,7 @@ def conv_kernel(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, problem: ConvProblem, isa: Isa,
     threads: int = 1, schedule: dict | None = None,
 ) -> tuple[Callable[[], None], dict]:  # fmt: skip
-    """(call, schedule) of `out = relu(conv2d(x, weight, bias))`; out is channels-last."""
+    """(call, schedule) of `out = relu(conv2d(x, weight, bias))`; out is channels-last or planar."""
     schedule = schedule or choose_conv_schedule(problem, isa)
 
     def emit(b, buffers, symbols, ctx):
