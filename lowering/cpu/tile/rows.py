@@ -53,9 +53,6 @@ __all__ = ["emit_product_fusion", "plan_product_fusion", "split_of"]
 
 ROW_UNIT = 8
 """Rows are shared among threads in multiples of this: a register tile of the product."""
-BLOCK = (256, 512)
-"""Rows and columns of a block for several products: a megabyte of f32 sums with the block kept beside them, half of
-what a second-level cache holds today."""
 
 
 def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict[str, Any]:
@@ -98,8 +95,8 @@ def _height(problems: Sequence[MatmulProblem], kept: int) -> int:
 def _block(problems: Sequence[MatmulProblem], schedules: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Rows and columns of a block, from those of the products' own schedules."""
     flat = [leaf for s in schedules for leaf in (_leaves(s))]
-    rows = min(BLOCK[0], *(s.get("mc", 1) for s in flat), 1 << 30)
-    columns = min(BLOCK[1], *(s["nc"] for s in flat), 1 << 30)
+    rows = min(s.get("mc", 1) for s in flat)
+    columns = min(s["nc"] for s in flat)
     unit = max(host().vector_bytes // problems[0].sum_bytes, *(s.get("nv", 1) * s["width"] for s in flat))
     return {"mc": max(rows, 1), "nc": round_up(max(columns, 1), unit), "nr": unit}
 
