@@ -68,7 +68,8 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
         PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep(
-            "split-reductions{parts=256 max-results=64}", "long sums with few results get programs that share them"
+            "split-reductions{parts=256 max-results=64 max-columns=8192}",
+            "long sums with few results get programs that share them",
         ),
         PipelineStep(
             "fuse{row-blocks=false}",

@@ -48,6 +48,8 @@ class RewritePatterns(Pass):
     """Names of the patterns to look for; empty: all that are in force."""
     disable: tuple[str, ...] = ()
     """Names of patterns to leave out."""
+    max_rounds: int = 4
+    """How often all patterns are tried: what one makes (a softmax) may be part of another (attention)."""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite in every function that holds torch types."""
@@ -57,8 +59,14 @@ class RewritePatterns(Pass):
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             if "!torch." in str(function.attributes["function_type"]):
                 misses: dict[str, tuple[float, Note]] = {}
-                for pattern in patterns:
-                    self._rewrite(function, pattern, misses)
+                for _ in range(self.max_rounds):
+                    before = self.statistics["matched"]
+                    held = _held_by(function.regions[0].blocks[0])
+                    for pattern in patterns:
+                        if pattern.needs <= held:
+                            self._rewrite(function, pattern, misses)
+                    if self.statistics["matched"] == before:
+                        break
                 for _, note in misses.values():
                     self.count("failed")
                     self.notes.append(note)
@@ -71,8 +79,6 @@ class RewritePatterns(Pass):
         from kiln.passes.simplify_algebra import erase_dead
 
         block = function.regions[0].blocks[0]
-        if not pattern.needs <= _base_names(block):
-            return
         symbols = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else ()
         names = [ir.StringAttr(name).value for name in symbols]
         for graph in graphs_of(pattern):
@@ -116,9 +122,16 @@ class RewritePatterns(Pass):
         return False
 
 
-def _base_names(block: ir.Block) -> set[str]:
-    """``tanh`` for ``torch.aten.tanh``, for each op of the block."""
+def _held_by(block: ir.Block) -> set[str]:
+    """``tanh`` for ``torch.aten.tanh``, for each op of the block; the element types of the ops' results."""
+    from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
     from kiln.passes.torch_to_kiln.registry import op_name
 
-    parts = [op_name(op.operation).split(".") for op in block.operations]
-    return {part[2] for part in parts if len(part) > 2}
+    held: set[str] = set()
+    for op in block.operations:
+        parts = op_name(op.operation).split(".")
+        if len(parts) > 2:
+            held.add(parts[2])
+        types = (parse_tensor_type(str(result.type)) for result in op.operation.results)
+        held.update(parsed[1] for parsed in types if parsed is not None)
+    return held

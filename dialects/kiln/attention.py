@@ -18,6 +18,9 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
     to the scores when of a float type, and where it is `i1`, false removes a key.  `causal` removes keys t > s.  A row
     with no key left gives zeros.  bf16 and f16 compute in f32.  As `torch.nn.functional.scaled_dot_product_attention`.
 
+    With the attribute `fill : f64`, as where softmax is written out: a key that the mask removes has this score, and a
+    row whose scores all are -inf gives NaN.
+
     ```mlir
     func.func @attention(%q: tensor<?x12x128x64xf32>, %k: tensor<?x4x128x64xf32>, %v: tensor<?x4x128x64xf32>)
         -> tensor<?x12x128x64xf32> {
@@ -52,6 +55,9 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
         if heads is not None and groups is not None:
             checks.require(groups > 0 and heads % groups == 0, "key heads", f"a divisor of {heads}", groups)
         checks.flag(self, "causal")
+        if "fill" in self.operation.attributes:
+            fill = self.operation.attributes["fill"]
+            checks.require(isinstance(fill, ir.FloatAttr), "fill", "a float", fill)
         if self.mask is not None:
             self._check_mask([*q[:-1], k[-2]])
 
@@ -66,10 +72,20 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
         checks.require(fits, "mask sizes", f"to broadcast to {checks.text(scores)}", checks.text(sizes))
 
 
-def attention(query: Any, key: Any, value: Any, scale: float, causal: bool = False, mask: Any = None) -> ir.Value:
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    scale: float,
+    causal: bool = False,
+    mask: Any = None,
+    fill: float | None = None,
+) -> ir.Value:
     """Build a `kiln.attention`."""
     q, k, v = base.value_of(query), base.value_of(key), base.value_of(value)
     result = base.ranked([*base.static_shape(q.type)[:-1], base.static_shape(v.type)[-1]], q.type.element_type)
     operands = [q, k, v] if mask is None else [q, k, v, base.value_of(mask)]
     attributes = {"scale": base.f64(scale), "causal": base.boolean(causal)}
+    if fill is not None:
+        attributes["fill"] = base.f64(fill)
     return AttentionOp.create(operands, [result], attributes).result

@@ -25,6 +25,7 @@ def attention(op: Any, b: Builder) -> ir.Value:
     key_head = _key_head(op, head, q_sizes[-3], k_sizes[-3])
     sizes = [*q_sizes[:-1], k_sizes[-2]]
     scale = scalar.constant(compute, op.scale.value)
+    fill = op.operation.attributes["fill"] if "fill" in op.operation.attributes else None
 
     def dot(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
         return scalar.add(total, scalar.mul(scalar.cast(x, compute), scalar.cast(y, compute)))
@@ -35,8 +36,9 @@ def attention(op: Any, b: Builder) -> ir.Value:
     def weigh(v: ir.Value, *extra: ir.Value) -> ir.Value:
         v = scalar.mul(v, scale)
         removed = scalar.constant(compute, float("-inf"))
+        masked = removed if fill is None else scalar.constant(compute, fill.value)
         for m in extra:
-            v = scalar.add(v, scalar.cast(m, compute)) if scalar.is_float(m.type) else scalar.select(m, v, removed)
+            v = scalar.add(v, scalar.cast(m, compute)) if scalar.is_float(m.type) else scalar.select(m, v, masked)
         if op.causal.value:
             v = scalar.select(scalar.compare("le", here(rank - 1), here(rank - 2)), v, removed)
         return v
@@ -60,6 +62,8 @@ def attention(op: Any, b: Builder) -> ir.Value:
     total = b.reduce([(weights, point)], row, row_sizes, iterators, compute, 0, lambda v, t_: scalar.add(t_, v))
 
     def divide(v: ir.Value, t_: ir.Value) -> ir.Value:
+        if fill is not None:
+            return scalar.div(v, t_)
         zero = scalar.constant(compute, 0)
         return scalar.select(scalar.compare("eq", t_, zero), zero, scalar.div(v, t_))
 

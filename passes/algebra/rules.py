@@ -17,7 +17,7 @@ __all__ = ["NoMatch", "Rule", "Safety", "all_rules", "row", "rule"]
 Rewrite = Callable[[Match], ir.Value]
 
 #: The tables, in the order of the documentation.
-TABLES = ("identities", "inverses", "powers", "selection", "views", "casts", "reductions")
+TABLES = ("identities", "inverses", "powers", "selection", "views", "casts", "reductions", "products")
 
 
 class Safety(enum.Enum):

@@ -20,6 +20,7 @@ __all__ = [
     "owner",
     "same_strides",
     "same_type",
+    "size_exprs",
     "sizes_of",
     "splat_of",
     "strides_of",
@@ -76,6 +77,11 @@ def is_integral(value: ir.Value) -> bool:
 
 def _layout(value: ir.Value, of_op: str, of_argument: str) -> tuple[str, ...] | None:
     """The results of an affine map attribute of the value's op or argument, as text over the function's symbols."""
+    found = _layout_map(value, of_op, of_argument)
+    return None if found is None else tuple(str(expr) for expr in found.results)
+
+
+def _layout_map(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap | None:
     if isinstance(value, ir.BlockArgument):
         function = value.owner.owner
         if "arg_attrs" not in function.attributes:
@@ -87,9 +93,23 @@ def _layout(value: ir.Value, of_op: str, of_argument: str) -> tuple[str, ...] | 
         assert op is not None
         entries = op.attributes[of_op] if of_op in op.attributes else None
         entry = None if entries is None else ir.ArrayAttr(entries)[ir.OpResult(value).result_number]
-    if not isinstance(entry, ir.AffineMapAttr):
+    return entry.value if isinstance(entry, ir.AffineMapAttr) else None
+
+
+def size_exprs(value: ir.Value) -> tuple[list[ir.AffineExpr], int] | None:
+    """The sizes as affine expressions over the function's symbols, and how many symbols their map has.
+
+    None where a size is not known.
+    """
+    parsed = parse_tensor_type(str(value.type))
+    if parsed is None:
         return None
-    return tuple(str(expr) for expr in entry.value.results)
+    found = _layout_map(value, "kiln.shapes", "kiln.shape")
+    if found is None and None in parsed[0]:
+        return None
+    constants = [None if size is None else ir.AffineExpr.get_constant(size) for size in parsed[0]]
+    exprs = [found.results[k] if c is None and found is not None else c for k, c in enumerate(constants)]
+    return [e for e in exprs if e is not None], found.n_symbols if found is not None else 0
 
 
 def sizes_of(value: ir.Value) -> tuple[int | str, ...] | None:

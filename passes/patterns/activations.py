@@ -17,7 +17,7 @@ _X = ((torch.empty(4, 8),),)
 
 
 def _pattern(name: str, pattern: object, replacement: object, *needs: str) -> RewritePattern:
-    return RewritePattern(name, pattern, replacement, _X, needs=frozenset(needs))  # type: ignore[arg-type]
+    return RewritePattern(name, pattern, replacement, _X, needs=frozenset(needs), any_rank=True)  # type: ignore[arg-type]
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -1,113 +1,155 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Attention written out: two batched products around a softmax, on tensors [batch, heads, length, width]."""
+"""Attention written out: two batched products around a softmax.
+
+The key is an argument in the form that the product reads, [..., width, length]: however it came to be transposed
+(``transpose``, ``permute``, ``einsum``), the replacement transposes it back and the two views cancel. Repeated key and
+value heads (grouped queries) and constant masks are no matter of these patterns: what makes them is looked through when
+``kiln.attention`` is there. Batches of more dimensions are products of as many in the normal form, so that one pattern,
+of three, stands for all ranks.
+"""
 
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
+from .attention_op import written_out_attention
 from .registry import RewritePattern
 
 Tensor = torch.Tensor
 
-_QKV = (torch.empty(2, 3, 5, 8), torch.empty(2, 3, 7, 8), torch.empty(2, 3, 7, 8))
 _SCALE = 0.3
 
 
-# Masks may broadcast: they are read by pointwise ops alone.
+def _tensors(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, transposed key, value."""
+    q, k, v = (torch.empty(3, *size, dtype=dtype) for size in ((5, 8), (8, 7), (7, 8)))
+    return q, k, v
 
 
-def _plain() -> list[tuple]:
-    return [_QKV]
+def _fits(q: Tensor, kt: Tensor, v: Tensor, *rest: object) -> str | None:
+    if q.dtype == torch.float64:
+        return "attention in float64: the kernel sums in float32"
+    if not q.dtype == kt.dtype == v.dtype:
+        return "query, key and value have different dtypes"
+    if not isinstance(q.shape[-1], int) or not isinstance(v.shape[-1], int):
+        return "a head size that is known only at run time"
+    if not 3 <= q.dim() == kt.dim() == v.dim() or not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2]:
+        return "the products are not of the same batches"
+    if any(isinstance(mask, Tensor) and mask.dim() > q.dim() for mask in rest):
+        return "a mask of more dimensions than the scores"
+    return None
 
 
-def _scaled() -> list[tuple]:
-    return [(*_QKV, _SCALE)]
+def _times(q: Tensor, kt: Tensor, scale: float) -> Tensor:
+    return torch.bmm(q, kt) * scale
 
 
-def _biased() -> list[tuple]:
-    return [(*_QKV, _SCALE, torch.empty(2, 3, 5, 7))]
+def _over(q: Tensor, kt: Tensor, scale: float) -> Tensor:
+    return torch.bmm(q, kt) / scale
 
 
-def _filled() -> list[tuple]:
-    return [(*_QKV, _SCALE, torch.empty(2, 3, 5, 7, dtype=torch.bool))]
+def _scaled_query(q: Tensor, kt: Tensor, scale: float) -> Tensor:
+    return torch.bmm(q * scale, kt)
 
 
-def _single_precision(q: Tensor, *_: object) -> str | None:
-    return "attention in float64: the kernel sums in float32" if q.dtype == torch.float64 else None
+def _unscaled(q: Tensor, kt: Tensor) -> Tensor:
+    return torch.bmm(q, kt)
 
 
-def _times(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    return (q @ k.transpose(-2, -1)) * scale
+def _masked(q: Tensor, kt: Tensor, v: Tensor, scale: float, mask: Tensor, fill: float = float("-inf")) -> Tensor:
+    return written_out_attention(q, kt.transpose(-2, -1), v, mask, scale, fill)
 
 
-def _over(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    return (q @ k.transpose(-2, -1)) / scale
+def _plain(q: Tensor, kt: Tensor, v: Tensor, scale: float) -> Tensor:
+    return F.scaled_dot_product_attention(q, kt.transpose(-2, -1), v, scale=scale)
 
 
-def _scaled_query(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    return (q * scale) @ k.transpose(-2, -1)
+def _softmax(scores: Tensor) -> Tensor:
+    return torch.softmax(scores, -1)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
+def _wide_softmax(scores: Tensor) -> Tensor:
+    """In f32, for scores of 16 bits."""
+    return torch.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
 
 
 def _spellings(
-    name: str, op: str, scores: Callable[[Tensor, Tensor, float], Tensor], factor: Callable[[float], float]
+    name: str,
+    op: str,
+    scores: Callable[..., Tensor],
+    factor: Callable[..., float],
+    softmax: Callable[[Tensor], Tensor] = _softmax,
+    dtype: torch.dtype = torch.float32,
+    element: str = "",
 ) -> list[RewritePattern]:
-    """With an additive mask, with a boolean one, and without, for one way to write the scaled scores."""
+    """With an additive mask, with one that fills, and without; ``scores`` takes the scale if ``op`` is not empty."""
+    scale = (_SCALE,) if op else ()
 
-    def entry(kind: str, pattern: Callable, replacement: Callable, examples: Callable, *needs: str) -> RewritePattern:
-        wanted = frozenset({"bmm", "_softmax", op, *needs})
+    def entry(
+        kind: str, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor], extra: tuple, *needs: str
+    ) -> RewritePattern:
         return RewritePattern(
             f"attention-{name}{kind}",
             pattern,
             replacement,
-            examples,
-            condition=_single_precision,
-            needs=wanted,
+            ((*_tensors(dtype), *extra, *scale),),
+            condition=_fits,
+            needs=frozenset({"matmul", "_softmax", op, element, *needs} - {""}),
             whole=True,
+            any_rank=True,
         )
 
-    minus_inf = float("-inf")
+    added = (torch.empty(3, 5, 7, dtype=dtype),)
+    filled = (torch.empty(3, 5, 7, dtype=torch.bool), -10000.0)
     return [
         entry(
             "-bias",
-            lambda q, k, v, s, m: torch.softmax(scores(q, k, s) + m, -1) @ v,
-            lambda q, k, v, s, m: _attend(q, k, v, factor(s), m),
-            _biased,
+            lambda q, kt, v, m, *s: torch.bmm(softmax(scores(q, kt, *s) + m), v),
+            lambda q, kt, v, m, *s: _masked(q, kt, v, factor(*s), m),
+            added,
             "add",
         ),
         entry(
             "-fill",
-            lambda q, k, v, s, m: torch.softmax(scores(q, k, s).masked_fill(m, minus_inf), -1) @ v,
-            lambda q, k, v, s, m: _attend(q, k, v, factor(s), m.logical_not()),
-            _filled,
+            lambda q, kt, v, m, c, *s: torch.bmm(softmax(scores(q, kt, *s).masked_fill(m, c)), v),
+            lambda q, kt, v, m, c, *s: _masked(q, kt, v, factor(*s), m.logical_not(), c),
+            filled,
             "masked_fill",
         ),
         entry(
+            "-where",
+            lambda q, kt, v, m, c, *s: torch.bmm(softmax(torch.where(m, scores(q, kt, *s), c)), v),
+            lambda q, kt, v, m, c, *s: _masked(q, kt, v, factor(*s), m, c),
+            filled,
+            "where",
+        ),
+        entry(
             "",
-            lambda q, k, v, s: torch.softmax(scores(q, k, s), -1) @ v,
-            lambda q, k, v, s: _attend(q, k, v, factor(s)),
-            _scaled,
+            lambda q, kt, v, *s: torch.bmm(softmax(scores(q, kt, *s)), v),
+            lambda q, kt, v, *s: _plain(q, kt, v, factor(*s)),
+            (),
         ),
     ]
 
 
+def _all_spellings(
+    name: str, op: str, scores: Callable[..., Tensor], factor: Callable[..., float]
+) -> list[RewritePattern]:
+    """With softmax in the tensors' dtype, and in f32."""
+    return [
+        *_spellings(name, op, scores, factor),
+        *_spellings(f"{name}-bf16", op, scores, factor, _wide_softmax, torch.bfloat16, "bf16"),
+        *_spellings(f"{name}-f16", op, scores, factor, _wide_softmax, torch.float16, "f16"),
+    ]
+
+
+# Those with a scale come first: without it, the scaled scores' product would not be part of the match.
 PATTERNS = [
-    *_spellings("times", "mul", _times, lambda s: s),
-    *_spellings("over", "div", _over, lambda s: 1.0 / s),
-    *_spellings("query", "mul", _scaled_query, lambda s: s),
-    RewritePattern(
-        "attention-unscaled",
-        lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1), -1) @ v,
-        lambda q, k, v: _attend(q, k, v, 1.0),
-        _plain,
-        condition=_single_precision,
-        whole=True,
-        needs=frozenset({"bmm", "_softmax"}),
-    ),
+    *_all_spellings("times", "mul", _times, lambda s: s),
+    *_all_spellings("over", "div", _over, lambda s: 1.0 / s),
+    *_all_spellings("query", "mul", _scaled_query, lambda s: s),
+    *_all_spellings("unscaled", "", _unscaled, lambda: 1.0),
 ]

@@ -117,8 +117,15 @@ def graphs_of(pattern: RewritePattern) -> tuple[PatternGraph, ...]:
     return tuple(_graph(pattern, tuple(example)) for example in pattern.example_inputs())
 
 
-def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
+@functools.cache
+def _context() -> ir.Context:
+    """One for all patterns: making it takes longer than importing a pattern."""
     from kiln.dialects import create_context
+
+    return create_context()
+
+
+def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
     from kiln.frontend.fx_import import ImportUnsupported, import_graph
     from kiln.passes.manager import run_pipeline
 
@@ -132,8 +139,9 @@ def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
         return call(*(next(rest) if tensor else sentinel(k, flat[k]) for k, tensor in enumerate(is_tensor)))
 
     tensors = [value for value, tensor in zip(flat, is_tensor, strict=True) if tensor]
-    gm = trace(of_tensors, tensors, "symbolic")
-    context = create_context()
+    # Sizes that are not compared need no symbols, which cost time.
+    gm = trace(of_tensors, tensors, "fake" if pattern.any_rank else "symbolic")
+    context = _context()
     try:
         imported = import_graph(gm, context)
     except ImportUnsupported as error:
@@ -185,6 +193,7 @@ class _Reader:
         )
         bound = any(op.name.split(".")[2] in _RANK_BOUND for op in ops if op.name.count(".") > 1)
         bound = bound or any(_has_size(operand) for op in ops for operand in op.operands)
+        bound = bound and not pattern.any_rank
         return PatternGraph(pattern, example, ops, outputs, arguments, tuple(t.dtype for t in tensors), bound)  # type: ignore[arg-type]
 
     @staticmethod

@@ -25,7 +25,8 @@ __all__ = ["Found", "Matcher"]
 
 _COMMUTATIVE = frozenset(f"torch.aten.{name}" for name in ("add.Tensor", "mul.Tensor", "maximum", "minimum"))
 _BROADCASTING = frozenset(
-    f"torch.aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "masked_fill.Scalar")
+    f"torch.aten.{name}"
+    for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "masked_fill.Scalar", "where.self")
 )
 
 

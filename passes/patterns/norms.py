@@ -66,6 +66,7 @@ def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str
             _AFFINE,
             condition=_last,
             needs=frozenset({"mean", *needs}),
+            any_rank=True,
         ),
         RewritePattern(
             f"layer-norm-{name}",
@@ -73,6 +74,7 @@ def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str
             lambda x, eps: F.layer_norm(x, x.shape[-1:], None, None, eps),
             _PLAIN,
             needs=frozenset({"mean", *needs}),
+            any_rank=True,
         ),
     ]
 
@@ -90,6 +92,7 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
             _WEIGHT,
             condition=_last,
             needs=frozenset({"mean", *needs}),
+            any_rank=True,
             whole=True,
         ),
         RewritePattern(
@@ -98,6 +101,7 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
             lambda x, eps: _rms_norm(x, None, eps),
             _PLAIN,
             needs=frozenset({"mean", *needs}),
+            any_rank=True,
             whole=True,
         ),
     ]

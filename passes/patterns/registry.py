@@ -30,6 +30,9 @@ class RewritePattern:
     tolerance: float = 1e-5
     whole: bool = False
     needs: frozenset[str] = frozenset()
+    """Names of ops (``tanh``) and element types (``bf16``) without which a function holds no match."""
+    any_rank: bool = False
+    """Whether sizes are left to ``condition`` and to the check that the replacement has those of the match."""
 
     def example_inputs(self) -> tuple[tuple[Any, ...], ...]:
         """The argument tuples the pattern is traced with."""

@@ -41,14 +41,19 @@ _SUM = frozenset({"exp", "sum"})
 
 # exp(x) / sum(exp(x)) without the maximum is not here: it overflows where softmax does not.
 PATTERNS = [
-    RewritePattern("softmax-max", lambda x: _normalised(_exp_shifted(x)), softmax, _X, needs=_SUM | {"max"}),
-    RewritePattern("softmax-amax", lambda x: _normalised(_exp_amax(x)), softmax, _X, needs=_SUM | {"amax"}),
+    RewritePattern(
+        "softmax-max", lambda x: _normalised(_exp_shifted(x)), softmax, _X, needs=_SUM | {"max"}, any_rank=True
+    ),
+    RewritePattern(
+        "softmax-amax", lambda x: _normalised(_exp_amax(x)), softmax, _X, needs=_SUM | {"amax"}, any_rank=True
+    ),
     RewritePattern(
         "log-softmax-max",
         lambda x: _log(x, x - x.max(dim=-1, keepdim=True).values),
         log_softmax,
         _X,
         needs=_SUM | {"max", "log"},
+        any_rank=True,
     ),
     RewritePattern(
         "log-softmax-amax",
@@ -56,6 +61,7 @@ PATTERNS = [
         log_softmax,
         _X,
         needs=_SUM | {"amax", "log"},
+        any_rank=True,
     ),
     RewritePattern(
         "log-softmax-logsumexp",
@@ -63,5 +69,6 @@ PATTERNS = [
         log_softmax,
         _X,
         needs=frozenset({"logsumexp"}),
+        any_rank=True,
     ),
 ]

@@ -8,6 +8,7 @@ import math
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.passes.folding.masks import constant_mask
 
 from .context import LoweringContext
 from .registry import lowers
@@ -23,12 +24,40 @@ def _attention(cx: LoweringContext, mask: int | None, dropout: int, causal: int,
     if bias is not None and not cx.dtype(bias).is_bool and cx.dtype(bias) != cx.dtype(query):
         bias = cx.cast(bias, cx.dtype(query))
     width = constant_of(cx.shape(query)[-1])
+    is_causal = cx.const_bool(causal)
+    if mask is not None and bias is not None and not is_causal:
+        bias, is_causal = _without_constant(cx, mask, bias, -math.inf)
     factor = cx.const(scale, None)
     if factor is None:
         if not width:
             cx.unsupported("attention over heads of a dynamic width")
         factor = 1.0 / math.sqrt(width)
-    result = kiln.attention(query, key, value, float(factor), cx.const_bool(causal), bias)
+    result = kiln.attention(query, key, value, float(factor), is_causal, bias)
+    return cx.named(result, cx.result_shape(), cx.dtype(query))
+
+
+def _without_constant(cx: LoweringContext, position: int, mask: ir.Value, fill: float) -> tuple[ir.Value | None, bool]:
+    """The mask that is left, and whether the attention is causal: a constant mask may say no more than that."""
+    found = constant_mask(cx.op.operands[position], fill)
+    if found == "causal":
+        sizes = cx.shape(cx.tensor(0))[-2], cx.shape(cx.tensor(1))[-2]
+        rows, columns = cx.shape(mask)[-2:]
+        if (rows, columns) != sizes:  # it broadcasts: one row for all
+            return mask, False
+    return (mask, False) if found is None else (None, found == "causal")
+
+
+@lowers("torch.kiln.attention")
+def written_out_attention(cx: LoweringContext) -> ir.Value:
+    """(query, key, value, mask, scale, fill), see ``kiln.passes.patterns.attention_op``."""
+    query, key, value, mask = cx.tensor(0), cx.tensor(1), cx.tensor(2), cx.optional_tensor(3)
+    scale, fill = cx.const_float(4), cx.const_float(5)
+    causal = False
+    if mask is not None:
+        mask, causal = _without_constant(cx, 3, mask, fill)
+    if mask is not None and not cx.dtype(mask).is_bool and cx.dtype(mask) != cx.dtype(query):
+        mask = cx.cast(mask, cx.dtype(query))
+    result = kiln.attention(query, key, value, scale, causal, mask, fill)
     return cx.named(result, cx.result_shape(), cx.dtype(query))
 
 

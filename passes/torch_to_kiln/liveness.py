@@ -24,7 +24,7 @@ def is_pure(op: ir.Operation) -> bool:
     if not op.results:
         return False
     parts = op_name(op).split(".")
-    if op.name == "torch.operator" and (len(parts) < 3 or parts[1] not in ("aten", "prims")):
+    if op.name == "torch.operator" and (len(parts) < 3 or parts[1] not in ("aten", "prims", "kiln")):
         return False
     if len(parts) < 3:
         return True  # torch.constant.*, torch.derefine

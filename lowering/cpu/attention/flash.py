@@ -21,9 +21,10 @@ from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.dot import collapse
 from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
-from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, known
+from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, Size, known
 
 LOG2E = math.log2(math.e)
+_LOWEST = -3.4028234663852886e38  # of the finite f32
 
 
 def emit_attention(
@@ -38,17 +39,12 @@ def emit_attention(
 
     `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
     scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
-
-    Raises ValueError for an operand whose last dimension has no unit stride.
     """
-    for name, strides, size in (
-        ("query", problem.q_strides, problem.qk_size),
-        ("key", problem.k_strides, problem.qk_size),
-        ("value", problem.v_strides, problem.v_size),
-    ):
-        if strides[-1] != 1 and size != 1:
-            raise ValueError(f"attention needs unit stride along the last dimension of its {name}, not {strides[-1]}")
     _Attention(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+def _unit(strides: tuple[Size, ...]) -> bool:
+    return isinstance(strides[-1], int) and strides[-1] == 1
 
 
 class _Attention:
@@ -67,7 +63,7 @@ class _Attention:
         self.vector = b.vec(self.width, b.f32)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
         self.queries, self.keys = known(problem.queries), known(problem.keys)
-        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0
+        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0 and _unit(problem.v_strides)
         self.low = b.float_(-math.inf, b.f32)
 
     # -- tasks ------------------------------------------------------------------------------------
@@ -99,8 +95,7 @@ class _Attention:
         k_at = offset_of(b, self.operands.k_offset, [*batch, kv_head], p.k_strides[:-2])
         v_at = offset_of(b, self.operands.v_offset, [*batch, kv_head], p.v_strides[:-2])
         padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
-        source = (self.operands.q, q_at, known(p.q_strides[-2]))
-        pack.copy_rows(b, *source, self.scratch, lay["q"], lay["q_stride"], rows, padded, p.qk_size, self.width)
+        self.copy_rows(self.operands.q, q_at, p.q_strides, lay["q"], lay["q_stride"], rows, padded, p.qk_size)
         zero, low = b.zero(self.vector), b.broadcast(self.low, self.width)
         b.for_(0, b.muli(padded, lay["v_padded"]), self.width, lambda i: self.store(zero, b.addi(lay["out"], i)))
 
@@ -132,7 +127,10 @@ class _Attention:
         def strip_of_keys(j: Index) -> None:
             source = (self.operands.k, b.addi(first, b.muli(j, row)), row)
             target = (self.scratch, b.addi(lay["k"], j), lay["keys"])
-            pack.pack_transposed(b, *source, *target, b.subi(count, j), p.qk_size, self.width)
+            if _unit(p.k_strides):
+                pack.pack_transposed(b, *source, *target, b.subi(count, j), p.qk_size, self.width)
+            else:
+                self.pack_columns(*source, b.addi(lay["k"], j), b.subi(count, j))
 
         if not self.few:
             b.for_(0, count, self.width, strip_of_keys)
@@ -140,8 +138,7 @@ class _Attention:
         v_first = b.addi(v_at, b.muli(k0, v_row))
         values = (self.operands.v, v_first, v_row)
         if not self.v_in_place:
-            source = (self.operands.v, v_first, v_row)
-            pack.copy_rows(b, *source, self.scratch, lay["v"], lay["v_padded"], count, count, p.v_size, self.width)
+            self.copy_rows(self.operands.v, v_first, p.v_strides, lay["v"], lay["v_padded"], count, count, p.v_size)
             values = (self.scratch, lay["v"], lay["v_padded"])
 
         begin: Index = 0
@@ -158,6 +155,46 @@ class _Attention:
             self.accumulate(i, count, values)
 
         b.for_(begin, rows, self.mr, strip)
+
+    # -- packing -----------------------------------------------------------------------------------
+
+    def copy_rows(
+        self,
+        source: ir.Value,
+        at: Index,
+        strides: tuple[Size, ...],
+        target: int,
+        target_stride: int,
+        rows: Index,
+        padded_rows: Index,
+        cols: int,
+    ) -> None:
+        """Rows of an operand to scratch, whatever their stride; see `pack.copy_rows`."""
+        b, width, row, column = self.b, self.width, known(strides[-2]), known(strides[-1])
+        if _unit(strides):
+            out = (self.scratch, target, target_stride)
+            pack.copy_rows(b, source, at, row, *out, rows, padded_rows, cols, width)
+            return
+
+        def copy(i: Index) -> None:
+            first = b.addi(at, b.muli(b.mini(i, b.subi(rows, 1)), row))
+            for j in range(0, cols, width):
+                mask = b.mask_below(cols - j, width)
+                x = b.gather(source, b.addi(first, b.muli(column, j)), column, width, mask)
+                self.store(b.cast_float(x, b.f32), b.sum_(target, b.muli(i, target_stride), j))
+
+        b.for_(0, padded_rows, 1, copy)
+
+    def pack_columns(self, source: ir.Value, at: Index, row: Index, target: Index, count: Index) -> None:
+        """scratch[target + e * keys + lane] = source[at + lane * row + e * column] for lanes below `count`."""
+        b, column = self.b, known(self.p.k_strides[-1])
+        mask = b.mask_below(b.mini(count, self.width), self.width)
+
+        def element(e: Index) -> None:
+            x = b.gather(source, b.addi(at, b.muli(e, column)), row, self.width, mask)
+            self.store(b.cast_float(x, b.f32), b.addi(target, b.muli(e, self.lay["keys"])))
+
+        b.for_(0, self.p.qk_size, 1, element)
 
     # -- one strip of mr query rows ----------------------------------------------------------------
 
@@ -249,14 +286,21 @@ class _Attention:
         stride = known(self.p.mask_strides[-1])
         at = b.addi(mask_at, b.muli(j, stride))
         low = b.broadcast(self.low, width)
+        lowest = b.float_(_LOWEST, self.vector)
+        fill = -math.inf if self.p.fill is None else self.p.fill
+        removed = low if fill == -math.inf else b.float_(max(fill * LOG2E, _LOWEST), self.vector)
         whole = b.cmpi("sge", count, j + width)
 
         def apply(lanes: ir.Value | None) -> list[ir.Value]:
             assert self.operands.mask is not None
             m = b.gather(self.operands.mask, at, stride, width, lanes)
             if self.p.mask_dtype == "i8":
-                return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, low)]
-            return [b.fma(b.cast_float(m, b.f32), b.float_(LOG2E, self.vector), x)]
+                return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, removed)]
+            m = b.cast_float(m, b.f32)
+            y = b.fma(m, b.float_(LOG2E, self.vector), x)
+            # The lowest finite mask stays finite: a row of such keys alone is their mean.
+            lost = arith.andi(b.cmpf("olt", y, lowest), b.cmpf("ogt", m, low))
+            return [b.select(lost, lowest, y)]
 
         def partly() -> list[ir.Value]:
             left = b.maxi(b.subi(count, j), 0)
@@ -298,14 +342,15 @@ class _Attention:
             tile(full, (lay["v_padded"] - full) // self.width)
 
     def finish(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
-        """Divides by the sums (a row without keys stays zero) and hands the rows to the epilogue."""
+        """Divides by the sums (a row without keys stays zero, or is NaN with ``fill``) and calls the epilogue."""
         b, lay = self.b, self.lay
 
         def row(i: Index) -> None:
             state = b.addi(b.muli(b.divi(i, self.mr), self.width), b.remi(i, self.mr))
             total = b.load(self.scratch, b.addi(lay["sum"], state))
             one = b.float_(1.0, b.f32)
-            total = b.select(b.cmpf("oeq", total, b.float_(0.0, b.f32)), one, total)
+            if self.p.fill is None:
+                total = b.select(b.cmpf("oeq", total, b.float_(0.0, b.f32)), one, total)
             inverse = b.broadcast(b.divf(one, total), self.width)
             base = b.addi(lay["out"], b.muli(i, lay["v_padded"]))
             for j in range(0, lay["v_padded"], self.width):

@@ -19,10 +19,11 @@ class AttentionProblem:
 
     Sizes are ints or `index` Values (None at schedule time); the head sizes `qk_size` (E) and `v_size` are ints.
     Strides, in elements, are those of the logical shapes q [*b, H, S, E], k [*b, G, T, E], v [*b, G, T, V] and
-    mask [*b, H, S, T] (0 broadcasts); q, k and v need unit stride along their last dimension. `causal` removes
+    mask [*b, H, S, T] (0 broadcasts); unit stride along the last dimension of q, k and v is fast. `causal` removes
     keys t > s (PyTorch's `is_causal`, aligned to the top left). `mask_dtype`: None, "i8" (a key is removed where
     the mask is 0) or a float type (added to the scores). A row without any key left gives zeros, as PyTorch's
-    `scaled_dot_product_attention` does. f32 sums throughout; bf16 and f16 operands are widened.
+    `scaled_dot_product_attention` does; with `fill`, keys that the mask removes have this score, and a row of -inf
+    alone gives NaN. f32 sums throughout; bf16 and f16 operands are widened.
     """
 
     batch: tuple[Size, ...]
@@ -40,6 +41,7 @@ class AttentionProblem:
     mask_strides: tuple[Size, ...] = ()
     mask_dtype: str | None = None
     dtype: str = "f32"
+    fill: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
     """
     width = max(isa.vector_bytes // 4, 4)
     mr, nv = (12, 2) if isa.vector_registers >= 32 else (6, 2)
-    few = isinstance(problem.queries, int) and problem.queries <= 4
+    few = isinstance(problem.queries, int) and problem.queries <= 4 and problem.k_strides[-1] == 1
     if few and isinstance(problem.queries, int):
         mr, nv = max(problem.queries, 1), 4 if problem.queries <= 2 or isa.vector_registers >= 32 else 2
     mr = min(mr, width)

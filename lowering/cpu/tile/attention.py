@@ -63,6 +63,7 @@ class Attention:
             causal=bool(attributes["causal"].value),
             mask_strides=strides[3] if mask else (),
             mask_dtype=mask,
+            fill=float(attributes["fill"].value) if "fill" in attributes else None,
             dtype=str(ir.RankedTensorType(self.op.operands[0].type).element_type),
         )
 

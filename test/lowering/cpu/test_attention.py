@@ -44,7 +44,7 @@ def check(out, q, k, v, mask=None, causal=False, scale=None) -> None:
     assert error <= bound, f"error {error:.3e}, bound {bound:.3e}"
 
 
-def run(q, k, v, mask=None, causal=False, scale=None, machine=AVX2, threads=2) -> torch.Tensor:
+def run(q, k, v, mask=None, causal=False, scale=None, machine=AVX2, threads=2, fill=None) -> torch.Tensor:
     """Compiles for exactly these shapes and strides."""
     (batch, heads, queries, size), keys = q.shape, k.shape[2]
     out = torch.full((batch, heads, queries, v.shape[3]), torch.nan, dtype=q.dtype)
@@ -53,7 +53,7 @@ def run(q, k, v, mask=None, causal=False, scale=None, machine=AVX2, threads=2) -
     problem = AttentionProblem(
         (batch,), heads, k.shape[1], queries, keys, size, v.shape[3], q.stride(), k.stride(), v.stride(),
         size**-0.5 if scale is None else scale, causal, mask_strides,
-        None if mask is None else DTYPES[mask.dtype], dtype,
+        None if mask is None else DTYPES[mask.dtype], dtype, fill,
     )  # fmt: skip
     schedule = choose_attention_schedule(problem, machine)
     tensors = [q, k, v, *([] if mask is None else [mask]), out]
@@ -177,8 +177,30 @@ def test_dynamic_sizes(causal: bool, masked: bool) -> None:
                 assert not out.any()
 
 
-def test_strided_head_is_refused() -> None:
-    q = torch.randn(1, 1, 4, 16)[..., ::2]
-    k = torch.randn(1, 1, 4, 8)
-    with pytest.raises(ValueError, match="unit stride along the last dimension of its query"):
-        run(q, k, k)
+@pytest.mark.parametrize("queries", [1, 9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("which", ["query", "key", "value", "transposed key"])
+def test_strided_heads(which: str, dtype: torch.dtype, queries: int) -> None:
+    q, k, v = (torch.randn(2, 3, n, 22).to(dtype) for n in (queries, 37, 37))
+    q, k, v = (x[..., ::2] if name == which else x[..., :11] for name, x in zip(("query", "key", "value"), (q, k, v)))
+    if which == "transposed key":
+        k = k.transpose(-2, -1).contiguous().transpose(-2, -1)
+    check(run(q, k, v), q, k, v)
+
+
+@pytest.mark.parametrize("fill", [float("-inf"), -1e9, -2.0])
+def test_fill_is_the_score_of_hidden_keys(fill: float) -> None:
+    """As softmax written out: NaN for a row of -inf, the mean for a row of equal scores."""
+    q, k, v = heads(1, 2, 5, 16), heads(1, 2, 37, 16), heads(1, 2, 37, 16)
+    mask = torch.rand(5, 37) > 0.5
+    mask[3] = False
+    expected = torch.softmax((q @ k.mT * 0.25).masked_fill(~mask, fill), -1) @ v
+    torch.testing.assert_close(run(q, k, v, mask, fill=fill), expected, equal_nan=True)
+
+
+def test_the_lowest_finite_mask_is_not_infinite() -> None:
+    q, k, v = heads(1, 2, 5, 16), heads(1, 2, 37, 16), heads(1, 2, 37, 16)
+    mask = torch.zeros(5, 37)
+    mask[:, 20:] = torch.finfo(torch.float32).min
+    mask[3] = torch.finfo(torch.float32).min
+    check(run(q, k, v, mask), q, k, v, mask)
