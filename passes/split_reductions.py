@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects import kiln
+from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.cpu.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.cpu.tile.reduction import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
+
+_COLUMN_RESULTS = 32 * 600
+"""Partial results of columns that keep a GPU busy: programs of 32 of them."""
+_COLUMN_PART = 64
+"""Elements that a part of a column has at least."""
 
 
 @register_pass
@@ -88,6 +93,9 @@ class SplitReductions(Pass):
     parts: int = 64
     max_results: int = 8
     min_elements: int = 1 << 16
+    max_columns: int = 0
+    """As max_results, of reductions that keep their operand's last dim: neighbours are walked together, so that many
+    results make few programs of a GPU."""
 
     def run(self, module: ir.Module) -> None:
         for function in module.body.operations:
@@ -109,7 +117,8 @@ class SplitReductions(Pass):
         for d, n in enumerate(extents):
             elements *= n
             results *= 1 if d in reduced else n
-        if results > self.max_results or elements < self.min_elements:
+        limit = max(self.max_results, self.max_columns) if _keeps_last_dim(op) else self.max_results
+        if results > limit or elements < self.min_elements:
             return False
         found = combiners(op)
         if any(c.identity is None for c in found) or len(op.results) != 1:
@@ -118,14 +127,26 @@ class SplitReductions(Pass):
         if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
             self.note(op, "the body computes with its loop's index")
             return False
-        choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) is not None), None)
+        parts = self.parts
+        if results > self.max_results:
+            # Not more than it takes, and parts of some length: what they leave is written and read again.
+            parts = min(parts, _COLUMN_RESULTS // results, max(extents[d] for d in reduced) // _COLUMN_PART)
+        choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], parts)) is not None), None)
         if choice is None:
-            self.note(op, f"no extent has a divisor between 8 and {self.parts}")
+            self.note(op, f"no extent has a divisor between 8 and {parts}")
             return False
         with op.operation.location:
             _rewrite(op, extents, *choice, found[0])
         self.count("split")
         return True
+
+
+def _keeps_last_dim(op: ir.OpView) -> bool:
+    """Whether no reduced loop walks the last dim of the operand of the highest rank."""
+    reduced = set(reduction_dims(op))
+    maps = indexing_maps(op)[: len(op.operands) - len(op.results)]
+    results = max((list(m.results) for m in maps), key=len, default=[])
+    return bool(results) and not affine.dims_in(results[-1]) & reduced
 
 
 def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
@@ -191,8 +212,6 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
 
 
 def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
-    from kiln.dialects import affine
-
     return affine.substitute(e, dict(enumerate(dims)))
 
 

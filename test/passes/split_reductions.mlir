@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions" | filecheck %s
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions{parts=256 max-columns=8192}" | filecheck %s --check-prefix=COLUMNS
 
 // A sum over everything: 64 partial sums, then their sum by the combiner alone.
 
@@ -98,4 +99,48 @@ func.func @index(%x: tensor<1048576xf32>) -> tensor<f32> {
     linalg.yield %1 : f32
   } -> tensor<f32>
   return %r : tensor<f32>
+}
+
+// -----
+
+// Many results, neighbours in memory: split on request, into as many parts as make enough of them. Rows never are.
+
+// CHECK-LABEL: func.func @columns
+// CHECK-NOT: "parallel", "parallel"
+// CHECK: return
+// COLUMNS-LABEL: func.func @columns
+// COLUMNS: outs(%{{.*}} : tensor<1024x16xf32>)
+// COLUMNS: return
+// COLUMNS-LABEL: func.func @rows
+// COLUMNS-NOT: "parallel", "parallel"
+// COLUMNS: return
+func.func @columns(%x: tensor<8192x1024xf32>) -> tensor<1024xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (1024)>} : () -> tensor<1024xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<1024xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %z : f32
+  } -> tensor<1024xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<8192x1024xf32>) outs(%i : tensor<1024xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<1024xf32>
+  return %r : tensor<1024xf32>
+}
+func.func @rows(%x: tensor<1024x8192xf32>) -> tensor<1024xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (1024)>} : () -> tensor<1024xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<1024xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %z : f32
+  } -> tensor<1024xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<1024x8192xf32>) outs(%i : tensor<1024xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<1024xf32>
+  return %r : tensor<1024xf32>
 }

@@ -17,6 +17,9 @@ from kiln.lowering.cpu.tile.body import FusionBody, invert, output_map
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.tile.reduction import UNROLLED, matches
 
+STRIP = 16
+"""Elements of a dim from which on a program's columns are all along it."""
+
 Grouped = list[tuple[int, ir.Value, list[int | None]]]
 """Roots that share loops: position, value, and the main root's dim for each of its own dims (None: index 0)."""
 
@@ -240,15 +243,29 @@ class _Planner:
         on_row = [a for a in accesses.found if row in affine.dims_in(a.offset)]
         reread = any(row in affine.dims_in(i) for r in self._roots() for i in r.indices)
         reread |= len({self.body.level(v) for v, _ in accesses.along}) > 1
-        flat = self._flatten(outer)
+        contiguous = along >= across or not last
+        strip = None if contiguous else self._strip(accesses, outer, row)
+        programs = [d for d in outer if d != strip] if strip is not None else []
+        flat = strip if strip is not None else self._flatten(outer)
         shape = rules.RowShape(
             rows=self._known(flat),
             length=self._known(row),
-            contiguous=along >= across or not last,
+            contiguous=contiguous,
             inputs=len({a.offset for a in on_row}),
             reread=reread,
         )
-        return self._nest([], [flat], row, schedule or rules.choose_row(shape))
+        return self._nest(programs, [flat], row, schedule or rules.choose_row(shape))
+
+    def _strip(self, accesses: _RowAccesses, outer: list[int], row: int) -> int | None:
+        """The dim that a strip of columns lies along, where it is long enough to be the only one in a program."""
+        weights = {
+            d: sum(
+                a.bytes for a in accesses.found if row in affine.dims_in(a.offset) and contiguous_dims(a.offset, [d])
+            )
+            for d in outer
+        }
+        best = max(outer, key=lambda d: weights[d])
+        return best if self.loops.count(best) >= STRIP else None
 
     def _known(self, dim: int) -> int | None:
         return affine.constant_of(self.loops.extents[dim])
