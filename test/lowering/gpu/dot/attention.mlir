@@ -1,0 +1,42 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse{row-blocks=false},assign-layouts,schedule-gpu,emit-gpu-kernels" | filecheck %s
+
+// Causal: a loop over the keys before the block of queries without any mask, then one over the diagonal.
+
+// CHECK: "tt.func"
+// CHECK: %[[FREE:.*]]:3 = scf.for
+// CHECK-NOT: arith.select
+// CHECK: "tt.dot"{{.*}} -> tensor<64x128xf32>
+// CHECK-NOT: arith.select
+// CHECK: math.exp2
+// CHECK: "tt.dot"{{.*}} -> tensor<64x64xf32>
+// CHECK: {tt.num_stages = 2 : i32}
+// CHECK: scf.for {{.*}} iter_args({{.*}} = %[[FREE]]#0, {{.*}} = %[[FREE]]#1, {{.*}} = %[[FREE]]#2)
+// CHECK: arith.select
+// CHECK: {tt.num_stages = 2 : i32}
+// CHECK: "tt.store"
+// CHECK: kiln.grid = affine_map<() -> (256, 1, 1)>
+func.func @causal(%q: tensor<2x8x1024x64xbf16>, %k: tensor<2x2x1024x64xbf16>) -> tensor<2x8x1024x64xbf16> {
+  %0 = "kiln.attention"(%q, %k, %k) {scale = 1.250000e-01 : f64, causal = true}
+    : (tensor<2x8x1024x64xbf16>, tensor<2x2x1024x64xbf16>, tensor<2x2x1024x64xbf16>) -> tensor<2x8x1024x64xbf16>
+  return %0 : tensor<2x8x1024x64xbf16>
+}
+
+// -----
+
+// Keys that fill their blocks need one loop; a boolean mask is read by its own strides and selects.
+
+// CHECK: "tt.func"
+// CHECK-COUNT-1: scf.for
+// CHECK: "tt.load"{{.*}} -> tensor<64x128xi8>
+// CHECK: arith.cmpi ne
+// CHECK: arith.select
+// CHECK-NOT: scf.for
+// CHECK: kiln.grid
+func.func @masked(%q: tensor<2x8x256x64xf16>, %m: tensor<256x256xi1>) -> tensor<2x8x256x64xf16> {
+  %0 = "kiln.attention"(%q, %q, %q, %m) {scale = 1.250000e-01 : f64, causal = false}
+    : (tensor<2x8x256x64xf16>, tensor<2x8x256x64xf16>, tensor<2x8x256x64xf16>, tensor<256x256xi1>) -> tensor<2x8x256x64xf16>
+  return %0 : tensor<2x8x256x64xf16>
+}
