@@ -70,13 +70,25 @@ def _pass(name: str, cls: type[Pass]) -> list[str]:
 
 
 def ops_page() -> str:
-    """The op reference as Markdown, ops grouped by the file that defines them."""
+    """The reference of the `kiln` dialect's ops as Markdown."""
     from kiln.dialects import kiln
 
+    return _dialect_page(kiln.Kiln, kiln.OPS)
+
+
+def tt_page() -> str:
+    """The reference of the `tt` dialect's ops as Markdown."""
+    from kiln.dialects import tt
+
+    return _dialect_page(tt.Tt, tt.OPS)
+
+
+def _dialect_page(dialect: Any, ops_of_dialect: list[Any]) -> str:
+    """Ops grouped by the file that defines them."""
     groups: dict[str, list[Any]] = {}
-    for op in kiln.OPS:
+    for op in ops_of_dialect:
         groups.setdefault(op.__module__, []).append(op)
-    lines = [_NOTICE, "", "# The `kiln` dialect", "", _doc(kiln.Kiln), ""]
+    lines = [_NOTICE, "", f"# The `{dialect.DIALECT_NAMESPACE}` dialect", "", _doc(dialect), ""]
     for module, ops in sorted(groups.items()):
         about = inspect.cleandoc(sys.modules[module].__doc__ or "").split("\n\n")[0]
         lines += [f"## {module.rsplit('.', 1)[-1]}", "", " ".join(about.split()), ""]
@@ -136,7 +148,7 @@ def _join(lines: list[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-_PAGES: dict[str, Callable[[], str]] = {"passes.md": passes_page, "ops.md": ops_page}
+_PAGES: dict[str, Callable[[], str]] = {"passes.md": passes_page, "ops.md": ops_page, "tt.md": tt_page}
 
 
 def stale(folder: Path) -> list[Path]:
