@@ -24,8 +24,10 @@ class Fuse(Pass):
     Producers are visited from the last to the first and join a consumer's kernel where its loops can compute them:
     pointwise ops everywhere they are read (at any affine index), unless that means computing something expensive
     again and again; reductions into the kernel that reads them along the same rows (softmax and the norms become
-    one kernel); a matrix product or attention takes the pointwise ops behind it as its epilogue. Views, splats and
-    iotas are copied into each kernel. What calls, matrix products and the caller need stays in memory.
+    one kernel); a matrix product or attention takes the pointwise ops behind it as its epilogue, and a product also
+    what follows it row by row (a norm, a softmax) and products that are read together with it (`row-blocks`).
+    Views, splats and iotas are copied into each kernel. What calls, matrix products and the caller need stays in
+    memory.
 
     Before::
 

@@ -10,10 +10,9 @@ A product joins the kernel of its readers not only as what comes before their po
 
 How threads share such a kernel (lowering/cpu/tile/rows.py) depends on where the values are that its loops read.
 Rows in blocks, with the values in scratch memory, need each thread to walk the whole rhs for each block of rows, which
-the library packs anew each time. Measured on two cores with 2 MiB of second-level cache (f32, a block of 64 rows
-against all rows at once): nothing at [128, 768] x [768, 768], 4 to 8 % of the product at [128, 3072] x [3072, 768],
-13 % at [512, 2048] x [2048, 2048], while a norm behind it takes 1 to 3 % of the product's time. So blocks of rows are
-taken where the rhs is small beside the cache, and there they win; elsewhere the products are shared as they are by
+the library packs anew each time: where the rhs is larger than a part of the second-level cache, that costs up to 12 %
+of the product's time with blocks of 64 rows, and a norm behind it takes 1 to 3 % (the table is in docs/cpu.md). So
+blocks of rows are taken where the rhs is small beside the cache; elsewhere the products are shared as they are by
 themselves, the threads wait once, and share the loops' rows: what these read becomes a result of the kernel, in the
 memory where it was before.
 """
