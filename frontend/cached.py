@@ -20,6 +20,7 @@ from kiln.frontend.calling import BoxedGraph
 from kiln.frontend.graph_key import Uncacheable, graph_key
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
+from kiln.frontend.runners import make_runner
 from kiln.frontend.stored_graph import StoredGraph
 from kiln.runtime.disk_cache import DiskCache
 from kiln.runtime.plan import AtenStep
@@ -86,23 +87,12 @@ def _load(
     try:
         stored = StoredGraph.from_bytes(data)
         constants = _constants(gm, stored)
-        run = choose_executor(stored, constants)
+        run = make_runner(stored.plan, constants, options)
     except KilnError as error:
         cache.discard(key, str(error))
         return None
     stored.fill(report)
     return BoxedGraph(stored.signature, run, constants)
-
-
-def choose_executor(stored: StoredGraph, constants: dict[str, torch.Tensor]) -> Callable[[list[Any]], list[Any]]:
-    """What runs the plan on the device that it is for."""
-    if stored.plan.device == "cpu":
-        from kiln.runtime.executor import Executor
-
-        return Executor(stored.plan, constants).run
-    from kiln.runtime.cuda.executor import CudaExecutor
-
-    return CudaExecutor(stored.plan, constants).run
 
 
 def _constants(gm: GraphModule, stored: StoredGraph) -> dict[str, torch.Tensor]:

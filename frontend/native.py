@@ -22,6 +22,7 @@ from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.inspection import describe_plan, names_in_location
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
+from kiln.frontend.runners import make_runner
 from kiln.frontend.specs import Signature
 from kiln.frontend.stored_graph import StoredGraph
 from kiln.frontend.targets import Target, choose_target
@@ -84,13 +85,13 @@ def _attempt(gm: GraphModule, options: Options, report: CompileReport, avoid: Ma
     _run_passes(planning, options, report, avoid)
     assert planning.plan is not None
     with report.stage("load"):
-        executor = target.executor(planning.plan, imported.constants)
+        run = make_runner(planning.plan, imported.constants, options)
     describe_plan(report, imported.module, planning.plan, gm)
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan)
     )
-    run = BoxedGraph(signature, executor.run, imported.constants)
-    return NativeGraph(run, StoredGraph.of(signature, planning.plan, report), imported.constants)
+    boxed = BoxedGraph(signature, run, imported.constants)
+    return NativeGraph(boxed, StoredGraph.of(signature, planning.plan, report), imported.constants)
 
 
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which target a graph is compiled for, and what differs between targets: pipeline, kernels, executor.
+"""Which target a graph is compiled for, and what differs between targets: pipeline and kernels.
 
 =========== ================================ ===============================================================
 target      chosen for                       kernels
@@ -12,7 +12,7 @@ target      chosen for                       kernels
 =========== ================================ ===============================================================
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -24,8 +24,6 @@ from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.lowering.host.kernels import KernelSet
 from kiln.passes.manager import PipelineStep
-from kiln.runtime.executor import Executor
-from kiln.runtime.plan import Plan
 
 __all__ = ["Target", "choose_target"]
 
@@ -83,14 +81,6 @@ class Target:
         from kiln.lowering.host.gpu_kernels import GpuKernelSet
 
         return GpuKernelSet(compiler, self.arch, write, failure)
-
-    def executor(self, plan: Plan, constants: Mapping[str, torch.Tensor]) -> Executor:
-        """What runs the plan."""
-        if self.name != "cuda":
-            return Executor(plan, constants)
-        from kiln.runtime.cuda.executor import CudaExecutor
-
-        return CudaExecutor(plan, constants)
 
 
 def choose_target(gm: GraphModule, options: Options) -> Target:

@@ -1,0 +1,38 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What runs a plan, by the device that it is for and the mode that was asked for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kiln.frontend.options import Options
+from kiln.runtime.plan import Plan
+
+__all__ = ["make_runner"]
+
+#: The modes in which PyTorch has CUDA graphs.
+_GRAPHED = ("reduce-overhead", "max-autotune")
+
+
+def make_runner(
+    plan: Plan, constants: Mapping[str, torch.Tensor], options: Options
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """Loads a plan's code; returns the function from the graph's inputs to its results.
+
+    Raises KilnError where the code cannot be loaded, which on a GPU includes a missing driver.
+    """
+    if plan.device == "cpu":
+        from kiln.runtime.executor import Executor
+
+        return Executor(plan, constants).run
+    from kiln.runtime.cuda.executor import CudaExecutor
+
+    run = CudaExecutor(plan, constants).run
+    if options.mode not in _GRAPHED:
+        return run
+    from kiln.runtime.cuda.graphs import CudaCapture, GraphedRun
+
+    return GraphedRun(plan, run, CudaCapture(torch.device(plan.device).index or 0)).run
