@@ -6,6 +6,7 @@
 import argparse
 import json
 import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,7 @@ def _run(arguments: argparse.Namespace, threads: int, console: Console) -> list[
     logging.getLogger("torch._inductor").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")
     torch._inductor.config.force_disable_caches = True  # type: ignore[attr-defined]
+    os.environ["KILN_CACHE"] = "0"
     rounds = arguments.rounds or (5 if arguments.quick else 25)
     sample = 0.005 if arguments.quick else 0.02
     settings = Settings(threads, rounds, sample, arguments.cpu_time, arguments.quick)

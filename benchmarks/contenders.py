@@ -29,11 +29,14 @@ def _inductor(options: dict[str, Any] | None) -> Callable[[torch.nn.Module], Cal
     return lambda module: torch.compile(module, fullgraph=True, options=options)
 
 
-def _kiln(module: torch.nn.Module) -> Callable[..., Any]:
-    import kiln
+def _kiln(**options: Any) -> Callable[[torch.nn.Module], Callable[..., Any]]:
+    def prepare(module: torch.nn.Module) -> Callable[..., Any]:
+        import kiln
 
-    # Without the fallback: a graph that Kiln fails on would be timed as eager's.
-    return torch.compile(module, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+        # Without the fallback: a graph that Kiln fails on would be timed as eager's.
+        return torch.compile(module, backend=kiln.backend, fullgraph=True, options={"fallback": False, **options})
+
+    return prepare
 
 
 def _no_compiler() -> str:
@@ -47,7 +50,8 @@ CONTENDERS = {
         Contender("eager", lambda module: module, compiles=False),
         Contender("inductor", _inductor(None), _no_compiler),
         Contender("inductor-freezing", _inductor({"freezing": True}), _no_compiler),
-        Contender("kiln", _kiln),
+        Contender("kiln", _kiln()),
+        Contender("kiln-freezing", _kiln(freezing=True)),
         Contender("tracing", lambda module: torch.compile(module, backend="aot_eager", fullgraph=True)),
     )
 }

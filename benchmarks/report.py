@@ -78,6 +78,7 @@ def _cells(result: CaseResult, cold: dict[str, Any] | None, names: Sequence[str]
     for name in _compiled(names):
         found = (cold or {}).get(name, {})
         cells.append(f"{found['compile']:.2f}" if "compile" in found else "-")
+        cells.append(f"{found['warm']:.2f}" if found.get("warm") else "-")
     return cells
 
 
@@ -91,7 +92,7 @@ def _headers(names: Sequence[str]) -> list[str]:
     if "kiln" in names and "inductor" in names:
         headers.append("inductor / kiln")
     headers += ["eager error" if n == "eager" else f"{n} error / eager" for n in names]
-    return headers + [f"{n} cold s" for n in _compiled(names)]
+    return headers + [f"{n} {state} s" for n in _compiled(names) for state in ("cold", "warm")]
 
 
 def show(
