@@ -196,18 +196,25 @@ class Match:
         self, value: ir.Value, sizes: Sequence[ir.Value], exprs: Sequence[ir.AffineExpr], symbols: int
     ) -> ir.Value:
         """A new ``torch.aten.view`` with ``sizes``, which are ``exprs`` over that many symbols of the function."""
-        constants = [e.maybe_downcast() for e in exprs]
-        shown = ",".join(str(e.value) if isinstance(e, ir.AffineConstantExpr) else "?" for e in constants)
         operand = ir.Operation.create(
             "torch.prim.ListConstruct", results=[ir.Type.parse("!torch.list<int>")], operands=list(sizes)
         ).result
+        return self.build_shaped("view", [value, operand], exprs, symbols)
+
+    def build_shaped(
+        self, name: str, operands: Sequence[ir.Value], exprs: Sequence[ir.AffineExpr], symbols: int
+    ) -> ir.Value:
+        """A new op ``torch.aten.NAME`` with the first operand's element type and other sizes than the root's."""
+        constants = [e.maybe_downcast() for e in exprs]
+        shown = ",".join(str(e.value) if isinstance(e, ir.AffineConstantExpr) else "?" for e in constants)
         attributes: dict[str, ir.Attribute] = {}
         if "?" in shown:
             shape = ir.AffineMap.get(0, symbols, list(exprs))
             attributes["kiln.shapes"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(shape)])
-        result = ir.Type.parse(f"!torch.vtensor<[{shown}],{dtype_of(value)}>")
-        op = ir.Operation.create("torch.aten.view", results=[result], operands=[value, operand], attributes=attributes)
-        return op.result
+        result = ir.Type.parse(f"!torch.vtensor<[{shown}],{dtype_of(operands[0])}>")
+        return ir.Operation.create(
+            f"torch.aten.{name}", results=[result], operands=list(operands), attributes=attributes
+        ).result
 
     def like_root(self, value: ir.Value) -> ir.Value:
         """``value``, which must have the root's sizes and element type. Raises NoMatch where it has not."""

@@ -30,19 +30,37 @@ def bmm(m: Match) -> ir.Value:
 )
 def matmul_of_views(m: Match) -> ir.Value:
     product = m.operand(0)
-    leading, flat = sizes_of(m.result), sizes_of(product)
-    if leading is None or flat is None or len(flat) != 3 or len(leading) <= 3 or leading[-2:] != flat[-2:]:
+    sizes, flat = sizes_of(m.result), sizes_of(product)
+    listed = list_elements(m.root.operands[1])
+    if sizes is None or flat is None or listed is None or len(flat) != 3:
+        raise NoMatch("")
+    kept = _without_units(sizes, flat[-2])
+    leading = [sizes[k] for k in kept[:-2]]
+    if len(leading) < 2 or tuple(sizes[k] for k in kept[-2:]) != flat[-2:]:
         raise NoMatch("")
     m.need(sum(1 for _ in product.uses) == 1, "the batched product has another user")
-    batched = owner(product)
-    sizes = list_elements(m.root.operands[1])
-    if batched is None or sizes is None or len(sizes) != len(leading):
+    batched, exprs = owner(product), size_exprs(m.result)
+    if batched is None or exprs is None:
         raise NoMatch("")
-    operands = [_split(m, operand, [*leading[:-2]], sizes[:-2]) for operand in batched.operands]
-    return m.build("matmul", *operands)
+    outer = [listed[k] for k in kept[:-2]]
+    operands = [_split(m, operand, leading, outer, [exprs[0][k] for k in kept[:-2]]) for operand in batched.operands]
+    if len(kept) == len(sizes):
+        return m.build("matmul", *operands)
+    whole = m.build_shaped("matmul", operands, [exprs[0][k] for k in kept], exprs[1])
+    return m.build("view", whole, m.root.operands[1])
 
 
-def _split(m: Match, operand: ir.Value, leading: list[int | str], sizes: list[ir.Value]) -> ir.Value:
+def _without_units(sizes: tuple[int | str, ...], rows: int | str) -> list[int]:
+    """Positions in ``sizes`` but for the dimensions of size 1 that ``einsum`` puts between rows and columns."""
+    kept = list(range(len(sizes)))
+    while len(kept) > 3 and rows != 1 and sizes[kept[-2]] == 1:
+        del kept[-2]
+    return kept
+
+
+def _split(
+    m: Match, operand: ir.Value, leading: list[int | str], sizes: list[ir.Value], outer: list[ir.AffineExpr]
+) -> ir.Value:
     """The batch of matrices ``operand`` with its leading dimension split into ``leading``, given as ``sizes``."""
     flat = sizes_of(operand)
     view = owner(operand)
@@ -58,11 +76,10 @@ def _split(m: Match, operand: ir.Value, leading: list[int | str], sizes: list[ir
     matrix = list_elements(view.operands[1])
     if matrix is None or len(matrix) != 3:
         raise NoMatch("")
-    outer, inner = size_exprs(m.result), size_exprs(operand)
-    if outer is None or inner is None:
+    root, inner = size_exprs(m.result), size_exprs(operand)
+    if root is None or inner is None:
         raise NoMatch("")
-    exprs = [*outer[0][:-2], *inner[0][-2:]]
-    return m.view(view.operands[0], [*sizes, *matrix[1:]], exprs, max(outer[1], inner[1]))
+    return m.view(view.operands[0], [*sizes, *matrix[1:]], [*outer, *inner[0][-2:]], max(root[1], inner[1]))
 
 
 @rule(

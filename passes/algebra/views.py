@@ -52,6 +52,21 @@ def view_view(m: Match) -> ir.Value:
     return m["x"] if same_type(m["x"], m.result) else _outer(m, "view")
 
 
+@rule("view-unsqueeze", "view(unsqueeze(x))", "view(x)", EXACT, "the elements keep their order", T)
+def view_unsqueeze(m: Match) -> ir.Value:
+    return m["x"] if same_type(m["x"], m.result) else _outer(m, "view")
+
+
+@rule("view-permute", "view(permute(x))", "view(x)", EXACT, "where dimensions of size 1 alone move", T)
+def view_permute(m: Match) -> ir.Value:
+    sizes = sizes_of(m["x"])
+    order = _permutation(m, m.operand(0))
+    moved = [d for d in order if sizes is not None and sizes[d] != 1]
+    if sizes is None or moved != sorted(moved):
+        raise NoMatch("")
+    return m["x"] if same_type(m["x"], m.result) else _outer(m, "view")
+
+
 @rule("expand-expand", "expand(expand(x))", "expand(x)", EXACT, "broadcasting twice is broadcasting once", T)
 def expand_expand(m: Match) -> ir.Value:
     return _outer(m, "expand")

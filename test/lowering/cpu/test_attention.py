@@ -181,8 +181,8 @@ def test_dynamic_sizes(causal: bool, masked: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("which", ["query", "key", "value", "transposed key"])
 def test_strided_heads(which: str, dtype: torch.dtype, queries: int) -> None:
-    q, k, v = (torch.randn(2, 3, n, 22).to(dtype) for n in (queries, 37, 37))
-    q, k, v = (x[..., ::2] if name == which else x[..., :11] for name, x in zip(("query", "key", "value"), (q, k, v)))
+    wide = {name: torch.randn(2, 3, n, 22).to(dtype) for name, n in (("query", queries), ("key", 37), ("value", 37))}
+    q, k, v = (x[..., ::2] if name == which else x[..., :11] for name, x in wide.items())
     if which == "transposed key":
         k = k.transpose(-2, -1).contiguous().transpose(-2, -1)
     check(run(q, k, v), q, k, v)
