@@ -59,8 +59,8 @@ class CudaCapture:
         if place not in self._pools:
             self._pools[place] = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        recording = torch.cuda.graph(graph, pool=self._pools[place], capture_error_mode="thread_local")
-        with torch.cuda.device(self._device), recording:
+        pool = self._pools[place]
+        with torch.cuda.device(self._device), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
             outputs = work()
         return graph.replay, outputs
 

@@ -1,0 +1,4 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Kiln on a GPU against eager PyTorch and Inductor; ``python -m benchmarks.gpu`` on a machine with one."""

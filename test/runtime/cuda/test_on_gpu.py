@@ -1,0 +1,233 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Compiled functions on an NVIDIA GPU against eager PyTorch in float64; skipped where there is none."""
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import kiln
+from kiln.runtime.cuda.driver import CudaError, driver
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+def compiled(function: Callable[..., Any], mode: str | None = None, **options: Any) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    if mode is not None:
+        return torch.compile(function, backend=kiln.backend, fullgraph=True, mode=mode)
+    return torch.compile(function, backend=kiln.backend, fullgraph=True, options={"fallback": False, **options})
+
+
+def wide(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    assert found.is_cuda
+    assert found.shape == exact.shape
+    return ((found.double() - exact.double()).norm() / exact.double().norm().clamp_min(1e-30)).item()
+
+
+def check(function: Callable[..., Any], *inputs: Any, limit: float = 1e-5, calls: int = 2) -> None:
+    """The compiled function is as exact as eager, at each of several calls."""
+    run = compiled(function)
+    exact_function = copy.deepcopy(function).double() if isinstance(function, nn.Module) else function
+    with torch.no_grad():
+        exact = exact_function(*map(wide, inputs))
+        for _ in range(calls):
+            found = run(*inputs)
+            pairs = zip(found, exact, strict=True) if isinstance(found, tuple) else [(found, exact)]
+            for value, reference in pairs:
+                assert error(value, reference) < limit
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def test_pointwise_with_broadcasts_and_odd_sizes() -> None:
+    for shape in ((1,), (7, 100), (33, 1025), (3, 5, 7, 11)):
+        check(lambda x, y: torch.sigmoid(x * 2 + y).relu() - torch.tanh(y), randn(*shape), randn(shape[-1]))
+
+
+def test_reductions_and_softmax() -> None:
+    check(lambda x: (x.sum(0), x.mean(1), x.amax(), torch.softmax(x, -1)), randn(33, 1000))
+    check(lambda x: torch.softmax(x, -1), randn(17, 20000))
+    check(lambda x: x.cumsum(-1), randn(5, 3000))
+
+
+def test_a_long_sum_over_many_programs() -> None:
+    check(lambda x: (x * x).sum(), randn(1 << 22))
+    check(lambda x: x.sum(0), randn(70000, 8), limit=1e-4)
+
+
+def test_products() -> None:
+    for m, n, k in ((1, 64, 64), (16, 48, 100), (37, 70, 50), (256, 512, 128)):
+        check(lambda a, b: a @ b, randn(m, k), randn(k, n), limit=1e-4)
+        bf16 = torch.bfloat16
+        check(lambda a, b, c: F.gelu(F.linear(a, b, c)), randn(m, k, dtype=bf16), randn(n, k, dtype=bf16),
+              randn(n, dtype=bf16), limit=2e-2)  # fmt: skip
+
+
+def test_attention() -> None:
+    q, k, v = (randn(2, 3, 50, 32) for _ in range(3))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v, limit=1e-3)
+    q, k, v = (randn(2, 4, 128, 64, dtype=torch.bfloat16) for _ in range(3))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, limit=2e-2)
+
+
+def test_a_layer_and_its_gradients() -> None:
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, activation="gelu").cuda()
+    exact_layer = copy.deepcopy(layer).double()
+    run = compiled(layer)
+    for _ in range(2):
+        x = randn(2, 20, 64).requires_grad_()
+        exact_x = x.detach().double().requires_grad_()
+        run(x).square().mean().backward()
+        exact_layer(exact_x).square().mean().backward()
+        assert error(x.grad, exact_x.grad) < 1e-3  # pyright: ignore[reportArgumentType]
+    for found, exact in zip(layer.parameters(), exact_layer.parameters(), strict=True):
+        assert error(found.grad, exact.grad) < 1e-3  # pyright: ignore[reportArgumentType]
+
+
+def test_dynamic_sizes() -> None:
+    run = torch.compile(
+        lambda x, b: torch.softmax(x + b, -1), backend=kiln.backend, dynamic=True, options={"fallback": False}
+    )
+    torch._dynamo.reset()
+    for m, n in ((3, 5), (64, 100), (200, 1030), (1, 7)):
+        x, b = randn(m, n), randn(n)
+        assert error(run(x, b), torch.softmax(x.double() + b.double(), -1)) < 1e-5
+
+
+def test_inputs_that_start_anywhere() -> None:
+    """Kernels may assume 16-byte alignment; inputs that have it not are copied."""
+    memory = randn(4097)
+    run = compiled(lambda x, y: torch.relu(x) + y)
+    for start in (0, 1, 2, 3, 4):
+        x = memory[start : start + 1024]
+        assert error(run(x, memory[:1024]), torch.relu(x.double()) + memory[:1024].double()) < 1e-6
+
+
+def test_mutation_of_inputs() -> None:
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        return x * 2
+
+    run = compiled(step)
+    memory = randn(1025)
+    for start in (0, 1):
+        x, y = memory[start : start + 1024], randn(1024)
+        expected = x.double() + y.double()
+        result = run(x, y)
+        assert error(x, expected) < 1e-6
+        assert error(result, 2 * expected) < 1e-6
+
+
+def test_empty_tensors() -> None:
+    run = compiled(lambda x: torch.relu(x) + 1)
+    assert run(randn(0, 5)).shape == (0, 5)
+    check(lambda x: x.sum(0) + 1, randn(0, 5))
+
+
+def test_a_stream_of_the_caller() -> None:
+    run = compiled(lambda x, y: torch.softmax(x + y, -1))
+    x, y = randn(512, 512), randn(512)
+    run(x, y)
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        z = x * 2
+        result = run(z, y)
+    side.synchronize()
+    assert error(result, torch.softmax(2 * x.double() + y.double(), -1)) < 1e-5
+
+
+def test_calls_from_several_threads() -> None:
+    run = compiled(lambda x, y: torch.softmax(x + y, -1).relu())
+    x, y = randn(64, 300), randn(300)
+    run(x, y)
+    failures: list[Exception] = []
+
+    def work(seed: int) -> None:
+        try:
+            generator = torch.Generator("cuda").manual_seed(seed)
+            for _ in range(10):
+                z = torch.randn(64, 300, device="cuda", generator=generator)
+                assert error(run(z, y), torch.softmax(z.double() + y.double(), -1)) < 1e-5
+        except Exception as problem:  # noqa: BLE001 - reported below
+            failures.append(problem)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_running_out_of_memory_is_pytorch_s_error() -> None:
+    run = compiled(lambda x: x + 1)
+    run(randn(16))
+    torch.cuda.set_per_process_memory_fraction(0.01)
+    try:
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            big = torch.zeros(1, device="cuda").expand(1 << 30)
+            run(big)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_an_error_of_the_driver_names_what_failed() -> None:
+    with pytest.raises(CudaError, match="nonsense"):
+        driver().context(0)
+        driver().load(b"no code", "nonsense", 0)
+
+
+def test_reduce_overhead() -> None:
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).cuda()
+    exact = copy.deepcopy(model).double()
+    run = compiled(model, mode="reduce-overhead")
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    with torch.no_grad():
+        for i in range(8):
+            x = randn(32, 64)
+            result = run(x)
+            assert error(result, exact(x.double())) < 1e-3
+            if i in (3, 5):
+                kept.append((result, x))
+        for result, x in kept:
+            assert error(result, exact(x.double())) < 1e-3
+
+
+def test_reduce_overhead_when_training() -> None:
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)).cuda()
+    exact = copy.deepcopy(model).double()
+    run = compiled(model, mode="reduce-overhead")
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (model, exact)]
+    for _ in range(6):
+        x = randn(32, 64)
+        for optimizer, net, value in zip(optimizers, (run, exact), (x, x.double()), strict=True):
+            optimizer.zero_grad()
+            net(value).square().mean().backward()
+            optimizer.step()
+    for found, reference in zip(model.parameters(), exact.parameters(), strict=True):
+        assert error(found, reference) < 1e-3
+
+
+def test_networks() -> None:
+    from benchmarks.networks import BUILDERS
+
+    for name, builder in BUILDERS.items():
+        model, make = builder()
+        inputs: Sequence[torch.Tensor] = [t.cuda() for t in make(torch.Generator().manual_seed(0))]
+        print(name, flush=True)
+        check(model.cuda(), *inputs, limit=1e-3)
