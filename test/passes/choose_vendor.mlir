@@ -5,31 +5,31 @@
 // The bias goes into the call; sizes and strides come from the attributes.
 // CHECK: [[STRIDES:#map[0-9]*]] = affine_map<()[s0] -> (144, 1, 24, 4)>
 // CHECK-LABEL: func.func @conv_bias
-// CHECK-SAME: %[[X:[a-z0-9]*]]: tensor<?x3x8x8xbf16>
-// CHECK-SAME: %[[B:[a-z0-9]*]]: tensor<4xbf16>
+// CHECK-SAME: %[[X:[a-z0-9]*]]: tensor<?x3x8x8xf32>
+// CHECK-SAME: %[[B:[a-z0-9]*]]: tensor<4xf32>
 // CHECK-SAME: %{{[a-z0-9]*}}: index {kiln.symbol = "s9"}, %[[S:[a-z0-9]*]]: index
 // CHECK-NOT: kiln.conv
 // CHECK-NOT: linalg.generic
 // CHECK: "kiln.aten"(%[[X]], %{{.*}}, %[[B]], %[[S]])
-// CHECK-SAME: [1, 1], [0, 0], [1, 1], false, [0, 0], 1]
-// CHECK-SAME: reason = "oneDNN: convolutions of bf16 are faster there"
+// CHECK-SAME: [1, 1], [2, 2], [1, 1], true, [0, 0], 1]
+// CHECK-SAME: reason = "oneDNN: transposed convolutions have no kernel"
 // CHECK-SAME: strides = [[[STRIDES]]]
 // KEEP-LABEL: func.func @conv_bias
 // KEEP: kiln.conv
-func.func @conv_bias(%x: tensor<?x3x8x8xbf16> {kiln.shape = affine_map<()[s0, s1] -> (s1, 3, 8, 8)>}, %w: tensor<4x3x3x3xbf16>, %b: tensor<4xbf16>,
-    %t: index {kiln.symbol = "s9"}, %s: index {kiln.symbol = "s27"}) -> tensor<?x4x6x6xbf16> attributes {kiln.symbols = ["s9", "s27"]} {
-  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 1,
-    transposed = false, output_padding = array<i64: 0, 0>, symbols = ["s27", "s9"], shape = affine_map<()[s0, s1] -> (s0, 4, 6, 6)>,
-    strides = affine_map<()[s0, s1] -> (144, 1, 24, 4)>} : (tensor<?x3x8x8xbf16>, tensor<4x3x3x3xbf16>) -> tensor<?x4x6x6xbf16>
-  %e = "kiln.empty"(%s) {shape = affine_map<()[s0] -> (s0, 4, 6, 6)>} : (index) -> tensor<?x4x6x6xbf16>
+func.func @conv_bias(%x: tensor<?x3x8x8xf32> {kiln.shape = affine_map<()[s0, s1] -> (s1, 3, 8, 8)>}, %w: tensor<3x4x3x3xf32>, %b: tensor<4xf32>,
+    %t: index {kiln.symbol = "s9"}, %s: index {kiln.symbol = "s27"}) -> tensor<?x4x6x6xf32> attributes {kiln.symbols = ["s9", "s27"]} {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 2, 2>, dilation = array<i64: 1, 1>, groups = 1,
+    transposed = true, output_padding = array<i64: 0, 0>, symbols = ["s27", "s9"], shape = affine_map<()[s0, s1] -> (s0, 4, 6, 6)>,
+    strides = affine_map<()[s0, s1] -> (144, 1, 24, 4)>} : (tensor<?x3x8x8xf32>, tensor<3x4x3x3xf32>) -> tensor<?x4x6x6xf32>
+  %e = "kiln.empty"(%s) {shape = affine_map<()[s0] -> (s0, 4, 6, 6)>} : (index) -> tensor<?x4x6x6xf32>
   %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d1)>,
       affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
-      ins(%0, %b : tensor<?x4x6x6xbf16>, tensor<4xbf16>) outs(%e : tensor<?x4x6x6xbf16>) attrs = {conv_bias} {
-  ^bb0(%c: bf16, %d: bf16, %o: bf16):
-    %r = arith.addf %c, %d : bf16
-    linalg.yield %r : bf16
-  } -> tensor<?x4x6x6xbf16>
-  return %1 : tensor<?x4x6x6xbf16>
+      ins(%0, %b : tensor<?x4x6x6xf32>, tensor<4xf32>) outs(%e : tensor<?x4x6x6xf32>) attrs = {conv_bias} {
+  ^bb0(%c: f32, %d: f32, %o: f32):
+    %r = arith.addf %c, %d : f32
+    linalg.yield %r : f32
+  } -> tensor<?x4x6x6xf32>
+  return %1 : tensor<?x4x6x6xf32>
 }
 
 // -----
@@ -40,10 +40,10 @@ func.func @conv_bias(%x: tensor<?x3x8x8xbf16> {kiln.shape = affine_map<()[s0, s1
 // CHECK: return %[[C]], %[[C]]
 // KEEP-LABEL: func.func @static_two_uses
 // KEEP: kiln.conv
-func.func @static_two_uses(%x: tensor<1x3x8xf64>, %w: tensor<4x3x3xf64>) -> (tensor<1x4x6xf64>, tensor<1x4x6xf64>) {
-  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1>, padding = array<i64: 0>, dilation = array<i64: 1>, groups = 1,
-    transposed = false, output_padding = array<i64: 0>} : (tensor<1x3x8xf64>, tensor<4x3x3xf64>) -> tensor<1x4x6xf64>
-  return %0, %0 : tensor<1x4x6xf64>, tensor<1x4x6xf64>
+func.func @static_two_uses(%x: tensor<1x3x8xf32>, %w: tensor<3x4x3xf32>) -> (tensor<1x4x6xf32>, tensor<1x4x6xf32>) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1>, padding = array<i64: 2>, dilation = array<i64: 1>, groups = 1,
+    transposed = true, output_padding = array<i64: 0>} : (tensor<1x3x8xf32>, tensor<3x4x3xf32>) -> tensor<1x4x6xf32>
+  return %0, %0 : tensor<1x4x6xf32>, tensor<1x4x6xf32>
 }
 
 // -----

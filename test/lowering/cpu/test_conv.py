@@ -94,6 +94,36 @@ def test_layouts(images: str, weights: str, groups: int) -> None:
     check(out, x, weight, bias, (1, 1), (1, 1), (1, 1), groups)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("groups", [1, 20])
+def test_dtypes(dtype: torch.dtype, groups: int) -> None:
+    """16-bit floats are summed in f32 and rounded once before the bias is added, once behind it."""
+    torch.manual_seed(0)
+    x, weight = layout(torch.randn(2, 20, 9, 10), "l").to(dtype), torch.randn(20, 20 // groups, 3, 3).to(dtype)
+    bias = torch.randn(20).to(dtype)
+    out = torch.full_like(x, torch.nan)
+    problem = conv_problem(x, weight, out, (1, 1), (1, 1), groups=groups)
+    conv_kernel(x, weight, bias, out, problem, AVX512, 2)[0]()
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), padding=1, groups=groups).relu()
+    roundings = 4 if dtype == torch.float64 else 0.5  # of the sums; of the result alone
+    assert (out.double() - exact).norm() / exact.norm() < roundings * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c[-1] == 1], ids=str)
+def test_planar_results(case) -> None:
+    """Results with lanes along columns, of images of any layout."""
+    torch.manual_seed(0)
+    size, (o, *window), stride, padding, dilation, groups = case
+    weight, bias = torch.randn(o, size[1], *window), torch.randn(o)
+    for images in "cl":
+        x = layout(torch.randn(size), images)
+        out = torch.full_like(F.conv2d(x, weight, None, stride, padding, dilation), torch.nan)
+        out = out.contiguous()
+        problem = conv_problem(x, weight, out, stride, padding, dilation)
+        conv_kernel(x, weight, bias, out, problem, AVX512, 2)[0]()
+        check(out, x, weight, bias, stride, padding, dilation, groups)
+
+
 def test_long_sums_stay_accurate() -> None:
     """4608 products: pieces are summed from zero, so that the error is below that of one chain."""
     torch.manual_seed(0)
