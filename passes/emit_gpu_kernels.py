@@ -42,27 +42,26 @@ class EmitGpuKernels(Pass):
 
     After::
 
-        #map = affine_map<() -> (1, 1, 1)>
+        #map = affine_map<() -> (8, 1, 1)>
         "tt.func"() ({
         ^bb0(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>):
-          %c1024_i32 = arith.constant 1024 : i32
-          %0 = "tt.make_range"() {end = 1024 : i32, start = 0 : i32} : () -> tensor<1024xi32>
+          %c128_i32 = arith.constant 128 : i32
+          %0 = "tt.make_range"() {end = 128 : i32, start = 0 : i32} : () -> tensor<128xi32>
           %1 = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
-          %2 = arith.muli %1, %c1024_i32 : i32
-          %3 = "tt.splat"(%2) : (i32) -> tensor<1024xi32>
-          %4 = arith.addi %3, %0 : tensor<1024xi32>
-          %5 = "tt.splat"(%arg0) : (!tt.ptr<f32>) -> tensor<1024x!tt.ptr<f32>>
-          %6 = "tt.addptr"(%5, %4) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>) -> tensor<1024x!tt.ptr<f32>>
-          %7 = "tt.load"(%6) {operandSegmentSizes = array<i32: 1, 0, 0>}
-              : (tensor<1024x!tt.ptr<f32>>) -> tensor<1024xf32>
-          %8 = math.exp %7 : tensor<1024xf32>
-          %9 = "tt.splat"(%arg1) : (!tt.ptr<f32>) -> tensor<1024x!tt.ptr<f32>>
-          %10 = "tt.addptr"(%9, %4) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>) -> tensor<1024x!tt.ptr<f32>>
-          "tt.store"(%10, %8) : (tensor<1024x!tt.ptr<f32>>, tensor<1024xf32>) -> ()
+          %2 = arith.muli %1, %c128_i32 : i32
+          %3 = "tt.splat"(%2) : (i32) -> tensor<128xi32>
+          %4 = arith.addi %3, %0 : tensor<128xi32>
+          %5 = "tt.splat"(%arg0) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
+          %6 = "tt.addptr"(%5, %4) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
+          %7 = "tt.load"(%6) {operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<128x!tt.ptr<f32>>) -> tensor<128xf32>
+          %8 = math.exp %7 : tensor<128xf32>
+          %9 = "tt.splat"(%arg1) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
+          %10 = "tt.addptr"(%9, %4) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
+          "tt.store"(%10, %8) : (tensor<128x!tt.ptr<f32>>, tensor<128xf32>) -> ()
           "tt.return"() : () -> ()
         }) {arg_attrs = [{tt.divisibility = 16 : i32}, {tt.divisibility = 16 : i32}],
             function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = #map, noinline = false, num_stages = 3
-            : i32, num_warps = 4 : i32, sym_name = "exp", sym_visibility = "public"} : () -> ()
+            : i32, num_warps = 1 : i32, sym_name = "exp", sym_visibility = "public"} : () -> ()
     """
 
     name = "emit-gpu-kernels"

@@ -59,7 +59,7 @@ class ScheduleGpu(Pass):
               linalg.yield %3 : f32
             } -> tensor<4096xf32>
             "kiln.yield"(%2) : (tensor<4096xf32>) -> ()
-          }) {kind = "pointwise", name = "neg", schedule = {nests = [{num_warps = 4 : i64, tile = [1024]}]}}
+          }) {kind = "pointwise", name = "neg", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}}
               : (tensor<4096xf32>) -> tensor<4096xf32>
           return %0 : tensor<4096xf32>
         }

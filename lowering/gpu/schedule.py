@@ -43,8 +43,11 @@ def warps_for(elements: int) -> int:
 
 def choose_pointwise(elements: int | None) -> dict[str, int | list[int]]:
     """The tile of a kernel without reductions, over its elements in a row."""
-    block = BLOCK if elements is None else min(BLOCK, max(32, pow2(elements)))
-    return {"tile": [block], "num_warps": max(1, min(4, block // 256))}
+    block = BLOCK
+    if elements is not None:
+        # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
+        block = min(BLOCK, pow2(elements), max(128, pow2(elements // (2 * PROCESSORS))))
+    return {"tile": [block], "num_warps": max(1, min(4, block // 128))}
 
 
 def choose_transpose(sizes: tuple[int | None, int | None]) -> dict[str, int | list[int]]:
@@ -58,7 +61,8 @@ def choose_row(shape: RowShape) -> dict[str, int | bool | list[int]]:
     longest = LONGEST_ROW if shape.inputs <= 2 else LONGEST_ROW // 2 if shape.inputs <= 4 else LONGEST_ROW // 4
     if not shape.contiguous:
         return _columns(shape)
-    whole = shape.length is not None and shape.length <= longest
+    # Of an empty row there is nothing to load: its loop runs zero times.
+    whole = bool(shape.length) and shape.length is not None and shape.length <= longest
     step = pow2(shape.length) if whole and shape.length is not None else LOOP_BLOCK
     if whole and not shape.reread and step > LOOP_BLOCK * 2:
         whole, step = False, LOOP_BLOCK  # Nothing is gained by keeping what is not read again.
@@ -76,7 +80,9 @@ def _columns(shape: RowShape) -> dict[str, int | bool | list[int]]:
     if shape.rows is not None:
         columns = min(columns, pow2(shape.rows))
     step = max(1, 2048 // columns)
-    whole = shape.length is not None and pow2(shape.length) <= (2 * step if shape.reread else step)
+    whole = (
+        bool(shape.length) and shape.length is not None and pow2(shape.length) <= (2 * step if shape.reread else step)
+    )
     if whole and shape.length is not None:
         step = pow2(shape.length)
     return {"tile": [columns], "row": step, "persistent": whole, "num_warps": max(1, min(8, columns * step // 512))}

@@ -158,11 +158,32 @@ class _Planner:
         total = 1
         for n in known:
             total = total * n if n is not None else UNROLLED + 1
-        if inner or total <= UNROLLED:
-            return everything, []  # in order, for each element
         fresh = [self.loops.new(x) for x in over]
+        if inner or (total <= UNROLLED and not self._is_run(reduced[0], fresh)):
+            return everything, []  # in order, for each element
         self.row_extents, self.row_exprs = over, tuple(fresh)
         return kept, []
+
+    def _is_run(self, reduced: tuple[ir.Value, Indices], loops: list[ir.AffineDimExpr]) -> bool:
+        """Whether the reduction's one loop walks elements in a row that no other result reads, not a window."""
+        value, indices = reduced
+        reduction = self.body.reduction(value)
+        assert reduction is not None
+        if len(loops) != 1:
+            return False
+        found = Accesses(self.body, self.loops, self.layouts)
+        point = invert(output_map(reduction.op), indices)
+        point[reduction.dims[0]] = loops[0]
+        found.visit_operands(reduction.op, point, frozenset())
+        extent = self.loops.extents[loops[0].position]
+        for a in found.found:
+            linear = affine.linear_coefficients(a.offset)
+            if linear is None or not contiguous_dims(a.offset, [loops[0].position]):
+                return False
+            others = [c for d, c in linear[1].items() if d != loops[0].position]
+            if any(affine.constant_of(c) is not None and c.value < extent.value for c in others):  # pyright: ignore
+                return False
+        return bool(found.found)
 
     # -- merging -----------------------------------------------------------------------------------------------
 
