@@ -67,7 +67,7 @@ def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Ind
         block = b.subi(b.subi(blocks, 1), block)
     rows = line(b, b.muli(block, schedule["block_m"]), schedule["block_m"], 0, p.queries)
     columns = line(b, 0, max(pow2(p.v_size), _LEAST), 1, p.v_size)
-    epilogue.apply(b, head, rows, columns, _Rows(b, p, schedule, head, rows, columns).attend())
+    epilogue.apply(b, head, rows, columns, [_Rows(b, p, schedule, head, rows, columns).attend()])
 
 
 class _Rows:

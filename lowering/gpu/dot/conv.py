@@ -71,7 +71,7 @@ def emit_conv(b: Builder, p: ConvProblem, schedule: dict, program: Index, epilog
     sums = _depthwise(window, n, schedule) if depthwise else _dense(window, n, group, schedule)
     shift = b.muli(group, p.out)
     channels = Line(b.addi(n.start, shift), b.addi(n.index, shift), n.mask)
-    epilogue.apply(b, [], window.line, channels, sums)
+    epilogue.apply(b, [], window.line, channels, [sums])
 
 
 class _Window:

@@ -3,6 +3,7 @@
 
 """Kernel arguments that are descriptors of tensors in memory: their types, and what the launcher encodes them from."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
@@ -17,21 +18,26 @@ if TYPE_CHECKING:
 
 
 def describe_operands(
-    kernel: "GpuKernel", product: Product, schedule: dict[str, Any]
-) -> tuple[DescribedMatrix, DescribedMatrix]:
-    """Turn the arguments of a product's operands into descriptors.
+    kernel: "GpuKernel", products: Sequence[Product], schedule: dict[str, Any]
+) -> tuple[DescribedMatrix, tuple[DescribedMatrix, ...]]:
+    """Turn the arguments of the operands of products with one lhs into descriptors.
 
     The function gets `kiln.descriptors`: per descriptor the argument's number, and over the kernel's symbols the sizes
     and strides of the matrix that it describes, in elements, the outermost dim first (the last stride is 1).
-    Raises UnsupportedError where both operands are one tensor in different blocks, or the fusion reads one elsewhere.
+    Raises UnsupportedError where an operand is two of them: it would need two descriptors.
     """
     one = ir.AffineConstantExpr.get(1)
-    lhs_last, rhs_last = product.lhs.strides[-1] == one, product.rhs.strides[-2] == one
+    product = products[0]
+    lhs_last = product.lhs.strides[-1] == one
     block_m, block_n, block_k = (schedule[key] for key in ("block_m", "block_n", "block_k"))
     lhs = _argument(kernel, product, product.lhs, [block_m, block_k], (product.m, product.k), not lhs_last)
-    # The right operand is [k, n] in memory, or [n, k] if the reduction comes last.
-    rhs = _argument(kernel, product, product.rhs, [block_k, block_n], (product.k, product.n), rhs_last)
-    return DescribedMatrix(lhs, lhs_last), DescribedMatrix(rhs, rhs_last)
+    described: list[DescribedMatrix] = []
+    for x in products:
+        # The right operand is [k, n] in memory, or [n, k] if the reduction comes last.
+        last = x.rhs.strides[-2] == one
+        rhs = _argument(kernel, x, x.rhs, [block_k, block_n], (x.k, x.n), last)
+        described.append(DescribedMatrix(rhs, last))
+    return DescribedMatrix(lhs, lhs_last), tuple(described)
 
 
 def _argument(
@@ -44,9 +50,9 @@ def _argument(
 ) -> ir.Value:
     argument = kernel.pointers[operand.position]
     stride = operand.strides[-1] if turned else operand.strides[-2]
-    block, sizes = (block[::-1], sizes[::-1]) if turned else (block, sizes)
-    uses = list(kernel.body.tensors[operand.position].uses)
-    if not tt.is_ptr(argument.type) or len(uses) > 1:
+    if turned:
+        block, sizes = block[::-1], (sizes[1], sizes[0])
+    if not tt.is_ptr(argument.type):
         raise UnsupportedError("kiln.matmul", str(product.op.location), "a described operand that is read twice")
     type_ = tt.tensordesc(ir.RankedTensorType.get(block, tt.pointee(argument.type)))
     argument.set_type(type_)

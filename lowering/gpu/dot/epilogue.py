@@ -18,20 +18,20 @@ from kiln.lowering.gpu.tile.scopes import Axis, Scope
 
 
 class FusedEpilogue:
-    """Stores the fusion's roots for a tile of a result whose index runs over batch, rows and columns, of the given
-    extents, though its own dims may split the rows in another way (the `Epilogue` protocol).
+    """Stores the fusion's roots for a tile of results whose index runs over batch, rows and columns, of the given
+    extents, though their own dims may split the rows in another way (the `Epilogue` protocol).
     """
 
     def __init__(
         self,
         e: Evaluator,
-        result: ir.Value,
+        results: Sequence[ir.Value],
         batch: Sequence[ir.AffineExpr],
         rows: ir.AffineExpr,
         columns: ir.AffineExpr,
     ):
-        _check(e, result)
-        self.e, self.result = e, result
+        _check(e, results[0])
+        self.e, self.results = e, list(results)
         self.batch = [e.loops.new(x) for x in batch]
         self.row = e.loops.new(rows)
         self.column = e.loops.new(columns)
@@ -49,13 +49,13 @@ class FusedEpilogue:
             index.insert(0, rest)
         return (*(self.e.loops.simplify(x) for x in index), self.column)
 
-    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
         scalars = {d.position: v for d, v in zip(self.batch, batch, strict=True)}
         lines = {self.row.position: (0, rows), self.column.position: (1, columns)}
-        point = self.at(self.result)
-        with_tile(b, self.e, scalars, lines, tt.shape_of(sums.type))
-        store_roots(b, self.e, self.result, point, sums, self.at)
+        with_tile(b, self.e, scalars, lines, tt.shape_of(sums[0].type))
+        bound = [(result, self.at(result), total) for result, total in zip(self.results, sums, strict=True)]
+        store_roots(b, self.e, bound, self.at)
 
 
 class ConvolutionEpilogue:
@@ -73,7 +73,7 @@ class ConvolutionEpilogue:
             raise UnsupportedError("kiln.conv", str(self.result.owner.location), "a result of another shape behind it")
         return tuple(self.dims)
 
-    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
         positions = [self.dims[0], *self.dims[2:]]
         sizes = [self.e.index(x) for x in (self.sizes[0], *self.sizes[2:])]
@@ -82,8 +82,8 @@ class ConvolutionEpilogue:
             for d, index in zip(positions, split_batch(b, rows.index, sizes), strict=True)
         }
         lines[self.dims[1].position] = (1, columns)
-        with_tile(b, self.e, {}, lines, tt.shape_of(sums.type))
-        store_roots(b, self.e, self.result, tuple(self.dims), sums, self.at)
+        with_tile(b, self.e, {}, lines, tt.shape_of(sums[0].type))
+        store_roots(b, self.e, [(self.result, tuple(self.dims), sums[0])], self.at)
 
 
 def with_tile(
@@ -105,12 +105,16 @@ def with_tile(
 
 
 def store_roots(
-    b: Builder, e: Evaluator, result: ir.Value, point: Indices, sums: ir.Value, at: Callable[[ir.Value], Indices]
+    b: Builder,
+    e: Evaluator,
+    bound: Sequence[tuple[ir.Value, Indices, ir.Value]],
+    at: Callable[[ir.Value], Indices],
 ) -> None:
-    """Bind the sums, rounded to the result's element type, and store what the fusion yields."""
-    element = ir.RankedTensorType(result.type).element_type
-    rounded = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
-    e.bound = {(result, point): rounded}
+    """Bind (result, index, sums), the sums rounded to the result's element type, and store what the fusion yields."""
+    e.bound = {}
+    for result, point, sums in bound:
+        element = ir.RankedTensorType(result.type).element_type
+        e.bound[result, point] = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
     for i in e.body.mine:
         root = e.body.roots[i]
         index = at(root)

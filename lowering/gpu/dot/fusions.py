@@ -4,7 +4,7 @@
 """Fusions with a product, attention or convolution: their schedules, and the sections of a kernel that compute them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
@@ -21,7 +21,7 @@ from kiln.lowering.gpu.dot.epilogue import ConvolutionEpilogue, FusedEpilogue
 from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.operands import Matrix
-from kiln.lowering.gpu.dot.problem import Operand, find_product
+from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
@@ -51,10 +51,12 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotO
 
     Parts of one kernel that multiply the same rows are planned as one product with all their columns.
     """
-    product = find_product(body, layouts)
+    products = find_products(body, layouts)
+    product = products[0]
     tf32 = options.tf32 and product.element == "f32"
-    shape = _with_siblings(body, layouts, product.shape(tf32))
-    descriptors = options.descriptors and body.part is None and _describable(body, product.lhs, product.rhs)
+    shape = replace(_with_siblings(body, layouts, product.shape(tf32)), products=len(products))
+    operands = [product.lhs, *(x.rhs for x in products)]
+    descriptors = options.descriptors and body.part is None and _describable(body, *operands)
     schedule = choose_product(shape, machine(options.arch), descriptors)
     return schedule | {"precision": "tf32" if tf32 else "ieee"}
 
@@ -65,61 +67,67 @@ def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: Pro
     total = 0
     for part in FusionBody(body.fusion).parts():
         if any(op.operation.name == "kiln.matmul" for op in part.operations):
-            other = find_product(part, layouts).shape(shape.dtype == "tf32")
+            other = find_products(part, layouts)[0].shape(shape.dtype == "tf32")
             if (other.batch, other.m, other.k, other.dtype) == (shape.batch, shape.m, shape.k, shape.dtype):
                 total += other.n or 0
-    return ProductShape(
-        shape.batch, shape.m, max(total, shape.n), shape.k, shape.lhs_strides, shape.rhs_strides, shape.dtype
-    )
+    return replace(shape, n=max(total, shape.n))
 
 
 def _describable(body: FusionBody, *operands: Operand) -> bool:
     """Whether nothing else in the fusion reads the operands, and their first elements lie at multiples of 16 bytes if
     the tensors do."""
-    alone = all(len(list(body.tensors[x.position].uses)) == 1 for x in operands)
+    positions = {x.position for x in operands}
+    users = [use.owner for i in positions for use in body.tensors[i].uses]
+    alone = len(positions) == len(operands) and all(user.operation.name == "kiln.matmul" for user in users)
     return alone and all(affine.constant_of(x.offset) == 0 for x in operands)
 
 
 def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
-    """Add the section of a product."""
+    """Add the section of a product, or of several products of one lhs whose results meet in the epilogue."""
     body, layouts = kernel.body, kernel.layouts
-    product = find_product(body, layouts)
+    products = find_products(body, layouts)
+    product = products[0]
     s = schedule or plan_matmul(body, layouts)
-    rows, columns = s.get("block_m", 1), s["block_n"]
-    batch = _count(product.batch)
-    tiles = batch * _ceil(product.m, rows) * _ceil(product.n, columns)
+    columns = s["block_n"]
     if s["kernel"] == "gemv":
-        tiles = batch * _ceil(product.m if s["turned"] else product.n, columns)
+        tiles = _count(product.batch) * _ceil(product.m if s["turned"] else product.n, columns)
+    else:
+        tiles = _count(product.batch) * _ceil(product.m, s["block_m"]) * _ceil(product.n, columns)
+    described: DescribedProblem | None = None
     if s["kernel"] == "tensor_map":
-        lhs, rhs = describe_operands(kernel, product, s)
-        programs = min(affine.constant_of(affine.simplify(tiles)) or 0, s["programs"] if s["persistent"] else 1 << 31)
-        tiles = ir.AffineConstantExpr.get(programs)
+        lhs, rhs = describe_operands(kernel, products, s)
+        m, n, k = (affine.constant_of(x) or 0 for x in (product.m, product.n, product.k))
+        described = DescribedProblem(m, n, k, lhs, rhs, s["precision"])
+        count = affine.constant_of(affine.simplify(tiles)) or 0
+        tiles = ir.AffineConstantExpr.get(min(count, s["programs"]) if s["persistent"] else count)
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
-        b = kernel.b
-        epilogue = FusedEpilogue(e, product.op.results[0], product.batch, product.m, product.n)
-        if s["kernel"] == "tensor_map":
-            sizes = [affine.constant_of(x) or 0 for x in (product.m, product.n, product.k)]
-            emit_tensor_map(b, DescribedProblem(*sizes, lhs, rhs, s["precision"]), s, program, epilogue)
+        results = [x.op.results[0] for x in products]
+        epilogue = FusedEpilogue(e, results, product.batch, product.m, product.n)
+        if described is not None:
+            emit_tensor_map(kernel.b, described, s, program, epilogue)
             return
-        left, right = (_matrix(kernel, e, operand) for operand in (product.lhs, product.rhs))
-        problem = DotProblem(
-            batch=tuple(e.index(x) for x in product.batch),
-            m=e.index(product.m),
-            n=e.index(product.n),
-            k=e.index(product.k),
-            lhs=left,
-            rhs=right,
-            lhs_batch=_indices(e, product.lhs.strides[:-2]),
-            rhs_batch=_indices(e, product.rhs.strides[:-2]),
-            sums=ir.Type.parse(product.sum_element),
-            precision=s["precision"],
-        )
         emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
-        emitter(b, problem, s, program, epilogue)
+        emitter(kernel.b, _problem(kernel, e, products, s["precision"]), s, program, epilogue)
 
     kernel.section(affine.simplify(tiles), emit, s["num_warps"], s["num_stages"])
+
+
+def _problem(kernel: "GpuKernel", e: Evaluator, products: Sequence[Product], precision: str) -> DotProblem:
+    product = products[0]
+    return DotProblem(
+        batch=_indices(e, product.batch),
+        m=e.index(product.m),
+        n=e.index(product.n),
+        k=e.index(product.k),
+        lhs=_matrix(kernel, e, product.lhs),
+        rhs=tuple(_matrix(kernel, e, x.rhs) for x in products),
+        lhs_batch=_indices(e, product.lhs.strides[:-2]),
+        rhs_batch=tuple(_indices(e, x.rhs.strides[:-2]) for x in products),
+        sums=ir.Type.parse(product.sum_element),
+        precision=precision,
+    )
 
 
 def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
@@ -166,7 +174,7 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
             precision=s["precision"],
         )
         columns = ir.AffineConstantExpr.get(attention.v_size)
-        epilogue = FusedEpilogue(e, attention.op.results[0], heads, queries, columns)
+        epilogue = FusedEpilogue(e, [attention.op.results[0]], heads, queries, columns)
         emit_attention(kernel.b, problem, s, program, epilogue)
 
     kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])

@@ -4,7 +4,6 @@
 """One row against all columns: sums in registers, as wide as memory delivers the matrix."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -21,54 +20,54 @@ def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
 
     Partial sums lie beside each other along the reduction, [block_n, block_k], and are added up once at the end.
     """
-    turned = schedule["turned"]
-    p = turn(p) if turned else p
-    columns, step = schedule["block_n"], schedule["block_k"]
-    across = b.ceildivi(p.n, columns)
+    turned, columns, step = schedule["turned"], schedule["block_n"], schedule["block_k"]
+    size = p.m if turned else p.n
+    across = b.ceildivi(size, columns)
     batch = split_batch(b, b.divi(program, across), p.batch)
     lhs, rhs = p.at(b, batch)
+    # One vector against rows of [columns, k]; of a turned problem, the matrix is the lhs.
+    pairs = [(y.transposed, lhs) if turned else (lhs, y.transposed) for y in rhs]
     start = b.muli(b.remi(program, across), columns)
-    n = line(b, start, columns, 0, p.n)
-    k = b.lanes(step, 1, 2)
-    x = b.broadcast(b.addptr(lhs.pointer, b.muli(k, lhs.column_stride)), (1, step))
-    w = b.broadcast(rhs.transposed.pointers(b, n.clamped(b, p.n), k), (columns, step))
+    n, k = line(b, start, columns, 0, size), b.lanes(step, 1, 2)
+    pointers: list[ir.Value] = []
+    advance: list[Index] = []
+    for vector, matrix in pairs:
+        pointers.append(b.broadcast(vector.pointers(b, 0, k), (1, step)))
+        pointers.append(b.broadcast(matrix.pointers(b, n.clamped(b, size), k), (columns, step)))
+        advance += [b.muli(step, vector.column_stride), b.muli(step, matrix.column_stride)]
     whole = b.divi(p.k, step)
 
-    def multiply(pointers: Sequence[ir.Value], sums: ir.Value, rest: Index | None) -> ir.Value:
+    def multiply(at: Sequence[ir.Value], sums: Sequence[ir.Value], rest: Index | None) -> list[ir.Value]:
         mask: Condition = True if rest is None else b.cmpi("slt", k, rest)
-        loaded = [b.load(pointer, mask, other=0) for pointer in pointers]
-        vector, matrix = (_widen(b, v, p.sums) for v in loaded)
-        if is_float(p.sums):
-            return b.addf(sums, b.mulf(matrix, vector))
-        return arith.addi(sums, arith.muli(*b.together(matrix, vector)))
+        loaded = [_widen(b, b.load(pointer, mask, other=0), p.sums) for pointer in at]
+        return [_add_product(b, total, *loaded[2 * i : 2 * i + 2]) for i, total in enumerate(sums)]
 
     def body(_: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        first, second, sums = carried
-        sums = multiply((first, second), sums, None)
-        moved = b.addptr(first, b.muli(step, lhs.column_stride)), b.addptr(second, b.muli(step, rhs.row_stride))
-        return [*moved, sums]
+        at, sums = carried[: len(pointers)], carried[len(pointers) :]
+        moved = [b.addptr(x, by) for x, by in zip(at, advance, strict=True)]
+        return [*moved, *multiply(at, sums, None)]
 
-    zeros = b.constant(0, tt.with_shape([columns, step], p.sums))
+    zeros = [b.constant(0, tt.with_shape([columns, step], p.sums))] * len(rhs)
     stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
-    x, w, sums = b.for_(0, whole, 1, body, [x, w, zeros], stages)
+    carried = b.for_(0, whole, 1, body, [*pointers, *zeros], stages)
+    at, sums = carried[: len(pointers)], carried[len(pointers) :]
     rest = b.subi(p.k, b.muli(whole, step))
     if not isinstance(rest, int) or rest:
-        sums = multiply((x, w), sums, rest)
+        sums = multiply(at, sums, rest)
     add = arith.addf if is_float(p.sums) else arith.addi
-    total = b.reduce([sums], 1, lambda u, v: add(u, v))[0]
+    totals = [b.reduce([s], 1, lambda u, v: add(u, v))[0] for s in sums]
     # The epilogue's tile is [1, columns], or [rows, 1].
     only = Line(0, b.constant(0, tt.with_shape([1, 1], b.index)), True)
     if turned:
-        epilogue.apply(b, batch, line(b, start, columns, 0, p.n), only, b.expand_dims(total, 1))
+        epilogue.apply(b, batch, line(b, start, columns, 0, size), only, [b.expand_dims(t, 1) for t in totals])
     else:
-        epilogue.apply(b, batch, only, line(b, start, columns, 1, p.n), b.expand_dims(total, 0))
+        epilogue.apply(b, batch, only, line(b, start, columns, 1, size), [b.expand_dims(t, 0) for t in totals])
 
 
-def turn(p: DotProblem) -> DotProblem:
-    """The problem of the transposed result."""
-    return replace(
-        p, m=p.n, n=p.m, lhs=p.rhs.transposed, rhs=p.lhs.transposed, lhs_batch=p.rhs_batch, rhs_batch=p.lhs_batch
-    )
+def _add_product(b: Builder, total: ir.Value, vector: ir.Value, matrix: ir.Value) -> ir.Value:
+    if is_float(total.type):
+        return b.addf(total, b.mulf(matrix, vector))
+    return arith.addi(total, arith.muli(*b.together(matrix, vector)))
 
 
 def _widen(b: Builder, value: ir.Value, element: ir.Type) -> ir.Value:

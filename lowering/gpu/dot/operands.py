@@ -60,8 +60,9 @@ def line(b: Builder, start: Index, length: int, axis: int, size: Index) -> Line:
 class Epilogue(Protocol):
     """The fused ops after the sums."""
 
-    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: ir.Value) -> None:
-        """Store every result of the fusion for one tile [R, C]; positions that don't exist are not touched."""
+    def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
+        """Store every result of the fusion for one tile [R, C], given the sums of each product; positions that don't
+        exist are not touched."""
         ...
 
 

@@ -71,13 +71,21 @@ def _pair(operand: Operand) -> tuple[Known, Known]:
     return affine.constant_of(operand.strides[-2]), affine.constant_of(operand.strides[-1])
 
 
-def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Product:
-    """The kiln.matmul of a fusion (or of one part of it) and where its operands lie.
+def find_products(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> list[Product]:
+    """The products of a fusion (or of one part of it): several only of the same sizes and the same lhs.
 
-    Raises UnsupportedError for element types without a product and for operands that are computed in the fusion or
-    are not strided.
+    Raises UnsupportedError where they differ, for element types without a product and for operands that are computed in
+    the fusion or are not strided.
     """
-    op = next(op for op in body.operations if isinstance(op, kiln.MatmulOp))
+    found = [_product(body, layouts, op) for op in body.operations if isinstance(op, kiln.MatmulOp)]
+    first = found[0]
+    for other in found[1:]:
+        if (other.batch, other.m, other.n, other.k, other.lhs) != (first.batch, first.m, first.n, first.k, first.lhs):
+            raise UnsupportedError("kiln.matmul", str(other.op.location), "products of different rows in one kernel")
+    return found
+
+
+def _product(body: FusionBody, layouts: Sequence[ir.AffineMap], op: ir.OpView) -> Product:
     element = element_name(op.operands[0])
     if element not in _INTEGERS + _FLOATS:
         raise UnsupportedError("kiln.matmul", str(op.location), f"element type {element} on a GPU")

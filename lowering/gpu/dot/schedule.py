@@ -74,6 +74,7 @@ _REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
 class ProductShape:
     """result[batch, m, n] = sum over k, for `dtype` among f64, f32, tf32 (f32 operands rounded in the tensor core),
     bf16, f16, i8, i16, i32, i64.
+    products: how many such products of one lhs a program sums side by side (a gate and what it is multiplied with).
 
     lhs_strides [m, k] and rhs_strides [k, n] are in elements.
     """
@@ -85,6 +86,7 @@ class ProductShape:
     lhs_strides: tuple[Known, Known]
     rhs_strides: tuple[Known, Known]
     dtype: str
+    products: int = 1
 
 
 def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> dict:
@@ -117,7 +119,8 @@ def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:
 
 def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
     limit = _REGISTERS.get(shape.dtype, 256)
-    return [t for t in _TILES if max(t) <= limit]
+    area = limit * min(limit, 128)
+    return [t for t in _TILES if max(t) <= limit and t[0] * t[1] * shape.products <= area]
 
 
 def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
@@ -126,8 +129,8 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
     rows, columns = tile
     tiles = batch * _ceil(m, rows) * _ceil(n, columns)
     efficiency = _TILES[tile][0]
-    sums = rows * columns / (machine.fma_rate * _RATE[shape.dtype] * efficiency)
-    loads = (rows + columns) * _BYTES[shape.dtype] / machine.load_rate
+    sums = shape.products * rows * columns / (machine.fma_rate * _RATE[shape.dtype] * efficiency)
+    loads = (rows + shape.products * columns) * _BYTES[shape.dtype] / machine.load_rate
     return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
 
 
@@ -170,12 +173,12 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
     rows, columns = tile
     assert shape.m is not None and shape.n is not None
     tiles = _ceil(shape.m, rows) * _ceil(shape.n, columns)
-    persistent = rows * columns >= 128 * 256 and tiles > machine.sms
+    persistent = shape.products * rows * columns >= 128 * 256 and tiles > machine.sms
     if rows < 64:
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
         return _pointers(shape, machine, tile)
     schedule = _pointers(shape, machine, tile)
-    pieces = 2 if rows * columns >= 128 * 256 else 1
+    pieces = 2 if shape.products * rows * columns >= 128 * 256 else 1
     if shape.dtype == "tf32" and pieces == 2:
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
@@ -217,7 +220,7 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> d
 
 def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: int, limit: int) -> int:
     """As many blocks in flight as shared memory holds and the reduction has."""
-    stages = min(limit, room // ((rows + columns) * block_k * _BYTES[shape.dtype]))
+    stages = min(limit, room // ((rows + shape.products * columns) * block_k * _BYTES[shape.dtype]))
     if shape.k is not None:
         stages = min(stages, _ceil(max(shape.k, 1), block_k) + 1)
     return max(stages, 1)

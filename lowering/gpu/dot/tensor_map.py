@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Index
@@ -26,13 +27,13 @@ class DescribedMatrix:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """result[m, n] = sum over k of lhs[m, k] * rhs[k, n], f32 sums, for sizes known at compile time."""
+    """result[m, n] = sum over k of lhs[m, k] * rhs[k, n] for each rhs, f32 sums, for sizes known at compile time."""
 
     m: int
     n: int
     k: int
     lhs: DescribedMatrix
-    rhs: DescribedMatrix
+    rhs: tuple[DescribedMatrix, ...]
     precision: str = "ieee"
 
 
@@ -49,43 +50,46 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
         return
     programs = schedule["programs"]
 
-    def body(tile: Index, carried: Sequence[ir.Value]) -> list[Index]:
+    def body(tile: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
         _, i, j = tile_position(b, tile, down, across, schedule["group_m"])
         sums = _sums(b, p, schedule, i, j)
-        done = b.addi(carried[0], programs)
+        done = arith.addi(carried[0], b.value(programs, b.index))
         _, i, j = tile_position(b, done, down, across, schedule["group_m"])
         _epilogue(b, p, schedule, i, j, sums, epilogue)
         return [done]
 
-    b.for_(program, down * across, programs, body, [b.subi(program, programs)], {"tt.flatten": "unit"})
+    before = b.value(b.subi(program, programs))
+    b.for_(program, down * across, programs, body, [before], {"tt.flatten": "unit"})
 
 
-def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -> ir.Value:
+def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -> list[ir.Value]:
     rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
     row, column = b.muli(i, rows), b.muli(j, columns)
 
     def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
         k = b.muli(number, step)
         x = b.descriptor_load(p.lhs.descriptor, [row, k] if p.lhs.reduction_last else [k, row])
-        y = b.descriptor_load(p.rhs.descriptor, [column, k] if p.rhs.reduction_last else [k, column])
         x = x if p.lhs.reduction_last else b.trans(x)
-        y = b.trans(y) if p.rhs.reduction_last else y
-        return [b.dot(x, y, carried[0], p.precision)]
+        sums: list[ir.Value] = []
+        for rhs, total in zip(p.rhs, carried, strict=True):
+            y = b.descriptor_load(rhs.descriptor, [column, k] if rhs.reduction_last else [k, column])
+            sums.append(b.dot(x, b.trans(y) if rhs.reduction_last else y, total, p.precision))
+        return sums
 
-    zeros = b.constant(0.0, tt.with_shape([rows, columns], b.f32))
+    zeros = [b.constant(0.0, tt.with_shape([rows, columns], b.f32))] * len(p.rhs)
     stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
-    return b.for_(0, -(-p.k // step), 1, body, [zeros], stages)[0]
+    return b.for_(0, -(-p.k // step), 1, body, zeros, stages)
 
 
 def _epilogue(
-    b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: ir.Value, epilogue: Epilogue
+    b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: Sequence[ir.Value], epilogue: Epilogue
 ) -> None:
     """The tile's columns in pieces, one after another: fewer registers are live at once, and less shared memory."""
     pieces = schedule["pieces"]
     rows, columns = schedule["block_m"], schedule["block_n"]
     row = line(b, b.muli(i, rows), rows, 0, p.m)
     width = columns // pieces
-    for number, piece in enumerate(_split(b, sums, pieces)):
+    for number, piece in enumerate(zip(*(_split(b, total, pieces) for total in sums), strict=True)):
         start = b.addi(b.muli(j, columns), number * width)
         epilogue.apply(b, [], row, line(b, start, width, 1, p.n), piece)
 

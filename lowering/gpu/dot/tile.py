@@ -15,7 +15,7 @@ from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, l
 
 @dataclass(frozen=True)
 class DotProblem:
-    """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n].
+    """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n], for each rhs.
 
     lhs and rhs are those of the first batch; the batch strides are in elements. sums: the element type of the sums.
     precision: how tensor cores take f32 operands ("ieee", "tf32").
@@ -26,16 +26,17 @@ class DotProblem:
     n: Index
     k: Index
     lhs: Matrix
-    rhs: Matrix
+    rhs: tuple[Matrix, ...]
     lhs_batch: tuple[Index, ...]
-    rhs_batch: tuple[Index, ...]
+    rhs_batch: tuple[tuple[Index, ...], ...]
     sums: ir.Type
     precision: str = "ieee"
 
-    def at(self, b: Builder, batch: Sequence[Index]) -> tuple[Matrix, Matrix]:
-        """The two matrices of one batch."""
+    def at(self, b: Builder, batch: Sequence[Index]) -> tuple[Matrix, list[Matrix]]:
+        """The matrices of one batch."""
         lhs = self.lhs.moved(b, dot_offset(b, batch, self.lhs_batch))
-        return lhs, self.rhs.moved(b, dot_offset(b, batch, self.rhs_batch))
+        pairs = zip(self.rhs, self.rhs_batch, strict=True)
+        return lhs, [rhs.moved(b, dot_offset(b, batch, strides)) for rhs, strides in pairs]
 
 
 def emit_tile(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
@@ -54,38 +55,43 @@ def emit_tile(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
     epilogue.apply(b, batch, m, n, sum_tile(b, p, lhs, rhs, m, n, schedule))
 
 
-def sum_tile(b: Builder, p: DotProblem, lhs: Matrix, rhs: Matrix, m: Line, n: Line, schedule: dict) -> ir.Value:
-    """The sums of a tile [R, C]: zeros where the reduction is empty."""
-    step = schedule["block_k"]
-    lines = b.lanes(step, 1, 2), b.lanes(step, 0, 2)
+def sum_tile(
+    b: Builder, p: DotProblem, lhs: Matrix, rhs: Sequence[Matrix], m: Line, n: Line, schedule: dict
+) -> list[ir.Value]:
+    """The sums of a tile [R, C] for each rhs: zeros where the reduction is empty."""
+    rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
+    along, down = b.lanes(step, 1, 2), b.lanes(step, 0, 2)
     m_index, m_mask = _along(b, m, lhs.row_stride, p.m)
-    n_index, n_mask = _along(b, n, rhs.column_stride, p.n)
-    a = b.addptr(lhs.pointer, b.addi(b.muli(m_index, lhs.row_stride), b.muli(lines[0], lhs.column_stride)))
-    c = b.addptr(rhs.pointer, b.addi(b.muli(lines[1], rhs.row_stride), b.muli(n_index, rhs.column_stride)))
-    shape_a, shape_c = (schedule["block_m"], step), (step, schedule["block_n"])
-    a, c = b.broadcast(a, shape_a), b.broadcast(c, shape_c)
-    advance = b.muli(step, lhs.column_stride), b.muli(step, rhs.row_stride)
+    pointers = [b.broadcast(lhs.pointers(b, m_index, along), (rows, step))]
+    advance, masks = [b.muli(step, lhs.column_stride)], [m_mask]
+    for matrix in rhs:
+        n_index, n_mask = _along(b, n, matrix.column_stride, p.n)
+        pointers.append(b.broadcast(matrix.pointers(b, down, n_index), (step, columns)))
+        advance.append(b.muli(step, matrix.row_stride))
+        masks.append(n_mask)
     whole = b.divi(p.k, step)
 
-    def multiply(pointers: Sequence[ir.Value], sums: ir.Value, rest: Index | None) -> ir.Value:
-        masks = m_mask, n_mask
+    def multiply(at: Sequence[ir.Value], sums: Sequence[ir.Value], rest: Index | None) -> list[ir.Value]:
+        kept = masks
         if rest is not None:
-            masks = tuple(b.andc(mask, b.cmpi("slt", x, rest)) for mask, x in zip(masks, lines, strict=True))
-        x, y = (b.load(pointer, mask, other=0) for pointer, mask in zip(pointers, masks, strict=True))
-        return b.dot(x, y, sums, p.precision)
+            terms = [along, *[down] * len(rhs)]
+            kept = [b.andc(mask, b.cmpi("slt", x, rest)) for mask, x in zip(masks, terms, strict=True)]
+        x, *others = (b.load(pointer, mask, other=0) for pointer, mask in zip(at, kept, strict=True))
+        return [b.dot(x, y, total, p.precision) for y, total in zip(others, sums, strict=True)]
 
     def body(_: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        x, y, sums = carried
-        sums = multiply((x, y), sums, None)
-        return [b.addptr(x, advance[0]), b.addptr(y, advance[1]), sums]
+        at, sums = carried[: len(pointers)], carried[len(pointers) :]
+        sums = multiply(at, sums, None)
+        return [*(b.addptr(x, moved) for x, moved in zip(at, advance, strict=True)), *sums]
 
-    zeros = b.constant(0, tt.with_shape([shape_a[0], shape_c[1]], p.sums))
+    zeros = [b.constant(0, tt.with_shape([rows, columns], p.sums))] * len(rhs)
     stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
-    a, c, sums = b.for_(0, whole, 1, body, [a, c, zeros], stages)
+    carried = b.for_(0, whole, 1, body, [*pointers, *zeros], stages)
+    at, sums = carried[: len(pointers)], carried[len(pointers) :]
     rest = b.subi(p.k, b.muli(whole, step))
     if isinstance(rest, int) and rest == 0:
         return sums
-    return multiply((a, c), sums, rest)
+    return multiply(at, sums, rest)
 
 
 def _along(b: Builder, axis: Line, stride: Index, size: Index) -> tuple[Index, Condition]:

@@ -47,9 +47,9 @@ class PlainStore:
     pointer: ir.Value
     strides: Sequence[Any]
 
-    def apply(self, b: Builder, batch: Any, rows: Any, columns: Any, sums: ir.Value) -> None:
+    def apply(self, b: Builder, batch: Any, rows: Any, columns: Any, sums: Any) -> None:
         element = tt.pointee(self.pointer.type)
-        value = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
+        value = b.cast_float(sums[0], element) if is_float(element) else b.cast_int(sums[0], element)
         offset = b.addi(dot_offset(b, batch, self.strides[:-2]), b.muli(rows.index, self.strides[-2]))
         b.store(b.addptr(self.pointer, b.addi(offset, columns.index)), value, b.andc(rows.mask, columns.mask))
 
@@ -133,7 +133,7 @@ def product(
         given = {**sizes, **dict(zip(dynamic, symbols, strict=True))}
         problem = DotProblem(
             tuple(batch), given["m"], given["n"], given["k"],
-            Matrix(lhs, *x.stride()[-2:]), Matrix(rhs, *w.stride()[-2:]), x.stride()[:-2], w.stride()[:-2],
+            Matrix(lhs, *x.stride()[-2:]), (Matrix(rhs, *w.stride()[-2:]),), x.stride()[:-2], (w.stride()[:-2],),
             ir.Type.parse(sum_type(x.dtype)), "tf32" if tf32 else "ieee",
         )  # fmt: skip
         emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
@@ -165,7 +165,7 @@ def described_product(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, sched
         ]
 
     def body(b: Builder, lhs: ir.Value, rhs: ir.Value, result: ir.Value) -> None:
-        p = DescribedProblem(m, n, k, DescribedMatrix(lhs, lhs_last), DescribedMatrix(rhs, rhs_last), "tf32")
+        p = DescribedProblem(m, n, k, DescribedMatrix(lhs, lhs_last), (DescribedMatrix(rhs, rhs_last),), "tf32")
         emit_tensor_map(b, p, s, b.program_id(0), PlainStore(result, out.stride()))
 
     def entry(number: int, t: torch.Tensor) -> str:
@@ -232,11 +232,11 @@ class StoreChannels:
     sizes: Sequence[Any]
     strides: Sequence[int]
 
-    def apply(self, b: Builder, batch: Any, rows: Any, columns: Any, sums: ir.Value) -> None:
+    def apply(self, b: Builder, batch: Any, rows: Any, columns: Any, sums: Any) -> None:
         image, *position = split_batch(b, rows.index, self.sizes)
         strides = [self.strides[0], *self.strides[2:]]
         offset = b.addi(dot_offset(b, [image, *position], strides), b.muli(columns.index, self.strides[1]))
-        value = b.cast_float(sums, tt.pointee(self.pointer.type))
+        value = b.cast_float(sums[0], tt.pointee(self.pointer.type))
         b.store(b.addptr(self.pointer, offset), value, b.andc(rows.mask, columns.mask))
 
 
