@@ -3,6 +3,7 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse" | filecheck %s
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,schedule-cpu" | filecheck %s --check-prefix=SCHED
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse{horizontal=false}" | filecheck %s --check-prefix=APART
 
 // Products of one matrix are parts of one kernel, each with its epilogue, its width and its schedule.
 
@@ -14,6 +15,8 @@
 // CHECK: "kiln.yield"(
 // CHECK: kind = "matmul", name = "matmul_generic", parts = array<i64: 0, 1>
 // CHECK-NEXT: return %[[F]]#0, %[[F]]#1
+
+// APART-NOT: parts
 
 // SCHED-LABEL: func.func @siblings
 // SCHED: parts = array<i64: 0, 1>, schedule = {parts = [{{{.*}}kernel = {{.*}}}, {{{.*}}kernel = {{.*}}}]}
@@ -63,4 +66,63 @@ func.func @transposed(%x: tensor<8x8xf32>, %w: tensor<8x4xf32>) -> (tensor<8x4xf
   %p = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false} : (tensor<8x8xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
   %q = "kiln.matmul"(%x, %w) {transpose_lhs = true, transpose_rhs = false} : (tensor<8x8xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
   return %p, %q : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// -----
+
+// Two reductions and a pointwise op along the rows of one matrix are one pass over it: no parts.
+
+// CHECK-LABEL: func.func @shared_loops
+// CHECK: %[[F:.*]]:3 = "kiln.fusion"(%arg0)
+// CHECK-NOT: parts
+// CHECK: return %[[F]]#{{.}}, %[[F]]#{{.}}, %[[F]]#{{.}}
+func.func @shared_loops(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (8, 16)>} : () -> tensor<8x16xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<8xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<8xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<8x16xf32>) outs(%i : tensor<8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %o, %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %q = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<8x16xf32>) outs(%i : tensor<8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.mulf %p, %p : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x16xf32>) outs(%f : tensor<8x16xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.negf %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x16xf32>
+  return %s, %q, %r : tensor<8xf32>, tensor<8xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// Other loops over the same value: parts. A value that one of them makes and the other reads keeps them apart.
+
+// CHECK-LABEL: func.func @other_loops
+// CHECK-NEXT: %[[F:.*]]:2 = "kiln.fusion"(
+// CHECK: parts = array<i64: 0, 1>
+// CHECK: return %[[F]]#0, %[[F]]#1
+func.func @other_loops(%x: tensor<8x16xf32>, %y: tensor<4x8x16xf32>) -> (tensor<8x16xf32>, tensor<4x8x16xf32>) {
+  %e = "kiln.empty"() {shape = affine_map<() -> (8, 16)>} : () -> tensor<8x16xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (4, 8, 16)>} : () -> tensor<4x8x16xf32>
+  %a = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = math.exp %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x16xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%y, %x : tensor<4x8x16xf32>, tensor<8x16xf32>) outs(%f : tensor<4x8x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x16xf32>
+  return %a, %b : tensor<8x16xf32>, tensor<4x8x16xf32>
 }

@@ -1,0 +1,127 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""How many kernels a model takes, pinned: a change that breaks fusion apart is seen."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import kiln
+from benchmarks.networks import BUILDERS
+from kiln.frontend.report import CompileReport
+
+
+def compiled(call, *inputs) -> CompileReport:
+    """The report of the one graph that `call(*inputs)` is."""
+    torch._dynamo.reset()
+    with torch.no_grad():
+        (graph,) = kiln.explain(call, *inputs, options={"fallback": False}).graphs
+    return graph
+
+
+def launches(graph: CompileReport) -> int:
+    """Launches of kernels and ATen calls of one call of the graph."""
+    return sum(kernel.launches for kernel in graph.kernels) + len(graph.aten_calls)
+
+
+def network(name: str, layers: int) -> CompileReport:
+    model, make_inputs = BUILDERS[name](layers=layers)
+    return compiled(model, *make_inputs(torch.Generator().manual_seed(1)))
+
+
+# BERT, GPT-2, ViT: query, key and value; attention; projection, residual and norm; the first product with its
+# activation; the second one with residual and norm. Llama: the rotation of queries and keys between the first two.
+# T5: five of the encoder; eight of the decoder, whose layers attend to the encoder, too.
+@pytest.mark.parametrize(("name", "per_layer"), [("bert", 5), ("gpt2", 5), ("vit", 5), ("llama", 6), ("t5", 13)])
+def test_launches_per_layer(name, per_layer):
+    assert launches(network(name, 2)) - launches(network(name, 1)) == per_layer
+
+
+def test_identical_layers_share_kernels():
+    assert len(network("bert", 3).kernels) <= len(network("bert", 1).kernels) + 1
+
+
+@pytest.mark.parametrize("shape", [(9, 33), (4, 6, 50)])
+def test_softmax(shape):
+    assert launches(compiled(lambda x: F.softmax(x, -1), torch.randn(shape))) == 1
+
+
+def test_layer_norm_with_residual():
+    norm = nn.LayerNorm(48)
+    graph = compiled(lambda x, y: norm(x + y), torch.randn(7, 48), torch.randn(7, 48))
+    assert launches(graph) == 1
+
+
+@pytest.mark.parametrize("rows", [3, 160])
+def test_mlp(rows):
+    mlp = nn.Sequential(nn.Linear(40, 96), nn.GELU(), nn.Linear(96, 40))
+    assert launches(compiled(mlp, torch.randn(rows, 40))) == 2
+
+
+class Residual(nn.Module):
+    """ResNet's basic block."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+        self.norm1, self.norm2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.norm1(self.first(x)))
+        return torch.relu(x + self.norm2(self.second(hidden)))
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_residual_block(memory_format):
+    block = Residual(16).eval().to(memory_format=memory_format)
+    assert launches(compiled(block, torch.randn(2, 16, 14, 14).to(memory_format=memory_format))) == 2
+
+
+def several_reductions(x):
+    return x.sum(-1), x.amax(-1), (x * x).mean(-1), torch.relu(x)
+
+
+def rows_and_columns(x):
+    return x.sum(0), x.amax(1), x.exp()
+
+
+def rotations(q, k, cos, sin):
+    def rotate(x):
+        half = x.shape[-1] // 2
+        return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+    return rotate(q), rotate(k)
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (several_reductions, [(33, 65)]),
+        (several_reductions, [(1, 1)]),
+        (rows_and_columns, [(33, 65)]),
+        (rotations, [(2, 4, 5, 8), (2, 2, 5, 8), (5, 8), (5, 8)]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_siblings(call, shapes, dtype):
+    """What reads the same value is one kernel, and right."""
+    inputs = [torch.randn(shape).to(dtype) for shape in shapes]
+    assert launches(compiled(call, *inputs)) == 1
+    with torch.no_grad():
+        results = torch.compile(call, backend=kiln.backend, options={"fallback": False})(*inputs)
+        eager, exact = call(*inputs), call(*(x.double() for x in inputs))
+    for got, plain, e in zip(results, eager, exact, strict=True):
+        assert got.stride() == plain.stride()
+        scale = e.norm().clamp(min=1e-30)
+        error, allowed = (got.double() - e).norm() / scale, (plain.double() - e).norm() / scale
+        assert error <= max(3 * allowed, 2e-7 if dtype == torch.float32 else 4e-3)
+
+
+def test_siblings_of_dynamic_sizes():
+    compiled_call = torch.compile(several_reductions, backend=kiln.backend, dynamic=True, options={"fallback": False})
+    for shape in ((6, 40), (65, 3), (2, 700)):
+        x = torch.randn(shape)
+        for got, exact in zip(compiled_call(x), several_reductions(x.double()), strict=True):
+            assert (got.double() - exact).norm() <= 1e-6 * exact.norm()
