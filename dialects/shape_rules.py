@@ -224,7 +224,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(
         [
             f"kiln.{name}"
-            for name in (["softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "scatter", "scan", "sort"])
+            for name in (
+                ["softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "scatter", "scan", "sort", "pack"]
+            )
         ],
         _same_as_first,
     ),

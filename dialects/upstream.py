@@ -3,7 +3,8 @@
 """`kiln` data movement and fusions in upstream dialects: what is left after named ops are expanded.
 
 Each `kiln.view`, `kiln.pad` and `kiln.cat` becomes a `linalg.generic` that reads its source element by element with
-`tensor.extract`, `kiln.empty` a `tensor.empty`, and fusions are inlined.  Slow and plain: the numeric oracle's way.
+`tensor.extract`, `kiln.empty` a `tensor.empty`, `kiln.pack` its operand, and fusions are inlined.  Slow and plain: the
+numeric oracle's way.
 """
 
 from collections.abc import Callable, Sequence
@@ -149,4 +150,5 @@ _RULES: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "kiln.empty": _empty,
     "kiln.pad": _pad,
     "kiln.cat": _cat,
+    "kiln.pack": lambda op: op.operands[0],
 }

@@ -15,6 +15,7 @@ from rich.table import Table
 from torch.fx import GraphModule
 
 from kiln.frontend.backend import kiln as backend
+from kiln.frontend.inspection import names_in_location
 from kiln.frontend.report import CompileReport, collect
 
 __all__ = ["Explanation", "explain"]
@@ -109,6 +110,14 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         return
     if graph.decisions:
         console.print(_decision_table(graph, verbose))
+    if graph.rewrites:
+        counted = ", ".join(name if count == 1 else f"{count} {name}" for name, count in graph.rewrites.items())
+        console.print(f"patterns rewritten: {counted}", markup=False)
+    for note in graph.notes:
+        if verbose or note.pass_name == "rewrite-patterns":
+            # The FX node's name is what the other tables show as well.
+            where = ", ".join(names_in_location(note.location)) or note.location
+            console.print(f"{note.pass_name}: {where}: {note.op}: {note.reason}", markup=False)
     if graph.kernels:
         table = Table(
             "kernel", "kind", "launches", "ops in it", title=f"{len(graph.kernels)} kernels", title_justify="left"
@@ -126,6 +135,8 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         console.print("no ATen call is left: the graph is native code from end to end")
     if graph.freezing is not None:
         console.print(f"freezing: {graph.freezing}", markup=False)
+    if graph.constant_bytes:
+        console.print(f"constants that the code reads: {_kib(graph.constant_bytes)}")
     if graph.workspace_bytes:
         console.print(f"workspace for all intermediates: {graph.workspace_bytes / 1024:.1f} KiB")
     if graph.memory is not None and graph.eager_memory is not None:

@@ -23,6 +23,7 @@ from kiln.frontend.constant_folding import add_constant, fold_constants
 from kiln.frontend.fold_batch_norm import fold_batch_norms
 from kiln.frontend.options import Options
 from kiln.frontend.report import Freezing
+from kiln.runtime.packing import shared
 
 __all__ = ["FrozenGraph", "frozen_inputs"]
 
@@ -30,6 +31,8 @@ Run = Callable[[list[Any]], list[Any]]
 
 #: Sets of parameters that one graph is compiled for; calls with yet others run code that takes them as arguments.
 _MAX_VARIANTS = 8
+#: Size from which on equal constants of several graphs are one.
+_SHARED_BYTES = 4096
 
 
 def frozen_inputs(gm: GraphModule) -> list[int]:
@@ -134,7 +137,7 @@ def _freeze(gm: GraphModule, frozen: Sequence[int], tensors: Sequence[torch.Tens
     _copy_output_meta(gm.graph, graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     first = next(node for node in graph.nodes if node.op != "placeholder")
-    count, shared = 0, {}
+    count, memory = 0, {}
     for position, tensor in zip(frozen, tensors, strict=True):
         node = placeholders[position]
         if node.users:
@@ -144,11 +147,15 @@ def _freeze(gm: GraphModule, frozen: Sequence[int], tensors: Sequence[torch.Tens
     added = fold_constants(copy)
     into_convolutions, scaled, more = fold_batch_norms(copy)
     copy.graph.lint()
+    own = {tensor.untyped_storage().data_ptr() for tensor in tensors}
     for node in copy.graph.nodes:
         if node.op == "get_attr":
             tensor = getattr(copy, str(node.target))
-            shared[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-    return copy, Freezing("", count, sum(shared.values()), added + more, into_convolutions, scaled)
+            if tensor.untyped_storage().data_ptr() not in own and tensor.nbytes >= _SHARED_BYTES:
+                tensor = shared(tensor)
+                setattr(copy, str(node.target), tensor)
+            memory[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+    return copy, Freezing("", count, sum(memory.values()), added + more, into_convolutions, scaled)
 
 
 def _copy_output_meta(old: Graph, new: Graph) -> None:

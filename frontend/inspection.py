@@ -11,10 +11,11 @@ from torch_mlir import ir
 from kiln.dialects.kiln import name_of
 from kiln.frontend.eager_memory import eager_memory, symbol_hints
 from kiln.frontend.report import CompileReport, Decision, Kernel
+from kiln.passes.core import Pass
 from kiln.runtime.plan import AtenStep, Launch, Plan
 from kiln.runtime.statistics import memory_report
 
-__all__ = ["describe_plan", "names_in_location"]
+__all__ = ["describe_plan", "names_in_location", "rewrites_of"]
 
 _NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
 
@@ -22,6 +23,14 @@ _NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
 def names_in_location(location: str) -> list[str]:
     """FX node names in the text of a location: one, or those of a fused location."""
     return _NAME.findall(location)
+
+
+def rewrites_of(step: Pass) -> dict[str, int]:
+    """How often each pattern of ``rewrite-patterns`` matched; empty for other passes."""
+    if step.name != "rewrite-patterns":
+        return {}
+    matched = {key.partition(":")[2]: count for key, count in step.statistics.items() if key.startswith("matched:")}
+    return dict(sorted(matched.items()))
 
 
 def describe_plan(report: CompileReport, module: ir.Module, plan: Plan, gm: GraphModule) -> None:
@@ -39,6 +48,7 @@ def describe_plan(report: CompileReport, module: ir.Module, plan: Plan, gm: Grap
     if plan.offsets is not None:
         ends = [offset + size for i, offset in plan.offsets.items() if isinstance(size := plan.buffers[i].bytes, int)]
         report.workspace_bytes = max(ends, default=0)
+    report.constant_bytes = sum(b.bytes for b in plan.buffers if b.kind == "constant" and isinstance(b.bytes, int))
     symbols = symbol_hints(gm, plan)
     if symbols is not None:
         report.memory, report.eager_memory = memory_report(plan, symbols), eager_memory(gm)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kiln.frontend.eager_memory import EagerMemory
+from kiln.passes.core import Note
 from kiln.runtime.statistics import MemoryReport
 
 __all__ = ["CompileReport", "Decision", "Freezing", "Kernel", "collect", "publish"]
@@ -67,10 +68,11 @@ class CompileReport:
 
     ``graph``: "inference", "forward" or "backward". ``executor``: "kiln", or "aten" when the whole graph runs with
     ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
-    intermediates (0 where sizes are dynamic and unknown). ``memory``, ``eager_memory``: bytes moved and held, with the
-    example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
+    intermediates (0 where sizes are dynamic and unknown). ``constant_bytes``: memory of the constants that the code
+    reads. ``memory``, ``eager_memory``: bytes moved and held, with the example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
     ``freezing``: None unless the option is on. ``cache``: what the persistent cache did: "loaded", "stored", "off", or
-    "off: ..." and "not stored: ..." with the reason.
+    "off: ..." and "not stored: ..." with the reason. ``rewrites``: how often each pattern of ``rewrite-patterns``
+    matched. ``notes``: why passes did what they did, or did not.
     """
 
     graph: str
@@ -85,10 +87,13 @@ class CompileReport:
     symbols: list[str] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
     workspace_bytes: int = 0
+    constant_bytes: int = 0
     memory: MemoryReport | None = None
     eager_memory: EagerMemory | None = None
     freezing: Freezing | None = None
     cache: str = ""
+    rewrites: dict[str, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:

@@ -17,9 +17,20 @@ from kiln.runtime.records import decode, encode
 
 __all__ = ["StoredGraph"]
 
-_VERSION = 1
+_VERSION = 3
 _HEADER = struct.Struct("<II")
-_REPORTED = ("decisions", "kernels", "aten_calls", "symbols", "workspace_bytes", "memory", "eager_memory")
+_REPORTED = (
+    "decisions",
+    "kernels",
+    "aten_calls",
+    "symbols",
+    "workspace_bytes",
+    "constant_bytes",
+    "memory",
+    "eager_memory",
+    "rewrites",
+    "notes",
+)
 """Fields of a report that do not depend on the process."""
 
 

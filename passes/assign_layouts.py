@@ -90,7 +90,8 @@ class AssignLayouts(Pass):
         """Turns views that no strides describe into fusions, after results that can avoid it were arranged."""
         graph = HostGraph(function)
         self._preferred = follow_channels_last(graph)
-        self.count("channels-last results", len(self._preferred))
+        if self._preferred:
+            self.count("channels-last results", len(self._preferred))
         self._preferred |= preferred_strides(graph)
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:

@@ -38,6 +38,7 @@ _CODEGEN = (
 _SCHEDULED_OPS = ("kiln.matmul", "kiln.attention", "kiln.conv")
 
 _FUSED_TOP = ("kiln.fusion", "kiln.aten", "kiln.view", "kiln.empty", "arith.constant", "func.return")
+_SCHED_TOP = (*_FUSED_TOP, "kiln.pack")
 
 Rule = Callable[[ir.Operation], str | None]
 
@@ -110,7 +111,7 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "sched",
-            _FUSED_TOP,
+            _SCHED_TOP,
             _FUSED_REGIONS,
             (_builtin_types, _isolated, _scheduled),
         ),

@@ -44,7 +44,8 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("fuse", "every computation into a kernel", stage="fused"),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
-        PipelineStep("schedule-cpu", "tiles by the measured rules", stage="sched"),
+        PipelineStep("schedule-cpu", "tiles by the measured rules"),
+        PipelineStep("pack-constants", "in the order that the schedules chose", stage="sched"),
     ]
 
 

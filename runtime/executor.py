@@ -15,6 +15,7 @@ from kiln.errors import KilnError
 from kiln.runtime.aten_call import AtenCallable, decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
 from kiln.runtime.loader import load
+from kiln.runtime.packing import packed
 from kiln.runtime.plan import AtenStep, Buffer, Plan
 from kiln.runtime.program import derived_values, write_program
 from kiln.runtime.threads import max_threads
@@ -198,7 +199,8 @@ def _constant(plan: Plan, index: int, given: Mapping[str, torch.Tensor]) -> torc
         return flat.reshape(constant.shape).to(plan.device)
     if constant.name not in given:
         raise KilnError(f"plan {plan.name!r} needs the constant {constant.name!r}; given: {', '.join(given) or 'none'}")
-    return given[constant.name].detach()
+    tensor = given[constant.name].detach()
+    return packed(tensor, constant.layout, constant.elements) if constant.layout else tensor
 
 
 def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any], device: str) -> None:

@@ -39,7 +39,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -204,12 +204,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor known when the plan is made: `name` if the executor is given it, else `data` (raw bytes in a blob)."""
+    """A tensor known when the plan is made: `name` if the executor is given it, else `data` (raw bytes in a blob).
+
+    layout: empty, or the offset of element (s0, s1, ...) in memory of `elements` elements, to which it is copied.
+    """
 
     name: str
     dtype: str = ""
     shape: tuple[int, ...] = ()
     data: int = -1
+    layout: str = ""
+    elements: int = 0
 
 
 @dataclass

@@ -45,6 +45,7 @@ from kiln.dialects.kiln.norm import (
     layer_norm,
     rms_norm,
 )
+from kiln.dialects.kiln.pack import PackOp, pack
 from kiln.dialects.kiln.plan import BufferOp, CallOp, LaunchOp, OutputOp
 from kiln.dialects.kiln.pool import PoolOp, pool
 from kiln.dialects.kiln.random import RandomOp, random
@@ -79,6 +80,7 @@ __all__ = [
     "MatmulOp",
     "OPS",
     "OutputOp",
+    "PackOp",
     "PadOp",
     "PoolOp",
     "RandomOp",
@@ -105,6 +107,7 @@ __all__ = [
     "layer_norm",
     "matmul",
     "name_of",
+    "pack",
     "pad",
     "parse",
     "pool",

@@ -110,7 +110,7 @@ class _Planner:
                 step = self._aten(op.operation, epoch)
                 plan.steps.append(step)
                 epoch += bool(step.sizes)
-            elif kind not in ("kiln.view", "kiln.empty", "arith.constant"):
+            elif kind not in ("kiln.view", "kiln.empty", "kiln.pack", "arith.constant"):
                 raise InvalidIRError(f"{kind} between kernels: expected kiln.fusion, kiln.aten or kiln.view; "
                                      "run the fusion passes first", str(op.location))  # fmt: skip
         plan.outputs = [self._output(i, v) for i, v in enumerate(self.graph.returned)]
@@ -199,6 +199,10 @@ class _Planner:
     def _new_buffer(self, root: ir.Value, dtype: str) -> Buffer:
         layout = self._layout(root)
         kind, index = self._kind(root)
+        if isinstance(root.owner, (ir.Operation, ir.OpView)) and name_of(root.owner) == "kiln.pack":
+            elements = self.plan.constants[index].elements
+            size = elements * item_bytes(root.type)
+            return Buffer(kind, dtype_name(root.type), (elements,), (1,), size, index=index)
         strides = self._returned_strides(root) or layout.strides
         size = constant(item_bytes(root.type))
         if strides == contiguous_strides(layout.shape) or any(is_constant(n, 0) for n in layout.shape):
@@ -238,7 +242,21 @@ class _Planner:
             return "aten", -1
         if op.name == "arith.constant":
             return "constant", self._constant_data(op)
+        if name_of(op) == "kiln.pack":
+            return "constant", self._packed_constant(op)
         return ("tensor" if root in self.owned or op.name == "kiln.empty" else "workspace"), -1
+
+    def _packed_constant(self, op: ir.Operation) -> int:
+        """A constant that the executor packs when it is made."""
+        kind, index = self._kind(op.operands[0])
+        if kind != "constant":
+            raise InvalidIRError("kiln.pack of a tensor that is no constant", str(op.location))
+        map_ = ir.AffineMapAttr(op.attributes["layout"]).value
+        symbols = {i: ir.AffineExpr.get_symbol(i) for i in range(map_.n_dims)}
+        layout = str(affine.substitute(map_.results[0], symbols))
+        elements = ir.IntegerAttr(op.attributes["elements"]).value
+        self.plan.constants[index] = dataclasses.replace(self.plan.constants[index], layout=layout, elements=elements)
+        return index
 
     def _constant_data(self, op: ir.Operation) -> int:
         """Stores the elements of a dense arith.constant in the plan."""

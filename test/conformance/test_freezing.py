@@ -293,3 +293,14 @@ def test_random_ops_are_not_frozen():
 
     run = compiled(Model())
     assert not torch.equal(run(torch.zeros(64)), run(torch.zeros(64)))
+
+
+@pytest.mark.parametrize("groups, kernel", [(1, 3), (2, 3), (12, 3), (1, 1)])
+def test_packed_weights(groups, kernel):
+    """Kernels read frozen weights in their own order, through the plan, from a cache as well."""
+    model = nn.Sequential(nn.Conv2d(3, 12, 3), nn.Conv2d(12, 12, kernel, groups=groups), nn.ReLU(), nn.Conv2d(12, 5, 1))
+    for shape in ((2, 3, 9, 8), (1, 3, 6, 7)):
+        x = torch.randn(shape)
+        assert relative_error(compiled(model, dynamic=False)(x), model, x) < 5e-7
+        torch._dynamo.reset()
+        assert relative_error(compiled(model, dynamic=False)(x), model, x) < 5e-7

@@ -1,0 +1,108 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Puts constant weights into the order that the kernels reading them want."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import kiln
+from kiln.dialects.kiln import FusionOp
+from kiln.lowering.cpu.emit import KERNEL_KINDS
+from kiln.lowering.cpu.schedule_attr import from_attribute
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
+from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["PackConstants"]
+
+
+@register_pass
+@dataclass
+class PackConstants(Pass):
+    """Insert a ``kiln.pack`` for each constant weight of a convolution, in the layout that its schedule asks for.
+
+    A kernel packs its weights into scratch at every call; those of a frozen model (``kiln.constant`` arguments) are
+    packed when the code is loaded.
+
+    Before::
+
+        #x = affine_map<(d0, d1, d2, d3) -> (d1 + d2 * 64 + d3 * 8)>
+        #w = affine_map<(d0, d1, d2, d3) -> (d0 * 9 + d2 * 3 + d3)>
+        func.func @main(%x: tensor<1x8x8x8xf32>, %w: tensor<8x1x3x3xf32> {kiln.constant = "weight"})
+            -> tensor<1x8x8x8xf32> {
+          %0 = "kiln.fusion"(%x, %w) ({
+          ^bb0(%a: tensor<1x8x8x8xf32>, %b: tensor<8x1x3x3xf32>):
+            %r = "kiln.conv"(%a, %b) {dilation = array<i64: 1, 1>, groups = 8 : i64,
+              output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>,
+              transposed = false} : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
+            "kiln.yield"(%r) : (tensor<1x8x8x8xf32>) -> ()
+          }) {kind = "conv", layouts = [#x, #w, #x], name = "conv",
+              schedule = {kernel = "depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
+              : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
+          return %0 : tensor<1x8x8x8xf32>
+        }
+
+    After::
+
+        #map = affine_map<(d0, d1, d2, d3) -> ((d2 * 3 + d3) * 16 + d0)>
+        #map1 = affine_map<(d0, d1, d2, d3) -> (d1 + d2 * 64 + d3 * 8)>
+        func.func @main(%arg0: tensor<1x8x8x8xf32>,
+            %arg1: tensor<8x1x3x3xf32> {kiln.constant = "weight"}) -> tensor<1x8x8x8xf32> {
+          %0 = "kiln.pack"(%arg1) {elements = 144 : i64, layout = #map} : (tensor<8x1x3x3xf32>) -> tensor<8x1x3x3xf32>
+          %1 = "kiln.fusion"(%arg0, %0) ({
+          ^bb0(%arg2: tensor<1x8x8x8xf32>, %arg3: tensor<8x1x3x3xf32>):
+            %2 = "kiln.conv"(%arg2, %arg3)
+                {dilation = array<i64: 1, 1>, groups = 8 : i64, output_padding = array<i64: 0, 0>,
+                padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false}
+                : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
+            "kiln.yield"(%2) : (tensor<1x8x8x8xf32>) -> ()
+          }) {kind = "conv", layouts = [#map1, #map, #map1], name = "conv", schedule =
+              {kernel = "depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
+              : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
+          return %1 : tensor<1x8x8x8xf32>
+        }
+    """
+
+    name = "pack-constants"
+
+    def run(self, module: ir.Module) -> None:
+        """Pack in every function; equal requests for one constant share one copy."""
+        for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            made: dict[tuple[ir.Value, str, int], ir.Value] = {}
+            for op in list(function.regions[0].blocks[0].operations):
+                if isinstance(op, FusionOp) and ir.StringAttr(op.operation.attributes["kind"]).value == "conv":
+                    self._pack(function, op, made)
+
+    def _pack(self, function: ir.Operation, fusion: ir.OpView, made: dict[tuple[ir.Value, str, int], ir.Value]) -> None:
+        attributes = fusion.operation.attributes
+        if "schedule" not in attributes or KERNEL_KINDS["conv"].plan is None:
+            return
+        body = FusionBody(fusion)
+        layouts = fusion_layouts(fusion, body)
+        position = find_conv(body, layouts).weight
+        weight = fusion.operation.operands[position]
+        if not _is_constant(function, weight):
+            self.note(fusion, "the weight is no constant: packed at every call")
+            self.count("failed")
+            return
+        layout, elements = packed_weight_layout(body, layouts, from_attribute(attributes["schedule"]))
+        key = (weight, str(layout), elements)
+        if key not in made:
+            with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), fusion.operation.location:
+                made[key] = kiln.pack(weight, layout, elements)
+        fusion.operation.operands[position] = made[key]
+        entries = list(ir.ArrayAttr(attributes["layouts"]))
+        entries[position] = ir.AffineMapAttr.get(layout)
+        attributes["layouts"] = ir.ArrayAttr.get(entries)
+        self.count("matched")
+
+
+def _is_constant(function: ir.Operation, value: ir.Value) -> bool:
+    """Whether a value is an argument with ``kiln.constant``, of a static shape."""
+    if not isinstance(value.owner, ir.Block) or "arg_attrs" not in function.attributes:
+        return False
+    entry = ir.DictAttr(ir.ArrayAttr(function.attributes["arg_attrs"])[ir.BlockArgument(value).arg_number])
+    return "kiln.constant" in entry and ir.RankedTensorType(value.type).has_static_shape

@@ -1,0 +1,50 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Constants made when code is loaded: in the order that a kernel reads them, one copy for all graphs."""
+
+import hashlib
+from weakref import WeakValueDictionary
+
+import torch
+
+from kiln.runtime.aten_call import affine_to_python
+
+__all__ = ["packed", "shared"]
+
+# By digest of the elements and what was made of them.
+_copies: "WeakValueDictionary[tuple[object, ...], torch.Tensor]" = WeakValueDictionary()
+
+
+def packed(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
+    """A one-dimensional tensor with element (s0, s1, ...) of ``tensor`` at offset ``layout``, and zeros elsewhere.
+
+    Args:
+        tensor: of any shape, strides and dtype, on the CPU.
+        layout: affine text over ``s0, s1, ...``, one per dim, that gives each index another offset below ``elements``.
+        elements: size of the result.
+
+    Graphs that pack equal constants in one order, for several sizes of their inputs say, share the copy.
+    """
+    key = (*_content(tensor), layout, elements)
+    copy = _copies.get(key)
+    return copy if copy is not None else _copies.setdefault(key, _pack(tensor, layout, elements))
+
+
+def shared(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor``, or an equal one (elements, dtype, shape and strides) that was given before and is still in use."""
+    return _copies.setdefault((*_content(tensor), tensor.stride()), tensor)
+
+
+def _content(tensor: torch.Tensor) -> tuple[object, ...]:
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return hashlib.sha256(data).digest(), tensor.dtype, tuple(tensor.shape)
+
+
+def _pack(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
+    rank = tensor.dim()
+    grid = [torch.arange(n).reshape([n if d == i else 1 for d in range(rank)]) for i, n in enumerate(tensor.shape)]
+    address = eval(compile(f"lambda s: {affine_to_python(layout)}", "<kiln layout>", "eval"))(grid)
+    flat = torch.zeros(elements, dtype=tensor.dtype)
+    flat[torch.as_tensor(address).expand(tensor.shape).reshape(-1)] = tensor.detach().reshape(-1)
+    return flat

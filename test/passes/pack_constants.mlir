@@ -1,0 +1,20 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --remarks --verify-diagnostics --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,schedule-cpu,pack-constants" --check-stage=sched | filecheck %s
+
+// Two kernels that want one weight in one order share its copy; an argument that is no constant stays.
+
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[P:.*]] = "kiln.pack"(%arg1) {elements = {{[0-9]+}} : i64, layout = [[MAP:affine_map<.* floordiv .*>]]}
+// CHECK-NOT: "kiln.pack"
+// CHECK: "kiln.fusion"(%arg0, %[[P]])
+// CHECK: "kiln.fusion"(%{{.*}}, %[[P]])
+// CHECK: "kiln.fusion"(%{{.*}}, %arg2)
+func.func @shared(%x: tensor<1x6x8x8xf32>, %w: tensor<6x6x3x3xf32> {kiln.constant = "w"}, %v: tensor<6x6x3x3xf32>) -> tensor<1x6x8x8xf32> {
+  %0 = "kiln.conv"(%x, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false} : (tensor<1x6x8x8xf32>, tensor<6x6x3x3xf32>) -> tensor<1x6x8x8xf32>
+  %1 = "kiln.conv"(%0, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false} : (tensor<1x6x8x8xf32>, tensor<6x6x3x3xf32>) -> tensor<1x6x8x8xf32>
+  // expected-remark @+1 {{the weight is no constant: packed at every call}}
+  %2 = "kiln.conv"(%1, %v) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false} : (tensor<1x6x8x8xf32>, tensor<6x6x3x3xf32>) -> tensor<1x6x8x8xf32>
+  return %2 : tensor<1x6x8x8xf32>
+}
