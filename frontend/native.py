@@ -19,7 +19,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.calling import BoxedGraph, shared_results
 from kiln.frontend.fx_import import ImportedGraph, import_graph
-from kiln.frontend.inspection import describe_plan, names_in_location
+from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
 from kiln.frontend.runners import make_runner
@@ -205,7 +205,11 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
         PassManager(steps, [*instruments, timing]).run(module)
     finally:
         report.stages.update(timing.seconds)
+        report.rewrites.clear()
+        report.notes.clear()
         for step in steps:
+            report.notes += step.pass_.notes
+            report.rewrites.update(rewrites_of(step.pass_))
             for decision in getattr(step.pass_, "decisions", ()):
                 reason = avoid.get(decision.op, decision.reason)
                 report.decisions.append(Decision(decision.op, decision.location, decision.way, reason))

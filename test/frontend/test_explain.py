@@ -77,3 +77,18 @@ def test_command_errors_are_one_line(target, message, capsys):
     assert main([target]) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
+def test_patterns_and_near_misses() -> None:
+    """What matched, and what a near miss lacks."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        almost_gelu = 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.05 * x * x * x)))
+        return almost_gelu + x * torch.sigmoid(x)
+
+    with torch.no_grad():
+        explanation = kiln.explain(model, torch.randn(4, 8))
+    assert explanation.graphs[0].rewrites == {"silu": 1}
+    text = explanation.to_text(width=200)
+    assert "patterns rewritten: silu" in text
+    assert "gelu-tanh: operand 1 of aten.mul.Scalar: 0.044715 expected, found 0.05" in text
