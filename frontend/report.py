@@ -69,10 +69,11 @@ class CompileReport:
     ``graph``: "inference", "forward" or "backward". ``executor``: "kiln", or "aten" when the whole graph runs with
     ATen for ``fallback_reason``. ``stages``: seconds per stage, in order. ``workspace_bytes``: memory of all
     intermediates (0 where sizes are dynamic and unknown). ``constant_bytes``: memory of the constants that the code
-    reads. ``memory``, ``eager_memory``: bytes moved and held, with the example inputs' sizes, by the plan and by eager's operators; None where sizes are known at run time only.
-    ``freezing``: None unless the option is on. ``cache``: what the persistent cache did: "loaded", "stored", "off", or
-    "off: ..." and "not stored: ..." with the reason. ``rewrites``: how often each pattern of ``rewrite-patterns``
-    matched. ``notes``: why passes did what they did, or did not.
+    reads. ``memory``, ``eager_memory``: bytes moved and held, with the example inputs' sizes, by the plan and by
+    eager's operators; None where sizes are known at run time only. ``freezing``: None unless the option is on.
+    ``cache``: what the persistent cache did: "loaded", "stored", "off", or "off: ..." and "not stored: ..." with
+    the reason. ``rewrites``: how often each pattern of ``rewrite-patterns`` matched. ``notes``: why passes did what
+    they did, or did not.
     """
 
     graph: str
