@@ -78,8 +78,8 @@ class CudaExecutor(Executor):
         return CudaBinder(plan, parts, layout, functions, [*entries, context]), launch
 
     def _device_functions(self) -> dict[str, Any]:
-        empty, device = _allocator(), torch.device("cuda", self._index)
-        nothing = torch.empty(0, dtype=torch.uint8, device=device)
+        empty = _allocator()
+        nothing = torch.empty(0, dtype=torch.uint8, device=self.plan.device)
 
         def workspace(size: int) -> torch.Tensor:
             return empty((size,), (1,), torch.uint8) if size else nothing

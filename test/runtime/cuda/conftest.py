@@ -1,0 +1,143 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A GPU that is none: the driver's functions run each kernel's Triton IR on the CPU.
+
+Everything else is what runs on a GPU: the pipeline, the plan with its launch tables, the launcher, the executor.
+"""
+
+import array
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch_mlir import ir
+
+import kiln.frontend.native as native
+import kiln.lowering.host.gpu_kernels as gpu_kernels
+import kiln.runtime.cuda.executor as cuda_executor
+import kiln.runtime.cuda.graphs as graphs
+import kiln.runtime.executor as executor
+from kiln.frontend.targets import Target
+from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.gpu.compile import Artifacts
+from kiln.lowering.ttcpu.lower import lower_kernel
+from kiln.runtime.loader import load
+
+_U, _P = ctypes.c_uint, ctypes.c_void_p
+_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P)
+_CLEAR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_uint8, ctypes.c_size_t, _P)
+_SET = ctypes.CFUNCTYPE(ctypes.c_int, _P)
+
+
+class EmulatedDriver:
+    """Stands for `kiln.runtime.cuda.driver.Driver`; `launched` has the names of the kernels that ran."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, tuple[KernelObject, bool]] = {}
+        self.names: list[str] = []
+        self.launched: list[str] = []
+        self.cleared = 0
+        self._loaded: dict[int, Any] = {}
+        self._keep = {
+            "cuLaunchKernel": _LAUNCH(self._launch),
+            "cuMemsetD8Async": _CLEAR(self._clear),
+            "cuCtxSetCurrent": _SET(lambda context: 0),
+        }
+
+    # -- compiling -------------------------------------------------------------------------------
+
+    def to_ttir(self, function: Any) -> str:
+        """Keeps the kernel's code for the CPU; its name is what goes to the compiler."""
+        operation = function.operation
+        name = ir.StringAttr(operation.attributes["sym_name"]).value
+        code = compile_kernel(lower_kernel(operation, name), name)
+        self.kernels[name] = code, "kiln.scratch_bytes" in operation.attributes
+        return name
+
+    def compile_ttir(self, text: str, target: str, options: dict[str, int]) -> Artifacts:
+        assert target == "sm_90"
+        metadata = {"name": text, "num_warps": options["num_warps"], "shared": 0, "global_scratch_size": 0}
+        return Artifacts("", "", "", "", text.encode(), metadata)
+
+    # -- the driver ------------------------------------------------------------------------------
+
+    def context(self, device: int) -> int:
+        return 1
+
+    def address(self, symbol: str) -> int:
+        return ctypes.cast(self._keep[symbol], _P).value or 0
+
+    def load(self, image: bytes, name: str, shared: int) -> int:
+        self.names.append(image.decode())
+        return 100 + len(self.names)
+
+    def check(self, code: int, what: str) -> None:
+        raise AssertionError(what)
+
+    def _launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, params, extra) -> int:
+        name = self.names[function - 101]
+        code, has_scratch = self.kernels[name]
+        count = code.pointers + code.symbols + has_scratch
+        cells = (_P * (count + 2)).from_address(params)
+        values = [ctypes.c_int64.from_address(cell).value for cell in cells]
+        if function not in self._loaded:
+            self._loaded[function] = load([code.object_bytes], [code.entry])
+        scratch = torch.empty(1 << 24, dtype=torch.uint8)
+        block = array.array("q", [*values[: code.pointers + code.symbols], scratch.data_ptr(), 1 << 24, 0])
+        ctypes.CFUNCTYPE(None, _P)(self._loaded[function][code.entry])(block.buffer_info()[0])
+        self.launched.append(name)
+        return 0
+
+    def _clear(self, address: int, value: int, size: int, stream: int) -> int:
+        ctypes.memset(address, value, size)
+        self.cleared += 1
+        return 0
+
+
+class RepeatingCapture:
+    """Stands for CUDA graphs: a replay runs the work again, on the memory of the recording."""
+
+    def __init__(self, device: int) -> None:
+        pass
+
+    def place(self) -> object:
+        return 0
+
+    def record(self, work: Any) -> tuple[Any, list[Any]]:
+        outputs = work()
+
+        def replay() -> None:
+            for old, new in zip(outputs, work(), strict=True):
+                if isinstance(old, torch.Tensor) and old is not new:
+                    old.copy_(new)
+
+        return replay, outputs
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
+    """Graphs of CPU tensors are compiled for, and run on, the emulated GPU."""
+    emulated = EmulatedDriver()
+    monkeypatch.setenv("KILN_CACHE", "0")
+    monkeypatch.setattr(native, "choose_target", lambda gm, options: Target("cuda", "cpu:0", "sm_90"))
+    monkeypatch.setattr(gpu_kernels, "to_ttir", emulated.to_ttir)
+    monkeypatch.setattr(gpu_kernels, "compile_ttir", emulated.compile_ttir)
+    monkeypatch.setattr(cuda_executor, "driver", lambda: emulated)
+    monkeypatch.setattr(cuda_executor, "_allocator", lambda: _empty)
+    monkeypatch.setattr(executor, "_check_input", lambda *arguments: None)
+    monkeypatch.setattr(graphs, "CudaCapture", RepeatingCapture)
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, raising=False)
+    torch._dynamo.reset()
+    yield emulated
+    torch._dynamo.reset()
+
+
+def _empty(shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype)
