@@ -35,15 +35,30 @@ def tile_runs(p: ConvProblem, mr: int) -> list[Run] | None:
     """The tiles of mr pixels (the last one may be smaller) of a row of known size; None where it is not known."""
     if not isinstance(p.columns, int) or not isinstance(p.width, int):
         return None
+    low, high = _interior(p, p.width, p.columns)
+    first, last = -(-low // mr), high // mr  # whole tiles inside
     runs: list[Run] = []
-    for t in range(-(-p.columns // mr)):
+    t, tiles = 0, -(-p.columns // mr)
+    while t < tiles:
+        if first <= t < last:
+            runs.append(Run(t, last, mr, everywhere(mr, p.kernel[1])))
+            t = last
+            continue
         count = min(mr, p.columns - t * mr)
         valid = tuple(_valid(p, t * mr, count, z) for z in range(p.kernel[1]))
         if runs and runs[-1].count == count and runs[-1].valid == valid:
             runs[-1] = Run(runs[-1].first, t + 1, count, valid)
         else:
             runs.append(Run(t, t + 1, count, valid))
+        t += 1
     return runs
+
+
+def _interior(p: ConvProblem, width: int, columns: int) -> tuple[int, int]:
+    """Columns [low, high) of the result whose whole window lies inside of an image of known width."""
+    low = -(-p.padding[1] // p.stride[1])
+    reach = (p.kernel[1] - 1) * p.dilation[1] - p.padding[1]
+    return low, min(columns, -(-max(0, width - reach) // p.stride[1]))
 
 
 def _valid(p: ConvProblem, start: int, count: int, window_column: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ element by element: 0.60 to 1.25 of oneDNN's speed on a CPU with AVX512-BF16 (de
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.named_kernels import no_kernel
 
 __all__ = ["vendor_reason"]
@@ -45,7 +45,11 @@ def vendor_reason(op: ir.Operation) -> str | None:
         return "oneDNN: a depthwise convolution of an NCHW tensor has its channels too far apart"
     if groups > 1 and outputs < 4 and not depthwise:
         return f"oneDNN: groups of {channels} input and {outputs} output channels leave most lanes idle"
-    if isinstance(x.element_type, ir.BF16Type) and not depthwise and any(host().has(unit) for unit in _BF16_UNITS):
+    if (
+        isinstance(x.element_type, ir.BF16Type)
+        and not depthwise
+        and any(isa.target().has(unit) for unit in _BF16_UNITS)
+    ):
         return "oneDNN: its products of bf16 run on units for them"
     return None
 

@@ -22,7 +22,7 @@ from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
-_UNROLLED = 4  # input channels up to here are written out: an image has three
+_UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
 
 
 def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
@@ -106,8 +106,8 @@ class _Direct:
         b, p = self.b, self.p
         start = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
         window = p.kernel[1] * self.lanes
-        for v in range(self.nv):
-            lane = v * self.width
+
+        def strip(lane: Index) -> None:
             first = b.mini(lane, b.subi(count, 1))
             pack_strip(
                 b,
@@ -118,11 +118,13 @@ class _Direct:
                 (p.channels, *p.kernel),
                 p.weight_strides[1:],
                 self.scratch,
-                lambda i, lane=lane: b.sum_(
+                lambda i: b.sum_(
                     b.muli(b.addi(b.muli(i[1], p.channels), i[0]), window), b.muli(i[2], self.lanes), lane
                 ),
                 self.width,
             )
+
+        b.for_(0, self.lanes, self.width, strip)
 
     def part(
         self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
@@ -210,7 +212,7 @@ class _Direct:
         def sums(y: Index, low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
             line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
             weights = b.addi(self.panel, b.muli(y, p.channels * p.kernel[1] * self.lanes))
-            if p.channels <= _UNROLLED:
+            if p.channels * p.kernel[1] <= _UNROLLED:
                 for c in range(p.channels):
                     acc = self.step(count, valid, columns, line, weights, c, acc)
                 return acc

@@ -53,11 +53,13 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
     vectors = -(-p.outputs // width)
     columns = p.columns if isinstance(p.columns, int) and p.columns > 0 else 56
 
+    def step(r: int, v: int) -> float:
+        return max(r * v / 2, (r + v) / 2, 4.0) + v / 4
+
     def cost(tile: tuple[int, int]) -> tuple[float, int]:
         r, v = tile
-        heights = [r] * (columns // r) + ([columns % r] if columns % r else [])
-        cycles = sum(max(h * v / 2, (h + v) / 2, 4.0) + v / 4 for h in heights) * -(-vectors // v)
-        return cycles, -(r * v)
+        whole, rest = divmod(columns, r)
+        return (whole * step(r, v) + (step(rest, v) if rest else 0.0)) * -(-vectors // v), -(r * v)
 
     highest = {1: 16, 2: 8, 3: 8, 4: 6}
     tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if _fits(p, r, v)]

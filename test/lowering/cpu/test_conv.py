@@ -18,6 +18,7 @@ from conv_support import ReluEpilogue, conv_kernel, conv_problem
 from matmul_support import Kernel, Machine
 
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
+from kiln.lowering.cpu.conv.borders import tile_runs
 
 AVX2, AVX512 = Machine(), Machine(64, 32)
 LAST = torch.channels_last
@@ -220,6 +221,30 @@ def test_any_convolution(size, outputs, window, stride, padding, dilation, group
     weight, bias = torch.randn(outputs * groups, c, *window), torch.randn(outputs * groups)
     out = run(x, weight, bias, stride, padding, dilation, groups, threads=threads)
     check(out, x, weight, bias, stride, padding, dilation, groups)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.integers(1, 60), st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.integers(1, 16)
+)
+def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dilation: int, mr: int) -> None:
+    """The tiles are all columns in order; a window column is left out exactly where it lies outside of the image."""
+    columns = (width + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+    assume(columns > 0)
+    problem = ConvProblem(
+        1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4
+    )
+    runs = tile_runs(problem, mr)
+    assert runs is not None
+    seen = []
+    for run in runs:
+        for start in range(run.first * mr, run.last * mr, mr):
+            seen += range(start, start + run.count)
+            for z, (low, high) in enumerate(run.valid):
+                for r in range(run.count):
+                    at = (start + r) * stride - padding + z * dilation
+                    assert (low <= r < high) == (0 <= at < width)
+    assert seen == list(range(columns))
 
 
 def test_schedule_is_plain_data() -> None:
