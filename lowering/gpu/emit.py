@@ -12,7 +12,7 @@ The kernel's contract, which whoever launches or runs it relies on:
 * `kiln.grid`: an affine map over the symbols with three results, the programs along the grid's axes. A grid with a
   zero is not launched;
 * `num_warps`, `num_stages`: as `triton.compile` takes them;
-* `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: pointers to what must be zero
+* `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: results that must be zero
   when the kernel starts. Both are absent where there is none.
 """
 

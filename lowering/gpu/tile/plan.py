@@ -7,6 +7,7 @@ Planning needs no code; `lowering/gpu/tile/nest.py` writes it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf, prod
 
 from torch_mlir import ir
 
@@ -15,7 +16,7 @@ from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
 from kiln.lowering.cpu.tile.body import FusionBody, invert, output_map
 from kiln.lowering.gpu import schedule as rules
-from kiln.lowering.gpu.tile.reduction import UNROLLED, matches
+from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 
 STRIP = 16
 """Elements of a dim from which on a program's columns are all along it."""
@@ -73,9 +74,10 @@ class _RowAccesses(Accesses):
         reduction = self.body.reduction(op.results[0])
         if reduction is not None and self.row_exprs:
             extents = self.body.loop_extents(op)
-            if matches([extents[d] for d in reduction.dims], self.row_extents):
+            over = [extents[d] for d in reduction.dims]
+            if matches(over, self.row_extents):
                 point = invert(output_map(op), indices)
-                for d, x in zip(reduction.dims, self.row_exprs, strict=True):
+                for d, x in zip(reduction.dims, along(over, self.row_exprs), strict=True):
                     point[d] = x
                 self.along.append((value, indices))
                 self.visit_operands(op, point, around)
@@ -145,24 +147,34 @@ class _Planner:
         if not reduced:
             return everything, []
         used = {d for _, x in reduced for i in x for d in affine.dims_in(i)}
-        kept = [k for k in everything if self.dims[k] in used]
-        inner = [k for k in everything if self.dims[k] not in used]
-        op = self.body.reduction(reduced[0][0])
-        assert op is not None
-        extents = self.body.loop_extents(op.op)
-        over = tuple(extents[d] for d in op.dims)
+        one = ir.AffineConstantExpr.get(1)
+        # Loops of one step have the index 0, so that they seem to be in no index.
+        kept = [k for k in everything if self.dims[k] in used or self.main[k] == one]
+        inner = [k for k in everything if k not in kept]
+        main = max(reduced, key=lambda r: self._length(r[0]))
+        over = tuple(x for x in self._over(main[0]) if x != one)
         if inner and matches([self.main[k] for k in inner], over):
             self.row_extents, self.row_exprs = over, tuple(self.exprs[k] for k in inner)
             return kept, inner
-        known = [affine.constant_of(x) for x in over]
-        total = 1
-        for n in known:
-            total = total * n if n is not None else UNROLLED + 1
+        if not over:
+            return everything, []
         fresh = [self.loops.new(x) for x in over]
-        if inner or (total <= UNROLLED and not self._is_run(reduced[0], fresh)):
+        if inner or (self._length(main[0]) <= UNROLLED and not self._is_run(main, fresh)):
             return everything, []  # in order, for each element
         self.row_extents, self.row_exprs = over, tuple(fresh)
         return kept, []
+
+    def _over(self, value: ir.Value) -> list[ir.AffineExpr]:
+        """Extents of the loops that the reduction of `value` reduces."""
+        reduction = self.body.reduction(value)
+        assert reduction is not None
+        extents = self.body.loop_extents(reduction.op)
+        return [extents[d] for d in reduction.dims]
+
+    def _length(self, value: ir.Value) -> float:
+        """Elements that each result of a reduction combines; infinite where that is not known."""
+        known = [affine.constant_of(x) for x in self._over(value)]
+        return prod(inf if n is None else n for n in known)
 
     def _is_run(self, reduced: tuple[ir.Value, Indices], loops: list[ir.AffineDimExpr]) -> bool:
         """Whether the reduction's one loop walks elements in a row that no other result reads, not a window."""
@@ -173,7 +185,8 @@ class _Planner:
             return False
         found = Accesses(self.body, self.loops, self.layouts)
         point = invert(output_map(reduction.op), indices)
-        point[reduction.dims[0]] = loops[0]
+        for d, x in zip(reduction.dims, along(self._over(value), loops), strict=True):
+            point[d] = x
         found.visit_operands(reduction.op, point, frozenset())
         extent = self.loops.extents[loops[0].position]
         for a in found.found:

@@ -41,8 +41,19 @@ def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices, guard: Guard
 
 
 def matches(extents: Sequence[ir.AffineExpr], row: Sequence[ir.AffineExpr]) -> bool:
-    """Whether a reduction's loops are those of the row."""
-    return len(extents) == len(row) and all(a == b for a, b in zip(extents, row, strict=True))
+    """Whether a reduction's loops are those of the row, but for loops of one step."""
+    return _longer(extents) == _longer(row)
+
+
+def along(extents: Sequence[ir.AffineExpr], exprs: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Indices of loops of these extents: those of the row, in order, and 0 where there is one step."""
+    rest = iter(exprs)
+    zero = ir.AffineConstantExpr.get(0)
+    return [zero if affine.constant_of(x) == 1 else next(rest) for x in extents]
+
+
+def _longer(extents: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    return [x.maybe_downcast() for x in extents if affine.constant_of(x) != 1]
 
 
 def _along_row(e: Evaluator, reduction: Reduction, indices: Indices, guard: Guard | None) -> bool:
@@ -90,7 +101,8 @@ def _reduce_row(e: Evaluator, group: list[Reduction], indices: Indices) -> list[
 def _elements(e: Evaluator, r: Reduction, row: Row, indices: Indices) -> list[tuple[ir.Value, Combiner]]:
     """What each result of a reduction combines, at the row's position in the tile, as accumulators' type."""
     point = invert(output_map(r.op), indices)
-    for d, expr in zip(r.dims, row.exprs, strict=True):
+    extents = e.body.loop_extents(r.op)
+    for d, expr in zip(r.dims, along([extents[d] for d in r.dims], row.exprs), strict=True):
         point[d] = expr
     block = r.op.regions[0].blocks[0]
     carried = list(block.arguments)[len(r.op.operands) - len(r.op.results) :]
@@ -221,4 +233,4 @@ def _combine(op: str, x: ir.Value, y: ir.Value) -> ir.Value:
     return ir.Operation.create(op, results=[x.type], operands=[x, y]).result
 
 
-__all__ = ["emit_reduction", "matches"]
+__all__ = ["along", "emit_reduction", "matches"]
