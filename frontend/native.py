@@ -26,6 +26,7 @@ from kiln.frontend.runners import make_runner
 from kiln.frontend.specs import Signature
 from kiln.frontend.stored_graph import StoredGraph
 from kiln.frontend.targets import Target, choose_target
+from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
@@ -64,7 +65,8 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     avoid: dict[str, str] = {}
     while True:
         try:
-            return _attempt(gm, options, report, avoid)
+            with isa.compiling_for(isa.named(options.cpu)):
+                return _attempt(gm, options, report, avoid)
         except CompileError as error:
             culprits = _culprits(error, report, options)
             if culprits.keys() <= avoid.keys() or len(avoid) >= _MAX_RETRIES:

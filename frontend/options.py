@@ -9,6 +9,7 @@ from typing import Any
 
 from kiln.errors import BackendOptionError
 from kiln.frontend import knobs
+from kiln.lowering.cpu import isa
 
 __all__ = ["MODES", "TARGETS", "Options"]
 
@@ -47,6 +48,10 @@ class Options:
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
+    cpu: str = field(
+        default="",
+        metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3 or -v4"},
+    )
     target: str = field(
         default_factory=knobs.target,
         metadata={"help": "one of TARGETS; empty: by where the graph's tensors are"},
@@ -78,6 +83,8 @@ class Options:
         if found.target and found.target not in TARGETS:
             message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
             raise BackendOptionError(message, found.target, TARGETS)
+        if found.cpu:
+            isa.named(found.cpu)
         return found
 
 

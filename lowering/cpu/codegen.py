@@ -8,6 +8,7 @@ off: on kernels of this size both cost more than the lowering itself.
 """
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from kiln.errors import CompileError
-from kiln.lowering.cpu import abi, jit
+from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.passes.core import Pass
 
@@ -88,6 +89,7 @@ def prepare_kernel(module: ir.Module, name: str) -> abi.KernelSignature:
     signature = abi.wrap_kernel(module, name)
     lower_to_llvm(module, name)
     _internalise(module, keep=f"{name}_entry")
+    _for_target(module)
     return signature
 
 
@@ -186,6 +188,19 @@ def _vector_math_pass() -> Pass:
     from kiln.passes.expand_vector_math import ExpandVectorMath
 
     return ExpandVectorMath()
+
+
+def _for_target(module: ir.Module) -> None:
+    """Have LLVM use the instructions of the CPU that code is made for, where that is not the host."""
+    cpu = isa.target()
+    if cpu == isa.host():
+        return
+    # The features are named as well: those of the host would be added otherwise.
+    features = ir.Attribute.parse(f"#llvm.target_features<[{', '.join(json.dumps(f'+{f}') for f in cpu.features)}]>")
+    for op in module.body:
+        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
+            op.attributes["target_cpu"] = ir.StringAttr.get(cpu.name)
+            op.attributes["target_features"] = features
 
 
 def _internalise(module: ir.Module, keep: str) -> None:

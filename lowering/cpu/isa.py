@@ -1,16 +1,22 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What the host CPU has: vector width, registers, instruction sets, caches."""
+"""What a CPU has: vector width, registers, instruction sets, caches; the host, and the one that code is made for."""
 
+import contextlib
+import contextvars
+import dataclasses
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
-__all__ = ["Isa", "host", "read_caches"]
+from kiln.errors import BackendOptionError
+
+__all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "read_caches", "target"]
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # Where the system does not tell: what every x86 server of the last ten years has at least.
@@ -68,6 +74,55 @@ def host() -> Isa:
         l3_bytes=l3,
         l3_cores=l3_cores,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
+
+
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+LEVELS: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "x86-64": (16, 16, ("sse2",)),
+    "x86-64-v2": (16, 16, ("sse2", *_V2)),
+    "x86-64-v3": (32, 16, ("sse2", *_V3)),
+    "x86-64-v4": (64, 32, ("sse2", *_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")),
+}
+"""The levels of the x86-64 psABI, which LLVM knows as CPUs: bytes and number of vector registers, features."""
+
+_target: contextvars.ContextVar[Isa | None] = contextvars.ContextVar("kiln_cpu", default=None)
+
+
+def target() -> Isa:
+    """The CPU that code is made for now: the host, except inside of `compiling_for`."""
+    return _target.get() or host()
+
+
+@contextlib.contextmanager
+def compiling_for(isa: Isa) -> Iterator[None]:
+    """Schedules, kernels and machine code made inside are for `isa` (in this thread)."""
+    token = _target.set(isa)
+    try:
+        yield
+    finally:
+        _target.reset(token)
+
+
+def named(name: str) -> Isa:
+    """A CPU by the option `cpu`: "native" (or nothing) for the host, or one of `LEVELS` that the host can run.
+
+    Caches and cores are the host's.
+
+    Raises BackendOptionError for another name, or naming what the host lacks.
+    """
+    if name in ("", "native"):
+        return host()
+    if name not in LEVELS:
+        known = ("native", *LEVELS)
+        raise BackendOptionError(f"unknown cpu {name!r}; known are {', '.join(known)}", name, known)
+    width, registers, features = LEVELS[name]
+    lacking = [f for f in features if not host().has(f)]
+    if lacking:
+        raise BackendOptionError(f"cpu {name!r}: this machine ({host().name}) lacks {', '.join(lacking)}")
+    return dataclasses.replace(
+        host(), name=name, vector_bytes=width, vector_registers=registers, features=tuple(sorted(features))
     )
 
 

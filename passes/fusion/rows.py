@@ -22,7 +22,7 @@ import math
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.phases import Phases, find_phases, row_count
 from kiln.lowering.cpu.tile.rows import split_of
@@ -96,7 +96,7 @@ def _why_not_blocks(body: FusionBody, phases: Phases) -> str | None:
             if not type_.has_static_shape or type_.rank != 2:
                 return "a rhs of unknown size, or one for each batch"
             total += math.prod(type_.shape) * max(1, type_.element_type.width // 8)
-    limit = host().l2_bytes // RHS_SHARE
+    limit = isa.target().l2_bytes // RHS_SHARE
     return f"a rhs of {total >> 10} KiB would be walked for each block" if total > limit else None
 
 

@@ -16,7 +16,7 @@ from kiln.lowering.cpu.attention import (
     choose_attention_schedule,
     emit_attention,
 )
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
@@ -96,7 +96,7 @@ def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attenti
 
 def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     """The schedule of an attention fusion."""
-    return choose_attention_schedule(find_attention(body, layouts).problem(static_size), host())
+    return choose_attention_schedule(find_attention(body, layouts).problem(static_size), isa.target())
 
 
 def emit_attention_fusion(kernel: Kernel) -> None:

@@ -21,7 +21,7 @@ from kiln.lowering.cpu.conv import (
     emit_conv,
     packed_layout,
 )
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.access import Indices
@@ -134,7 +134,7 @@ def _equal(x: ir.AffineExpr, y: ir.AffineExpr) -> bool:
 
 def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     """The schedule of a conv fusion."""
-    return choose_conv_schedule(find_conv(body, layouts).problem(static_size), host())
+    return choose_conv_schedule(find_conv(body, layouts).problem(static_size), isa.target())
 
 
 def packed_weight_layout(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict) -> tuple[ir.AffineMap, int]:

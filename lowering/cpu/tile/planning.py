@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
 
@@ -25,7 +25,7 @@ SPILL_LIMIT = 1 << 18
 
 def vector_lanes(types: Sequence[ir.Type]) -> int:
     """Lanes of one machine vector: by the widest element that is not wider than 32 bits, if there is one."""
-    bits = host().vector_bytes * 8
+    bits = isa.target().vector_bytes * 8
     widths = [t.width for t in types if isinstance(t, (ir.FloatType, ir.IntegerType))]
     return bits // (64 if widths and min(widths) >= 64 else 32)
 

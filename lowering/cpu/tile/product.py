@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, KernelContext, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
@@ -54,8 +54,11 @@ class Product:
         )
 
 
-def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Product:
-    """The one kiln.matmul of a fusion and the strides of its operands."""
+def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap], merge: bool = True) -> Product:
+    """The one kiln.matmul of a fusion and the strides of its operands.
+
+    merge: rows of consecutive batches that follow each other count as rows of one tall product.
+    """
     op = next(op for op in body.operations if op.operation.name == "kiln.matmul")
     positions = []
     for name, v in zip(("lhs", "rhs"), op.operands, strict=False):
@@ -70,7 +73,7 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Product:
     lhs_dims = body.dims(op.operands[0])
     k = lhs_dims[-2] if _flag(op, "transpose_lhs") else lhs_dims[-1]
     zero = ir.AffineConstantExpr.get(0)
-    while batch and rhs[len(batch) - 1] == zero and _is_zero(lhs[len(batch) - 1] - lhs[-2] * m):
+    while merge and batch and rhs[len(batch) - 1] == zero and _is_zero(lhs[len(batch) - 1] - lhs[-2] * m):
         # Rows of consecutive batches follow each other: one tall product.
         position = len(batch) - 1
         m = m * batch.pop()
@@ -107,7 +110,7 @@ def _strides(layout: ir.AffineMap, transposed: bool, batch: int) -> list[ir.Affi
 
 def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     """The schedule of a matmul fusion: a dictionary of ints, bools, strings and such dictionaries."""
-    return choose_schedule(find_product(body, layouts).problem(static_size), host())
+    return choose_schedule(find_product(body, layouts).problem(static_size), isa.target())
 
 
 def static_size(expr: ir.AffineExpr) -> int | None:

@@ -26,7 +26,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.isa import host
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
     Destination,
@@ -64,17 +64,28 @@ def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> di
     phases = find_phases(body)
     if phases.count == 1:
         return plan_matmul(body, layouts)
-    problems = [find_product(p, layouts).problem(static_size) for p in phases.products]
+    problems = [p.problem(static_size) for p in find_products(phases, layouts)]
     split = split_of(body, phases)
     if split == "rows":
         # A block has as many rows as its turn comes to: not known before the kernel runs.
         problems = [replace(p, m=None) for p in problems]
-    plan: dict[str, Any] = {"split": split, "products": [choose_schedule(p, host()) for p in problems]}
+    plan: dict[str, Any] = {"split": split, "products": [choose_schedule(p, isa.target()) for p in problems]}
     if split == "rows":
         plan["height"] = _height(problems, len(phases.kept))
     elif phases.crossing:
         plan |= _block(problems, plan["products"])
     return plan
+
+
+def find_products(phases: Phases, layouts: Sequence[ir.AffineMap]) -> list[Product]:
+    """The products of a kernel, with the same batch, rows and columns."""
+    found = [find_product(p, layouts) for p in phases.products]
+    if any((p.batch, p.m, p.n) != (found[0].batch, found[0].m, found[0].n) for p in found):
+        # The rows of one lhs follow each other from batch to batch, those of another do not.
+        found = [find_product(p, layouts, merge=False) for p in phases.products]
+    if any((p.batch, p.m, p.n) != (found[0].batch, found[0].m, found[0].n) for p in found):
+        raise UnsupportedError("kiln.matmul", str(found[0].op.location), "products of different rows in one kernel")
+    return found
 
 
 def split_of(body: FusionBody, phases: Phases) -> str:
@@ -89,7 +100,7 @@ def _height(problems: Sequence[MatmulProblem], kept: int) -> int:
     """Rows whose sums take half of the second-level cache, as far as the columns are known."""
     columns = [p.n if isinstance(p.n, int) else 1024 for p in problems]
     row = max(1, sum(columns) * max(kept, 1) // len(columns) * problems[0].sum_bytes)
-    return max(ROW_UNIT, min(256, host().l2_bytes // 2 // row // ROW_UNIT * ROW_UNIT))
+    return max(ROW_UNIT, min(256, isa.target().l2_bytes // 2 // row // ROW_UNIT * ROW_UNIT))
 
 
 def _block(problems: Sequence[MatmulProblem], schedules: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -97,7 +108,7 @@ def _block(problems: Sequence[MatmulProblem], schedules: Sequence[dict[str, Any]
     flat = [leaf for s in schedules for leaf in (_leaves(s))]
     rows = min(s.get("mc", 1) for s in flat)
     columns = min(s["nc"] for s in flat)
-    unit = max(host().vector_bytes // problems[0].sum_bytes, *(s.get("nv", 1) * s["width"] for s in flat))
+    unit = max(isa.target().vector_bytes // problems[0].sum_bytes, *(s.get("nv", 1) * s["width"] for s in flat))
     return {"mc": max(rows, 1), "nc": round_up(max(columns, 1), unit), "nr": unit}
 
 
@@ -130,7 +141,7 @@ class _Block:
 class _PhaseEmitter:
     def __init__(self, kernel: Kernel, phases: Phases, schedule: dict[str, Any]):
         self.kernel, self.phases, self.schedule, self.b = kernel, phases, schedule, kernel.b
-        self.products = [find_product(p, kernel.layouts) for p in phases.products]
+        self.products = find_products(phases, kernel.layouts)
         self.schedules: list[dict[str, Any]] = schedule["products"]
         need = max(scratch_bytes(p.problem(static_size), s) for p, s in zip(self.products, self.schedules, strict=True))
         kernel.scratch.bytes = ir.AffineConstantExpr.get(round_up(need, 64))
@@ -159,9 +170,6 @@ class _PhaseEmitter:
     def _blocks(self) -> None:
         """Every product for one block of rows and columns, then the next block."""
         b, s, product = self.b, self.schedule, self.products[0]
-        sizes = [(p.batch, p.m, p.n) for p in self.products]
-        if any(other != sizes[0] for other in sizes):
-            raise UnsupportedError("kiln.matmul", str(product.op.location), "products of different rows in one block")
         e = self._evaluator(self.phases.products[0], (0, 0))
         count = ir.AffineConstantExpr.get(s["mc"] * s["nc"])
         self._allocate(e, count, ir.AffineConstantExpr.get(s["nc"]))
@@ -177,8 +185,6 @@ class _PhaseEmitter:
     def _rows(self) -> None:
         """Every product, then the loops, for one block of rows, then the next block."""
         b, product = self.b, self.products[0]
-        if any((p.batch, p.m) != (product.batch, product.m) for p in self.products):
-            raise UnsupportedError("kiln.matmul", str(product.op.location), "products of different rows in one block")
         e = self._evaluator(self.phases.products[0], (0, 0))
         m, n = e.index(product.m), product.n
         batches: Index = 1
