@@ -78,7 +78,8 @@ class Fuse(Pass):
 
     strategy: str = "greedy"
     row_blocks: bool = True
-    """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU)."""
+    """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU).
+    Without it, only products of one matrix that are read together by pointwise ops do (gates)."""
 
     horizontal: bool = True
     """Kernels that do not depend on each other share loops or become parts of one kernel, where they read the same."""
@@ -102,5 +103,5 @@ class Fuse(Pass):
                 self.note(op, reason)
         self.count("ops", len(graph.compute))
         self.count("kernels", Outliner(graph, grouping).run())
-        for fusion, reason in keep_shared_rows(function):
+        for fusion, reason in keep_shared_rows(function) if self.row_blocks else ():
             self.note(fusion, reason)

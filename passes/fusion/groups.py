@@ -274,8 +274,10 @@ class Grouping:
 
     def _storable(self, op: ir.Operation, group: Group, dims: list[int]) -> bool:
         """Whether the op's result can be written by the group's loops without writing it many times over."""
-        kept = set(range(len(group.space))) - (group.reduced or frozenset())
-        return dims == sorted(dims) and (set(dims) == set(range(len(group.space))) or set(dims) == kept)
+        every = frozenset(range(len(group.space)))
+        mine = _loops(frozenset(dims), group.space)
+        kept = every - (group.reduced or frozenset())
+        return dims == sorted(dims) and mine in (_loops(every, group.space), _loops(kept, group.space))
 
     def _try_reduction(
         self,
@@ -296,9 +298,15 @@ class Grouping:
         own_space = self.graph.space(op)
         point = list(self.graph.producer_point(op, indices[0]))
         reduced = [i for i, e in enumerate(point) if e is None]
-        extents = [own_space[i] for i in reduced]
+        zero = ir.AffineConstantExpr.get(0)
         rest = [d for d in range(len(group.space)) if d not in dims]
-        if group.reduced is not None and sorted(rest) != sorted(group.reduced):
+        if any(not _is_one(own_space[i]) for i in reduced):
+            # A dim of size 1 is read at 0: it is none of the loops that the reduction walks.
+            point = [zero if e is None and _is_one(own_space[i]) else e for i, e in enumerate(point)]
+            reduced = [i for i in reduced if not _is_one(own_space[i])]
+            rest = [d for d in rest if not _is_one(group.space[d])]
+        extents = [own_space[i] for i in reduced]
+        if group.reduced is not None and set(rest) != _loops(group.reduced, group.space):
             return "the consumer's kernel reduces other loops"
         if not rest and group.reduced is None:
             rest = list(range(len(group.space), len(group.space) + len(extents)))
@@ -325,7 +333,7 @@ class Grouping:
         if op.name not in IN_MEMORY:
             return "its kernel takes nothing behind it"
         if group.named is not None or group.reduced is not None:
-            if not self.row_blocks:
+            if not self.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
                 return "the consumer is no pointwise kernel"
             reason = why_not_joined(self.graph, op, group.all_named, group.reduced, len(group.space))
             if reason is not None:
@@ -428,3 +436,26 @@ class Grouping:
                 self._collect(node, onward, None)
                 work += onward
         return False
+
+
+def _is_one(extent: ir.AffineExpr) -> bool:
+    return affine.constant_of(extent) == 1
+
+
+def _loops(dims: frozenset[int], space: Sequence[ir.AffineExpr]) -> frozenset[int]:
+    """Those of `dims` that go round more than once."""
+    return frozenset(d for d in dims if not _is_one(space[d]))
+
+
+def _same_lhs(op: ir.Operation, others: Sequence[ir.Operation]) -> bool:
+    """Whether products multiply the same rows: one program can sum a tile of each (a gate and what it scales)."""
+    key = (
+        (op.operands[0], bool(ir.IntegerAttr(op.attributes["transpose_lhs"]).value))
+        if op.name == "kiln.matmul"
+        else None
+    )
+    return key is not None and all(
+        other.name == op.name
+        and (other.operands[0], bool(ir.IntegerAttr(other.attributes["transpose_lhs"]).value)) == key
+        for other in others
+    )
