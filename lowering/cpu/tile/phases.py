@@ -117,15 +117,19 @@ def _stages(body: FusionBody, products: Sequence[ir.Value]) -> dict[ir.Value, in
     last = len(products)
     space = _Space(body, products[0]) if products else None
     stages: dict[ir.Value, int] = {}
+    reduced: set[ir.Value] = set()  # what needs a reduction: once a row, not once for every vector of an epilogue
     for op in body.operations:
         if op.results[0] in products:
             stages[op.results[0]] = list(products).index(op.results[0])
             continue
+        needs_reduction = bool(reduction_dims(op)) or any(v in reduced for v in op.operands)
+        if needs_reduction:
+            reduced.update(op.results)
         below = [stages[v] for v in op.operands if v in stages]
         if not below:
             continue
         stage = max(below)
-        if space is None or not space.walks(op, [v for v in op.operands if v in stages]):
+        if space is None or needs_reduction or not space.walks(op, [v for v in op.operands if v in stages]):
             stage = last
         stages.update(dict.fromkeys(op.results, stage))
     return stages
