@@ -118,16 +118,20 @@ class GpuKernel:
             attributes["kiln.zero"] = ir.DenseI64ArrayAttr.get(sorted(self.zero))
 
     def _emit_sections(self, program: Index, sections: list[tuple[ir.AffineExpr, Callable[[Index], None]]]) -> None:
-        (count, emit), *rest = sections
-        if not rest:
-            emit(program)
+        if len(sections) == 1:
+            sections[0][1](program)
             return
-        limit = self.evaluator().index(count)
-
-        def others() -> None:
-            self._emit_sections(self.b.subi(program, limit), rest)
-
-        self.b.if_(self.b.cmpi("slt", program, limit), lambda: emit(program), others)
+        # Branches one after the other: those of an if and its else would not share their memory in Triton.
+        b = self.b
+        start: Index = 0
+        for i, (count, emit) in enumerate(sections):
+            size = self.evaluator().index(count)
+            mine = b.subi(program, start)
+            here = True if i == 0 else b.cmpi("sge", mine, 0)
+            if i < len(sections) - 1:
+                here = b.andc(here, b.cmpi("slt", mine, size))
+            b.if_(here, lambda emit=emit, mine=mine: emit(mine))
+            start = b.addi(start, size)
 
 
 def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Module:
