@@ -86,8 +86,8 @@ class _Window:
         # The window's first tap may lie before the image: an offset to add to, not an address.
         self.offset = b.addi(b.muli(image, p.x_strides[0]), dot_offset(b, self.first, p.x_strides[2:]))
 
-    def load(self, tap: Index, channel: Index, kept: Condition) -> ir.Value:
-        """x under a tap (a position in the window: one, or one per column) in some channels; zero outside."""
+    def load(self, tap: Index, channel: Index, kept: Condition, shape: Sequence[int]) -> ir.Value:
+        """A block of x under a tap (one position in the window, or one per column) in some channels; zero outside."""
         b, p = self.b, self.p
         at = split_batch(b, tap, p.kernel)
         inside = kept
@@ -99,20 +99,21 @@ class _Window:
                 inside = b.andc(inside, b.andc(b.cmpi("sge", x, 0), b.cmpi("slt", x, size)))
         moved = b.sum_(*(b.muli(b.muli(x, d), s) for x, d, s in zip(at, p.dilation, p.x_strides[2:], strict=True)))
         offset = b.sum_(self.offset, moved, b.muli(channel, p.x_strides[1]))
-        return b.load(b.addptr(p.x, offset), inside, other=0)
+        return b.load(b.broadcast(b.addptr(p.x, offset), shape), inside, other=0)
 
-    def weights(self, tap: Index, channel: Index, out: Index, kept: Condition) -> ir.Value:
-        """The weights of some taps and channels (rows) for some output channels (columns)."""
+    def weights(self, tap: Index, channel: Index, out: Index, kept: Condition, shape: Sequence[int]) -> ir.Value:
+        """A block of the weights of some taps and channels (rows) for some output channels (columns)."""
         b, p = self.b, self.p
         at = dot_offset(b, split_batch(b, tap, p.kernel), p.weight_strides[2:])
         offset = b.sum_(at, b.muli(channel, p.weight_strides[1]), b.muli(out, p.weight_strides[0]))
-        return b.load(b.addptr(p.weight, offset), kept, other=0)
+        return b.load(b.broadcast(b.addptr(p.weight, offset), shape), kept, other=0)
 
 
 def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
     """Sums by tensor cores. Where channels fill a step, a step has one tap; else steps run across taps."""
     b, p = window.b, window.p
     step = schedule["block_k"]
+    left, right = (schedule["block_m"], step), (step, schedule["block_n"])
     along, down = b.lanes(step, 1, 2), b.lanes(step, 0, 2)
     shift, out = b.muli(group, p.channels), b.addi(n.index, b.muli(group, p.out))
     steps = -(-p.channels // step)
@@ -121,17 +122,17 @@ def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
         tap, start = b.divi(number, steps), b.muli(b.remi(number, steps), step)
         channels = [b.addi(start, lanes) for lanes in (along, down)]
         exist = [True if p.channels % step == 0 else b.cmpi("slt", c, p.channels) for c in channels]
-        x = window.load(tap, b.addi(channels[0], shift), exist[0])
-        w = window.weights(tap, channels[1], out, b.andc(exist[1], n.mask))
-        return b.dot(*_tiles(b, x, w, schedule), sums, p.precision)
+        x = window.load(tap, b.addi(channels[0], shift), exist[0], left)
+        w = window.weights(tap, channels[1], out, b.andc(exist[1], n.mask), right)
+        return b.dot(x, w, sums, p.precision)
 
     def across_taps(number: Index, sums: ir.Value) -> ir.Value:
         terms = [b.addi(b.muli(number, step), lanes) for lanes in (along, down)]
         exist = [b.cmpi("slt", k, p.taps * p.channels) for k in terms]
         taps, channels = [b.divi(k, p.channels) for k in terms], [b.remi(k, p.channels) for k in terms]
-        x = window.load(taps[0], b.addi(channels[0], shift), exist[0])
-        w = window.weights(taps[1], channels[1], out, b.andc(exist[1], n.mask))
-        return b.dot(*_tiles(b, x, w, schedule), sums, p.precision)
+        x = window.load(taps[0], b.addi(channels[0], shift), exist[0], left)
+        w = window.weights(taps[1], channels[1], out, b.andc(exist[1], n.mask), right)
+        return b.dot(x, w, sums, p.precision)
 
     multiply = one_tap if p.channels >= step else across_taps
     trips = p.taps * steps if p.channels >= step else -(-p.taps * p.channels // step)
@@ -144,19 +145,15 @@ def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
     return b.for_(0, trips, 1, body, [zeros], stages)[0]
 
 
-def _tiles(b: Builder, x: ir.Value, w: ir.Value, schedule: dict) -> tuple[ir.Value, ir.Value]:
-    rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
-    return b.broadcast(x, [rows, step]), b.broadcast(w, [step, columns])
-
-
 def _depthwise(window: _Window, n: Line, schedule: dict) -> ir.Value:
     """One input channel a group: a multiplication and an addition per tap, no reduction over channels."""
     b, p = window.b, window.p
     channel = b.divi(n.index, p.out)
+    shape = schedule["block_m"], schedule["block_n"]
 
     def body(tap: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        x = b.cast_float(window.load(tap, channel, n.mask), p.sums)
-        w = b.cast_float(window.weights(tap, 0, n.index, n.mask), p.sums)
+        x = b.cast_float(window.load(tap, channel, n.mask, shape), p.sums)
+        w = b.cast_float(window.weights(tap, 0, n.index, n.mask, (1, shape[1])), p.sums)
         return [b.addf(carried[0], b.mulf(x, w))]
 
     zeros = b.constant(0.0, tt.with_shape([schedule["block_m"], schedule["block_n"]], p.sums))

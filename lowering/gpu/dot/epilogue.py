@@ -33,8 +33,8 @@ class FusedEpilogue:
         _check(e, results[0])
         self.e, self.results = e, list(results)
         self.batch = [e.loops.new(x) for x in batch]
-        self.row = e.loops.new(rows)
-        self.column = e.loops.new(columns)
+        self.row = e.loops.new(_at_least_two(rows))
+        self.column = e.loops.new(_at_least_two(columns))
         self.position = linear_offset([*self.batch, self.row], [*batch, rows])
 
     def at(self, value: ir.Value) -> Indices:
@@ -47,7 +47,7 @@ class FusedEpilogue:
             rest = ir.AffineExpr.get_floor_div(rest, size)
         if sizes:
             index.insert(0, rest)
-        return (*(self.e.loops.simplify(x) for x in index), self.column)
+        return tuple(self.e.loops.simplify(x) for x in (*index, self.column))
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
@@ -65,13 +65,13 @@ class ConvolutionEpilogue:
         _check(e, result)
         self.e, self.result = e, result
         self.sizes = e.body.dims(result)
-        self.dims = [e.loops.new(size) for size in self.sizes]
+        self.dims = [e.loops.new(_at_least_two(size)) for size in self.sizes]
 
     def at(self, value: ir.Value) -> Indices:
         """The index of a value of the result's shape."""
         if self.e.body.dims(value) != self.sizes:
             raise UnsupportedError("kiln.conv", str(self.result.owner.location), "a result of another shape behind it")
-        return tuple(self.dims)
+        return tuple(self.e.loops.simplify(d) for d in self.dims)
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
@@ -83,7 +83,7 @@ class ConvolutionEpilogue:
         }
         lines[self.dims[1].position] = (1, columns)
         with_tile(b, self.e, {}, lines, tt.shape_of(sums[0].type))
-        store_roots(b, self.e, [(self.result, tuple(self.dims), sums[0])], self.at)
+        store_roots(b, self.e, [(self.result, self.at(self.result), sums[0])], self.at)
 
 
 def with_tile(
@@ -114,11 +114,22 @@ def store_roots(
     e.bound = {}
     for result, point, sums in bound:
         element = ir.RankedTensorType(result.type).element_type
-        e.bound[result, point] = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
+        rounded = b.cast_float(sums, element) if is_float(element) else b.cast_int(sums, element)
+        # A dim of one element is read at 0 through a view that drops it, else at the tile's position.
+        zero = ir.AffineConstantExpr.get(0)
+        single = tuple(
+            zero if n == ir.AffineConstantExpr.get(1) else x for x, n in zip(point, e.body.dims(result), strict=True)
+        )
+        e.bound[result, point] = e.bound[result, single] = rounded
     for i in e.body.mine:
         root = e.body.roots[i]
         index = at(root)
         e.store(len(e.body.tensors) + i, index, e.eval(root, index))
+
+
+def _at_least_two(extent: ir.AffineExpr) -> ir.AffineExpr:
+    """An extent for a dim along an axis of the tile: where it is 1, the axis is longer, and the dim no constant."""
+    return ir.AffineConstantExpr.get(2) if extent == ir.AffineConstantExpr.get(1) else extent
 
 
 def _check(e: Evaluator, result: ir.Value) -> None:

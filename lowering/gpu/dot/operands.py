@@ -9,6 +9,7 @@ from typing import Protocol
 
 from torch_mlir import ir
 
+from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 
 
@@ -30,7 +31,10 @@ class Matrix:
 
     def pointers(self, b: Builder, rows: Index, columns: Index) -> ir.Value:
         """Addresses of the elements at rows (a block [R, 1]) and columns (a block [1, C])."""
-        return b.addptr(self.pointer, b.addi(b.muli(rows, self.row_stride), b.muli(columns, self.column_stride)))
+        found = b.addptr(self.pointer, b.addi(b.muli(rows, self.row_stride), b.muli(columns, self.column_stride)))
+        # A stride of 0 leaves out an axis.
+        sides = [tt.shape_of(x.type) for x in (rows, columns, found) if isinstance(x, ir.Value)]
+        return b.broadcast(found, [max(sizes) for sizes in zip(*(side for side in sides if side), strict=True)])
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ TYPES = {"f32": (torch.float32, 2e-6), "bf16": (torch.bfloat16, 1.5e-2), "f16": 
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize(("m", "n", "k"), [(20, 64, 48), (1, 96, 130), (77, 33, 100)])
+@pytest.mark.parametrize(("m", "n", "k"), [(20, 64, 48), (1, 96, 130), (96, 1, 130), (77, 33, 100)])
 def test_bias_gelu_residual(m, n, k, element):
     dtype, tolerance = TYPES[element]
     r, x, w, bias = (torch.randn(s).to(dtype) for s in ((m, n), (m, k), (n, k), (n,)))
@@ -190,6 +190,17 @@ def test_attention_between_projections(tokens, causal, element):
     close(out, want.transpose(1, 2) + r.double(), tolerance)
 
 
+@pytest.mark.parametrize("size", [1, 24])
+def test_attention_of_one_query(size):
+    """One row in a block of sixteen, and heads of one element."""
+    text = ATTENTION.format(h=2, g=2, d=size, t="f32", causal="false").replace("?", "1").replace(", s0,", ", 1,")
+    text = text.replace("(2, s0,", "(2, 1,").replace("* s0", "* 1")
+    q, k, v, r = (torch.randn(2, 1, 2, size) for _ in range(4))
+    out = torch.full((2, 1, 2, size), 7.0)
+    run_fusion(text, [q, k, v, r], [out], symbols=[1])
+    close(out, v.double() + r.double(), 2e-6)
+
+
 # A convolution with bias and relu, channels last.
 CONV = """
 func.func @main(%x: tensor<{n}x{c}x9x7x{t}>, %w: tensor<{o}x{cg}x3x3x{t}>, %b: tensor<{o}x{t}>)
@@ -222,12 +233,60 @@ func.func @main(%x: tensor<{n}x{c}x9x7x{t}>, %w: tensor<{o}x{cg}x3x3x{t}>, %b: t
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16"])
-@pytest.mark.parametrize(("c", "o", "groups"), [(3, 20, 1), (32, 24, 1), (16, 32, 2), (12, 12, 12)])
-def test_convolution_bias_relu(c, o, groups, element):
+@pytest.mark.parametrize(
+    ("n", "c", "o", "groups"), [(3, 3, 20, 1), (1, 32, 24, 1), (2, 16, 32, 2), (1, 12, 12, 12), (1, 8, 1, 1)]
+)
+def test_convolution_bias_relu(n, c, o, groups, element):
     dtype, tolerance = TYPES[element]
-    x, w, bias = (torch.randn(s).to(dtype) for s in ((3, c, 9, 7), (o, c // groups, 3, 3), (o,)))
+    x, w, bias = (torch.randn(s).to(dtype) for s in ((n, c, 9, 7), (o, c // groups, 3, 3), (o,)))
     x = x.contiguous(memory_format=torch.channels_last)
-    out = torch.full((3, o, 5, 4), 7.0, dtype=dtype).contiguous(memory_format=torch.channels_last)
-    run_fusion(CONV.format(n=3, c=c, o=o, cg=c // groups, groups=groups, t=element), [x, w, bias], [out])
+    out = torch.full((n, o, 5, 4), 7.0, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    run_fusion(CONV.format(n=n, c=c, o=o, cg=c // groups, groups=groups, t=element), [x, w, bias], [out])
     want = F.conv2d(x.double(), w.double(), bias.double(), 2, 1, 1, groups).relu()
     close(out, want, tolerance)
+
+
+# A gated unit: two products of one matrix meet in the epilogue.
+GATE = """
+func.func @main(%x: tensor<{m}x{k}x{t}>, %g: tensor<{n}x{k}x{t}>, %u: tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}x{t}> {{
+  %0 = "kiln.fusion"(%x, %g, %u) ({{
+  ^bb0(%x_: tensor<{m}x{k}x{t}>, %g_: tensor<{n}x{k}x{t}>, %u_: tensor<{n}x{k}x{t}>):
+    %1 = "kiln.matmul"(%x_, %g_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}x{t}>
+    %2 = "kiln.matmul"(%x_, %u_) {{transpose_lhs = false, transpose_rhs = true}}
+      : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}x{t}>
+    %e = "kiln.empty"() {{shape = affine_map<() -> ({m}, {n})>}} : () -> tensor<{m}x{n}x{t}>
+    %3 = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>,
+        affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}}
+        ins(%1, %2 : tensor<{m}x{n}x{t}>, tensor<{m}x{n}x{t}>) outs(%e : tensor<{m}x{n}x{t}>) {{
+    ^bb0(%p: {t}, %q: {t}, %out: {t}):
+      %zero = arith.constant 0.0 : {t}
+      %7 = arith.maximumf %p, %zero : {t}
+      %8 = arith.mulf %7, %q : {t}
+      linalg.yield %8 : {t}
+    }} -> tensor<{m}x{n}x{t}>
+    "kiln.yield"(%3) : (tensor<{m}x{n}x{t}>) -> ()
+  }}) {{kind = "matmul", name = "gate"}} : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>, tensor<{n}x{k}x{t}>)
+    -> tensor<{m}x{n}x{t}>
+  return %0 : tensor<{m}x{n}x{t}>
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize(("m", "n", "k"), [(20, 64, 48), (1, 96, 130), (77, 1, 100)])
+@pytest.mark.parametrize("descriptors", [False, True])
+def test_gated_unit(m, n, k, element, descriptors):
+    dtype, tolerance = TYPES[element]
+    if descriptors:
+        m, n, k = m * 64, n * 64, 128
+    x, g, u = (torch.randn(s).to(dtype) for s in ((m, k), (n, k), (n, k)))
+    out = torch.full((m, n), 7.0, dtype=dtype)
+    run_fusion(GATE.format(m=m, n=n, k=k, t=element), [x, g, u], [out], options=DotOptions(descriptors=descriptors))
+    close(out, (x.double() @ g.double().T).relu() * (x.double() @ u.double().T), tolerance)
+
+
+def test_machine_code_of_a_gated_unit():
+    made = compile_fusion(GATE.format(m=4096, n=4096, k=1024, t="bf16"), DotOptions(descriptors=True))
+    assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
+    assert "ld.local" not in made.ptx and made.metadata["shared"] <= 232448
