@@ -37,10 +37,21 @@ _OVERLOADS: dict[str, tuple[str, ...]] = {
     "mean": ("mean.dim",),
     "bitwise_and": ("bitwise_and.Tensor",),
     "bitwise_or": ("bitwise_or.Tensor",),
+    "bitwise_xor": ("bitwise_xor.Tensor",),
+    **{name: (f"{name}.Tensor", f"{name}.Scalar") for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "squeeze": ("squeeze.dim",),
     "cast": ("_to_copy",),
 }
-_COMMUTATIVE = {"add.Tensor", "mul.Tensor", "maximum", "minimum", "bitwise_and.Tensor", "bitwise_or.Tensor"}
+_COMMUTATIVE = {
+    "add.Tensor",
+    "mul.Tensor",
+    "maximum",
+    "minimum",
+    "bitwise_and.Tensor",
+    "bitwise_or.Tensor",
+    "eq.Tensor",
+    "ne.Tensor",
+}
 # Operands that must have their default: short name -> (position, value).
 _DEFAULTS = {"add": (2, 1), "sub": (2, 1), "rsub": (2, 1)}
 

@@ -11,7 +11,7 @@ from kiln.passes.torch_to_kiln.registry import op_name
 
 from .expressions import Match, NoMatch
 from .rules import Safety, row, rule
-from .values import is_integral, owner, splat_of
+from .values import dtype_of, is_integral, owner, sizes_of, splat_of
 
 T = "identities"
 EXACT, INTEGER, FAST = Safety.EXACT, Safety.INTEGER, Safety.FAST
@@ -30,6 +30,10 @@ row("abs-neg", "abs(neg(x))", "abs(x)", EXACT, "abs clears the sign bit", T)
 row("maximum-self", "maximum(x, x)", "x", EXACT, "idempotent; NaN stays NaN", T)
 row("minimum-self", "minimum(x, x)", "x", EXACT, "idempotent; NaN stays NaN", T)
 row("and-self", "bitwise_and(x, x)", "x", EXACT, "idempotent", T)
+row("xor-self", "bitwise_xor(x, x)", "full(x, 0)", EXACT, "every bit is equal to itself", T)
+row("mul-abs-abs", "mul(abs(x), abs(x))", "mul(x, x)", EXACT, "the signs cancel before rounding", T)
+row("neg-sub", "neg(sub(x, y))", "sub(y, x)", INTEGER, "1 - 1 is +0.0, and -(1 - 1) is -0.0", T)
+row("rsub-zero", "rsub(x, 0)", "neg(x)", INTEGER, "0.0 - 0.0 is +0.0, and -(+0.0) is -0.0", T)
 row("or-self", "bitwise_or(x, x)", "x", EXACT, "idempotent", T)
 
 for _name in ("relu", "abs", "floor", "ceil", "round", "trunc", "sign"):
@@ -73,6 +77,35 @@ def sub_zero(m: Match) -> ir.Value:
     if not is_integral(m.result) and _negative_zero(zero) and not m.fast_math:
         raise NoMatch("needs fast_math: -0.0 - (-0.0) is +0.0")
     return m.like_root(m["x"])
+
+
+def _scalar_operand(m: Match) -> ir.Value:
+    """An operand without dimensions as a number: what other rules and patterns look for."""
+    number = _constant_number(m["c"])
+    if number is None or sizes_of(m["c"]) != () or dtype_of(m["c"]) != dtype_of(m.result):
+        raise NoMatch("")
+    name = op_name(m.root).removeprefix("torch.aten.").removesuffix(".Tensor")
+    return m.build(f"{name}.Scalar", m.like_root(m["x"]), m.number(number), *list(m.root.operands)[2:])
+
+
+def _constant_number(value: ir.Value) -> float | None:
+    """The number in a constant tensor of one: a literal, or an argument whose value is known."""
+    from kiln.passes.folding.tensors import argument_constant
+
+    literal = owner(value)
+    if literal is not None:
+        number = splat_of(value) if literal.name == "torch.vtensor.literal" else None
+    else:
+        tensor = argument_constant(value)
+        number = tensor.item() if tensor is not None and tensor.numel() == 1 else None
+    return number if isinstance(number, int | float) and not isinstance(number, bool) else None
+
+
+for _name in ("add", "sub", "mul", "div"):
+    _why = "the constant has the result's element type, so that it is the same number"
+    rule(f"{_name}-literal", f"{_name}(x, c)", f"{_name}(x, number)  (c constant, without dimensions)", EXACT, _why, T)(
+        _scalar_operand
+    )
 
 
 def _negative_zero(number: float) -> bool:

@@ -17,7 +17,18 @@ __all__ = ["NoMatch", "Rule", "Safety", "all_rules", "row", "rule"]
 Rewrite = Callable[[Match], ir.Value]
 
 #: The tables, in the order of the documentation.
-TABLES = ("identities", "inverses", "powers", "selection", "views", "casts", "reductions", "products")
+TABLES = (
+    "identities",
+    "inverses",
+    "powers",
+    "comparisons",
+    "selection",
+    "views",
+    "concatenations",
+    "casts",
+    "reductions",
+    "products",
+)
 
 
 class Safety(enum.Enum):

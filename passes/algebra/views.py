@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import list_elements
 
 from .expressions import Match, NoMatch
 from .rules import Safety, row, rule
-from .values import dtype_of, owner, same_strides, same_type, sizes_of
+from .values import owner, same_strides, same_type, sizes_of
 
 T = "views"
 EXACT = Safety.EXACT
@@ -132,39 +131,3 @@ for _name in _NAMES:
     for _inner in _NAMES:
         _why = "the orders compose; to nothing where they undo each other"
         rule(f"{_name}-{_inner}", f"{_name}({_inner}(x))", "permute(x) or x", EXACT, _why, T)(_composed)
-
-
-# -- concatenations
-
-
-@rule("cat-one", "cat(xs)", "x  (one tensor)", EXACT, "a list of one tensor", T)
-def cat_one(m: Match) -> ir.Value:
-    elements = list_elements(m["xs"])
-    if elements is None or len(elements) != 1:
-        raise NoMatch("")
-    return m.like_root(elements[0])
-
-
-@rule("cat-slices", "cat(xs, d)", "x  (all its slices, in order)", EXACT, "put together as they were taken apart", T)
-def cat_slices(m: Match) -> ir.Value:
-    elements = list_elements(m["xs"])
-    if elements is None or len(elements) < 2:
-        raise NoMatch("")
-    source: ir.Value | None = None
-    end = 0
-    for element in elements:
-        op = owner(element)
-        if op is None or op_name(op) != "torch.aten.slice.Tensor" or (source is not None and op.operands[0] != source):
-            raise NoMatch("")
-        source = op.operands[0]
-        assert source is not None
-        rank = len(sizes_of(source) or ())
-        dim, start, _, step = (m.const_of(op.operands[k], "a bound of a slice") for k in (1, 2, 3, 4))
-        if dim % rank != m.const("d") % rank or step != 1 or (start or 0) != end:
-            raise NoMatch("the slices do not follow each other")
-        taken = (sizes_of(element) or ())[dim % rank]
-        if not isinstance(taken, int):
-            raise NoMatch("a slice of dynamic size")
-        end += taken
-    assert source is not None and dtype_of(source)
-    return m.like_root(source)

@@ -1,0 +1,150 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Concatenations that put together what was taken apart, and slices of concatenations."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.passes.torch_to_kiln.registry import op_name
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
+
+from .expressions import Match, NoMatch
+from .rules import Safety, rule
+from .values import dtype_of, escapes, owner, sizes_of
+
+T = "concatenations"
+EXACT = Safety.EXACT
+
+_SPLITS = frozenset(f"torch.aten.{name}" for name in ("split.Tensor", "split_with_sizes", "chunk"))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Elements ``start`` to ``end`` of ``source`` along ``dim``; ``end`` is None for all that follows."""
+
+    source: ir.Value
+    dim: int
+    start: int
+    end: int | None
+
+
+def _piece(value: ir.Value) -> _Piece | None:
+    """What a slice, or a member of a split, takes; None for anything else or bounds known at run time only."""
+    op = owner(value)
+    if op is None:
+        return None
+    if op_name(op) == "torch.aten.slice.Tensor":
+        return _slice(op, value)
+    split = owner(op.operands[0]) if op.name == "torch.prim.ListUnpack" else None
+    if split is None or op_name(split) not in _SPLITS:
+        return None
+    dim = python_value(split.operands[2])
+    rank = len(sizes_of(split.operands[0]) or ())
+    lengths = [(sizes_of(result) or ())[dim % rank] for result in op.results] if isinstance(dim, int) and rank else []
+    number = ir.OpResult(value).result_number
+    before = lengths[:number]
+    if not lengths or not all(isinstance(length, int) for length in before):
+        return None
+    start = sum(length for length in before if isinstance(length, int))
+    own = lengths[number]
+    if isinstance(own, int):
+        return _Piece(split.operands[0], dim % rank, start, start + own)
+    return _Piece(split.operands[0], dim % rank, start, None) if number == len(lengths) - 1 else None
+
+
+def _slice(op: ir.Operation, value: ir.Value) -> _Piece | None:
+    """(self, dim, start, end, step)."""
+    whole, taken = sizes_of(op.operands[0]), sizes_of(value)
+    dim, start, step = (python_value(op.operands[k]) for k in (1, 2, 4))
+    if whole is None or taken is None or step != 1 or not isinstance(dim, int):
+        return None
+    start = 0 if start is None else start
+    size, length = whole[dim % len(whole)], taken[dim % len(whole)]
+    if start is NOT_CONSTANT or not isinstance(start, int):
+        return None
+    if start < 0:
+        if not isinstance(size, int):
+            return None
+        start = max(0, start + size)
+    if isinstance(length, int):
+        return _Piece(op.operands[0], dim % len(whole), start, start + length)
+    # Of a dynamic size: all that follows, if it says so.
+    end = python_value(op.operands[3])
+    return _Piece(op.operands[0], dim % len(whole), start, None) if end in (None, 2**63 - 1) else None
+
+
+@rule("cat-one", "cat(xs)", "x  (one tensor)", EXACT, "a list of one tensor", T)
+def cat_one(m: Match) -> ir.Value:
+    elements = list_elements(m["xs"])
+    if elements is None or len(elements) != 1:
+        raise NoMatch("")
+    return m.like_root(elements[0])
+
+
+@rule(
+    "cat-slices",
+    "cat(xs, d)",
+    "x  (all its slices, in order)",
+    EXACT,
+    "slices or members of a split, put together as they were taken apart",
+    T,
+)
+def cat_slices(m: Match) -> ir.Value:
+    elements = list_elements(m["xs"])
+    if elements is None or len(elements) < 2:
+        raise NoMatch("")
+    pieces = [_piece(element) for element in elements]
+    first = pieces[0]
+    if first is None or any(piece is None or piece.source != first.source for piece in pieces):
+        raise NoMatch("")
+    dim = m.const("d") % len(sizes_of(first.source) or (1,))
+    end: int | None = 0
+    for piece in pieces:
+        if piece is None or piece.dim != dim or piece.start != end:
+            raise NoMatch("the slices do not follow each other")
+        end = piece.end
+    # Whether they are all of it: the sizes tell.
+    return m.like_root(first.source)
+
+
+@rule("stack-unbind", "stack(xs, d)", "x  (all it was unbound into)", EXACT, "put together as taken apart", T)
+def stack_unbind(m: Match) -> ir.Value:
+    elements = list_elements(m["xs"])
+    unpacked = owner(elements[0]) if elements else None
+    if elements is None or unpacked is None or unpacked.name != "torch.prim.ListUnpack":
+        raise NoMatch("")
+    unbound = owner(unpacked.operands[0])
+    if unbound is None or op_name(unbound) != "torch.aten.unbind.int" or list(unpacked.results) != list(elements):
+        raise NoMatch("")
+    rank = len(sizes_of(unbound.operands[0]) or (1,))
+    if m.const_of(unbound.operands[1], "a dimension") % rank != m.const("d") % rank:
+        raise NoMatch("put together along another dimension")
+    return m.like_root(unbound.operands[0])
+
+
+@rule("slice-cat", "slice(cat(xs, e), d)", "a slice of one of xs, or all of it", EXACT, "nothing else is read", T)
+def slice_cat(m: Match) -> ir.Value:
+    elements, sizes = list_elements(m["xs"]), sizes_of(m.operand(0))
+    piece = _piece(m.result)
+    if elements is None or sizes is None or piece is None or piece.end is None:
+        raise NoMatch("")
+    if m.const("e") % len(sizes) != piece.dim:
+        raise NoMatch("")
+    m.need(not escapes(m.result), "the result is returned: it would share memory with a part")
+    begin = 0
+    for element in elements:
+        part = sizes_of(element)
+        if part is None or len(part) != len(sizes) or dtype_of(element) != dtype_of(m.result):
+            raise NoMatch("a part of another element type or rank")
+        length = part[piece.dim]
+        if not isinstance(length, int):
+            raise NoMatch("a part of dynamic size comes before the slice")
+        if begin <= piece.start and piece.end <= begin + length:
+            if (begin, begin + length) == (piece.start, piece.end):
+                return m.like_root(element)
+            bounds = [m.number(n) for n in (piece.dim, piece.start - begin, piece.end - begin, 1)]
+            return m.build("slice.Tensor", element, *bounds)
+        begin += length
+    raise NoMatch("the slice holds parts of several tensors")
