@@ -47,8 +47,11 @@ def preferred_strides(graph: HostGraph) -> dict[ir.Value, Exprs]:
 def _order(index: list[ir.AffineExpr]) -> list[int] | None:
     """Dims of the source from the outermost to the innermost of the view that reads it; None if that is not clear."""
     keys: list[tuple[int, int]] = []
-    for e in index:
+    for k, e in enumerate(index):
         dims = affine.dims_in(e)
+        if not dims:
+            keys.append((-1, k))  # read at one place, as a dim of size 1 is
+            continue
         if len(dims) != 1:
             return None
         kind = 0 if isinstance(e, ir.AffineFloorDivExpr) else 2 if isinstance(e, ir.AffineModExpr) else 1

@@ -306,7 +306,7 @@ class Grouping:
             reduced = [i for i in reduced if not _is_one(own_space[i])]
             rest = [d for d in rest if not _is_one(group.space[d])]
         extents = [own_space[i] for i in reduced]
-        if group.reduced is not None and set(rest) != _loops(group.reduced, group.space):
+        if group.reduced is not None and _loops(frozenset(rest), group.space) != _loops(group.reduced, group.space):
             return "the consumer's kernel reduces other loops"
         if not rest and group.reduced is None:
             rest = list(range(len(group.space), len(group.space) + len(extents)))

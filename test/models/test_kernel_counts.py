@@ -26,8 +26,8 @@ def launches(graph: CompileReport) -> int:
     return sum(kernel.launches for kernel in graph.kernels) + len(graph.aten_calls)
 
 
-def network(name: str, layers: int) -> CompileReport:
-    model, make_inputs = BUILDERS[name](layers=layers)
+def network(name: str, layers: int, batch: int = 2) -> CompileReport:
+    model, make_inputs = BUILDERS[name](layers=layers, batch=batch)
     return compiled(model, *make_inputs(torch.Generator().manual_seed(1)))
 
 
@@ -37,6 +37,12 @@ def network(name: str, layers: int) -> CompileReport:
 @pytest.mark.parametrize(("name", "per_layer"), [("bert", 5), ("gpt2", 5), ("vit", 5), ("llama", 6), ("t5", 13)])
 def test_launches_per_layer(name, per_layer):
     assert launches(network(name, 2)) - launches(network(name, 1)) == per_layer
+
+
+@pytest.mark.parametrize(("name", "per_layer"), [("bert", 5), ("llama", 6)])
+def test_one_sequence_takes_no_more(name, per_layer):
+    """A dim of size 1 has no loop, and must not look like one."""
+    assert launches(network(name, 2, batch=1)) - launches(network(name, 1, batch=1)) == per_layer
 
 
 def test_identical_layers_share_kernels():
