@@ -52,6 +52,7 @@ class Executor:
         self.plan = plan
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
         parts = segments(plan)
+        self._launched = {p.buffer for part in parts for launch in part.launches for p in launch.pointers}
         self._layout = self._state_layout(parts)
         self._binder, launch = self._load(parts)
         self._bound: dict[tuple[int, ...], Binding] = {}
@@ -138,9 +139,10 @@ class Executor:
             binding = self._binder.bind(epoch, values, key[-1], previous)
             _add_sizes(binding, plan, self._parts, epoch, self._layout.epochs)
         if inputs is not None:
-            for buffer in plan.buffers:
+            for i, buffer in enumerate(plan.buffers):
                 if buffer.kind == "input":
-                    _check_input(buffer, binding, inputs, plan.device)
+                    # What ATen calls alone read may be elsewhere: a random generator's state is on the CPU.
+                    _check_input(buffer, binding, inputs, plan.device if i in self._launched else "")
         with self._lock:
             while len(self._bound) >= _MAX_BINDINGS:
                 del self._bound[next(iter(self._bound))]
@@ -208,8 +210,10 @@ def _check_input(buffer: Buffer, binding: Binding, inputs: Sequence[Any], device
     where = f"argument {buffer.index}"
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{where}: expected a tensor, found {type(tensor).__name__}")
-    if tensor.device != torch.device(device) or not _same_bits(tensor.dtype, getattr(torch, buffer.dtype)):
-        raise InputError(f"{where}: expected {buffer.dtype} on {device}, found {tensor.dtype} on {tensor.device}")
+    if device and tensor.device != torch.device(device):
+        raise InputError(f"{where}: expected a tensor on {device}, found one on {tensor.device}")
+    if not _same_bits(tensor.dtype, getattr(torch, buffer.dtype)):
+        raise InputError(f"{where}: expected {buffer.dtype}, found {tensor.dtype}")
     if tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_conj():
         raise InputError(f"{where}: expected plain strided memory, found layout {tensor.layout} or a lazy conj/neg bit")
     shape, strides = binding.shape(buffer), binding.strides(buffer)

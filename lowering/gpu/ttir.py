@@ -48,6 +48,7 @@ def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
             name = attribute.name if hasattr(attribute, "name") else attribute
             if name.startswith("kiln.") or name in _LAUNCH_ATTRIBUTES:
                 del copy.attributes[name]
+        _multiply_for_negations(copy)
         text = kiln.to_text(module.operation, print_generic_op_form=True)
     if "!tt.tensordesc" not in text and not _HINT.search(text):
         return text
@@ -55,6 +56,25 @@ def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
     if not spelling.nested_descriptors:
         text = re.sub(r"!tt\.tensordesc<tensor<([^<>]*)>>", r"!tt.tensordesc<\1>", text)
     return _HINTED.sub(_with_policy, text) if spelling.cache_policy else text
+
+
+def _multiply_for_negations(op: ir.Operation) -> None:
+    """x * -1 for arith.negf, which MLIR's canonicalizer also makes of -0 - x: Triton 3.6 has none on blocks."""
+    for region in op.regions:
+        for block in region:
+            for view in list(block.operations):
+                inner = view.operation
+                _multiply_for_negations(inner)
+                if inner.name != "arith.negf":
+                    continue
+                type_ = inner.operands[0].type
+                one = ir.FloatAttr.get(tt.element_of(type_), -1.0)
+                value = ir.DenseElementsAttr.get_splat(type_, one) if tt.is_block(type_) else one
+                with ir.InsertionPoint(inner):
+                    minus = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value}).result
+                    product = ir.Operation.create("arith.mulf", results=[type_], operands=[inner.operands[0], minus])
+                inner.results[0].replace_all_uses_with(product.result)
+                inner.erase()
 
 
 def _with_policy(line: re.Match[str]) -> str:

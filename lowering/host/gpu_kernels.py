@@ -5,6 +5,7 @@
 
 import functools
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.errors import CompileError, InvalidIRError
+from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.runtime.plan import Descriptor, Expr, Kernel, TensorMap
 
-__all__ = ["GpuKernelSet", "LaunchForm", "cleared_results", "kernel_function"]
+__all__ = ["GpuKernelSet", "LaunchForm", "cleared_results", "compile_fitting", "kernel_function"]
 
 _WARP = 32
+_LOOP_STAGES = re.compile(r"tt\.num_stages = (\d+) : i32")
 # Triton's element types of descriptors -> CUtensorMapDataType, where they differ.
 _MAP_TYPES = {8: 10, 9: 8, 10: 9}
 
@@ -145,7 +148,7 @@ class GpuKernelSet(KernelSet):
                 len(body.tensors) + len(body.roots),
                 len(body.symbols),
                 LaunchForm.of(fusion.opview, function, len(body.symbols)),
-                _pool().submit(compile_ttir, text, self._arch, options),
+                _pool().submit(compile_fitting, text, self._arch, options),
                 fusion.opview,
             )
         )
@@ -205,6 +208,26 @@ class GpuKernelSet(KernelSet):
         except Exception as error:
             raise (self._failure(code.fusion, error) if self._failure else error) from error
         return made
+
+
+def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
+    """`compile_ttir`, with fewer pipeline stages where the kernel wants more shared memory than a program may have.
+
+    Raises UnsupportedError if it does not fit even without a pipeline.
+    """
+    room = machine(arch).shared_bytes
+    while True:
+        made = compile_ttir(text, arch, options)
+        wanted = made.metadata["shared"]
+        if wanted <= room:
+            return made
+        stages = [options.get("num_stages", 3), *(int(n) for n in _LOOP_STAGES.findall(text))]
+        if max(stages) <= 1:
+            reason = f"a kernel for {arch} wants {wanted} bytes of shared memory, and may have {room}"
+            raise UnsupportedError("kiln.fusion", "", reason)
+        fewer = max(stages) - 1
+        options = {**options, "num_stages": min(options.get("num_stages", 3), fewer)}
+        text = _LOOP_STAGES.sub(lambda found, most=fewer: f"tt.num_stages = {min(int(found[1]), most)} : i32", text)
 
 
 def _tensor_map(meta: Any) -> TensorMap:
