@@ -23,6 +23,7 @@ from torch_mlir import ir
 from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.lowering.host.kernels import KernelSet
+from kiln.lowering.host.recent_kernels import recent_kernels
 from kiln.passes.manager import PipelineStep
 
 __all__ = ["Target", "choose_target"]
@@ -73,7 +74,7 @@ class Target:
     ) -> KernelSet:
         """What makes machine code of the kernels that `compiler` (`kernel`, with errors handled) gives."""
         if self.name == "cpu":
-            return KernelSet(compiler, dump)
+            return KernelSet(compiler, dump, recent_kernels())
         if self.name == "tt-cpu":
             from kiln.lowering.ttcpu.fusion import TtCpuKernelSet
 

@@ -70,9 +70,13 @@ class KernelSet:
 
     def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
         """Adds the next kernel."""
-        if name not in self._cache or self._dump is not None:
-            self._cache[name] = self._compile(fusion, name, kind)
-        self._codes.append(self._cache[name])
+        # One look-up: a cache that other threads share may drop the kernel at any time.
+        code = None if self._dump is not None else self._cache.get(name)
+        if code is None:
+            code = self._compile(fusion, name, kind)
+            if code.object_bytes:  # a failure is reported for each graph anew
+                self._cache[name] = code
+        self._codes.append(code)
         self._kinds.append(kind)
 
     def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject:
