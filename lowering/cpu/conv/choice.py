@@ -17,9 +17,10 @@ MobileNetV2. One thread: CPU time; two: wall time on a machine with other load.
 | depthwise, channels-last       | 2.90 - 13.5      | 1.49 - 7.1              | 4.61 - 15.8, 2.31 - 7.46            |
 | 32 groups of 4 or 8 channels   | 1.43 - 1.63      | 1.09 - 1.49             | 1.98 - 2.04, 0.95 - 1.72            |
 
-With an NCHW image and result the kernel takes 0.95 to 1.4 times as long as channels-last (depthwise aside), and stays
-ahead of oneDNN. f16 and f64 are 2.5 to 400 times faster here, where oneDNN has no kernel of its own. bf16 is converted
-element by element: 0.60 to 1.25 of oneDNN's speed on a CPU with AVX512-BF16 (depthwise 1.8 to 3.5).
+With an NCHW image and result the kernel takes 0.95 to 1.4 times as long as channels-last and stays ahead of oneDNN;
+depthwise 1.1 to 3 times as long, and 2.9 to 4.7 times as fast as oneDNN's. f16 and f64 are 2.5 to 400 times faster
+here, where oneDNN has no kernel of its own. bf16 is converted element by element: 0.60 to 1.25 of oneDNN's speed on a
+CPU with AVX512-BF16 (depthwise 1.8 to 3.5).
 """
 
 from torch_mlir import ir
@@ -41,8 +42,6 @@ def vendor_reason(op: ir.Operation) -> str | None:
     groups = ir.IntegerAttr(op.attributes["groups"]).value
     outputs, channels = weight.shape[0] // groups, weight.shape[1]
     depthwise = outputs == channels == 1
-    if depthwise and groups > 1 and _planar(op):
-        return "oneDNN: a depthwise convolution of an NCHW tensor has its channels too far apart"
     if groups > 1 and outputs < 4 and not depthwise:
         return f"oneDNN: groups of {channels} input and {outputs} output channels leave most lanes idle"
     if (
@@ -52,11 +51,3 @@ def vendor_reason(op: ir.Operation) -> str | None:
     ):
         return "oneDNN: its products of bf16 run on units for them"
     return None
-
-
-def _planar(op: ir.Operation) -> bool:
-    """Whether consecutive channels of the result are not neighbours in memory, by its attribute `strides`."""
-    if "strides" not in op.attributes:
-        return True
-    strides = ir.AffineMapAttr(op.attributes["strides"]).value.results
-    return strides[1] != ir.AffineConstantExpr.get(1)

@@ -6,10 +6,15 @@
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
 from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
+from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
-_KERNELS = {"direct": (emit_direct, direct_layout), "depthwise": (emit_depthwise, depthwise_layout)}
+_KERNELS = {
+    "direct": (emit_direct, direct_layout),
+    "depthwise": (emit_depthwise, depthwise_layout),
+    "planar": (emit_planar, planar_layout),
+}
 
 
 def emit_conv(
@@ -17,14 +22,17 @@ def emit_conv(
 ) -> None:
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
-    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, depthwise.py).
+    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, depthwise.py,
+    planar.py).
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kernel = schedule["kernel"]
     if kernel not in _KERNELS:
         raise ValueError(f"unknown convolution kernel {kernel!r}; expected {' or '.join(_KERNELS)}")
-    if kernel == "depthwise" and not problem.depthwise:
-        raise ValueError("convolution kernel 'depthwise' needs one channel in each group")
+    if kernel in ("depthwise", "planar") and not problem.depthwise:
+        raise ValueError(f"convolution kernel {kernel!r} needs one channel in each group")
+    if kernel == "planar" and not problem.planar:
+        raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
     _KERNELS[kernel][0](b, problem, schedule, operands, epilogue, ctx)
 
 

@@ -16,6 +16,12 @@ _DEPTHWISE_TASKS = 64
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
     """The schedule: ints and strings alone; sizes that are no ints count as unknown."""
     width = isa.vector_bytes // p.sum_bytes
+    if p.depthwise and p.planar and p.x_strides[3] == 1:
+        vectors = -(-p.columns // width) if isinstance(p.columns, int) else 4
+        planes = p.images * p.groups if isinstance(p.images, int) else p.groups
+        rows = p.rows if isinstance(p.rows, int) else 64
+        span = max(1, rows // max(1, _DEPTHWISE_TASKS // max(1, planes)))
+        return {"kernel": "planar", "nv": max(1, min(4, vectors)), "width": width, "span": span}
     if p.depthwise:
         return _depthwise(p, width)
     mr, nv = _tile(p, width, isa.vector_registers)

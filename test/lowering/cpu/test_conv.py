@@ -110,17 +110,17 @@ def test_dtypes(dtype: torch.dtype, groups: int) -> None:
     assert (out.double() - exact).norm() / exact.norm() < roundings * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c[-1] == 1], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_planar_results(case) -> None:
     """Results with lanes along columns, of images of any layout."""
     torch.manual_seed(0)
     size, (o, *window), stride, padding, dilation, groups = case
-    weight, bias = torch.randn(o, size[1], *window), torch.randn(o)
-    for images in "cl":
+    weight, bias = torch.randn(o, size[1] // groups, *window), torch.randn(o)
+    for images in "cl" if groups == 1 else "c":
         x = layout(torch.randn(size), images)
-        out = torch.full_like(F.conv2d(x, weight, None, stride, padding, dilation), torch.nan)
+        out = torch.full_like(F.conv2d(x, weight, None, stride, padding, dilation, groups), torch.nan)
         out = out.contiguous()
-        problem = conv_problem(x, weight, out, stride, padding, dilation)
+        problem = conv_problem(x, weight, out, stride, padding, dilation, groups)
         conv_kernel(x, weight, bias, out, problem, AVX512, 2)[0]()
         check(out, x, weight, bias, stride, padding, dilation, groups)
 
@@ -151,15 +151,16 @@ def test_infinities_and_nans_stay_in_their_windows() -> None:
     assert not out.isnan().any()
 
 
-def dynamic_kernel(weight_shape, stride, padding, dilation, groups) -> Kernel:
-    """A kernel whose image sizes and strides are all known at run time only (channels-last, unit channel stride)."""
+def dynamic_kernel(weight_shape, stride, padding, dilation, groups, planar: bool) -> Kernel:
+    """A kernel whose image sizes and strides are all known at run time only, but for the unit stride."""
     o, c, *window = weight_shape
     weight_strides = (c * window[0] * window[1], window[0] * window[1], window[1], 1)
 
-    def problem(n, height, width, rows, columns, x_image, x_row, x_column) -> ConvProblem:
+    def problem(n, height, width, rows, columns, x_image, x_row, x_other) -> ConvProblem:
+        x_strides = (x_image, x_other, x_row, 1) if planar else (x_image, 1, x_row, x_other)
         return ConvProblem(
             n, groups, c, o // groups, height, width, rows, columns, tuple(window), stride, padding, dilation,
-            (x_image, 1, x_row, x_column), weight_strides,
+            x_strides, weight_strides, planar=planar,
         )  # fmt: skip
 
     unknown = problem(*[None] * 8)
@@ -167,13 +168,15 @@ def dynamic_kernel(weight_shape, stride, padding, dilation, groups) -> Kernel:
 
     def emit(b, buffers, symbols, ctx):
         _, _, _, rows, columns, *_ = symbols
-        line = b.muli(columns, o)
-        epilogue = ReluEpilogue(buffers[3], (b.muli(rows, line), 1, line, o), buffers[2])
+        plane = b.muli(rows, columns)
+        strides = (plane, columns, 1) if planar else (1, b.muli(columns, o), o)
+        epilogue = ReluEpilogue(buffers[3], (b.muli(plane, o), *strides), buffers[2])
         emit_conv(b, problem(*symbols), schedule, ConvBuffers(*buffers[:2]), epilogue, ctx)
 
     return Kernel(["f32"] * 4, 8, conv_scratch_bytes(unknown, schedule), emit, kind="conv")
 
 
+@pytest.mark.parametrize("planar", [False, True], ids=["channels_last", "planar"])
 @pytest.mark.parametrize(
     "weight_shape,stride,padding,dilation,groups",
     [
@@ -186,17 +189,17 @@ def dynamic_kernel(weight_shape, stride, padding, dilation, groups) -> Kernel:
     ],
     ids=str,
 )
-def test_dynamic_sizes(weight_shape, stride, padding, dilation, groups) -> None:
+def test_dynamic_sizes(weight_shape, stride, padding, dilation, groups, planar: bool) -> None:
     torch.manual_seed(0)
-    kernel = dynamic_kernel(weight_shape, stride, padding, dilation, groups)
+    kernel = dynamic_kernel(weight_shape, stride, padding, dilation, groups, planar)
     o, c = weight_shape[:2]
     weight, bias = torch.randn(weight_shape), torch.randn(o)
     for n, h, w in ((1, 5, 9), (2, 9, 10), (1, 7, 40), (3, 12, 17), (1, 6, 100)):
-        x = layout(torch.randn(n, c * groups, h, w), "l")
+        x = layout(torch.randn(n, c * groups, h, w), "c" if planar else "l")
         shape = F.conv2d(x, weight, bias, stride, padding, dilation, groups).shape
         for threads in (1, 3):
-            out = torch.full(shape, torch.nan).contiguous(memory_format=LAST)
-            sizes = (n, h, w, *shape[2:], *(x.stride(i) for i in (0, 2, 3)))
+            out = layout(torch.full(shape, torch.nan), "c" if planar else "l")
+            sizes = (n, h, w, *shape[2:], *(x.stride(i) for i in ((0, 2, 1) if planar else (0, 2, 3))))
             kernel(x, weight, bias, out, symbols=sizes, threads=threads)
             check(out, x, weight, bias, stride, padding, dilation, groups)
 

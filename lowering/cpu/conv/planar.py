@@ -1,0 +1,135 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Depthwise convolution of planar images (NCHW, or signals [N, C, L]): lanes along the columns of a row.
+
+A few vectors of a row's columns have their sums in registers; each weight is broadcast from where it lies. Columns of
+the window that fall outside of the image are masked lanes of the load. With stride 2 every other element of two
+vectors is taken, with larger strides the elements are gathered.
+"""
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.borders import window_range
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+
+
+def planar_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+    """No scratch."""
+    return {"bytes": 0}
+
+
+def emit_planar(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: nv (vectors of columns at once), width (lanes), span (rows of a task)."""
+    _Planar(b, p, s, operands, epilogue, ctx).emit()
+
+
+class _Planar:
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.operands, self.epilogue, self.ctx = b, p, operands, epilogue, ctx
+        self.sum_type = element_type(p.sum_dtype)
+        self.nv, self.width, self.span = s["nv"], s["width"], s["span"]
+        self.vector = b.vec(self.width, self.sum_type)
+        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
+
+    def emit(self) -> None:
+        """This thread's share of (image, channel, rows of a task)."""
+        b, p = self.b, self.p
+        rows = known(p.rows)
+        spans = b.ceildivi(rows, self.span)
+        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(b.muli(known(p.images), p.groups), spans))
+
+        def task(t: Index) -> None:
+            plane, part = b.divi(t, spans), b.remi(t, spans)
+            image, channel = b.divi(plane, p.groups), b.remi(plane, p.groups)
+            first = b.muli(part, self.span)
+            last = b.mini(b.addi(first, self.span), rows)
+            b.for_(first, last, 1, lambda row: self.row(image, channel, row))
+
+        b.for_(low, high, 1, task)
+
+    def row(self, image: Index, channel: Index, row: Index) -> None:
+        b, p = self.b, self.p
+        x = b.sum_(
+            self.operands.x_offset,
+            b.muli(image, self.x_image),
+            b.muli(channel, self.x_channel),
+            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
+        )
+        weight = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
+        window = window_range(b, p, 0, row)
+        columns = known(p.columns)
+        with self.epilogue.columns(b, image, row, channel) as store:
+
+            def vectors(start: Index, count: int, whole: bool) -> None:
+                acc = [b.zero(self.vector)] * count
+                acc = b.for_(*window, 1, lambda y, a: self.products(y, start, x, weight, a), acc)
+                for v, value in enumerate(acc):
+                    column = b.addi(start, v * self.width)
+                    if whole:
+                        store(column, self.width, value, None)
+                        continue
+                    left = b.subi(columns, column)
+                    mask = b.mask_below(b.maxi(left, 0), self.width)
+                    b.if_(b.cmpi("sgt", left, 0), lambda c=column, x=value, m=mask: store(c, self.width, x, m))
+
+            step = self.nv * self.width
+            full = b.round_down(columns, step)
+            b.for_(0, full, step, lambda start: vectors(start, self.nv, True))
+            tail = b.subi(columns, full)
+            count = -(-tail // self.width) if isinstance(tail, int) else self.nv
+            if count:
+                vectors(full, count, False)
+
+    def products(self, y: Index, start: Index, x: Index, weight: Index, acc: list[ir.Value]) -> list[ir.Value]:
+        """Adds the products of one row of the window for columns from `start` on."""
+        b, p = self.b, self.p
+        line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
+        factors = b.addi(weight, b.muli(y, known(p.weight_strides[2])))
+        out = list(acc)
+        for z in range(p.kernel[1]):
+            factor = b.load(self.operands.weight, b.addi(factors, b.muli(z, known(p.weight_strides[3]))))
+            factor = b.broadcast(b.cast_float(factor, self.sum_type), self.width)
+            for v in range(len(out)):
+                column = b.muli(b.addi(start, v * self.width), p.stride[1])
+                first = b.addi(column, z * p.dilation[1] - p.padding[1])
+                out[v] = b.fma(self.columns(line, first), factor, out[v])
+        return out
+
+    def columns(self, line: Index, first: Index) -> ir.Value:
+        """The elements at columns first + lane * stride of a row of the image; 0 outside of it."""
+        b, step, size = self.b, self.p.stride[1], known(self.p.width)
+        x, width = self.operands.x, self.width
+
+        def piece(at: Index, stride: int) -> ir.Value:
+            # Lanes [low, high) are columns of the image.
+            low = b.ceildivi(b.maxi(b.subi(0, at), 0), stride)
+            high = b.ceildivi(b.maxi(b.subi(size, at), 0), stride)
+            offset = b.addi(line, b.muli(at, self.x_column))
+            lanes = b.gather(x, offset, b.muli(stride, self.x_column), width, between(b, low, high, width))
+            return b.cast_float(lanes, self.sum_type)
+
+        if step == 2 and self.x_column == 1:
+            even = [2 * i for i in range(width)]
+            return b.shuffle(piece(first, 1), piece(b.addi(first, width), 1), even)
+        return piece(first, step)
+
+
+def between(b: Builder, low: Index, high: Index, width: int) -> ir.Value | None:
+    """vector<width x i1>, low <= lane < high; None where all lanes are known to be on."""
+    if isinstance(low, int) and isinstance(high, int):
+        if low <= 0 and high >= width:
+            return None
+        type_ = b.vec(width, b.i1)
+        bits = [ir.BoolAttr.get(low <= i < high) for i in range(width)]
+        return b.constant(ir.DenseElementsAttr.get(bits, type_), type_)
+    type_ = b.vec(width, b.i1)
+    below, before = (vector.create_mask(type_, [b.value(x)]) for x in (high, low))
+    return arith.andi(below, arith.xori(before, b.int_(-1, type_)))
