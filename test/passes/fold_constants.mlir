@@ -76,3 +76,40 @@ func.func @random() -> !torch.vtensor<[2],f32> {
   %1 = torch.aten.rand_like %0, %n, %n, %n, %n, %n : !torch.vtensor<[2],f32>, !torch.none, !torch.none, !torch.none, !torch.none, !torch.none -> !torch.vtensor<[2],f32>
   return %1 : !torch.vtensor<[2],f32>
 }
+
+// -----
+
+// Arithmetic on numbers; what eager raises for stays.
+// CHECK-LABEL: func.func @numbers
+// CHECK-DAG: %[[Z:.*]] = torch.constant.int 0
+// CHECK-DAG: %[[A:.*]] = torch.constant.float 2.500000e-01
+// CHECK: torch.aten.mul.Scalar %arg0, %[[A]]
+// CHECK: %[[D:.*]] = torch.aten.floordiv.int %{{.*}}, %[[Z]]
+// CHECK: torch.aten.add.Scalar %{{.*}}, %[[D]]
+func.func @numbers(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+  %i16 = torch.constant.int 16
+  %i1 = torch.constant.int 1
+  %i0 = torch.constant.int 0
+  %f1 = torch.constant.float 1.0
+  %0 = torch.aten.sqrt.int %i16 : !torch.int -> !torch.float
+  %1 = torch.aten.div.float %f1, %0 : !torch.float, !torch.float -> !torch.float
+  %2 = torch.aten.mul.Scalar %x, %1 : !torch.vtensor<[4],f32>, !torch.float -> !torch.vtensor<[4],f32>
+  %3 = torch.aten.floordiv.int %i16, %i0 : !torch.int, !torch.int -> !torch.int
+  %4 = torch.aten.add.Scalar %2, %3, %i1 : !torch.vtensor<[4],f32>, !torch.int, !torch.int -> !torch.vtensor<[4],f32>
+  return %4 : !torch.vtensor<[4],f32>
+}
+
+// -----
+
+// NaN, infinities and -0.0 keep their bits; integers wrap around as eager's do.
+// CHECK-LABEL: func.func @bits
+// CHECK-DAG: dense<[0xFFC00000, 0xFF800000, -0.000000e+00]> : tensor<3xf32>
+// CHECK-DAG: dense<-128> : tensor<si8>
+func.func @bits() -> (!torch.vtensor<[3],f32>, !torch.vtensor<[],si8>) {
+  %i1 = torch.constant.int 1
+  %0 = torch.vtensor.literal(dense<[0x7FC00000, 0x7F800000, 0.0]> : tensor<3xf32>) : !torch.vtensor<[3],f32>
+  %1 = torch.aten.neg %0 : !torch.vtensor<[3],f32> -> !torch.vtensor<[3],f32>
+  %2 = torch.vtensor.literal(dense<127> : tensor<si8>) : !torch.vtensor<[],si8>
+  %3 = torch.aten.add.Scalar %2, %i1, %i1 : !torch.vtensor<[],si8>, !torch.int, !torch.int -> !torch.vtensor<[],si8>
+  return %1, %3 : !torch.vtensor<[3],f32>, !torch.vtensor<[],si8>
+}
