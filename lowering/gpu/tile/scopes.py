@@ -107,7 +107,9 @@ class Scopes:
 
         The builder inlines loops of one trip: then the scope shares its block with the outer one.
         """
-        self.values.update(dims)
+        # A loop inside may bind the same dims again: another walk along the row.
+        values = self.values
+        self.values = {**values, **dims}
         owner = ir.InsertionPoint.current.block.owner
         outer = self.scopes[-1]
         inlined = owner.operation == outer.owner
@@ -119,6 +121,7 @@ class Scopes:
         yield
         for axis, mask in zip(self.axes, masks, strict=True):
             axis.mask = mask
+        self.values = values
         self.scopes.pop()
         outer.anchor = saved
 
