@@ -18,6 +18,8 @@ from kiln.lowering.gpu.dot.schedule import pow2
 _LEAST = 16
 """The least side of a tile that tensor cores take."""
 _MINUS_INFINITY = float("-inf")
+_LOWEST = -3.4e38
+"""A score that is finite in f32."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ class AttentionProblem:
     with g = h // (heads / kv_heads).
 
     query [s, qk_size], key [t, qk_size] and value [t, v_size] are the matrices of the first head; the strides after
-    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. Sums and
-    softmax are in f32; probabilities are rounded to the operands' type before they meet the values.
+    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. With `fill`,
+    keys that the mask removes have this score, and a row of -inf gives NaN. Sums and softmax are in f32; probabilities
+    are rounded to the operands' type before they meet the values.
     """
 
     batch: tuple[Index, ...]
@@ -55,7 +58,15 @@ class AttentionProblem:
     scale: float
     causal: bool
     mask: ScoreMask | None = None
+    fill: float | None = None
     precision: str = "ieee"
+
+    @property
+    def unit(self) -> float:
+        """What differences of scores are multiplied by to be in units of log2. The scores are so already, except where
+        a mask is added, whose least number must not become -inf."""
+        added = self.mask is not None and not self.mask.boolean
+        return log2(e) if added else 1.0
 
 
 def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
@@ -110,8 +121,10 @@ class _Rows:
         if p.causal or not isinstance(p.keys, int) or p.keys % self.block:
             carried = b.for_(whole, end, self.block, lambda t, c: self._step(t, c, True), carried, stages)
         sums, _, total = carried
-        # A row without keys has sums of zero.
-        return b.divf(sums, b.select(b.cmpf("oeq", total, 0.0), 1.0, total))
+        if p.fill is None:
+            # A row without keys has sums of zero.
+            total = b.select(b.cmpf("oeq", total, 0.0), 1.0, total)
+        return b.divf(sums, total)
 
     def _step(self, start: Index, carried: Sequence[ir.Value], masked: bool) -> list[ir.Value]:
         """One block of keys. masked: some of them do not exist, or come after a query."""
@@ -124,25 +137,27 @@ class _Rows:
         inner = line(b, 0, self.width, 0, p.qk_size)
         keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
         zeros = b.constant(0.0, tt.with_shape([tt.shape_of(self.q.type)[0], self.block], b.f32))
-        # In units of log2, for exp2.
-        scores = b.mulf(b.dot(self.q, keys, zeros, p.precision), p.scale * log2(e))
-        kept: Condition = exists
-        if masked and p.causal:
-            kept = b.andc(kept, b.cmpi("sle", t, self.rows.index))
+        factor = log2(e) / p.unit
+        scores = b.mulf(b.dot(self.q, keys, zeros, p.precision), p.scale * factor)
         if p.mask is not None and self.mask is not None:
             given = b.load(self.mask.pointers(b, self.rows.clamped(b, p.queries), t), exists, other=0)
             if p.mask.boolean:
-                kept = b.andc(kept, b.cmpi("ne", given, 0))
+                removed = (
+                    _MINUS_INFINITY if p.fill is None or p.fill == _MINUS_INFINITY else max(p.fill * factor, _LOWEST)
+                )
+                scores = b.select(b.cmpi("ne", given, 0), scores, removed)
             else:
-                scores = b.addf(scores, b.mulf(b.cast_float(given, b.f32), log2(e)))
+                scores = b.addf(scores, b.cast_float(given, b.f32))
+        kept: Condition = exists
+        if masked and p.causal:
+            kept = b.andc(kept, b.cmpi("sle", t, self.rows.index))
         if kept is not True:
             scores = b.select(kept, scores, _MINUS_INFINITY)
         highest = b.expand_dims(b.reduce([scores], 1, lambda x, y: arith.maxnumf(x, y))[0], 1)
         new_top = b.maxf(top, highest)
         # While a row has no key, its maximum is minus infinity, of which no difference may be taken.
         base = new_top if p.mask is None else b.select(b.cmpf("oeq", new_top, _MINUS_INFINITY), 0.0, new_top)
-        weights = b.math("exp2", b.subf(scores, base))
-        shrink = b.math("exp2", b.subf(top, base))
+        weights, shrink = self._power(scores, base), self._power(top, base)
         total = b.addf(
             b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
         )
@@ -151,3 +166,8 @@ class _Rows:
         )
         weights = b.cast_float(weights, tt.element_of(values.type))
         return [b.dot(weights, values, b.mulf(sums, shrink), p.precision), new_top, total]
+
+    def _power(self, scores: ir.Value, base: ir.Value) -> ir.Value:
+        """e to the difference of two scores."""
+        difference = self.b.subf(scores, base)
+        return self.b.math("exp2", difference if self.p.unit == 1.0 else self.b.mulf(difference, self.p.unit))

@@ -171,6 +171,7 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
             scale=attention.scale,
             causal=attention.causal,
             mask=scores,
+            fill=attention.fill,
             precision=s["precision"],
         )
         columns = ir.AffineConstantExpr.get(attention.v_size)

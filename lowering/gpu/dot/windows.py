@@ -35,6 +35,11 @@ class Attention:
         return float(ir.FloatAttr(self.op.operation.attributes["scale"]).value)
 
     @property
+    def fill(self) -> float | None:
+        attributes = self.op.operation.attributes
+        return float(ir.FloatAttr(attributes["fill"]).value) if "fill" in attributes else None
+
+    @property
     def causal(self) -> bool:
         return bool(ir.IntegerAttr(self.op.operation.attributes["causal"]).value)
 

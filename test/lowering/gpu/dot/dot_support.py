@@ -192,6 +192,7 @@ def attention(
     mask: torch.Tensor | None = None,
     dynamic: str = "",
     schedule: dict | None = None,
+    fill: float | None = None,
 ) -> Emitted:
     """Attention of [B, H, S, E], [B, G, T, E], [B, G, T, V] (any strides); `dynamic` among "s" and "t"."""
     batch, heads, queries, qk_size = q.shape
@@ -216,7 +217,7 @@ def attention(
         scores = None if mask is None else ScoreMask(matrices[3], mask.stride()[:2], mask.dtype == torch.bool)
         problem = AttentionProblem(
             (batch,), heads, groups, given["s"], given["t"], qk_size, v_size, *matrices[:3],
-            q.stride()[:2], k.stride()[:2], v.stride()[:2], scale, causal, scores,
+            q.stride()[:2], k.stride()[:2], v.stride()[:2], scale, causal, scores, fill,
         )  # fmt: skip
         emit_attention(b, problem, s, b.program_id(0), PlainStore(pointers[-1], out.stride()))
 

@@ -74,6 +74,31 @@ def test_added_masks(causal):
     assert (out[0, :, 3] == 0).all()
 
 
+def test_the_least_number_as_a_mask():
+    """Keys are removed by the least number, which is finite: where it removes all of them, they weigh the same."""
+    q, k, v = inputs(1, 1, 20, 40, 16, 16)
+    mask = torch.zeros(20, 40).masked_fill(torch.rand(20, 40) > 0.5, torch.finfo(torch.float32).min)
+    mask[3] = torch.finfo(torch.float32).min
+    out = torch.full((2, 1, 20, 16), 7.0)
+    attention(q, k, v, out, 0.25, mask=mask).run()
+    others = [i for i in range(20) if i != 3]
+    want = expected(q, k, v, 0.25, mask=mask)
+    torch.testing.assert_close(out.double()[:, :, others], want[:, :, others], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(out[:, 0, 3], v[:, 0].mean(1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fill", [-10.0, torch.finfo(torch.float32).min, -torch.inf])
+def test_removed_keys_with_a_score(fill):
+    q, k, v = inputs(1, 1, 20, 40, 16, 16)
+    mask = torch.rand(20, 40) > 0.5
+    mask[3] = False
+    out = torch.full((2, 1, 20, 16), 7.0)
+    attention(q, k, v, out, 0.25, mask=mask, fill=fill).run()
+    scores = (q.double() @ k.double().mT * 0.25).masked_fill(~mask, fill)
+    want = torch.softmax(scores, -1) @ v.double()
+    torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
 def test_boolean_masks():
     q, k, v = inputs(2, 1, 40, 70, 32, 32)
     mask = torch.rand(40, 70) > 0.5
