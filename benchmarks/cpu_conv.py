@@ -8,8 +8,8 @@
     python benchmarks/cpu_conv.py --json out.json
 
 Every contestant computes relu(conv2d(x, weight, bias)): `kiln` as one kernel on a channels-last image (the first layer:
-on an NCHW one), and, in the column `NCHW` behind it, with NCHW image and result; PyTorch as `conv2d` and `relu_` on NCHW
-and on channels-last tensors, with its call alone beside, as `conv`. All contestants of a row run interleaved in one
+on an NCHW one), and, in the column `NCHW` behind it, with NCHW image and result; PyTorch as `conv2d` and `relu_` on
+NCHW and on channels-last tensors, with its call alone beside, as `conv`. All contestants of a row run interleaved in one
 process; a figure is the low quantile (1/6) of the rounds, thread CPU time for one thread and wall time for more.
 `error` is the largest error against float64 over PyTorch's own.
 """
@@ -130,10 +130,11 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
     tile = f"{schedule['mr']}x{schedule['nv']}x{schedule['tiles']}" if "nv" in schedule else str(schedule["mr"])
     flops = 2.0 * exact.numel() * channels // groups * window * window
     ms = {key: value * 1e3 for key, value in seconds.items()}
+    ratios = f"{ms['nchw'] / ms['kiln']:6.2f} {ms['nhwc'] / ms['kiln']:6.2f} {error:6.2f}"
     print(
         f"{name:34} {schedule['kernel'] + ' ' + tile:16} {ms['nchw']:8.3f} {ms['nchw conv']:7.3f} {ms['nhwc']:8.3f}"
         f" {ms['nhwc conv']:7.3f} {ms['kiln']:8.3f} {ms['kiln nchw']:7.3f}"
-        f" {flops / seconds['kiln'] / 1e9:8.1f} {ms['nchw'] / ms['kiln']:6.2f} {ms['nhwc'] / ms['kiln']:6.2f} {error:6.2f}",
+        f" {flops / seconds['kiln'] / 1e9:8.1f} {ratios}",
         flush=True,
     )
     return {"layer": name, "schedule": schedule, "seconds": seconds, "error": float(error)}

@@ -12,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv import (
     ConvBuffers,
@@ -21,7 +22,6 @@ from kiln.lowering.cpu.conv import (
     emit_conv,
     packed_layout,
 )
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.access import Indices
@@ -114,7 +114,9 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
     outs = [four(strides_of(m, rank), zero) for m in layouts[len(body.tensors) :]]
     # Lanes go along channels unless some result would be scattered, and none along columns.
     planar = any(s[1] != one for s in outs) and all(s[3] == one for s in outs)
-    found = Conv(op, *positions, (height, width), x_strides, weight_strides, (images, rows, columns), 0, planar)
+    found = Conv(
+        op, positions[0], positions[1], (height, width), x_strides, weight_strides, (images, rows, columns), 0, planar
+    )
     p = found.problem(static_size)
     if p.kernel != (1, 1) or p.stride != (1, 1) or p.padding != (0, 0):
         return found
