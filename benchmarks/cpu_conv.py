@@ -9,8 +9,8 @@
 
 Every contestant computes relu(conv2d(x, weight, bias)): `kiln` as one kernel on a channels-last image (the first layer:
 on an NCHW one), and, in the column `NCHW` behind it, with NCHW image and result; PyTorch as `conv2d` and `relu_` on
-NCHW and on channels-last tensors, with its call alone beside, as `conv`. All contestants of a row run interleaved in one
-process; a figure is the low quantile (1/6) of the rounds, thread CPU time for one thread and wall time for more.
+NCHW and on channels-last tensors, with its call alone beside, as `conv`. All contestants of a row run interleaved in
+one process; a figure is the low quantile (1/6) of the rounds, thread CPU time for one thread and wall time for more.
 `error` is the largest error against float64 over PyTorch's own.
 """
 
