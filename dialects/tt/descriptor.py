@@ -47,7 +47,7 @@ class DescriptorLoadOp(base.Operation, name="descriptor_load", traits=[base.Effe
     """
 
     desc: ir.Value[Any]
-    indices: Sequence[ir.Value[ir.IntegerType[32]]]
+    indices: Sequence[ir.Value[Any]]
     result: base.Result[Any]
 
     @base.verified
@@ -69,7 +69,7 @@ class DescriptorStoreOp(base.Operation, name="descriptor_store", traits=[base.Ef
 
     desc: ir.Value[Any]
     src: ir.Value[Any]
-    indices: Sequence[ir.Value[ir.IntegerType[32]]]
+    indices: Sequence[ir.Value[Any]]
 
     @base.verified
     def verify_invariants(self: Any) -> None:
@@ -82,4 +82,6 @@ def _described(op: Any) -> ir.RankedTensorType:
     base.require(base.is_tensordesc(op.desc.type), "desc", "a tensor descriptor", op.desc.type)
     block = base.block_of(op.desc.type)
     base.require(len(op.indices) == block.rank, "indices", block.rank, len(op.indices))
+    for i, index in enumerate(op.indices):
+        base.element_is(f"index {i}", index, "i32")
     return block

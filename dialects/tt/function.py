@@ -98,11 +98,12 @@ class GetProgramIdOp(base.Operation, name="get_program_id", traits=[base.Pure]):
     """
 
     axis: ir.IntegerAttr
-    result: base.Result[ir.IntegerType[32]]
+    result: base.Result[Any]
 
     @base.verified
     def verify_invariants(self: Any) -> None:
         base.integer(self, "axis", 0, 3)
+        base.element_is("result", self.result, "i32")
 
 
 class GetNumProgramsOp(base.Operation, name="get_num_programs", traits=[base.Pure]):
@@ -114,8 +115,9 @@ class GetNumProgramsOp(base.Operation, name="get_num_programs", traits=[base.Pur
     """
 
     axis: ir.IntegerAttr
-    result: base.Result[ir.IntegerType[32]]
+    result: base.Result[Any]
 
     @base.verified
     def verify_invariants(self: Any) -> None:
         base.integer(self, "axis", 0, 3)
+        base.element_is("result", self.result, "i32")

@@ -114,8 +114,9 @@ def _emit(
             e.bind_axis(axis, dims[at], first)
             x = e.eval(op.operands[0], point)
             x = b.cast_float(x, compute) if floating else b.cast_int(x, compute)
-            if e.axes[axis].mask is not None:
-                x = b.select(e.axes[axis].mask, x, b.constant(start, compute))
+            mask = e.axes[axis].mask
+            if mask is not None:
+                x = b.select(mask, x, b.constant(start, compute))
             x = b.broadcast(x, e.tile_shape())
             (prefix,) = b.scan([x], axis, combine)
             (whole,) = b.reduce([x], axis, combine)
