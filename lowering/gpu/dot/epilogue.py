@@ -11,7 +11,7 @@ from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.tile.access import Indices
 from kiln.lowering.cpu.tile.memory import linear_offset
-from kiln.lowering.gpu.builder import Builder, Index, is_float
+from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Line, split_batch
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis, Scope
@@ -31,7 +31,7 @@ class FusedEpilogue:
         columns: ir.AffineExpr,
     ):
         _check(e, results[0])
-        self.e, self.results = e, list(results)
+        self.e, self.results, self.rows, self.columns = e, list(results), rows, columns
         self.batch = [e.loops.new(x) for x in batch]
         self.row = e.loops.new(_at_least_two(rows))
         self.column = e.loops.new(_at_least_two(columns))
@@ -55,7 +55,7 @@ class FusedEpilogue:
         lines = {self.row.position: (0, rows), self.column.position: (1, columns)}
         with_tile(b, self.e, scalars, lines, tt.shape_of(sums[0].type))
         bound = [(result, self.at(result), total) for result, total in zip(self.results, sums, strict=True)]
-        store_roots(b, self.e, bound, self.at)
+        store_roots(b, self.e, bound, self.at, _single(b, (self.rows, rows), (self.columns, columns)))
 
 
 class ConvolutionEpilogue:
@@ -82,8 +82,12 @@ class ConvolutionEpilogue:
             for d, index in zip(positions, split_batch(b, rows.index, sizes), strict=True)
         }
         lines[self.dims[1].position] = (1, columns)
+        count = self.sizes[0]
+        for size in self.sizes[2:]:
+            count = count * size
+        condition = _single(b, (count, rows), (self.sizes[1], columns))
         with_tile(b, self.e, {}, lines, tt.shape_of(sums[0].type))
-        store_roots(b, self.e, [(self.result, self.at(self.result), sums[0])], self.at)
+        store_roots(b, self.e, [(self.result, self.at(self.result), sums[0])], self.at, condition)
 
 
 def with_tile(
@@ -109,8 +113,10 @@ def store_roots(
     e: Evaluator,
     bound: Sequence[tuple[ir.Value, Indices, ir.Value]],
     at: Callable[[ir.Value], Indices],
+    condition: Condition,
 ) -> None:
-    """Bind (result, index, sums), the sums rounded to the result's element type, and store what the fusion yields."""
+    """Bind (result, index, sums), the sums rounded to the result's element type, and store what the fusion yields,
+    where the condition holds."""
     e.bound = {}
     for result, point, sums in bound:
         element = ir.RankedTensorType(result.type).element_type
@@ -124,7 +130,17 @@ def store_roots(
     for i in e.body.mine:
         root = e.body.roots[i]
         index = at(root)
-        e.store(len(e.body.tensors) + i, index, e.eval(root, index))
+        e.store(len(e.body.tensors) + i, index, e.eval(root, index), condition)
+
+
+def _single(b: Builder, *axes: tuple[ir.AffineExpr, Line]) -> Condition:
+    """Which positions exist along axes of a single element. No address depends on these, so that no mask follows from
+    it: every position of the axis would be written to the same place."""
+    condition: Condition = True
+    for extent, positions in axes:
+        if extent.maybe_downcast() == ir.AffineConstantExpr.get(1):
+            condition = b.andc(condition, positions.mask)
+    return condition
 
 
 def _at_least_two(extent: ir.AffineExpr) -> ir.AffineExpr:

@@ -191,10 +191,13 @@ def test_attention_between_projections(tokens, causal, element):
 
 
 @pytest.mark.parametrize("size", [1, 24])
-def test_attention_of_one_query(size):
-    """One row in a block of sixteen, and heads of one element."""
+@pytest.mark.parametrize("flat", [False, True])
+def test_attention_of_one_query(size, flat):
+    """One row in a block of sixteen, and heads of one element, whose stride may be missing."""
     text = ATTENTION.format(h=2, g=2, d=size, t="f32", causal="false").replace("?", "1").replace(", s0,", ", 1,")
     text = text.replace("(2, s0,", "(2, 1,").replace("* s0", "* 1")
+    if flat and size == 1:
+        text = text.replace(" + d3)", ")")
     q, k, v, r = (torch.randn(2, 1, 2, size) for _ in range(4))
     out = torch.full((2, 1, 2, size), 7.0)
     run_fusion(text, [q, k, v, r], [out], symbols=[1])
