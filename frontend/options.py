@@ -21,6 +21,16 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 TARGETS = ("cpu", "cuda", "tt-cpu")
 
 
+def _tf32() -> bool:
+    """Whether PyTorch's own products may use TF32 now (torch.set_float32_matmul_precision)."""
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # settings of the older and the newer interface are mixed
+        return False
+
+
 @dataclass(frozen=True)
 class Options:
     """Settings of one compilation; the fields but ``mode`` are the keys of ``options=``."""
@@ -55,6 +65,15 @@ class Options:
     target: str = field(
         default_factory=knobs.target,
         metadata={"help": "one of TARGETS; empty: by where the graph's tensors are"},
+    )
+
+    tf32: bool = field(
+        default_factory=_tf32,
+        metadata={"help": "tensor cores of a GPU may round f32 operands; by default as PyTorch's settings say"},
+    )
+    tensor_maps: bool = field(
+        default=False,
+        metadata={"help": "products on a GPU may load their operands through tensor maps (TMA)"},
     )
 
     @classmethod

@@ -53,6 +53,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
     """
     front = cpu_pipeline(options)
     tf32 = str(bool(getattr(options, "tf32", False))).lower()
+    descriptors = str(bool(getattr(options, "tensor_maps", False))).lower()
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
@@ -77,7 +78,9 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep(
-            f"schedule-gpu{{arch={arch} tf32={tf32}}}", "tiles and warps by the measured rules", stage="sched"
+            f"schedule-gpu{{arch={arch} tf32={tf32} descriptors={descriptors}}}",
+            "tiles and warps by the measured rules",
+            stage="sched",
         ),
     ]
 

@@ -76,8 +76,11 @@ def _recorded(call: Call, sets: Sequence[Sequence[torch.Tensor]], target_ms: flo
     return graph, count
 
 
-def call_overhead(call: Call, inputs: Sequence[torch.Tensor], calls: int = 10, rounds: int = 5) -> float:
-    """Microseconds of CPU time per call: until it returns, with the GPU's queue empty at the start."""
+def call_overhead(call: Call, inputs: Sequence[torch.Tensor], calls: int = 2, rounds: int = 9) -> float:
+    """Microseconds of CPU time per call: until it returns, with the GPU's queue empty at the start.
+
+    Few calls at once: the queue holds about a thousand launches, and who fills it waits for the GPU.
+    """
     found = []
     for _ in range(rounds):
         torch.cuda.synchronize()

@@ -87,7 +87,7 @@ class LaunchForm:
             tuple(grid),
             str(attributes["kiln.scratch_bytes"]) if "kiln.scratch_bytes" in attributes else None,
             tuple((number, text(size)) for number, size in cleared_results(fusion, function)),
-            tuple(described),
+            tuple(sorted(described)),  # in the order of the arguments, as Triton's metadata has them
         )
 
 

@@ -40,6 +40,7 @@ class EmulatedDriver:
         self.kernels: dict[str, tuple[KernelObject, bool]] = {}
         self.names: list[str] = []
         self.launched: list[str] = []
+        self.descriptors: dict[str, int] = {}
         self.cleared = 0
         self._loaded: dict[int, Any] = {}
         self._keep = {
@@ -56,11 +57,15 @@ class EmulatedDriver:
         name = ir.StringAttr(operation.attributes["sym_name"]).value
         code = compile_kernel(lower_kernel(operation, name), name)
         self.kernels[name] = code, "kiln.scratch_bytes" in operation.attributes
+        if "kiln.descriptors" in operation.attributes:
+            self.descriptors[name] = len(list(ir.ArrayAttr(operation.attributes["kiln.descriptors"])))
         return name
 
     def compile_ttir(self, text: str, target: str, options: dict[str, int]) -> Artifacts:
         assert target == "sm_90"
         metadata = {"name": text, "num_warps": options["num_warps"], "shared": 0, "global_scratch_size": 0}
+        form = {"block_size": [64, 64], "elem_type": 10, "elem_size": 2, "swizzle": 3}
+        metadata["tensordesc_meta"] = [form] * self.descriptors.get(text, 0)
         return Artifacts("", "", "", "", text.encode(), metadata)
 
     # -- the driver ------------------------------------------------------------------------------
@@ -74,6 +79,12 @@ class EmulatedDriver:
     def load(self, image: bytes, name: str, shared: int) -> int:
         self.names.append(image.decode())
         return 100 + len(self.names)
+
+    def tensor_map(self, wanted: Any, address: int, shape: Any, strides: Any) -> tuple[Any, int]:
+        """A descriptor's first word is what the emulation reads: the address."""
+        assert strides[-1] == 1 and address % 16 == 0
+        memory = ctypes.c_int64(address)
+        return memory, ctypes.addressof(memory)
 
     def check(self, code: int, what: str) -> None:
         raise AssertionError(what)

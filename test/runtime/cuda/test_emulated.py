@@ -137,6 +137,22 @@ def test_reduce_overhead_replays(gpu):
             assert error(result, exact(x.double())) < 1e-5
 
 
+def test_products_through_tensor_maps(gpu):
+    """Both operands by descriptors, of an input, of another address at each call, and of an intermediate."""
+
+    def model(x, w, v):
+        return F.linear(F.gelu(F.linear(x, w)), v)
+
+    torch.manual_seed(0)
+    options = {"fallback": False, "tensor_maps": True}
+    run = torch.compile(model, backend=kiln.backend, fullgraph=True, options=options)
+    w, v = torch.randn(512, 64).bfloat16(), torch.randn(512, 512).bfloat16()
+    inputs = [torch.randn(2040, 64).bfloat16() for _ in range(3)]
+    for x in inputs:
+        assert error(run(x, w, v), model(x.double(), w.double(), v.double())) < 1e-2
+    assert sum(gpu.descriptors.values()) == 4
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_networks(gpu, name):
     model, make = BUILDERS[name]()
