@@ -14,6 +14,8 @@ PROCESSORS = 132
 """Multiprocessors to keep busy (H100 and H200)."""
 LOOP_BLOCK = 4096
 """Elements of a row that is walked in blocks."""
+UNKNOWN_BLOCK = 1024
+"""The same where the row's length is not known: it may be short."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,10 @@ def choose_row(shape: RowShape) -> dict[str, int | bool | list[int]]:
         return _columns(shape)
     # Of an empty row there is nothing to load: its loop runs zero times.
     whole = bool(shape.length) and shape.length is not None and shape.length <= longest
-    step = pow2(shape.length) if whole and shape.length is not None else LOOP_BLOCK
+    if whole and shape.length is not None:
+        step = pow2(shape.length)
+    else:
+        step = UNKNOWN_BLOCK if shape.length is None else LOOP_BLOCK
     if whole and not shape.reread and step > LOOP_BLOCK * 2:
         whole, step = False, LOOP_BLOCK  # Nothing is gained by keeping what is not read again.
     rows = 1 if step >= BLOCK else max(1, BLOCK // step)
