@@ -1,7 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Layer norm and RMS norm written out, over the last dimension."""
+"""Layer norm and RMS norm written out, over the last dimension; group norm, over all behind [batch, group].
+
+A group norm over one flat dimension is a layer norm; its weight and bias, which are applied to another view, stay
+pointwise ops.
+"""
 
 from collections.abc import Callable
 
@@ -107,6 +111,43 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
     ]
 
 
+def _squares(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    d = x - x.mean(dims, keepdim=True)
+    return d, (d**2).mean(dims, keepdim=True)
+
+
+def _variance(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return x - x.mean(dims, keepdim=True), x.var(dims, unbiased=False, keepdim=True)
+
+
+def _group_norms(
+    name: str, statistics: Callable[[Tensor, tuple[int, ...]], tuple[Tensor, Tensor]], *needs: str
+) -> list[RewritePattern]:
+    """On [batch, groups, channels of a group, *space] with one and two dimensions of space."""
+
+    def entry(kind: str, space: int, scaled: Callable[[Tensor, Tensor], Tensor], op: str) -> RewritePattern:
+        dims = tuple(range(2, 3 + space))
+
+        def pattern(x: Tensor, eps: float) -> Tensor:
+            d, variance = statistics(x, dims)
+            return scaled(d, variance + eps)
+
+        return RewritePattern(
+            f"group-norm-{name}{kind}-{space}d",
+            pattern,
+            lambda x, eps: F.group_norm(x, x.shape[1], None, None, eps),
+            ((torch.empty(2, 3, *(4, 5, 6)[: 1 + space]), 1e-5),),
+            condition=lambda x, eps: None if x.dim() == 3 + space else f"{3 + space} dimensions expected",
+            needs=frozenset({"mean", op, *needs}),
+            any_rank=True,
+        )
+
+    return [
+        *(entry("", space, lambda d, v: d / torch.sqrt(v), "sqrt") for space in (1, 2)),
+        *(entry("-rsqrt", space, lambda d, v: d * torch.rsqrt(v), "rsqrt") for space in (1, 2)),
+    ]
+
+
 PATTERNS = [
     *_layer_norms("sqrt", _sqrt, "sqrt"),
     *_layer_norms("rsqrt", _rsqrt, "rsqrt"),
@@ -114,4 +155,6 @@ PATTERNS = [
     *_layer_norms("var-rsqrt", _var_rsqrt, "var", "rsqrt"),
     *_rms_norms("rsqrt", _rms, "rsqrt"),
     *_rms_norms("sqrt", _rms_divided, "sqrt"),
+    *_group_norms("squares", _squares),
+    *_group_norms("var", _variance, "var"),
 ]

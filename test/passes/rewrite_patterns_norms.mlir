@@ -135,3 +135,68 @@ func.func @rms_norm_other_dim(%arg0: !torch.vtensor<[4,8],f32> {kiln.shape = aff
   %5 = torch.aten.mul.Tensor %arg0, %4 {kiln.strides = [affine_map<() -> (8, 1)>]} : !torch.vtensor<[4,8],f32>, !torch.vtensor<[1,8],f32> -> !torch.vtensor<[4,8],f32>
   return %5 : !torch.vtensor<[4,8],f32>
 }
+
+// -----
+
+// Over all but batch and group.
+// CHECK-LABEL: func.func @group_norm(
+// CHECK: %[[V:.*]] = torch.aten.view %arg0
+// CHECK: torch.aten.native_group_norm %[[V]]
+// CHECK-NOT: torch.aten.var
+func.func @group_norm(%arg0: !torch.vtensor<[2,6,5,7],f32> {kiln.shape = affine_map<() -> (2, 6, 5, 7)>, kiln.strides = affine_map<() -> (210, 35, 7, 1)>}) -> (!torch.vtensor<[2,6,5,7],f32> {kiln.strides = affine_map<() -> (210, 35, 7, 1)>}) {
+  %int2 = torch.constant.int 2
+  %int3 = torch.constant.int 3
+  %int5 = torch.constant.int 5
+  %int7 = torch.constant.int 7
+  %0 = torch.prim.ListConstruct %int2, %int3, %int2, %int5, %int7 : (!torch.int, !torch.int, !torch.int, !torch.int, !torch.int) -> !torch.list<int>
+  %1 = torch.aten.view %arg0, %0 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,6,5,7],f32>, !torch.list<int> -> !torch.vtensor<[2,3,2,5,7],f32>
+  %int4 = torch.constant.int 4
+  %2 = torch.prim.ListConstruct %int2, %int3, %int4 : (!torch.int, !torch.int, !torch.int) -> !torch.list<int>
+  %true = torch.constant.bool true
+  %none = torch.constant.none
+  %3 = torch.aten.mean.dim %1, %2, %true, %none {kiln.strides = [affine_map<() -> (3, 1, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int>, !torch.bool, !torch.none -> !torch.vtensor<[2,3,1,1,1],f32>
+  %int0 = torch.constant.int 0
+  %4 = torch.aten.var.correction %1, %2, %int0, %true {kiln.strides = [affine_map<() -> (3, 1, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int>, !torch.int, !torch.bool -> !torch.vtensor<[2,3,1,1,1],f32>
+  %int1 = torch.constant.int 1
+  %5 = torch.aten.sub.Tensor %1, %3, %int1 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.vtensor<[2,3,1,1,1],f32>, !torch.int -> !torch.vtensor<[2,3,2,5,7],f32>
+  %float1.000000e-05 = torch.constant.float 1.000000e-05
+  %6 = torch.aten.add.Scalar %4, %float1.000000e-05, %int1 {kiln.strides = [affine_map<() -> (3, 1, 1, 1, 1)>]} : !torch.vtensor<[2,3,1,1,1],f32>, !torch.float, !torch.int -> !torch.vtensor<[2,3,1,1,1],f32>
+  %7 = torch.aten.rsqrt %6 {kiln.strides = [affine_map<() -> (3, 1, 1, 1, 1)>]} : !torch.vtensor<[2,3,1,1,1],f32> -> !torch.vtensor<[2,3,1,1,1],f32>
+  %8 = torch.aten.mul.Tensor %5, %7 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.vtensor<[2,3,1,1,1],f32> -> !torch.vtensor<[2,3,2,5,7],f32>
+  %int6 = torch.constant.int 6
+  %9 = torch.prim.ListConstruct %int2, %int6, %int5, %int7 : (!torch.int, !torch.int, !torch.int, !torch.int) -> !torch.list<int>
+  %10 = torch.aten.view %8, %9 {kiln.strides = [affine_map<() -> (210, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int> -> !torch.vtensor<[2,6,5,7],f32>
+  return %10 : !torch.vtensor<[2,6,5,7],f32>
+}
+
+// -----
+
+// Near miss: one statistic for each channel of a group.
+// CHECK-LABEL: func.func @group_norm_without_a_dimension(
+// CHECK-NOT: torch.aten.native_group_norm
+// CHECK: return
+func.func @group_norm_without_a_dimension(%arg0: !torch.vtensor<[2,6,5,7],f32> {kiln.shape = affine_map<() -> (2, 6, 5, 7)>, kiln.strides = affine_map<() -> (210, 35, 7, 1)>}) -> (!torch.vtensor<[2,6,5,7],f32> {kiln.strides = affine_map<() -> (210, 35, 7, 1)>}) {
+  %int2 = torch.constant.int 2
+  %int3 = torch.constant.int 3
+  %int5 = torch.constant.int 5
+  %int7 = torch.constant.int 7
+  %0 = torch.prim.ListConstruct %int2, %int3, %int2, %int5, %int7 : (!torch.int, !torch.int, !torch.int, !torch.int, !torch.int) -> !torch.list<int>
+  %1 = torch.aten.view %arg0, %0 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,6,5,7],f32>, !torch.list<int> -> !torch.vtensor<[2,3,2,5,7],f32>
+  %int4 = torch.constant.int 4
+  %2 = torch.prim.ListConstruct %int3, %int4 : (!torch.int, !torch.int) -> !torch.list<int>
+  %true = torch.constant.bool true
+  %none = torch.constant.none
+  %3 = torch.aten.mean.dim %1, %2, %true, %none {kiln.strides = [affine_map<() -> (6, 2, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int>, !torch.bool, !torch.none -> !torch.vtensor<[2,3,2,1,1],f32>
+  %int0 = torch.constant.int 0
+  %4 = torch.aten.var.correction %1, %2, %int0, %true {kiln.strides = [affine_map<() -> (6, 2, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int>, !torch.int, !torch.bool -> !torch.vtensor<[2,3,2,1,1],f32>
+  %int1 = torch.constant.int 1
+  %5 = torch.aten.sub.Tensor %1, %3, %int1 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.vtensor<[2,3,2,1,1],f32>, !torch.int -> !torch.vtensor<[2,3,2,5,7],f32>
+  %float1.000000e-05 = torch.constant.float 1.000000e-05
+  %6 = torch.aten.add.Scalar %4, %float1.000000e-05, %int1 {kiln.strides = [affine_map<() -> (6, 2, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,1,1],f32>, !torch.float, !torch.int -> !torch.vtensor<[2,3,2,1,1],f32>
+  %7 = torch.aten.rsqrt %6 {kiln.strides = [affine_map<() -> (6, 2, 1, 1, 1)>]} : !torch.vtensor<[2,3,2,1,1],f32> -> !torch.vtensor<[2,3,2,1,1],f32>
+  %8 = torch.aten.mul.Tensor %5, %7 {kiln.strides = [affine_map<() -> (210, 70, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.vtensor<[2,3,2,1,1],f32> -> !torch.vtensor<[2,3,2,5,7],f32>
+  %int6 = torch.constant.int 6
+  %9 = torch.prim.ListConstruct %int2, %int6, %int5, %int7 : (!torch.int, !torch.int, !torch.int, !torch.int) -> !torch.list<int>
+  %10 = torch.aten.view %8, %9 {kiln.strides = [affine_map<() -> (210, 35, 7, 1)>]} : !torch.vtensor<[2,3,2,5,7],f32>, !torch.list<int> -> !torch.vtensor<[2,6,5,7],f32>
+  return %10 : !torch.vtensor<[2,6,5,7],f32>
+}
