@@ -9,11 +9,11 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import FusionOp
-from kiln.lowering.cpu.emit import KERNEL_KINDS
 from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.cpu.tile.packed import packed_operands
+from kiln.lowering.host.constants import constant_name
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["PackConstants"]
@@ -22,10 +22,11 @@ __all__ = ["PackConstants"]
 @register_pass
 @dataclass
 class PackConstants(Pass):
-    """Insert a ``kiln.pack`` for each constant weight of a convolution, in the layout that its schedule asks for.
+    """Insert a ``kiln.pack`` for each constant weight, in the layout that the schedule of its kernel asks for.
 
-    A kernel packs its weights into scratch at every call; those of a frozen model (``kiln.constant`` arguments) are
-    packed when the code is loaded.
+    A convolution packs its weights into scratch at every call; those of a frozen model (``kiln.constant`` arguments)
+    are packed when the code is loaded. So are the right matrices of products, where ``schedule-cpu`` chose a kernel
+    for packed ones.
 
     Before::
 
@@ -73,36 +74,25 @@ class PackConstants(Pass):
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             made: dict[tuple[ir.Value, str, int], ir.Value] = {}
             for op in list(function.regions[0].blocks[0].operations):
-                if isinstance(op, FusionOp) and ir.StringAttr(op.operation.attributes["kind"]).value == "conv":
+                if isinstance(op, FusionOp) and "schedule" in op.operation.attributes:
                     self._pack(function, op, made)
 
     def _pack(self, function: ir.Operation, fusion: ir.OpView, made: dict[tuple[ir.Value, str, int], ir.Value]) -> None:
-        attributes = fusion.operation.attributes
-        if "schedule" not in attributes or KERNEL_KINDS["conv"].plan is None:
-            return
+        attributes, operands = fusion.operation.attributes, fusion.operation.operands
         body = FusionBody(fusion)
-        layouts = fusion_layouts(fusion, body)
-        position = find_conv(body, layouts).weight
-        weight = fusion.operation.operands[position]
-        if not _is_constant(function, weight):
-            self.note(fusion, "the weight is no constant: packed at every call")
-            self.count("failed")
-            return
-        layout, elements = packed_weight_layout(body, layouts, from_attribute(attributes["schedule"]))
-        key = (weight, str(layout), elements)
-        if key not in made:
-            with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), fusion.operation.location:
-                made[key] = kiln.pack(weight, layout, elements)
-        fusion.operation.operands[position] = made[key]
+        schedule = from_attribute(attributes["schedule"])
         entries = list(ir.ArrayAttr(attributes["layouts"]))
-        entries[position] = ir.AffineMapAttr.get(layout)
+        for position, layout, elements in packed_operands(body, fusion_layouts(fusion, body), schedule):
+            weight = operands[position]
+            if constant_name(weight) is None or not ir.RankedTensorType(weight.type).has_static_shape:
+                self.note(fusion, "the weight is no constant: packed at every call")
+                self.count("failed")
+                continue
+            key = (weight, str(layout), elements)
+            if key not in made:
+                with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), fusion.operation.location:
+                    made[key] = kiln.pack(weight, layout, elements)
+            operands[position] = made[key]
+            entries[position] = ir.AffineMapAttr.get(layout)
+            self.count("matched")
         attributes["layouts"] = ir.ArrayAttr.get(entries)
-        self.count("matched")
-
-
-def _is_constant(function: ir.Operation, value: ir.Value) -> bool:
-    """Whether a value is an argument with ``kiln.constant``, of a static shape."""
-    if not isinstance(value.owner, ir.Block) or "arg_attrs" not in function.attributes:
-        return False
-    entry = ir.DictAttr(ir.ArrayAttr(function.attributes["arg_attrs"])[ir.BlockArgument(value).arg_number])
-    return "kiln.constant" in entry and ir.RankedTensorType(value.type).has_static_shape

@@ -304,3 +304,55 @@ def test_packed_weights(groups, kernel):
         assert relative_error(compiled(model, dynamic=False)(x), model, x) < 5e-7
         torch._dynamo.reset()
         assert relative_error(compiled(model, dynamic=False)(x), model, x) < 5e-7
+
+
+class Gated(nn.Module):
+    """A gated unit and a norm behind products: kernels of several phases."""
+
+    def __init__(self, size, hidden):
+        super().__init__()
+        self.gate, self.up, self.down = (
+            nn.Linear(size, hidden),
+            nn.Linear(size, hidden, bias=False),
+            nn.Linear(hidden, size),
+        )
+        self.norm = nn.LayerNorm(size)
+
+    def forward(self, x):
+        return self.norm(x + self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x)))
+
+
+class Projections(nn.Module):
+    """Products of one input in one kernel, of different widths; a matrix stored [k, n]; one weight read twice."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.q, self.k = nn.Linear(size, size), nn.Linear(size, size // 2 + 3, bias=False)
+        self.w = nn.Parameter(torch.randn(size, 70))
+
+    def forward(self, x):
+        return torch.cat([self.q(x), self.k(x), x @ self.w, self.q(torch.tanh(x))], -1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(4,), (37,), (2, 17), (3, 64)])
+@pytest.mark.parametrize("model", [lambda: Gated(96, 176), lambda: Projections(64)], ids=["gated", "projections"])
+def test_packed_products(model, shape, threads):
+    model, x = model(), torch.randn(*shape, 96 if model().__class__ is Gated else 64)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        report = kiln.explain(model, x, options={**FREEZING, "cache": False}).graphs[0]
+        assert report.stages["pack-constants"] > 0
+        assert report.constant_bytes > sum(p.nbytes for p in model.parameters() if p.ndim > 1)  # panels are padded
+        assert relative_error(compiled(model)(x), model, x) < 5e-7
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_products_with_dynamic_rows_read_the_weight_as_it_is():
+    model = nn.Linear(64, 96)
+    run = compiled(model, dynamic=True)
+    for rows in (1, 5, 200):
+        x = torch.randn(rows, 64)
+        assert relative_error(run(x), model, x) < 5e-7

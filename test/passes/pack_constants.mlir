@@ -18,3 +18,19 @@ func.func @shared(%x: tensor<1x6x8x8xf32>, %w: tensor<6x6x3x3xf32> {kiln.constan
   %2 = "kiln.conv"(%1, %v) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false} : (tensor<1x6x8x8xf32>, tensor<6x6x3x3xf32>) -> tensor<1x6x8x8xf32>
   return %2 : tensor<1x6x8x8xf32>
 }
+
+// -----
+
+// The right matrix of a product, in panels of whole registers; for one row it is read as it is.
+
+// CHECK-LABEL: func.func @products
+// CHECK: %[[P:.*]] = "kiln.pack"(%arg2) {elements = {{[0-9]+}} : i64, layout = affine_map<(d0, d1) -> (((d0 floordiv [[LANES:[0-9]+]]) * 64 + d1) * [[LANES]] + d0 mod [[LANES]])>}
+// CHECK-NOT: "kiln.pack"
+// CHECK: "kiln.fusion"(%arg0, %[[P]])
+// CHECK: packed = true
+// CHECK: "kiln.fusion"(%arg1, %arg2)
+func.func @products(%x: tensor<16x64xf32>, %y: tensor<1x64xf32>, %w: tensor<100x64xf32> {kiln.constant = "w"}) -> (tensor<16x100xf32>, tensor<1x100xf32>) {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<16x64xf32>, tensor<100x64xf32>) -> tensor<16x100xf32>
+  %1 = "kiln.matmul"(%y, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<1x64xf32>, tensor<100x64xf32>) -> tensor<1x100xf32>
+  return %0, %1 : tensor<16x100xf32>, tensor<1x100xf32>
+}

@@ -3,9 +3,10 @@
 
 """Matrix products on the CPU: `choose_schedule`, then `emit_matmul` with the schedule's leaf."""
 
+from kiln.lowering.cpu.matmul.blocked import panel_strides
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
-from kiln.lowering.cpu.matmul.schedule import choose_schedule
+from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule
 
 __all__ = [
     "Buffers",
@@ -14,7 +15,9 @@ __all__ = [
     "Isa",
     "KernelContext",
     "MatmulProblem",
+    "choose_packed_schedule",
     "choose_schedule",
     "emit_matmul",
+    "panel_strides",
     "scratch_bytes",
 ]

@@ -40,10 +40,19 @@ def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     return layout
 
 
+def panel_strides(schedule: dict, k: int) -> tuple[int, int]:
+    """Strides along k and n of a packed rhs; the second holds from the first column of a panel to that of another."""
+    return schedule["nv"] * schedule["width"], k
+
+
 def emit_blocked(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch."""
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch.
+
+    With "packed" the rhs lies in panels of nv * width columns, [n / nr][k][nr], as `pack_rhs` would make them (see
+    `panel_strides`).
+    """
     _Blocked(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
@@ -96,6 +105,11 @@ class _Blocked:
             if self.s["pack_rhs"]:
                 panel = b.addi(self.layout["rhs"], b.muli(j, round_up(self.s["kc"], self.width)))
                 self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (self.scratch, panel, self.nr), rows, j, None)
+                return
+            if self.s.get("packed"):  # panels are padded to their whole width
+                panel = b.addi(rhs, b.muli(j, self.rhs_col))
+                right = (self.operands.rhs, panel, self.rhs_k)
+                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, None)
                 return
             right = (self.operands.rhs, b.addi(rhs, j), self.rhs_k)
             left = b.subi(cols, j)

@@ -53,7 +53,7 @@ def emit_matmul(
             raise ValueError("matmul kernel 'stream' needs one row and a rhs with unit stride along n; use 'blocked'")
         emit_stream(b, problem, schedule, *rest)
     elif kernel == "blocked":
-        if problem.rhs_strides[-1] != 1 and not schedule["pack_rhs"]:
+        if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
             raise ValueError("matmul kernel 'blocked' needs pack_rhs for a rhs without unit stride along n")
         emit_blocked(b, problem, schedule, *rest)
     else:

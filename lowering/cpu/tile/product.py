@@ -4,18 +4,28 @@
 """Fusions of kind "matmul": the bridge from a fusion to `emit_matmul`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.matmul import Buffers, KernelContext, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul import (
+    Buffers,
+    KernelContext,
+    MatmulProblem,
+    choose_packed_schedule,
+    choose_schedule,
+    emit_matmul,
+    panel_strides,
+    scratch_bytes,
+)
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
+from kiln.lowering.host.constants import constant_name
 
 _DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
 
@@ -76,7 +86,7 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap], merge: bool 
     while merge and batch and rhs[len(batch) - 1] == zero and _is_zero(lhs[len(batch) - 1] - lhs[-2] * m):
         # Rows of consecutive batches follow each other: one tall product.
         position = len(batch) - 1
-        m = m * batch.pop()
+        m = (m * batch.pop()).maybe_downcast()
         del lhs[position], rhs[position]
     return Product(op, tuple(batch), m, n, k, positions[0], positions[1], tuple(lhs), tuple(rhs))
 
@@ -101,16 +111,67 @@ def strides_of(layout: ir.AffineMap, rank: int) -> list[ir.AffineExpr]:
 
 
 def _strides(layout: ir.AffineMap, transposed: bool, batch: int) -> list[ir.AffineExpr]:
-    """Strides of [*batch, rows, columns]."""
+    """Strides of [*batch, rows, columns]; of a packed rhs those of its panels (`panel_strides`)."""
+    if not affine.is_linear(layout.results[0]):
+        return [ir.AffineConstantExpr.get(x) for x in (*[0] * batch, *_panel_strides(layout, transposed))]
     strides = strides_of(layout, batch + 2)
     if transposed:
         strides[-2], strides[-1] = strides[-1], strides[-2]
     return strides
 
 
+def _panel_strides(layout: ir.AffineMap, transposed: bool) -> tuple[int, int]:
+    """The strides along k and n of a rhs in the layout of `packed_rhs_layout`."""
+
+    def at(k: int, n: int) -> int:
+        index = [ir.AffineConstantExpr.get(x) for x in ((n, k) if transposed else (k, n))]
+        offset = affine.constant_of(affine.simplify(affine.substitute(layout.results[0], index)))
+        if offset is None:
+            raise UnsupportedError("kiln.matmul", "", f"an operand that is not strided: {layout}")
+        return offset
+
+    lanes = at(1, 0)
+    return lanes, at(0, lanes) // lanes
+
+
+def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, int]:
+    """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes]."""
+    k, n = static_size(product.k), static_size(product.n)
+    assert k is not None and n is not None, "choose_packed_schedule asks for them"
+    lanes, _ = panel_strides(schedule, k)
+    dims = [ir.AffineDimExpr.get(i) for i in range(2)]
+    at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
+    panel = ir.AffineExpr.get_floor_div(at_n, lanes)
+    address = (panel * k + at_k) * lanes + ir.AffineExpr.get_mod(at_n, lanes)
+    return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * k * lanes
+
+
+def schedule_product(body: FusionBody, product: Product, problem: MatmulProblem, *, blocks: bool = False) -> dict:
+    """The schedule of one product: for a packed rhs if that is a constant and pays.
+
+    blocks: it is computed for blocks of rows, whose height is not known, but seldom below a register tile's.
+    """
+    if _is_frozen(body, product):
+        packed = choose_packed_schedule(replace(problem, m=256) if blocks else problem, isa.target())
+        if packed is not None:
+            return packed
+    return choose_schedule(problem, isa.target())
+
+
+def _is_frozen(body: FusionBody, product: Product) -> bool:
+    """Whether the rhs is a constant matrix (``kiln.constant``) that nothing else in the kernel reads."""
+    value = body.fusion.operation.operands[product.rhs]
+    type_ = ir.RankedTensorType(value.type)
+    argument = product.op.operands[1]
+    if type_.rank != 2 or not type_.has_static_shape or len(list(argument.uses)) != 1:
+        return False
+    return constant_name(value) is not None
+
+
 def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     """The schedule of a matmul fusion: a dictionary of ints, bools, strings and such dictionaries."""
-    return choose_schedule(find_product(body, layouts).problem(static_size), isa.target())
+    product = find_product(body, layouts)
+    return schedule_product(body, product, product.problem(static_size))
 
 
 def static_size(expr: ir.AffineExpr) -> int | None:
@@ -141,6 +202,6 @@ def emit_matmul_fusion(kernel: Kernel) -> None:
 
 
 def offset_of(layout: ir.AffineMap) -> ir.AffineExpr:
+    """The offset of a strided layout's first element; a packed one starts at 0."""
     linear = affine.linear_coefficients(layout.results[0])
-    assert linear is not None, "strides were taken from it"
-    return linear[0]
+    return linear[0] if linear is not None else ir.AffineConstantExpr.get(0)

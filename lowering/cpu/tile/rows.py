@@ -25,14 +25,13 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import (
     Buffers,
     Destination,
     KernelContext,
     MatmulProblem,
-    choose_schedule,
     emit_matmul,
     scratch_bytes,
 )
@@ -45,7 +44,14 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import Nest, NestEmitter, group_roots, plan_nest, work
 from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_phases, kept_layout, row_count
-from kiln.lowering.cpu.tile.product import Product, emit_matmul_fusion, find_product, plan_matmul, static_size
+from kiln.lowering.cpu.tile.product import (
+    Product,
+    emit_matmul_fusion,
+    find_product,
+    plan_matmul,
+    schedule_product,
+    static_size,
+)
 from kiln.lowering.cpu.tile.product import offset_of as layout_offset
 from kiln.lowering.cpu.tile.scopes import Scope
 
@@ -64,12 +70,14 @@ def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> di
     phases = find_phases(body)
     if phases.count == 1:
         return plan_matmul(body, layouts)
-    problems = [p.problem(static_size) for p in find_products(phases, layouts)]
+    products = find_products(phases, layouts)
+    problems = [p.problem(static_size) for p in products]
     split = split_of(body, phases)
     if split == "rows":
         # A block has as many rows as its turn comes to: not known before the kernel runs.
         problems = [replace(p, m=None) for p in problems]
-    plan: dict[str, Any] = {"split": split, "products": [choose_schedule(p, isa.target()) for p in problems]}
+    schedules = [schedule_product(body, x, p, blocks=split == "rows") for x, p in zip(products, problems, strict=True)]
+    plan: dict[str, Any] = {"split": split, "products": schedules}
     if split == "rows":
         plan["height"] = _height(problems, len(phases.kept))
     elif phases.crossing:

@@ -1,0 +1,40 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which operands of a kernel would be read in an order of its own, if they were constants."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import name_of
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
+from kiln.lowering.cpu.tile.phases import find_phases
+from kiln.lowering.cpu.tile.product import packed_rhs_layout
+from kiln.lowering.cpu.tile.rows import find_products
+
+__all__ = ["packed_operands"]
+
+
+def packed_operands(
+    body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict[str, Any]
+) -> list[tuple[int, ir.AffineMap, int]]:
+    """(position among the fusion's tensors, layout, number of elements) of each.
+
+    They are the weights of convolutions, and the rhs of products whose schedule says that it is packed.
+    """
+    parts = body.parts()
+    if len(parts) > 1:
+        schedules = schedule.get("parts") or [{}] * len(parts)
+        return [x for part, s in zip(parts, schedules, strict=True) for x in packed_operands(part, layouts, s)]
+    names = {name_of(op) for op in body.operations}
+    if "kiln.conv" in names:
+        return [(find_conv(body, layouts).weight, *packed_weight_layout(body, layouts, schedule))]
+    if "kiln.matmul" not in names:
+        return []
+    products = find_products(find_phases(body), layouts)
+    schedules = schedule.get("products") or [schedule]
+    pairs = zip(products, schedules, strict=True)
+    return [(product.rhs, *packed_rhs_layout(product, s)) for product, s in pairs if s.get("packed")]
