@@ -65,7 +65,8 @@ LAYERS = {
         (576, 14, 576, 3, 2, 576),
         (960, 7, 960, 3, 1, 960),
     ],
-    "grouped": [(128, 56, 128, 3, 1, 32), (256, 28, 256, 3, 1, 32)],
+    "pixels": [(960, 1, 240, 1, 1, 1), (240, 1, 960, 1, 1, 1)],
+    "grouped": [(64, 56, 64, 3, 1, 32), (64, 56, 128, 3, 1, 64), (128, 56, 128, 3, 1, 32), (256, 28, 256, 3, 1, 32)],
 }
 
 
@@ -127,7 +128,7 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
     seconds = measure(calls, arguments.threads, arguments.rounds)
     error = (out.double() - exact).abs().max() / (eager.double() - exact).abs().max().clamp_min(1e-30)
     name = f"{kind} {channels}x{size}->{outputs} {window}x{window}" + ("/2" if step == 2 else "")
-    tile = f"{schedule['mr']}x{schedule['nv']}x{schedule['tiles']}" if "nv" in schedule else str(schedule["mr"])
+    tile = f"{schedule['mr']}x{schedule['nv']}x{schedule['tiles']}" if "tiles" in schedule else ""
     flops = 2.0 * exact.numel() * channels // groups * window * window
     ms = {key: value * 1e3 for key, value in seconds.items()}
     ratios = f"{ms['nchw'] / ms['kiln']:6.2f} {ms['nhwc'] / ms['kiln']:6.2f} {error:6.2f}"

@@ -8,12 +8,14 @@ from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
 from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
 from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.product import emit_product, product_layout
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
 _KERNELS = {
     "direct": (emit_direct, direct_layout),
     "depthwise": (emit_depthwise, depthwise_layout),
     "planar": (emit_planar, planar_layout),
+    "product": (emit_product, product_layout),
 }
 
 
@@ -23,7 +25,7 @@ def emit_conv(
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
     schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, depthwise.py,
-    planar.py).
+    planar.py, product.py).
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kernel = schedule["kernel"]

@@ -12,15 +12,16 @@ from kiln.lowering.cpu.conv.problem import ConvProblem
 def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
     """Map from the index of a weight of rank 3 or 4 to the element's offset, and how many elements there are.
 
-    direct: [group][block][kh][c][kw][lanes of a block], depthwise: [kh][kw][channels], planar: row-major; lanes that
-    are no channel are padding, whose value does not matter as long as it is finite.
+    direct: [group][block][kh][c][kw][lanes of a block], depthwise: [kh][kw][channels]; lanes that are no channel are
+    padding, whose value does not matter as long as it is finite. planar, product: row-major.
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
     kh: ir.AffineExpr = dims[2] if rank == 4 else ir.AffineConstantExpr.get(0)
     rows, columns = p.kernel
-    if schedule["kernel"] == "planar":  # read as they are
-        return ir.AffineMap.get(rank, 0, [(o * rows + kh) * columns + kw]), p.groups * rows * columns
+    if schedule["kernel"] in ("planar", "product"):  # read as they are
+        address = ((o * p.channels + c) * rows + kh) * columns + kw
+        return ir.AffineMap.get(rank, 0, [address]), p.groups * p.outputs * p.steps
     if schedule["kernel"] == "depthwise":
         stride = depthwise_layout(p, schedule)["stride"]
         return ir.AffineMap.get(rank, 0, [(kh * columns + kw) * stride + o]), rows * columns * stride

@@ -5,6 +5,7 @@
 
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.matmul.problem import Isa
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
@@ -14,7 +15,7 @@ _DEPTHWISE_TASKS = 64
 
 
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
-    """The schedule: ints and strings alone; sizes that are no ints count as unknown."""
+    """The schedule: ints, strings and, for a product, its schedule; sizes that are no ints count as unknown."""
     width = isa.vector_bytes // p.sum_bytes
     if p.depthwise and p.planar and p.x_strides[3] == 1:
         vectors = -(-p.columns // width) if isinstance(p.columns, int) else 4
@@ -24,6 +25,9 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
         return {"kernel": "planar", "nv": max(1, min(4, vectors)), "width": width, "span": span}
     if p.depthwise:
         return _depthwise(p, width)
+    product = choose_product(p, isa)
+    if product is not None:
+        return product
     mr, nv = _tile(p, width, isa.vector_registers)
     tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes))
     if isinstance(p.columns, int):

@@ -95,6 +95,20 @@ def test_layouts(images: str, weights: str, groups: int) -> None:
     check(out, x, weight, bias, (1, 1), (1, 1), (1, 1), groups)
 
 
+@pytest.mark.parametrize("size", [(1, 1, 1), (2, 1, 1), (1, 3, 4), (2, 2, 3)], ids=str)
+def test_few_pixels(size) -> None:
+    """A 1x1 convolution of a handful of pixels is a product that reads the weight as it is stored."""
+    torch.manual_seed(0)
+    n, h, w = size
+    x = torch.randn(n, h, w, 70).permute(0, 3, 1, 2)
+    weight, bias = torch.randn(37, 70, 1, 1), torch.randn(37)
+    out = torch.full((n, h, w, 37), torch.nan).permute(0, 3, 1, 2)
+    call, schedule = conv_kernel(x, weight, bias, out, conv_problem(x, weight, out, (1, 1), (0, 0)), AVX512, 2)
+    assert schedule["kernel"] == "product"
+    call()
+    check(out, x, weight, bias, (1, 1), (0, 0), (1, 1), 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("groups", [1, 20])
 def test_dtypes(dtype: torch.dtype, groups: int) -> None:

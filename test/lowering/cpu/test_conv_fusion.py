@@ -113,6 +113,22 @@ def test_inverted_residual(layout: torch.memory_format) -> None:
     check(Inverted().to(memory_format=layout), (x,))
 
 
+def test_squeeze_and_excitation() -> None:
+    """Convolutions of one pixel, whose result scales an image."""
+    torch.manual_seed(0)
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.up = nn.Conv2d(40, 10, 1), nn.Conv2d(10, 40, 1)
+
+        def forward(self, x):
+            return x * F.hardsigmoid(self.up(F.relu(self.down(x.mean((2, 3), keepdim=True)))))
+
+    for images in (1, 3):
+        check(Gate(), (torch.randn(images, 40, 7, 9),))
+
+
 def test_one_dimension() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv1d(5, 18, 3, stride=2, padding=1), nn.ReLU(), nn.Conv1d(18, 7, 1))

@@ -1,0 +1,78 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Convolutions of a few pixels with windows of one element: a matrix product that reads the weight where it lies.
+
+To pack the weight, as the direct kernel does, takes longer than to multiply it by so few pixels.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul import (
+    Buffers,
+    Destination,
+    Isa,
+    KernelContext,
+    MatmulProblem,
+    choose_schedule,
+    emit_matmul,
+    scratch_bytes,
+)
+
+_PIXELS = 12  # rows for which products by columns of weights, read in place, were measured to be faster than packed
+
+
+def choose_product(p: ConvProblem, isa: Isa) -> dict | None:
+    """The schedule, with the product's under "product"; None where the convolution is none of these."""
+    plain = (p.kernel, p.stride, p.padding, p.groups) == ((1, 1), (1, 1), (0, 0), 1)
+    few = p.images == p.rows == 1 and isinstance(p.columns, int) and p.columns <= _PIXELS
+    if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
+        return None
+    return {"kernel": "product", "product": choose_schedule(_matmul(p), isa, vendor=False)}
+
+
+def product_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+    """The product's scratch."""
+    return {"bytes": scratch_bytes(_matmul(p), s["product"])}
+
+
+def emit_product(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule key: product."""
+    buffers = Buffers(operands.x, operands.weight, operands.x_offset, operands.weight_offset)
+    emit_matmul(b, _matmul(p), s["product"], buffers, _Rows(epilogue), ctx)
+
+
+def _matmul(p: ConvProblem) -> MatmulProblem:
+    x, weight = p.x_strides, p.weight_strides
+    return MatmulProblem((), p.columns, p.outputs, p.channels, (x[3], x[1]), (weight[1], weight[0]), p.dtype)
+
+
+class _Rows:
+    """A convolution's epilogue as a product's: rows are pixels, columns are channels."""
+
+    def __init__(self, epilogue: ConvEpilogue):
+        self.epilogue = epilogue
+
+    def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        """Nothing is shared between rows."""
+
+    def apply(
+        self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
+    ) -> None:
+        """Store channels [column, column + width) of a pixel."""
+        with self.epilogue.channels(b, 0, 0, column, width, mask) as pixel:
+            pixel(index[-1], acc)
+
+    def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
+        """Sums stay in scratch."""
+        return None
+
+    @property
+    def is_plain_store(self) -> bool:
+        return False
