@@ -27,18 +27,24 @@ class FoldAttentionViews(Pass):
 
     Before::
 
-        func.func @main(%q: tensor<2x4x16x8xf32>, %k: tensor<2x2x16x8xf32>, %v: tensor<2x2x16x8xf32>) {
+        func.func @main(%q: tensor<2x4x16x8xf32>, %k: tensor<2x2x16x8xf32>, %v: tensor<2x2x16x8xf32>)
+            -> tensor<2x4x16x8xf32> {
           %0 = "kiln.view"(%k) {map = affine_map<(d0, d1, d2, d3) -> (d0, d1 floordiv 2, d2, d3)>,
             shape = affine_map<() -> (2, 4, 16, 8)>} : (tensor<2x2x16x8xf32>) -> tensor<2x4x16x8xf32>
           %1 = "kiln.view"(%v) {map = affine_map<(d0, d1, d2, d3) -> (d0, d1 floordiv 2, d2, d3)>,
             shape = affine_map<() -> (2, 4, 16, 8)>} : (tensor<2x2x16x8xf32>) -> tensor<2x4x16x8xf32>
-          %2 = "kiln.attention"(%q, %0, %1) {causal = true, scale = 1.0 : f64} : ...
+          %2 = "kiln.attention"(%q, %0, %1) {causal = true, scale = 1.0 : f64}
+            : (tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>, tensor<2x4x16x8xf32>) -> tensor<2x4x16x8xf32>
+          return %2 : tensor<2x4x16x8xf32>
         }
 
     After::
 
-        func.func @main(%q: tensor<2x4x16x8xf32>, %k: tensor<2x2x16x8xf32>, %v: tensor<2x2x16x8xf32>) {
-          %0 = "kiln.attention"(%q, %k, %v) {causal = true, scale = 1.0 : f64} : ...
+        func.func @main(%arg0: tensor<2x4x16x8xf32>, %arg1: tensor<2x2x16x8xf32>,
+            %arg2: tensor<2x2x16x8xf32>) -> tensor<2x4x16x8xf32> {
+          %0 = "kiln.attention"(%arg0, %arg1, %arg2) {causal = true, scale = 1.000000e+00 : f64}
+              : (tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x8xf32>) -> tensor<2x4x16x8xf32>
+          return %0 : tensor<2x4x16x8xf32>
         }
     """
 

@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             example = example_of(cls)
             text = result_of(example)
-        except ValueError as error:
+        except Exception as error:  # a docstring may hold anything
             print(f"error: {name}: {error}", file=sys.stderr)
             status = 1
             continue
