@@ -23,6 +23,37 @@ _LOWEST = -3.4e38
 
 
 @dataclass(frozen=True)
+class DescribedRows:
+    """The rows of all heads as one matrix behind a descriptor, in blocks of keys by the size of a head.
+
+    A step of each of [*batch, heads] moves `down` rows and `right` columns; the first element is at `start`.
+    """
+
+    descriptor: ir.Value
+    down: tuple[int, ...]
+    right: tuple[int, ...]
+    start: tuple[int, int]
+
+    def at(self, b: Builder, indices: Sequence[Index]) -> "DescribedHead":
+        """The rows of one head."""
+        row = b.sum_(self.start[0], dot_offset(b, indices, self.down))
+        return DescribedHead(self.descriptor, row, b.sum_(self.start[1], dot_offset(b, indices, self.right)))
+
+
+@dataclass(frozen=True)
+class DescribedHead:
+    """The rows of one head: where its first element is in the described matrix."""
+
+    descriptor: ir.Value
+    row: Index
+    column: Index
+
+    def load(self, b: Builder, start: Index) -> ir.Value:
+        """A block of rows."""
+        return b.descriptor_load(self.descriptor, [b.addi(self.row, start), self.column])
+
+
+@dataclass(frozen=True)
 class ScoreMask:
     """What is added to the scores of a head (a float type), or which of them count (i8: those that are not 0)."""
 
@@ -37,9 +68,9 @@ class AttentionProblem:
     with g = h // (heads / kv_heads).
 
     query [s, qk_size], key [t, qk_size] and value [t, v_size] are the matrices of the first head; the strides after
-    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. With `fill`,
-    keys that the mask removes have this score, and a row of -inf gives NaN. Sums and softmax are in f32; probabilities
-    are rounded to the operands' type before they meet the values.
+    them are those of [*batch, heads]. Described keys and values fill their blocks. `causal` removes keys t > s. A row
+    without any key left gives zeros. With `fill`, keys that the mask removes have this score, and a row of -inf gives
+    NaN. Sums and softmax are in f32; probabilities are rounded to the operands' type before they meet the values.
     """
 
     batch: tuple[Index, ...]
@@ -50,8 +81,8 @@ class AttentionProblem:
     qk_size: int
     v_size: int
     query: Matrix
-    key: Matrix
-    value: Matrix
+    key: Matrix | DescribedRows
+    value: Matrix | DescribedRows
     query_strides: tuple[Index, ...]
     key_strides: tuple[Index, ...]
     value_strides: tuple[Index, ...]
@@ -92,8 +123,8 @@ class _Rows:
         self.head = list(head)
         group = self.head[-1] if p.heads == p.kv_heads else b.divi(self.head[-1], b.divi(p.heads, p.kv_heads))
         kv = [*self.head[:-1], group]
-        self.key = p.key.moved(b, dot_offset(b, kv, p.key_strides))
-        self.value = p.value.moved(b, dot_offset(b, kv, p.value_strides))
+        self.key = _head(b, p.key, kv, p.key_strides)
+        self.value = _head(b, p.value, kv, p.value_strides)
         self.width = max(pow2(p.qk_size), _LEAST)
         query = p.query.moved(b, dot_offset(b, self.head, p.query_strides))
         inner = line(b, 0, self.width, 1, p.qk_size)
@@ -134,8 +165,11 @@ class _Rows:
         down = b.addi(start, b.lanes(self.block, 0, 2))
         exists: Condition = b.cmpi("slt", t, p.keys) if masked else True
         exists_down: Condition = b.cmpi("slt", down, p.keys) if masked else True
-        inner = line(b, 0, self.width, 0, p.qk_size)
-        keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
+        if isinstance(self.key, DescribedHead):
+            keys = b.trans(self.key.load(b, start))
+        else:
+            inner = line(b, 0, self.width, 0, p.qk_size)
+            keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
         zeros = b.constant(0.0, tt.with_shape([tt.shape_of(self.q.type)[0], self.block], b.f32))
         factor = log2(e) / p.unit
         scores = b.mulf(b.dot(self.q, keys, zeros, p.precision), p.scale * factor)
@@ -161,9 +195,11 @@ class _Rows:
         total = b.addf(
             b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
         )
-        values = b.load(
-            self.value.pointers(b, down, self.columns.index), b.andc(exists_down, self.columns.mask), other=0
-        )
+        if isinstance(self.value, DescribedHead):
+            values = self.value.load(b, start)
+        else:
+            kept = b.andc(exists_down, self.columns.mask)
+            values = b.load(self.value.pointers(b, down, self.columns.index), kept, other=0)
         weights = b.cast_float(weights, tt.element_of(values.type))
         return [b.dot(weights, values, b.mulf(sums, shrink), p.precision), new_top, total]
 
@@ -171,3 +207,9 @@ class _Rows:
         """e to the difference of two scores."""
         difference = self.b.subf(scores, base)
         return self.b.math("exp2", difference if self.p.unit == 1.0 else self.b.mulf(difference, self.p.unit))
+
+
+def _head(
+    b: Builder, rows: Matrix | DescribedRows, indices: Sequence[Index], strides: Sequence[Index]
+) -> Matrix | DescribedHead:
+    return rows.at(b, indices) if isinstance(rows, DescribedRows) else rows.moved(b, dot_offset(b, indices, strides))

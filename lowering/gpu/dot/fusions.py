@@ -12,11 +12,11 @@ from torch_mlir import ir
 from kiln.dialects import affine, tt
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.gpu.builder import Index
-from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
+from kiln.lowering.gpu.dot.attention import AttentionProblem, DescribedRows, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import choose_attention
 from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
 from kiln.lowering.gpu.dot.conv_schedule import choose_conv
-from kiln.lowering.gpu.dot.described import describe_operands
+from kiln.lowering.gpu.dot.described import describe_argument, describe_operands, row_places
 from kiln.lowering.gpu.dot.epilogue import ConvolutionEpilogue, FusedEpilogue
 from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
@@ -25,7 +25,7 @@ from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
-from kiln.lowering.gpu.dot.windows import find_attention, find_conv
+from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 
 if TYPE_CHECKING:
@@ -135,7 +135,40 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: D
     attention = find_attention(body, layouts)
     tf32 = options.tf32 and attention.element == "f32"
     schedule = choose_attention(attention.shape(tf32), machine(options.arch))
+    described = options.descriptors and machine(options.arch).tensor_maps and body.part is None
+    if described and _describable_rows(body, attention, schedule["block_n"]):
+        schedule["descriptors"] = True
     return schedule | {"precision": "tf32" if tf32 else "ieee"}
+
+
+def _describable_rows(body: FusionBody, attention: Attention, block: int) -> bool:
+    """Whether keys and values are matrices of whole blocks, which nothing else in the fusion reads."""
+    sizes = (attention.key_sizes, attention.value_sizes)
+    heads = (attention.qk_size, attention.v_size)
+    keys = affine.constant_of(attention.key_sizes[-2])
+    positions = [x.position for x in attention.operands]
+    return (
+        attention.element != "f32"
+        and keys is not None
+        and keys % block == 0
+        and all(n >= 16 and n & (n - 1) == 0 for n in heads)
+        and all(positions.count(i) == 1 for i in positions[1:3])
+        and all(len(list(body.tensors[i].uses)) == 1 for i in positions[1:3])
+        and all(row_places(x, n) is not None for x, n in zip(attention.operands[1:3], sizes, strict=True))
+    )
+
+
+def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> list[DescribedRows]:
+    """Keys and values, as descriptors."""
+    found: list[DescribedRows] = []
+    for operand, sizes in zip(attention.operands[1:3], (attention.key_sizes, attention.value_sizes), strict=True):
+        places = row_places(operand, sizes)
+        assert places is not None, "the schedule asks for descriptors of what can be described"
+        rows, columns, stride = (ir.AffineConstantExpr.get(n) for n in (*places.size, places.stride))
+        width = affine.constant_of(sizes[-1]) or 0
+        descriptor = describe_argument(kernel, attention.op, operand.position, [block, width], (rows, columns), stride)
+        found.append(DescribedRows(descriptor, places.rows, places.columns, places.start))
+    return found
 
 
 def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
@@ -145,15 +178,16 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     s = schedule or plan_attention(body, layouts)
     *heads, queries, qk_size = attention.query_sizes
     programs = _count(heads) * _ceil(queries, s["block_m"])
+    described = _described_rows(kernel, attention, s["block_n"]) if s.get("descriptors") else None
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
         query, key, value, *mask = attention.operands
-        matrices = [_matrix(kernel, e, x) for x in attention.operands]
+        rows = described or [_matrix(kernel, e, x) for x in (key, value)]
         scores = None
         if mask:
             boolean = attention.mask_element == "i1"
-            scores = ScoreMask(matrices[3], _indices(e, mask[0].strides[:-2]), boolean)
+            scores = ScoreMask(_matrix(kernel, e, mask[0]), _indices(e, mask[0].strides[:-2]), boolean)
         problem = AttentionProblem(
             batch=_indices(e, heads[:-1]),
             heads=e.index(heads[-1]),
@@ -162,9 +196,9 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
             keys=e.index(attention.key_sizes[-2]),
             qk_size=attention.qk_size,
             v_size=attention.v_size,
-            query=matrices[0],
-            key=matrices[1],
-            value=matrices[2],
+            query=_matrix(kernel, e, query),
+            key=rows[0],
+            value=rows[1],
             query_strides=_indices(e, query.strides[:-2]),
             key_strides=_indices(e, key.strides[:-2]),
             value_strides=_indices(e, value.strides[:-2]),

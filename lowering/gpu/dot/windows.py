@@ -25,6 +25,7 @@ class Attention:
     operands: tuple[Operand, ...]
     query_sizes: tuple[ir.AffineExpr, ...]
     key_sizes: tuple[ir.AffineExpr, ...]
+    value_sizes: tuple[ir.AffineExpr, ...]
     qk_size: int
     v_size: int
     element: str
@@ -70,7 +71,7 @@ def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attenti
     if len(operands) == 4:
         mask = element_name(op.operands[3])
         operands[3] = _broadcast(operands[3], body.dims(op.operands[3]))
-    return Attention(op, tuple(operands), query, key, qk_size, v_size, element, mask)
+    return Attention(op, tuple(operands), query, key, value, qk_size, v_size, element, mask)
 
 
 def _broadcast(operand: Operand, sizes: Sequence[ir.AffineExpr]) -> Operand:

@@ -6,7 +6,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fusion_support import compile_fusion, run_fusion
+from fusion_support import compile_fusion, emit_fusion, run_fusion
 
 from kiln.lowering.gpu.dot.fusions import DotOptions
 
@@ -293,3 +293,61 @@ def test_machine_code_of_a_gated_unit():
     made = compile_fusion(GATE.format(m=4096, n=4096, k=1024, t="bf16"), DotOptions(descriptors=True))
     assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
     assert "ld.local" not in made.ptx and made.metadata["shared"] <= 232448
+
+
+# Attention with keys and values through descriptors: sizes known, heads inside of a token's row or apart.
+PLACES = {
+    "tokens": "d0 * 256 * {g} * 32 + d2 * {g} * 32 + d1 * 32 + d3",
+    "heads": "d0 * {g} * 256 * 32 + d1 * 256 * 32 + d2 * 32 + d3",
+    "packed": "d0 * 256 * 3 * {g} * 32 + d2 * 3 * {g} * 32 + d1 * 32 + d3 + {g} * 32",
+}
+DESCRIBED = """
+func.func @main(%q: tensor<2x4x100x32xbf16>, %k: tensor<2x{g}x256x32xbf16>, %v: tensor<2x{g}x256x32xbf16>)
+    -> tensor<2x4x100x32xbf16> {{
+  %0 = "kiln.fusion"(%q, %k, %v) ({{
+  ^bb0(%q_: tensor<2x4x100x32xbf16>, %k_: tensor<2x{g}x256x32xbf16>, %v_: tensor<2x{g}x256x32xbf16>):
+    %1 = "kiln.attention"(%q_, %k_, %v_) {{scale = 0.25 : f64, causal = {causal}}}
+      : (tensor<2x4x100x32xbf16>, tensor<2x{g}x256x32xbf16>, tensor<2x{g}x256x32xbf16>) -> tensor<2x4x100x32xbf16>
+    "kiln.yield"(%1) : (tensor<2x4x100x32xbf16>) -> ()
+  }}) {{kind = "attention", name = "attention", layouts = [
+      affine_map<(d0, d1, d2, d3) -> (d0 * 12800 + d1 * 3200 + d2 * 32 + d3)>,
+      affine_map<(d0, d1, d2, d3) -> ({place})>, affine_map<(d0, d1, d2, d3) -> ({place})>,
+      affine_map<(d0, d1, d2, d3) -> (d0 * 12800 + d1 * 3200 + d2 * 32 + d3)>]}}
+    : (tensor<2x4x100x32xbf16>, tensor<2x{g}x256x32xbf16>, tensor<2x{g}x256x32xbf16>) -> tensor<2x4x100x32xbf16>
+  return %0 : tensor<2x4x100x32xbf16>
+}}
+"""
+
+
+def placed(x, place):
+    """[2, g, 256, 32] in memory as a place says; the memory's first element is what a kernel is given."""
+    if place == "heads":
+        return x.contiguous()
+    if place == "tokens":
+        return x.transpose(1, 2).contiguous()
+    return (
+        torch.stack([torch.full_like(x, torch.nan), x, torch.full_like(x, torch.nan)], 1)
+        .permute(0, 3, 1, 2, 4)
+        .contiguous()
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("place", list(PLACES))
+@pytest.mark.parametrize("g", [2, 4])
+def test_attention_through_descriptors(g, place, causal):
+    q, k, v = (torch.randn(2, h, n, 32).to(torch.bfloat16) for h, n in ((4, 100), (g, 256), (g, 256)))
+    out = torch.full((2, 4, 100, 32), 7.0, dtype=torch.bfloat16)
+    text = DESCRIBED.format(g=g, causal=str(causal).lower(), place=PLACES[place].format(g=g))
+    kernel = emit_fusion(text, DotOptions(descriptors=True))
+    assert "tt.descriptor_load" in str(kernel)
+    run_fusion(text, [q, placed(k, place), placed(v, place)], [out], options=DotOptions(descriptors=True))
+    heads = [t.double() for t in (q, k, v)]
+    close(out, F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True), 1e-2)
+
+
+def test_machine_code_of_attention_through_descriptors():
+    text = DESCRIBED.format(g=4, causal="true", place=PLACES["tokens"].format(g=4))
+    made = compile_fusion(text, DotOptions(descriptors=True))
+    assert "cp.async.bulk.tensor" in made.ptx and "wgmma.mma_async" in made.ptx
+    assert "cp.async.bulk.tensor" not in compile_fusion(text).ptx
