@@ -130,7 +130,7 @@ class SplitReductions(Pass):
         parts = self.parts
         if results > self.max_results:
             # Not more than it takes, and parts of some length: what they leave is written and read again.
-            parts = min(parts, _COLUMN_RESULTS // results, max(extents[d] for d in reduced) // _COLUMN_PART)
+            parts = min(parts, _COLUMN_RESULTS // results, elements // results // _COLUMN_PART)
         choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], parts)) is not None), None)
         if choice is None:
             self.note(op, f"no extent has a divisor between 8 and {parts}")
