@@ -179,6 +179,7 @@ def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> None:
 def _entry(name: str, signature: KernelSignature, barriers: int) -> str:
     """Text of @name_entry."""
     waits = f"func.call @{_BARRIER}() : () -> ()\n  " * barriers
+    idle, idle_block = ("idle", f"\n^idle:\n  {waits}llvm.br ^done") if barriers else ("done", "")
     lines, operands = [], []
     pointers, words = signature.pointers, signature.words
     for i in range(words):
@@ -208,9 +209,7 @@ def _entry(name: str, signature: KernelSignature, barriers: int) -> str:
   %least = llvm.intr.umin(%w{words - 1}, %n64) : (i64, i64) -> i64
   %working = llvm.select %limited, %least, %n64 : i1, i64
   %mine = llvm.icmp "ult" %t64, %working : i64
-  llvm.cond_br %mine, ^run(%t64, %working : i64, i64), ^idle
-^idle:
-  {waits}llvm.br ^done
+  llvm.cond_br %mine, ^run(%t64, %working : i64, i64), ^{idle}{idle_block}
 ^run(%tid: i64, %nt: i64):
   %offset = llvm.mul %tid, %w{words - 2} : i64
   %scratch = llvm.getelementptr %w{words - 3}[%offset] : (!llvm.ptr, i64) -> !llvm.ptr, i8
