@@ -12,6 +12,7 @@ from math import inf, prod
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
 from kiln.lowering.cpu.tile.body import FusionBody, invert, output_map
@@ -159,6 +160,10 @@ class _Planner:
         if not over:
             return everything, []
         fresh = [self.loops.new(x) for x in over]
+        if inner and "in_place" in self.body.fusion.operation.attributes:
+            # Each element would read a row that other programs are writing.
+            place = str(self.body.fusion.location)
+            raise UnsupportedError("linalg.generic", place, "reduced loops that are not the result's, in place")
         if inner or (self._length(main[0]) <= UNROLLED and not self._is_run(main, fresh)):
             return everything, []  # in order, for each element
         self.row_extents, self.row_exprs = over, tuple(fresh)

@@ -113,3 +113,20 @@ func.func @pad(%x: tensor<100xf32>) -> tensor<128xf32> {
     : (tensor<100xf32>, f32) -> tensor<128xf32>
   return %0 : tensor<128xf32>
 }
+
+// -----
+
+// Positions of a tensor of 2^31 elements and more are 64 bits wide.
+
+// CHECK: arith.extsi %{{.*}} : i32 to i64
+// CHECK: "tt.addptr"({{.*}}) : (tensor<1024x!tt.ptr<i8>>, tensor<1024xi64>)
+func.func @large(%x: tensor<50000x50000xi8>) -> tensor<50000x50000xi8> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (50000, 50000)>} : () -> tensor<50000x50000xi8>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x : tensor<50000x50000xi8>) outs(%e : tensor<50000x50000xi8>) {
+  ^bb0(%p: i8, %o: i8):
+    %s = arith.addi %p, %p : i8
+    linalg.yield %s : i8
+  } -> tensor<50000x50000xi8>
+  return %r : tensor<50000x50000xi8>
+}
