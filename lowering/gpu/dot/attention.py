@@ -155,7 +155,7 @@ class _Rows:
         if p.fill is None:
             # A row without keys has sums of zero.
             total = b.select(b.cmpf("oeq", total, 0.0), 1.0, total)
-        return b.divf(sums, total)
+        return b.mulf(sums, b.divf(1.0, total))
 
     def _step(self, start: Index, carried: Sequence[ir.Value], masked: bool) -> list[ir.Value]:
         """One block of keys. masked: some of them do not exist, or come after a query."""
@@ -172,7 +172,11 @@ class _Rows:
             keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
         zeros = b.constant(0.0, tt.with_shape([tt.shape_of(self.q.type)[0], self.block], b.f32))
         factor = log2(e) / p.unit
-        scores = b.mulf(b.dot(self.q, keys, zeros, p.precision), p.scale * factor)
+        # Without a mask the largest score is found before scaling, which then is part of the difference below.
+        late = p.scale * factor if p.mask is None and p.scale > 0 else None
+        scores = b.dot(self.q, keys, zeros, p.precision)
+        if late is None:
+            scores = b.mulf(scores, p.scale * factor)
         if p.mask is not None and self.mask is not None:
             given = b.load(self.mask.pointers(b, self.rows.clamped(b, p.queries), t), exists, other=0)
             if p.mask.boolean:
@@ -188,10 +192,11 @@ class _Rows:
         if kept is not True:
             scores = b.select(kept, scores, _MINUS_INFINITY)
         highest = b.expand_dims(b.reduce([scores], 1, lambda x, y: arith.maxnumf(x, y))[0], 1)
-        new_top = b.maxf(top, highest)
+        new_top = b.maxf(top, highest if late is None else b.mulf(highest, late))
         # While a row has no key, its maximum is minus infinity, of which no difference may be taken.
         base = new_top if p.mask is None else b.select(b.cmpf("oeq", new_top, _MINUS_INFINITY), 0.0, new_top)
-        weights, shrink = self._power(scores, base), self._power(top, base)
+        weights = self._power(scores if late is None else b.mulf(scores, late), base)
+        shrink = self._power(top, base)
         total = b.addf(
             b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
         )
