@@ -53,4 +53,8 @@ def resnet50(
     def images(g: torch.Generator) -> tuple[torch.Tensor, ...]:
         return (torch.randn(batch, 3, size, size, generator=g).to(memory_format=torch.channels_last),)
 
-    return model.eval().to(memory_format=torch.channels_last), images
+    model = model.eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return model, images

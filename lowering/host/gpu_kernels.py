@@ -233,7 +233,7 @@ def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
 def _tensor_map(meta: Any) -> TensorMap:
     found = meta if isinstance(meta, dict) else meta._asdict()
     block: Sequence[int] = found["block_size"]
-    type_ = _MAP_TYPES.get(found["elem_type"], found["elem_type"])
+    type_: int = _MAP_TYPES.get(found["elem_type"]) or found["elem_type"]
     return TensorMap(tuple(block), type_, found["elem_size"], found["swizzle"])
 
 

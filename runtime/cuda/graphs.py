@@ -184,7 +184,7 @@ class GraphedRun:
         known.recorded += 1
         views: dict[int, _View] = {}
         for i, source in self._views.items():
-            value, base = outputs[i], given[source]
+            value, base = outputs[i], inputs[source] if source not in own else own[source]
             offset = value.storage_offset() - base.storage_offset()
             views[i] = _View(source, value is base, value.size(), value.stride(), offset)
             outputs[i] = None  # the caller's memory is not kept alive

@@ -144,8 +144,8 @@ def test_products_through_tensor_maps(gpu):
         return F.linear(F.gelu(F.linear(x, w)), v)
 
     torch.manual_seed(0)
-    options = {"fallback": False, "tensor_maps": True}
-    run = torch.compile(model, backend=kiln.backend, fullgraph=True, options=options)
+    torch._dynamo.reset()
+    run = torch.compile(model, backend=kiln.backend, fullgraph=True, options={"fallback": False, "tensor_maps": True})
     w, v = torch.randn(512, 64).bfloat16(), torch.randn(512, 512).bfloat16()
     inputs = [torch.randn(2040, 64).bfloat16() for _ in range(3)]
     for x in inputs:
