@@ -88,6 +88,8 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     products = find_products(body, layouts)
     product = products[0]
     s = schedule or plan_matmul(body, layouts)
+    if s["kernel"] == "tensor_map" and not _aligned(body, product.lhs, *(x.rhs for x in products)):
+        s = plan_matmul(body, layouts, DotOptions(tf32=s["precision"] == "tf32"))
     columns = s["block_n"]
     if s["kernel"] == "gemv":
         tiles = _count(product.batch) * _ceil(product.m if s["turned"] else product.n, columns)
@@ -178,7 +180,9 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     s = schedule or plan_attention(body, layouts)
     *heads, queries, qk_size = attention.query_sizes
     programs = _count(heads) * _ceil(queries, s["block_m"])
-    described = _described_rows(kernel, attention, s["block_n"]) if s.get("descriptors") else None
+    described: list[DescribedRows] | None = None
+    if s.get("descriptors") and _aligned(body, *attention.operands[1:3]):
+        described = _described_rows(kernel, attention, s["block_n"])
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
@@ -256,6 +260,13 @@ def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
         emit_conv(kernel.b, problem, s, program, ConvolutionEpilogue(e, conv.op.results[0]))
 
     kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])
+
+
+def _aligned(body: FusionBody, *operands: Operand) -> bool:
+    """Whether the tensors start at multiples of 16 bytes: `unaligned` of the fusion lists those that may not."""
+    attributes = body.fusion.operation.attributes
+    unaligned = list(ir.DenseI64ArrayAttr(attributes["unaligned"])) if "unaligned" in attributes else []
+    return not any(x.position in unaligned for x in operands)
 
 
 def _evaluator(kernel: "GpuKernel", body: FusionBody) -> Evaluator:

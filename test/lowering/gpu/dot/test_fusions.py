@@ -82,6 +82,17 @@ def test_operands_through_descriptors(persistent):
     close(out, F.gelu(sums) + r.double(), 1e-2)
 
 
+def test_operands_that_may_be_unaligned_are_not_described():
+    text = GELU.format(m=4096, n=4096, k=4096, t="bf16")
+    assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True)))
+    text = text.replace('name = "gelu"', 'name = "gelu", unaligned = array<i64: 2>')
+    kernel = str(emit_fusion(text, DotOptions(descriptors=True)))
+    assert "tt.tensordesc" not in kernel and "tt.dot" in kernel
+    text = DESCRIBED.format(g=4, causal="true", place=PLACES["tokens"].format(g=4))
+    text = text.replace('name = "attention"', 'name = "attention", unaligned = array<i64: 1>')
+    assert "tt.tensordesc" not in str(emit_fusion(text, DotOptions(descriptors=True)))
+
+
 def test_machine_code_of_an_epilogue():
     made = compile_fusion(GELU.format(m=4096, n=4096, k=4096, t="bf16"), DotOptions(descriptors=True))
     assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
