@@ -11,6 +11,8 @@ EXACT, FAST = Safety.EXACT, Safety.FAST
 row("neg-neg", "neg(neg(x))", "x", EXACT, "the sign bit is flipped twice", T)
 row("bitwise-not-twice", "bitwise_not(bitwise_not(x))", "x", EXACT, "every bit is flipped twice", T)
 row("logical-not-twice", "logical_not(logical_not(x))", "x", EXACT, "for booleans; other types become booleans", T)
+row("logical-not-bitwise-not", "logical_not(bitwise_not(x))", "x", EXACT, "for booleans; others change their type", T)
+row("bitwise-not-logical-not", "bitwise_not(logical_not(x))", "x", EXACT, "for booleans; others change their type", T)
 row("exp-log", "exp(log(x))", "x", FAST, "log of a negative number is NaN; both round", T)
 row("log-exp", "log(exp(x))", "x", FAST, "exp overflows to Inf and underflows to 0; both round", T)
 row("sqrt-square", "sqrt(mul(x, x))", "abs(x)", FAST, "x * x overflows and underflows", T)

@@ -864,6 +864,50 @@ func.func @logical_not_twice(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<
 
 // -----
 
+// logical_not(bitwise_not(x)) -> x
+// CHECK-LABEL: func.func @logical_not_bitwise_not(
+// CHECK-NOT: torch.aten.bitwise_not 
+// CHECK-NOT: torch.aten.logical_not 
+// CHECK: torch.aten.bitwise_and.Tensor %
+// CHECK-NOT: torch.aten.
+// CHECK: return
+// FAST-LABEL: func.func @logical_not_bitwise_not(
+// FAST-NOT: torch.aten.bitwise_not 
+// FAST-NOT: torch.aten.logical_not 
+// FAST: torch.aten.bitwise_and.Tensor %
+// FAST-NOT: torch.aten.
+// FAST: return
+func.func @logical_not_bitwise_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
+  %0 = torch.aten.bitwise_not %arg0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  %1 = torch.aten.logical_not %0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  %2 = torch.aten.bitwise_and.Tensor %1, %arg0 : !torch.vtensor<[2,2],i1>, !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  return %2 : !torch.vtensor<[2,2],i1>
+}
+
+// -----
+
+// bitwise_not(logical_not(x)) -> x
+// CHECK-LABEL: func.func @bitwise_not_logical_not(
+// CHECK-NOT: torch.aten.logical_not 
+// CHECK-NOT: torch.aten.bitwise_not 
+// CHECK: torch.aten.bitwise_and.Tensor %
+// CHECK-NOT: torch.aten.
+// CHECK: return
+// FAST-LABEL: func.func @bitwise_not_logical_not(
+// FAST-NOT: torch.aten.logical_not 
+// FAST-NOT: torch.aten.bitwise_not 
+// FAST: torch.aten.bitwise_and.Tensor %
+// FAST-NOT: torch.aten.
+// FAST: return
+func.func @bitwise_not_logical_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
+  %0 = torch.aten.logical_not %arg0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  %1 = torch.aten.bitwise_not %0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  %2 = torch.aten.bitwise_and.Tensor %1, %arg0 : !torch.vtensor<[2,2],i1>, !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
+  return %2 : !torch.vtensor<[2,2],i1>
+}
+
+// -----
+
 // exp(log(x)) -> x (fast_math)
 // CHECK-LABEL: func.func @exp_log(
 // CHECK: torch.aten.log %

@@ -98,6 +98,8 @@ CASES: dict[str, Case] = {
     "neg-neg": (lambda x: x.neg().neg().abs(), X),
     "bitwise-not-twice": (lambda x: ~(~x) + 1, INT),
     "logical-not-twice": (lambda x: x.logical_not().logical_not() & x, B),
+    "logical-not-bitwise-not": (lambda x: (~x).logical_not() & x, B),
+    "bitwise-not-logical-not": (lambda x: ~(x.logical_not()) & x, B),
     "exp-log": (lambda x: x.log().exp().neg(), X),
     "log-exp": (lambda x: x.exp().log().neg(), X),
     "sqrt-square": (lambda x: (x * x).sqrt(), X),
