@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, line, split_batch
+from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, line, load_described, split_batch
 from kiln.lowering.gpu.dot.schedule import pow2
 
 _LEAST = 16
@@ -50,7 +50,7 @@ class DescribedHead:
 
     def load(self, b: Builder, start: Index) -> ir.Value:
         """A block of rows."""
-        return b.descriptor_load(self.descriptor, [b.addi(self.row, start), self.column])
+        return load_described(b, self.descriptor, [b.addi(self.row, start), self.column])
 
 
 @dataclass(frozen=True)

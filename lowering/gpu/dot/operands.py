@@ -91,6 +91,12 @@ def tile_position(b: Builder, program: Index, rows: Index, columns: Index, group
     return batch, b.addi(first, b.remi(within, height)), b.divi(within, height)
 
 
+def load_described(b: Builder, descriptor: ir.Value, indices: Sequence[Index]) -> ir.Value:
+    """A block behind a descriptor; its indices are 32 bits wide, also in a kernel that counts with 64."""
+    narrow = [x if isinstance(x, int) else b.cast_int(x, b.i32) for x in indices]
+    return b.descriptor_load(descriptor, narrow)
+
+
 def split_batch(b: Builder, position: Index, sizes: Sequence[Index]) -> list[Index]:
     """Indices of batch dims of these sizes at a row-major position."""
     found: list[Index] = []

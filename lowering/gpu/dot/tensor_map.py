@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, line, tile_position
+from kiln.lowering.gpu.dot.operands import Epilogue, line, load_described, tile_position
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -
 
     def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
         k = b.muli(number, step)
-        x = b.descriptor_load(p.lhs.descriptor, [row, k] if p.lhs.reduction_last else [k, row])
+        x = load_described(b, p.lhs.descriptor, [row, k] if p.lhs.reduction_last else [k, row])
         x = x if p.lhs.reduction_last else b.trans(x)
         sums: list[ir.Value] = []
         for rhs, total in zip(p.rhs, carried, strict=True):
-            y = b.descriptor_load(rhs.descriptor, [column, k] if rhs.reduction_last else [k, column])
+            y = load_described(b, rhs.descriptor, [column, k] if rhs.reduction_last else [k, column])
             sums.append(b.dot(x, b.trans(y) if rhs.reduction_last else y, total, p.precision))
         return sums
 

@@ -93,6 +93,12 @@ def test_operands_that_may_be_unaligned_are_not_described():
     assert "tt.tensordesc" not in str(emit_fusion(text, DotOptions(descriptors=True)))
 
 
+def test_descriptors_of_what_needs_64_bits():
+    text = GELU.format(m=65536, n=65536, k=64, t="bf16")
+    kernel = str(emit_fusion(text, DotOptions(descriptors=True)))
+    assert "tt.tensordesc" in kernel and "arith.trunci" in kernel
+
+
 def test_machine_code_of_an_epilogue():
     made = compile_fusion(GELU.format(m=4096, n=4096, k=4096, t="bf16"), DotOptions(descriptors=True))
     assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
