@@ -3,6 +3,7 @@
 
 """Fusion: from a function of `linalg` and named ops to a function of kernels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -14,6 +15,7 @@ from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import fuse_nests, fuse_products
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.rows import keep_shared_rows
+from kiln.passes.fusion.search import search
 
 
 @register_pass
@@ -77,6 +79,12 @@ class Fuse(Pass):
     name = "fuse"
 
     strategy: str = "greedy"
+    """greedy: each op goes where it fits first. search: from there, whatever makes the whole function cheaper by the
+    cost model. none: a kernel for each op."""
+
+    limit: int = 200
+    """Groupings that the search looks at."""
+
     row_blocks: bool = True
     """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU).
     Without it, only products of one matrix that are read together by pointwise ops do (gates)."""
@@ -85,23 +93,34 @@ class Fuse(Pass):
     """Kernels that do not depend on each other share loops or become parts of one kernel, where they read the same."""
 
     def run(self, module: ir.Module) -> None:
-        if self.strategy not in ("greedy", "none"):
-            raise PassOptionError(self.name, f"strategy: expected 'greedy' or 'none', found {self.strategy!r}")
+        if self.strategy not in ("greedy", "search", "none"):
+            expected = "expected 'greedy', 'search' or 'none'"
+            raise PassOptionError(self.name, f"strategy: {expected}, found {self.strategy!r}")
         for op in module.body.operations:
             if op.operation.name == "func.func" and len(op.regions[0].blocks):
                 self._fuse(op)
 
     def _fuse(self, function: ir.OpView) -> None:
         graph = FusionGraph(function)
-        grouping = Grouping(graph, self.row_blocks, self.horizontal)
-        if self.strategy == "greedy":
-            grouping.run()
-            if self.horizontal:
-                fuse_products(grouping)
-                fuse_nests(grouping)
-            for op, reason in grouping.decisions:
-                self.note(op, reason)
+        if self.strategy == "search":
+            grouping, made = search(lambda choices: self._grouping(graph, choices), self.limit)
+            self.count("groupings", made)
+        elif self.strategy == "greedy":
+            grouping = self._grouping(graph, {})
+        else:
+            grouping = Grouping(graph)
+        for op, reason in grouping.decisions:
+            self.note(op, reason)
         self.count("ops", len(graph.compute))
         self.count("kernels", Outliner(graph, grouping).run())
         for fusion, reason in keep_shared_rows(function) if self.row_blocks else ():
             self.note(fusion, reason)
+
+    def _grouping(self, graph: FusionGraph, choices: Mapping[int, int]) -> Grouping:
+        """Walk greedily, but for `choices` (see search.py), then fuse horizontally."""
+        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
+        grouping.run()
+        if self.horizontal:
+            fuse_products(grouping)
+            fuse_nests(grouping)
+        return grouping

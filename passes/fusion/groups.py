@@ -3,7 +3,7 @@
 
 """Greedy grouping: producers join the group of their consumers where one kernel can compute both well."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
@@ -73,8 +73,16 @@ def row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) ->
 class Grouping:
     """The groups of a graph; `of` maps each compute op to its group."""
 
-    def __init__(self, graph: FusionGraph, row_blocks: bool = True, horizontal: bool = True):
+    def __init__(
+        self,
+        graph: FusionGraph,
+        row_blocks: bool = True,
+        horizontal: bool = True,
+        choices: Mapping[int, int] | None = None,
+    ):
         self.graph, self.row_blocks, self.horizontal = graph, row_blocks, horizontal
+        self.choices = choices or {}
+        self.alternatives: dict[int, int] = {}  # position of an op that could go elsewhere -> number of its consumers
         self.model = CostModel(graph)
         self.of: dict[ir.Operation, Group] = {}
         self.decisions: list[tuple[ir.Operation, str]] = []
@@ -121,7 +129,14 @@ class Grouping:
             return
         consumers = self._joined([g for g in consumers if g is not self.of[op]], op)
         several = len(consumers) > 1
-        for group in consumers:
+        position = self.graph.position[op]
+        choice = self.choices.get(position, 0)
+        if several or position in self.choices:
+            self.alternatives[position] = len(consumers)
+        if choice < 0:
+            self.decisions.append((op, "a kernel of its own: the search found that to be faster"))
+            return
+        for group in [*consumers[choice:], *consumers[:choice]]:
             mine = [r for r in reads if not r.whole and self.of[r.consumer] is group]
             name, before = group.ops[-1].name, self.model.cost(self.of[op]) + self.model.cost(group)
             reason = self._try(op, group, mine, in_memory or several)
@@ -258,6 +273,7 @@ class Grouping:
                 slower = f"{1e6 * seconds[1]:.3g} instead of {1e6 * seconds[0]:.3g} us"
                 return f"read {where}: saves {saves} of traffic, but computes {costs} more ({slower})"
             group.recomputed += again
+            self.alternatives.setdefault(self.graph.position[op], 1)
         self._adopt(op, group, self.graph.producer_point(op, indices[0]) if len(indices) == 1 else None)
         return None
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="expand-named-ops{keep=matmul,attention,scan},cse,fuse" | filecheck %s
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="expand-named-ops{keep=matmul,attention,scan},cse,fuse{strategy=search}" | filecheck %s
 
 // Pointwise ops in a row are one kernel; constants and empty tensors are copied into it.
 

@@ -7,7 +7,7 @@
 
 // Every decision is a remark at the op's place. Without fusion each op is a kernel.
 
-// BAD: pass 'fuse': strategy: expected 'greedy' or 'none', found 'best'
+// BAD: pass 'fuse': strategy: expected 'greedy', 'search' or 'none', found 'best'
 
 // NONE-LABEL: func.func @chain
 // NONE-COUNT-2: "kiln.fusion"(
