@@ -16,7 +16,7 @@ __all__ = ["check_replacement"]
 _LAYOUT_FREE = frozenset(
     """
     add sub mul div neg abs exp log relu sigmoid tanh sqrt rsqrt reciprocal pow maximum minimum where sum mean amax
-    amin mm bmm addmm expand permute transpose t unsqueeze gelu silu eq ne lt le gt ge softmax _softmax
+    amin mm bmm matmul addmm expand permute transpose t unsqueeze gelu silu eq ne lt le gt ge softmax _softmax
     """.split()
 )
 
