@@ -20,6 +20,7 @@ from torch._inductor.utils import run_and_get_code
 
 from benchmarks.cases import CASES, Case, select
 from benchmarks.contenders import CONTENDERS
+from kiln.frontend.report import CompileReport
 
 __all__ = ["Counts", "count_inductor", "count_kiln"]
 
@@ -52,7 +53,7 @@ def count_inductor(case: Case, quick: bool) -> Counts:
     return Counts(sum(len(_OWN.findall(b)) for b in bodies), sum(len(_EXTERN.findall(b)) for b in bodies))
 
 
-def count_kiln(case: Case, quick: bool):
+def count_kiln(case: Case, quick: bool) -> tuple[Counts, CompileReport]:
     """(counts, report) of Kiln's program for the case."""
     import kiln
 
