@@ -37,8 +37,8 @@ def shared(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _content(tensor: torch.Tensor) -> tuple[object, ...]:
-    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(memoryview(data)).digest(), tensor.dtype, tuple(tensor.shape)
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return hashlib.sha256(data).digest(), tensor.dtype, tuple(tensor.shape)
 
 
 def _pack(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
