@@ -18,7 +18,7 @@ from kiln.passes.core import Pass, register_pass
 @register_pass
 @dataclass
 class ScheduleCpu(Pass):
-    """Choose a schedule for every matrix product and attention by the measured rules for the host.
+    """Choose a schedule for every matrix product, attention and convolution by the measured rules for the CPU.
 
     Sets the dictionary `schedule` on each `kiln.fusion` whose kind has one; pointwise and reduction kernels take
     their loops from the layouts alone. A fusion of several parts gets `{parts = [...]}`, one schedule per part. A
