@@ -41,6 +41,7 @@ class EmulatedDriver:
         self.names: list[str] = []
         self.launched: list[str] = []
         self.descriptors: dict[str, int] = {}
+        self.emitted = 0
         self.cleared = 0
         self._loaded: dict[int, Any] = {}
         self._keep = {
@@ -55,6 +56,7 @@ class EmulatedDriver:
         """Keeps the kernel's code for the CPU; its name is what goes to the compiler."""
         operation = function.operation
         name = ir.StringAttr(operation.attributes["sym_name"]).value
+        self.emitted += 1
         code = compile_kernel(lower_kernel(operation, name), name)
         self.kernels[name] = code, "kiln.scratch_bytes" in operation.attributes
         if "kiln.descriptors" in operation.attributes:

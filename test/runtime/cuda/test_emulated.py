@@ -153,6 +153,21 @@ def test_products_through_tensor_maps(gpu):
     assert sum(gpu.descriptors.values()) == 4
 
 
+def test_a_plan_out_of_the_cache(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+
+    def model(x, y):
+        return torch.softmax(x @ y, -1)
+
+    x, y = torch.randn(9, 20), torch.randn(20, 30)
+    for _ in range(2):
+        torch._dynamo.reset()
+        assert error(compiled(model)(x, y), model(x.double(), y.double())) < 1e-5
+    assert gpu.emitted == len(gpu.kernels)  # compiled once
+    assert len(gpu.names) == 2 * gpu.emitted  # loaded twice
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_networks(gpu, name):
     model, make = BUILDERS[name]()
