@@ -368,3 +368,11 @@ def test_machine_code_of_attention_through_descriptors():
     made = compile_fusion(text, DotOptions(descriptors=True))
     assert "cp.async.bulk.tensor" in made.ptx and "wgmma.mma_async" in made.ptx
     assert "cp.async.bulk.tensor" not in compile_fusion(text).ptx
+
+
+@pytest.mark.parametrize(("arch", "instruction"), [("gfx942", "v_mfma"), ("sm_80", "mma.sync"), ("sm_100", "mma")])
+def test_tensor_cores_of_other_architectures(arch, instruction):
+    made = compile_fusion(CONV.format(n=2, c=32, o=64, cg=32, groups=1, t="bf16"), DotOptions(arch=arch))
+    assert instruction in made.assembly
+    made = compile_fusion(GATE.format(m=64, n=64, k=128, t="f16"), DotOptions(arch=arch))
+    assert instruction in made.assembly
