@@ -60,19 +60,31 @@ def _exact(x: Tensor) -> Tensor:
     return 1.0 + torch.erf(x / math.sqrt(2.0))
 
 
+def _exact_times(x: Tensor) -> Tensor:
+    return 1.0 + torch.erf(x * math.sqrt(0.5))
+
+
 # Spellings differ in where the 0.5 stands and how the cube is written.
 PATTERNS = [
     _pattern("gelu-tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(_C * (x + _scaled_cube(x)))), gelu_tanh, "tanh"),
     _pattern("gelu-tanh-pow", lambda x: 0.5 * x * _approximate(x), gelu_tanh, "tanh"),
     _pattern("gelu-tanh-last", lambda x: x * (0.5 * _approximate(x)), gelu_tanh, "tanh"),
     _pattern("gelu-tanh-factored", lambda x: 0.5 * x * _approximate_factored(x), gelu_tanh, "tanh"),
+    _pattern("gelu-tanh-outer", lambda x: 0.5 * (x * _approximate(x)), gelu_tanh, "tanh"),
     _pattern("gelu-erf", lambda x: 0.5 * x * _exact(x), gelu_erf, "erf"),
-    _pattern("gelu-erf-times", lambda x: 0.5 * x * (1.0 + torch.erf(x * math.sqrt(0.5))), gelu_erf, "erf"),
+    _pattern("gelu-erf-times", lambda x: 0.5 * x * _exact_times(x), gelu_erf, "erf"),
     _pattern("gelu-erf-last", lambda x: x * (0.5 * _exact(x)), gelu_erf, "erf"),
     _pattern("gelu-erf-middle", lambda x: x * _exact(x) * 0.5, gelu_erf, "erf"),
+    _pattern("gelu-erf-last-times", lambda x: x * (0.5 * _exact_times(x)), gelu_erf, "erf"),
+    _pattern("gelu-erf-middle-times", lambda x: x * _exact_times(x) * 0.5, gelu_erf, "erf"),
     _pattern("silu", lambda x: x * torch.sigmoid(x), silu, "sigmoid"),
     _pattern("silu-divided", lambda x: x / (1.0 + torch.exp(-x)), silu, "exp"),
+    _pattern("silu-reciprocal", lambda x: x * (1.0 / (1.0 + torch.exp(-x))), silu, "exp", "reciprocal"),
     _pattern("hardswish-clamp", lambda x: x * torch.clamp(x + 3.0, 0.0, 6.0) / 6.0, hardswish, "clamp"),
     _pattern("hardswish-relu6", lambda x: x * F.relu6(x + 3.0) / 6.0, hardswish, "hardtanh"),
+    _pattern("hardswish-clamp-first", lambda x: x * (torch.clamp(x + 3.0, 0.0, 6.0) / 6.0), hardswish, "clamp"),
+    _pattern("hardswish-clamped-line", lambda x: x * torch.clamp(x / 6.0 + 0.5, 0.0, 1.0), hardswish, "clamp"),
+    _pattern("hardswish-hardsigmoid", lambda x: x * F.hardsigmoid(x), hardswish, "hardsigmoid"),
+    _pattern("hardswish-relu6-times", lambda x: x * F.relu6(x + 3.0) * (1.0 / 6.0), hardswish, "hardtanh"),
     _pattern("hardswish-relu6-first", lambda x: x * (F.relu6(x + 3.0) / 6.0), hardswish, "hardtanh"),
 ]

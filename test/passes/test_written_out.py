@@ -3,10 +3,12 @@
 
 """What models write out, beside attention: norms, rotary embeddings, linear layers, tensors taken apart."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import kiln
 
@@ -32,6 +34,30 @@ def check(model: Callable[..., Tensor], *inputs: Tensor, kernels: int | None = N
         expected = model(*(x.double() for x in inputs))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
     return found.graphs[-1].rewrites
+
+
+C = math.sqrt(2 / math.pi)
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "gelu of GPT-2": (lambda x: 0.5 * x * (1.0 + torch.tanh(C * (x + 0.044715 * torch.pow(x, 3.0)))), "gelu-tanh-pow"),
+    "gelu, fast": (lambda x: 0.5 * x * (1.0 + torch.tanh(x * C * (1.0 + 0.044715 * x * x))), "gelu-tanh-factored"),
+    "gelu, halved last": (lambda x: 0.5 * (x * (1 + torch.tanh(C * (x + 0.044715 * x**3)))), "gelu-tanh-outer"),
+    "gelu of BERT": (lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))), "gelu-erf"),
+    "gelu, times": (lambda x: 0.5 * (x * (1 + torch.erf(x * 0.7071067811865476))), "gelu-erf-middle-times"),
+    "silu": (lambda x: torch.sigmoid(x) * x, "silu"),
+    "silu, divided": (lambda x: x / (1 + torch.exp(-x)), "silu-divided"),
+    "silu, reciprocal": (lambda x: x * (1 / (1 + torch.exp(-x))), "silu-reciprocal"),
+    "hardswish": (lambda x: x * F.relu6(x + 3) / 6, "hardswish-relu6"),
+    "hardswish, times": (lambda x: x * F.relu6(x + 3) * (1 / 6), "hardswish-relu6-times"),
+    "hardswish, clamp": (lambda x: x * (torch.clamp(x + 3, min=0, max=6) / 6), "hardswish-clamp-first"),
+    "hardswish, line": (lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1), "hardswish-clamped-line"),
+    "hardswish, hardsigmoid": (lambda x: x * F.hardsigmoid(x), "hardswish-hardsigmoid"),
+}
+
+
+@pytest.mark.parametrize("name", list(ACTIVATIONS))
+def test_activation(name: str) -> None:
+    model, pattern = ACTIVATIONS[name]
+    assert check(model, 3 * torch.randn(5, 33), kernels=1) == {pattern: 1}
 
 
 def affine(y: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
