@@ -3,6 +3,9 @@
 
 """One table: time per call, error against float64, CPU time per call, seconds of the first call.
 
+Single operations are timed on the GPU alone (CUDA graphs), models as they are called, with their launches; the JSON
+file has both for all.
+
     python -m benchmarks.gpu --only micro --contenders eager,inductor,kiln --case linear --json results.json
     python -m benchmarks.gpu --only models --seconds 500
 
@@ -14,6 +17,7 @@ import copy
 import json
 import os
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -23,22 +27,29 @@ from typing import Any
 import torch
 
 CONTENDERS = ("eager", "inductor", "max-autotune", "kiln")
+MODES = {
+    "inductor": ("inductor", None),
+    "max-autotune": ("inductor", "max-autotune-no-cudagraphs"),
+    "inductor-graphs": ("inductor", "reduce-overhead"),
+    "kiln": ("kiln", None),
+    "kiln-graphs": ("kiln", "reduce-overhead"),
+}
+"""Contender -> (backend, mode)."""
 
 
 def _prepare(name: str, module: torch.nn.Module) -> Callable[..., Any]:
     if name == "eager":
         return module
-    if name == "inductor":
-        return torch.compile(module, fullgraph=True)
-    if name == "max-autotune":
-        return torch.compile(module, fullgraph=True, mode="max-autotune-no-cudagraphs")
+    backend, mode = MODES[name]
+    if backend == "inductor":
+        return torch.compile(module, fullgraph=True, mode=mode)
     import kiln
 
-    return torch.compile(module, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+    return torch.compile(module, backend=kiln.backend, fullgraph=True, mode=mode)
 
 
 def _measure(case: Any, contenders: list[str], rounds: int) -> dict[str, Any]:
-    from benchmarks.gpu.measure import call_overhead, interleaved, relative_error
+    from benchmarks.gpu.measure import call_overhead, interleaved, relative_error, wall_times
 
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
@@ -48,6 +59,7 @@ def _measure(case: Any, contenders: list[str], rounds: int) -> dict[str, Any]:
     module = module.cuda().to(case.dtype)
     on_device = [[_cast(t.cuda(), case.dtype) for t in inputs] for inputs in sets]
     row: dict[str, Any] = {"case": case.name, "first_s": {}, "error": {}, "us": {}, "spread": {}, "cpu_us": {}}
+    row |= {"wall_us": {}, "is_model": case.is_model}
     calls: dict[str, Callable[..., Any]] = {}
     with torch.no_grad():
         exact = copy.deepcopy(module).double()(*(_cast(t, torch.float64) for t in on_device[0]))
@@ -68,7 +80,9 @@ def _measure(case: Any, contenders: list[str], rounds: int) -> dict[str, Any]:
             calls[name] = call
             del result
         del exact
-        for name, found in interleaved(calls, on_device, rounds=rounds).items():
+        row["wall_us"] = {name: found.us for name, found in wall_times(calls, on_device, rounds=rounds).items()}
+        plain = {name: call for name, call in calls.items() if not name.endswith("graphs")}
+        for name, found in interleaved(plain, on_device, rounds=rounds).items():
             row["us"][name], row["spread"][name] = found.us, found.spread
     best = row["us"].get("kiln", 0)
     if best and case.bytes_moved:
@@ -83,7 +97,7 @@ def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _line(row: dict[str, Any], contenders: list[str]) -> str:
-    us = row["us"]
+    us = _times(row)
     cells = [f"{row['case']:34}"]
     cells += [f"{us[c]:10.2f}" if c in us else f"{'-':>10}" for c in contenders]
     ratios = [f"{us[c] / us['kiln']:6.2f}" if c in us and "kiln" in us else f"{'-':>6}" for c in contenders[:-1]]
@@ -93,6 +107,26 @@ def _line(row: dict[str, Any], contenders: list[str]) -> str:
     cells += [f"{row['first_s'][c]:6.1f}" if c in row["first_s"] else f"{'-':>6}" for c in contenders]
     rate = [f"{row[k]:.0f} {k}" if k == "TFLOP/s" else f"{row[k]:.2f} {k}" for k in ("TFLOP/s", "TB/s") if k in row]
     return " ".join([*cells, *rate])
+
+
+def _times(row: dict[str, Any]) -> dict[str, float]:
+    """Contender -> microseconds per call: what the table compares."""
+    return row["wall_us"] if row["is_model"] else row["us"]
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Geometric means of how much faster Kiln is than Inductor, and than the best of the others in each row."""
+    lines = []
+    for name, group in (("single operations", False), ("models", True)):
+        mine = [_times(row) for row in rows if row["is_model"] == group and "kiln" in _times(row)]
+        over = [times["inductor"] / times["kiln"] for times in mine if "inductor" in times]
+        others = [[t for c, t in times.items() if c in ("eager", "inductor", "max-autotune")] for times in mine]
+        best = [min(ts) / times["kiln"] for ts, times in zip(others, mine, strict=True) if ts]
+        for title, ratios in (("Inductor", over), ("the best of eager, Inductor and max-autotune", best)):
+            if ratios:
+                mean = statistics.geometric_mean(ratios)
+                lines.append(f"{len(ratios)} {name}, over {title}: {mean:.2f}, least {min(ratios):.2f}")
+    return lines
 
 
 def _header(contenders: list[str]) -> str:
@@ -118,6 +152,8 @@ def main() -> int:
         print("no GPU: torch.cuda.is_available() is False", file=sys.stderr)
         return 1
     folder = tempfile.mkdtemp(prefix="kiln-gpu-benchmark-")  # first calls are cold
+    os.environ["KILN_FALLBACK"] = "0"  # a graph that Kiln fails on would be timed as eager's
+    os.environ["KILN_CACHE"] = "0"
     os.environ.setdefault("TRITON_CACHE_DIR", f"{folder}/triton")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
     from benchmarks.gpu.cases import CASES, MODELS
@@ -141,6 +177,7 @@ def main() -> int:
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(rows, file, indent=1)
+    print("\n".join(_summary(rows)), flush=True)
     return 0
 
 

@@ -4,7 +4,7 @@
 """What is measured: single operations at the sizes of the first measurements, and whole models in bf16."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class Case:
     flops: int = 0
     sets: int = 4
     """Sets of inputs that calls go through in turn, so that caches do not hold them."""
-    options: dict[str, Any] = field(default_factory=dict)
+    is_model: bool = False
 
 
 class _Function(nn.Module):
@@ -137,9 +137,9 @@ def _network(builder: Callable[..., Any], **sizes: Any) -> Callable[[], tuple[nn
 def _models(batch: int, suffix: str) -> list[Case]:
     bert = {"layers": 12, "width": 768, "heads": 12, "length": 512, "vocabulary": 30522}
     gpt2 = {"layers": 24, "width": 1024, "heads": 16, "length": 1024, "vocabulary": 50257}
-    llama = {"layers": 8, "width": 4096, "heads": 32, "key_heads": 8, "hidden": 14336, "length": 2048}
+    llama = {"layers": 8, "width": 4096, "heads": 32, "key_heads": 8, "hidden": 14336, "length": 1024}
     vit = {"layers": 12, "width": 768, "heads": 12, "size": 224, "patch": 16, "classes": 1000}
-    large = {"bert": 32, "gpt2": 8, "llama": 4, "vit": 128, "resnet": 128}
+    large = {"bert": 64, "gpt2": 16, "llama": 8, "vit": 128, "resnet": 128}
     sizes = large if batch != 1 else dict.fromkeys(large, 1)
     return [
         Case(f"BERT-base {suffix}", _network(networks.bert, batch=sizes["bert"], **bert), torch.bfloat16, sets=2),
@@ -155,5 +155,5 @@ def _models(batch: int, suffix: str) -> list[Case]:
     ]
 
 
-MODELS = [*_models(1, "batch 1"), *_models(0, "large batch")]
+MODELS = [replace(case, is_model=True) for case in [*_models(1, "batch 1"), *_models(0, "large batch")]]
 """Whole models."""

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Times on a GPU: medians of interleaved replays of CUDA graphs over inputs that rotate.
+"""Times on a GPU: medians of interleaved replays of CUDA graphs, and of calls, over inputs that rotate.
 
 All contenders run in turn, so that each sees the same clocks; a GPU at its power limit is slower by a tenth and more.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Time", "call_overhead", "interleaved", "relative_error"]
+__all__ = ["Time", "call_overhead", "interleaved", "relative_error", "wall_times"]
 
 Call = Callable[..., Any]
 
@@ -74,6 +74,30 @@ def _recorded(call: Call, sets: Sequence[Sequence[torch.Tensor]], target_ms: flo
         for i in range(count):
             call(*sets[i % len(sets)])
     return graph, count
+
+
+def wall_times(
+    calls: dict[str, Call], sets: Sequence[Sequence[torch.Tensor]], *, rounds: int = 9, target_ms: float = 20.0
+) -> dict[str, Time]:
+    """Time per call as a user sees it, launches included: calls one after the other, then a wait for the GPU."""
+    counts: dict[str, int] = {}
+    for name, call in calls.items():
+        once = _wall(call, sets, len(sets))
+        counts[name] = max(len(sets), min(200, int(target_ms * 1e3 / max(once, 1))))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            times[name].append(_wall(call, sets, counts[name]))
+    return {name: Time(statistics.median(t), (max(t) - min(t)) / statistics.median(t)) for name, t in times.items()}
+
+
+def _wall(call: Call, sets: Sequence[Sequence[torch.Tensor]], count: int) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for i in range(count):
+        call(*sets[i % len(sets)])
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / count * 1e6
 
 
 def call_overhead(call: Call, inputs: Sequence[torch.Tensor], calls: int = 2, rounds: int = 9) -> float:
