@@ -38,7 +38,7 @@ func.func @epilogue(%x: tensor<1x16x8x8xf32>, %w: tensor<32x16x3x3xf32>, %b: ten
 // CHECK-LABEL: func.func @prologue
 // CHECK: kind = "pointwise"
 // CHECK: kind = "conv"
-// CHECK-SAME: schedule = {kernel = "depthwise"
+// CHECK-SAME: schedule = {kernel = "planar"
 // CHECK: return
 func.func @prologue(%x: tensor<1x16x8x8xf32>, %w: tensor<16x1x3x3xf32>) -> tensor<1x16x8x8xf32> {
   %e = "kiln.empty"() {shape = affine_map<() -> (1, 16, 8, 8)>} : () -> tensor<1x16x8x8xf32>
