@@ -13,8 +13,8 @@ Rows in blocks, with the values in scratch memory, need each thread to walk the 
 the library packs anew each time: where the rhs is larger than a part of the second-level cache, that costs up to 12 %
 of the product's time with blocks of 64 rows, and a norm behind it takes 1 to 3 % (the table is in docs/cpu.md). So
 blocks of rows are taken where the rhs is small beside the cache; elsewhere the products are shared as they are by
-themselves, the threads wait once, and share the loops' rows: what these read becomes a result of the kernel, in the
-memory where it was before.
+themselves, the threads wait once, and share the loops' rows: what these read lies where their own result will be, or
+becomes a result of the kernel, in the memory where it was before.
 """
 
 import math
@@ -24,7 +24,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.phases import Phases, find_phases, row_count
+from kiln.lowering.cpu.tile.phases import Phases, find_hosts, find_phases, row_count
 from kiln.lowering.cpu.tile.rows import split_of
 from kiln.passes.fusion.graph import FusionGraph
 
@@ -54,7 +54,8 @@ def why_not_joined(
 def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
     """Stores what the loops behind products read, where threads share these by more than blocks of rows.
 
-    Such values become results of their fusion. Returns each fusion that has loops behind products, with how its
+    Such a part of a fusion is listed in `waits`. What its loops read becomes a result, unless one of the loops' own
+    results can hold it until it is written. Returns each fusion that has loops behind products, with how its
     threads share them and why.
     """
     decisions: list[tuple[ir.Operation, str]] = []
@@ -62,6 +63,7 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
         if not isinstance(op, kiln.FusionOp) or ir.StringAttr(op.operation.attributes["kind"]).value != "matmul":
             continue
         wanted: list[tuple[ir.Value, int]] = []
+        waits: list[int] = []
         reasons: list[str] = []
         for number, part in enumerate(FusionBody(op).parts()):
             phases = find_phases(part)
@@ -72,8 +74,11 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
                 reasons.append("blocks of rows, each with its loops behind it")
                 continue
             reasons.append(f"products, then the rows of the loops behind them: {reason or 'stored anyway'}")
-            roots = [part.roots[i] for i in part.mine]
-            wanted += [(v, number) for v in phases.kept if v not in phases.crossing and v not in roots]
+            waits.append(number)
+            roots, hosts = [part.roots[i] for i in part.mine], find_hosts(part, phases)
+            wanted += [(v, number) for v in phases.behind if v not in roots and v not in hosts]
+        if waits:
+            op.operation.attributes["waits"] = ir.DenseI64ArrayAttr.get(waits)
         fusion = _with_results(op.operation, wanted) if wanted else op.operation
         decisions += [(fusion, f"threads share {reason}") for reason in reasons]
     return decisions

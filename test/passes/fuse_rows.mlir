@@ -10,6 +10,7 @@
 
 // WHY: threads share blocks of rows, each with its loops behind it
 // WHY: threads share products, then the rows of the loops behind them: a rhs of 262144 KiB would be walked for each block
+// WHY: threads share products
 // WHY: the consumer reduces more than the columns
 
 // Blocks of rows: what the loops read is in scratch memory.
@@ -51,16 +52,17 @@ func.func @small(%x: tensor<96x8xf32>, %w: tensor<16x8xf32>, %res: tensor<96x16x
 
 // -----
 
-// The threads wait once: what the loops read is a result.
+// The threads wait once: what the loops read lies where their result will be.
 // CHECK-LABEL: func.func @large
-// CHECK:       %0:2 = "kiln.fusion"
-// CHECK:       "kiln.yield"(%{{[0-9]+}}, %{{[0-9]+}})
-// CHECK:       return %0#0
+// CHECK:       %0 = "kiln.fusion"
+// CHECK:       "kiln.yield"(%{{[0-9]+}}) :
+// CHECK:       waits = array<i64: 0>
+// CHECK:       return %0
 // APART-LABEL: func.func @large
 // APART-COUNT-2: "kiln.fusion"(
 // CODE-LABEL:  func.func @matmul_generic
 // CODE-SAME:   kiln.barriers = 1
-// CODE-SAME:   kiln.shared = array<i64: 4>
+// CODE-SAME:   kiln.shared = array<i64: 3>
 // CODE:        call @GOMP_barrier
 // CODE:        vector.reduction <add>
 func.func @large(%x: tensor<8x8192xf32>, %w: tensor<8192x8192xf32>, %res: tensor<8x8192xf32>) -> tensor<8x8192xf32> {
@@ -114,6 +116,26 @@ func.func @gated(%x: tensor<40x24xf32>, %g: tensor<64x24xf32>, %u: tensor<64x24x
     linalg.yield %0 : f32
   } -> tensor<40x64xf32>
   return %c : tensor<40x64xf32>
+}
+
+// -----
+
+// A result of each row cannot hold what the loops read: that becomes a result, too.
+// CHECK-LABEL: func.func @sums
+// CHECK:       %0:2 = "kiln.fusion"
+// CHECK:       "kiln.yield"(%{{[0-9]+}}, %{{[0-9]+}})
+// CHECK:       return %0#0
+// CODE-LABEL:  func.func @matmul_generic
+// CODE-SAME:   kiln.shared = array<i64: 3>
+func.func @sums(%x: tensor<8x8192xf32>, %w: tensor<8192x8192xf32>) -> tensor<8xf32> {
+  %z = arith.constant dense<0.0> : tensor<8xf32>
+  %m = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<8x8192xf32>, tensor<8192x8192xf32>) -> tensor<8x8192xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%m : tensor<8x8192xf32>) outs(%z : tensor<8xf32>) {
+  ^bb0(%p0: f32, %o: f32):
+    %0 = arith.addf %p0, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %s : tensor<8xf32>
 }
 
 // -----

@@ -18,8 +18,9 @@ from kiln.dialects.kiln import name_of
 from kiln.lowering.cpu.tile.access import Indices, Loops, compose
 from kiln.lowering.cpu.tile.body import FusionBody, defining_op, indexing_maps, invert, output_map, reduction_dims
 from kiln.lowering.cpu.tile.memory import linear_offset
+from kiln.lowering.cpu.tile.overwrite import overwritable
 
-__all__ = ["PhaseBody", "Phases", "find_phases", "row_count"]
+__all__ = ["PhaseBody", "Phases", "find_hosts", "find_phases", "kept_layout", "row_count"]
 
 
 class PhaseBody(FusionBody):
@@ -62,13 +63,15 @@ class PhaseBody(FusionBody):
 class Phases:
     """The phases of a body: `products` in order, then `loops`, where there are any.
 
-    kept: values that later phases read. crossing: those of them that a product's epilogue reads.
+    kept: values that later phases read. crossing: those of them that a product's epilogue reads. behind: those that the
+    loops read.
     """
 
     products: list[PhaseBody]
     loops: PhaseBody | None
     kept: list[ir.Value]
     crossing: list[ir.Value]
+    behind: list[ir.Value]
 
     @property
     def count(self) -> int:
@@ -83,6 +86,7 @@ def find_phases(body: FusionBody) -> Phases:
     stages = _stages(body, products)
     kept: list[ir.Value] = []
     crossing: list[ir.Value] = []
+    behind: list[ir.Value] = []
     for op in body.operations:
         for result in op.results:
             own = stages.get(result)
@@ -95,12 +99,14 @@ def find_phases(body: FusionBody) -> Phases:
                     continue
                 if source not in kept:
                     kept.append(source)
-                if own < last and source not in crossing:
-                    crossing.append(source)
+                readers = crossing if own < last else behind
+                if source not in readers:
+                    readers.append(source)
     for i in body.mine:
         source = _source(body, body.roots[i])
-        if stages.get(body.roots[i]) != stages.get(source) and stages.get(source) is not None and source not in kept:
-            kept.append(source)
+        if stages.get(source) is not None and stages[body.roots[i]] != stages[source] and source not in behind:
+            behind.append(source)
+            kept += [source] if source not in kept else []
     has_loops = any(stages.get(body.roots[i]) == last for i in body.mine)
     bodies = []
     count = len(body.roots)
@@ -109,7 +115,7 @@ def find_phases(body: FusionBody) -> Phases:
         own = [i for i in body.mine if stages.get(body.roots[i], last - 1 + has_loops) == stage]
         own += [count + i for i, v in enumerate(kept) if stages[v] == stage and v not in [body.roots[k] for k in own]]
         bodies.append(PhaseBody(body, kept, {v for v in kept if stages[v] < stage}, own))
-    return Phases(bodies[:last], bodies[last] if has_loops else None, kept, crossing)
+    return Phases(bodies[:last], bodies[last] if has_loops else None, kept, crossing, behind)
 
 
 def _stages(body: FusionBody, products: Sequence[ir.Value]) -> dict[ir.Value, int]:
@@ -182,6 +188,30 @@ class _Space:
         return all(
             compose(m, point, self.loops) == self.at(v) for v, m in zip(op.operands, maps, strict=True) if v in operands
         )
+
+
+def find_hosts(body: FusionBody, phases: Phases) -> dict[ir.Value, int]:
+    """Values that the loops read, and no result holds, by the result of the loops that can: each of its elements is
+    written when those of the value that share its row have been read."""
+    hosts: dict[ir.Value, int] = {}
+    loops = phases.loops
+    if loops is None:
+        return hosts
+    layouts = [_row_major(body.dims(v), len(body.symbols)) for v in [*loops.tensors, *loops.roots]]
+    stored = [body.roots[i] for i in body.mine]
+    for value in phases.behind:
+        operand = loops.argument_position(value)
+        assert operand is not None, "what the loops read is an operand of them"
+        for root in loops.mine:
+            if value not in stored and root not in hosts.values() and overwritable(loops, layouts, operand, root):
+                hosts[value] = root
+                break
+    return hosts
+
+
+def _row_major(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
+    dims = [ir.AffineDimExpr.get(i) for i in range(len(sizes))]
+    return ir.AffineMap.get(len(sizes), symbols, [linear_offset(dims, sizes)])
 
 
 def _source(body: FusionBody, value: ir.Value) -> ir.Value:

@@ -10,7 +10,8 @@ How the threads share a kernel is the schedule's `split`:
 * "rows": each takes blocks of whole rows; the loops behind the products (a norm, a softmax) run over the same rows
   as soon as these are there, from scratch memory.
 * "team": the products are shared as well as they can be by themselves, then the threads wait for each other, and
-  share the rows of the loops. What the loops read is a result of the kernel.
+  share the rows of the loops. What the loops read is a result of the kernel, or lies where one of the loops' own
+  results is written row by row.
 
 Which of them is possible is decided with the fusion (passes/fusion/rows.py): "rows" and "blocks" keep values in
 scratch memory, "team" in results.
@@ -43,7 +44,7 @@ from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import Nest, NestEmitter, group_roots, plan_nest, work
-from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_phases, kept_layout, row_count
+from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_hosts, find_phases, kept_layout, row_count
 from kiln.lowering.cpu.tile.product import (
     Product,
     emit_matmul_fusion,
@@ -97,11 +98,18 @@ def find_products(phases: Phases, layouts: Sequence[ir.AffineMap]) -> list[Produ
 
 
 def split_of(body: FusionBody, phases: Phases) -> str:
-    """How threads can share a kernel of several phases, by what it stores: "blocks", "rows" or "team"."""
+    """How threads can share a kernel of several phases: "blocks", "rows" or "team".
+
+    Behind products, `waits = array<i64: ...>` of the fusion lists the parts whose threads wait ("team"). Without it,
+    they do where the kernel stores what its loops read.
+    """
     if phases.loops is None:
         return "blocks"
+    attributes = body.fusion.operation.attributes
+    if "waits" in attributes:
+        return "team" if (body.part or 0) in list(ir.DenseI64ArrayAttr(attributes["waits"])) else "rows"
     roots = [body.roots[i] for i in body.mine]
-    return "team" if all(v in roots for v in phases.kept if v not in phases.crossing) else "rows"
+    return "team" if all(v in roots for v in phases.behind) else "rows"
 
 
 def _height(problems: Sequence[MatmulProblem], kept: int) -> int:
@@ -154,6 +162,7 @@ class _PhaseEmitter:
         need = max(scratch_bytes(p.problem(static_size), s) for p, s in zip(self.products, self.schedules, strict=True))
         kernel.scratch.bytes = ir.AffineConstantExpr.get(round_up(need, 64))
         self.areas: dict[ir.Value, tuple[ir.Value, ir.AffineExpr]] = {}
+        self.hosts = find_hosts(kernel.body, phases) if schedule["split"] == "team" else {}
 
     def emit(self) -> None:
         for product in self.products:
@@ -170,7 +179,11 @@ class _PhaseEmitter:
             for i in range(len(self.products)):
                 self._product(i, (self.kernel.tid, self.kernel.nt), None, (0, 0))
         if self.phases.loops is not None:
-            self.kernel.wait(i for i in self.kernel.body.mine if self.kernel.body.roots[i] in self.phases.kept)
+            shared = [self._root(v) for v in self.phases.behind]
+            if None in shared:
+                where = str(self.products[0].op.location)
+                raise UnsupportedError("kiln.matmul", where, "loops behind it that read what the kernel does not store")
+            self.kernel.wait(i for i in shared if i is not None)
             self._loops(self.phases.loops, None)
 
     # -- how threads share ----------------------------------------
@@ -288,8 +301,9 @@ class _PhaseEmitter:
                 self.areas[value] = self.kernel.scratch.allocate(e, count.maybe_downcast(), element), row_stride
 
     def _root(self, value: ir.Value) -> int | None:
+        """The result in whose memory a kept value is."""
         body = self.kernel.body
-        return next((i for i in body.mine if body.roots[i] == value), None)
+        return next((i for i in body.mine if body.roots[i] == value), self.hosts.get(value))
 
     def _evaluator(self, body: PhaseBody, origin: tuple[Index, Index]) -> Evaluator:
         """An evaluator for a phase at the current insertion point; kept values are of the block at `origin`."""
