@@ -83,7 +83,15 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap], merge: bool 
     lhs_dims = body.dims(op.operands[0])
     k = lhs_dims[-2] if _flag(op, "transpose_lhs") else lhs_dims[-1]
     zero = ir.AffineConstantExpr.get(0)
-    while merge and batch and rhs[len(batch) - 1] == zero and _is_zero(lhs[len(batch) - 1] - lhs[-2] * m):
+    one = ir.AffineConstantExpr.get(1)
+    while (
+        merge
+        and batch
+        and (
+            # Along a size of 1 nothing moves, and layouts have no stride.
+            batch[-1] == one or rhs[len(batch) - 1] == zero and _is_zero(lhs[len(batch) - 1] - lhs[-2] * m)
+        )
+    ):
         # Rows of consecutive batches follow each other: one tall product.
         position = len(batch) - 1
         m = (m * batch.pop()).maybe_downcast()
