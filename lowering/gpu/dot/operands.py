@@ -70,6 +70,34 @@ class Epilogue(Protocol):
         ...
 
 
+def apply_in_pieces(
+    b: Builder,
+    epilogue: Epilogue,
+    batch: Sequence[Index],
+    rows: Line,
+    columns: tuple[Index, Index],
+    sums: Sequence[ir.Value],
+    pieces: int,
+) -> None:
+    """The epilogue of a tile in pieces of columns one after another: fewer registers are live at once, and less shared
+    memory. columns: where the tile's begin, and how many there are in the result."""
+    start, size = columns
+    for number, piece in enumerate(zip(*(_split(b, total, pieces) for total in sums), strict=True)):
+        width = tt.shape_of(piece[0].type)[1]
+        epilogue.apply(b, batch, rows, line(b, b.addi(start, number * width), width, 1, size), piece)
+
+
+def _split(b: Builder, sums: ir.Value, pieces: int) -> list[ir.Value]:
+    """`pieces` (a power of two) blocks of neighbouring columns."""
+    if pieces == 1:
+        return [sums]
+    rows, columns = tt.shape_of(sums.type)
+    halves = b.trans(b.reshape(sums, [rows, 2, columns // 2]), (0, 2, 1))
+    type_ = tt.with_shape([rows, columns // 2], tt.element_of(sums.type))
+    low, high = tt.SplitOp.create([halves], [type_, type_]).results
+    return [*_split(b, low, pieces // 2), *_split(b, high, pieces // 2)]
+
+
 def tile_position(b: Builder, program: Index, rows: Index, columns: Index, group: int) -> tuple[Index, Index, Index]:
     """(batch, row of tiles, column of tiles) of a program; `rows` and `columns` count tiles.
 

@@ -216,6 +216,7 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> d
         # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
         "num_warps": 8 if shape.products * rows * columns > 128 * 128 else _TILES[tile][1],
         "num_stages": stages,
+        "pieces": 2 if shape.products * rows * columns >= 128 * 256 else 1,
     }
 
 

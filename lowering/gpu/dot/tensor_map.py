@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, line, load_described, tile_position
+from kiln.lowering.gpu.dot.operands import Epilogue, apply_in_pieces, line, load_described, tile_position
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
     down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
     if not schedule["persistent"]:
         _, i, j = tile_position(b, program, down, across, schedule["group_m"])
-        _epilogue(b, p, schedule, i, j, _sums(b, p, schedule, i, j), epilogue)
+        _finish(b, p, schedule, i, j, _sums(b, p, schedule, i, j), epilogue)
         return
     programs = schedule["programs"]
 
@@ -55,7 +55,7 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
         sums = _sums(b, p, schedule, i, j)
         done = arith.addi(carried[0], b.value(programs, b.index))
         _, i, j = tile_position(b, done, down, across, schedule["group_m"])
-        _epilogue(b, p, schedule, i, j, sums, epilogue)
+        _finish(b, p, schedule, i, j, sums, epilogue)
         return [done]
 
     before = b.value(b.subi(program, programs))
@@ -81,25 +81,9 @@ def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -
     return b.for_(0, -(-p.k // step), 1, body, zeros, stages)
 
 
-def _epilogue(
+def _finish(
     b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: Sequence[ir.Value], epilogue: Epilogue
 ) -> None:
-    """The tile's columns in pieces, one after another: fewer registers are live at once, and less shared memory."""
-    pieces = schedule["pieces"]
     rows, columns = schedule["block_m"], schedule["block_n"]
     row = line(b, b.muli(i, rows), rows, 0, p.m)
-    width = columns // pieces
-    for number, piece in enumerate(zip(*(_split(b, total, pieces) for total in sums), strict=True)):
-        start = b.addi(b.muli(j, columns), number * width)
-        epilogue.apply(b, [], row, line(b, start, width, 1, p.n), piece)
-
-
-def _split(b: Builder, sums: ir.Value, pieces: int) -> list[ir.Value]:
-    """`pieces` (a power of two) blocks of neighbouring columns."""
-    if pieces == 1:
-        return [sums]
-    rows, columns = tt.shape_of(sums.type)
-    halves = b.trans(b.reshape(sums, [rows, 2, columns // 2]), (0, 2, 1))
-    type_ = tt.with_shape([rows, columns // 2], tt.element_of(sums.type))
-    low, high = tt.SplitOp.create([halves], [type_, type_]).results
-    return [*_split(b, low, pieces // 2), *_split(b, high, pieces // 2)]
+    apply_in_pieces(b, epilogue, [], row, (b.muli(j, columns), p.n), sums, schedule["pieces"])

@@ -10,7 +10,16 @@ from torch_mlir import ir
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, line, split_batch, tile_position
+from kiln.lowering.gpu.dot.operands import (
+    Epilogue,
+    Line,
+    Matrix,
+    apply_in_pieces,
+    dot_offset,
+    line,
+    split_batch,
+    tile_position,
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ def emit_tile(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
     lhs, rhs = p.at(b, batch)
     m = line(b, b.muli(i, rows), rows, 0, p.m)
     n = line(b, b.muli(j, columns), columns, 1, p.n)
-    epilogue.apply(b, batch, m, n, sum_tile(b, p, lhs, rhs, m, n, schedule))
+    sums = sum_tile(b, p, lhs, rhs, m, n, schedule)
+    apply_in_pieces(b, epilogue, batch, m, (n.start, p.n), sums, schedule.get("pieces", 1))
 
 
 def sum_tile(

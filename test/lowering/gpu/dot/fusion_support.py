@@ -3,7 +3,11 @@
 
 """One `kiln.fusion` given as text: planned, emitted as Triton IR, run on the CPU or compiled for a GPU."""
 
+import re
+import subprocess
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -50,6 +54,21 @@ def run_fusion(
     """Run the first fusion of @main into `outputs`."""
     kernel = emit_fusion(text, options, changes)
     run_kernel(function(kernel).operation, [*inputs, *outputs], symbols)
+
+
+def stack_bytes(made: Artifacts) -> int:
+    """Bytes of stack that a thread of a cubin uses: what registers do not hold is spilled there."""
+    import triton.backends.nvidia
+
+    assert made.cubin is not None
+    tool = Path(triton.backends.nvidia.__path__[0]) / "bin" / "cuobjdump"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(made.cubin)
+        shown = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"STACK:(\d+)", shown)
+    assert found is not None
+    return int(found[1])
 
 
 def compile_fusion(text: str, options: DotOptions = DEFAULTS) -> Artifacts:
