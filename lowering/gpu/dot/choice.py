@@ -21,16 +21,17 @@ _LARGE = 1 << 31
 
 
 def attention_reason(op: ir.Operation) -> str | None:
-    """Plain attention with heads of 65 to 128 elements: cuDNN's kernel is 1.15 to 1.2 times as fast as ours; with 64
-    ours is level, and with masks PyTorch leaves cuDNN."""
+    """Plain 16-bit attention with heads of 64 to 128 elements. Measured with 4096 tokens: with 64 elements ours is 0.90
+    of cuDNN's kernel (causal 0.86), with 128 it is 0.82 (0.87). Few tokens, masks and f32 are ours."""
     query, value = (ir.RankedTensorType(op.operands[i].type) for i in (0, 2))
     if len(op.operands) > 3 or query.rank != 4 or not isinstance(query.element_type, _NARROW):
         return None
     if not ir.RankedTensorType(op.results[0].type).has_static_shape:
         return None
-    if not (64 < query.shape[-1] <= 128 and query.shape[-1] == value.shape[-1]) or query.shape[-2] < 128:
+    rows, size = query.shape[-2:]
+    if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
         return None
-    return "cuDNN: attention with heads of more than 64 elements is faster there"
+    return f"cuDNN: attention with heads of {size} elements is faster there"
 
 
 def product_reason(op: ir.Operation) -> str | None:
