@@ -27,25 +27,27 @@ from typing import Any
 import torch
 
 CONTENDERS = ("eager", "inductor", "max-autotune", "kiln")
-MODES = {
-    "inductor": ("inductor", None),
-    "max-autotune": ("inductor", "max-autotune-no-cudagraphs"),
-    "inductor-graphs": ("inductor", "reduce-overhead"),
-    "kiln": ("kiln", None),
-    "kiln-graphs": ("kiln", "reduce-overhead"),
+SETTINGS: dict[str, tuple[str, str | None, dict[str, bool] | None]] = {
+    "inductor": ("inductor", None, None),
+    "max-autotune": ("inductor", "max-autotune-no-cudagraphs", None),
+    "inductor-graphs": ("inductor", "reduce-overhead", None),
+    "kiln": ("kiln", None, None),
+    "kiln-tma": ("kiln", None, {"tensor_maps": True}),
+    "kiln-graphs": ("kiln", "reduce-overhead", None),
+    "kiln-max-autotune": ("kiln", "max-autotune-no-cudagraphs", None),
 }
-"""Contender -> (backend, mode)."""
+"""Contender -> backend, mode, options."""
 
 
 def _prepare(name: str, module: torch.nn.Module) -> Callable[..., Any]:
     if name == "eager":
         return module
-    backend, mode = MODES[name]
+    backend, mode, options = SETTINGS[name]
     if backend == "inductor":
         return torch.compile(module, fullgraph=True, mode=mode)
     import kiln
 
-    return torch.compile(module, backend=kiln.backend, fullgraph=True, mode=mode)
+    return torch.compile(module, backend=kiln.backend, fullgraph=True, mode=mode, options=options)
 
 
 def _measure(case: Any, contenders: list[str], rounds: int) -> dict[str, Any]:
