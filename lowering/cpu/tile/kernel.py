@@ -36,6 +36,10 @@ def contiguous(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
     return ir.AffineMap.get(len(sizes), symbols, [offset])
 
 
+WAITING_WORK = 1 << 23
+"""Added to the work of a kernel whose threads wait, so that no thread of a team is left without a share."""
+
+
 @dataclass
 class Team:
     """How the threads of a kernel depend on each other: how often they wait, which memrefs others have written."""
@@ -80,6 +84,8 @@ class Kernel:
     def wait(self, roots: Iterable[int]) -> None:
         """The threads wait for each other; from here on they may read what any of them stored in `roots`."""
         self.team.barriers += 1
+        # Every thread of the team takes part: a launch takes one more for each 32768 of `work`.
+        self.work = self.work + WAITING_WORK
         self.team.shared |= {len(self.body.tensors) + i for i in roots}
         wait_for_team(self.b, self.nt)
 
