@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.arrange import preferred_strides
 from kiln.lowering.host.channels_last import follow_channels_last, views_of
+from kiln.lowering.host.followers import follow_operands
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
 
@@ -32,6 +33,8 @@ class AssignLayouts(Pass):
       is, and convolution calls give their results the order of their inputs; not where a view would have to be copied
       or another call reads it;
     * a fusion's result that is read as a reshape of its permuted dims is written in that order;
+    * a call that ``follows`` an operand (attention of cuDNN) gives its result that operand's order of dims, and a
+      kernel writes the operand so that the views of the result are aliases;
     * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
       strides describe the view it becomes a copying fusion;
     * a returned view stays an alias if its strides are those asked for, else it is copied.
@@ -92,6 +95,7 @@ class AssignLayouts(Pass):
         self._preferred = follow_channels_last(graph)
         if self._preferred:
             self.count("channels-last results", len(self._preferred))
+        self._preferred |= follow_operands(graph)
         self._preferred |= preferred_strides(graph)
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:

@@ -11,6 +11,7 @@ from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.lowering.gpu.dot.choice import attention_reason, convolution_reason, product_reason
+from kiln.lowering.host.followers import FOLLOWS
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ChooseVendor"]
@@ -102,18 +103,19 @@ def _bias(result: ir.Value) -> tuple[ir.Value | None, ir.Value]:
 
 
 def _attention(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
-    """``aten.scaled_dot_product_attention``; heads of its result lie inside of a token's row, as kernels write it."""
+    """``aten.scaled_dot_product_attention``; its result has the query's order of dims (`assign-layouts` follows it)."""
     result = ir.RankedTensorType(op.results[0].type)
-    _batch, heads, rows, size = result.shape
-    shape, strides = _static(result.shape), _static([rows * heads * size, size, heads * size, 1])
     kwargs = {
         "scale": ir.FloatAttr(op.attributes["scale"]).value,
-        "enable_gqa": ir.RankedTensorType(op.operands[1].type).shape[1] != heads,
+        "enable_gqa": ir.RankedTensorType(op.operands[1].type).shape[1] != result.shape[1],
     }
     args = [{"operand": 0}, {"operand": 1}, {"operand": 2}, None, 0.0, bool(op.attributes["causal"].value)]
     name = "aten.scaled_dot_product_attention.default"
     with ir.InsertionPoint(op), op.location:
-        call = kiln.aten(name, list(op.operands), args, kwargs, [result], [shape], [strides], reason=reason)
+        call = kiln.aten(
+            name, list(op.operands), args, kwargs, [result], [_static(result.shape)], [None], reason=reason
+        )
+    call.operation.attributes[FOLLOWS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
     return op.results[0], call.results[0]
 
 

@@ -35,7 +35,7 @@ def preferred_strides(graph: HostGraph) -> dict[ir.Value, Exprs]:
         order = _order([affine.simplify(e, graph.shape(view.results[0])) for e in index])
         if order is None:
             continue
-        strides = _dense(graph.shape(root), order)
+        strides = dense_strides(graph.shape(root), order)
         graph.assign(root, strides)
         if graph.layout(view.results[0]) is None:
             graph.forget(root)
@@ -62,7 +62,7 @@ def _order(index: list[ir.AffineExpr]) -> list[int] | None:
     return order if order and order[-1] == len(keys) - 1 else None
 
 
-def _dense(shape: Exprs, order: list[int]) -> Exprs:
+def dense_strides(shape: Exprs, order: list[int]) -> Exprs:
     """Strides of a dense array whose dims lie in memory in this order."""
     strides = [constant(0)] * len(shape)
     step = constant(1)
