@@ -8,6 +8,14 @@ from kiln.passes.manager import PipelineStep
 __all__ = ["PIPELINES", "cpu_pipeline", "gpu_pipeline"]
 
 
+# One pattern stays off: where a size is dynamic in one operand and static in another it puts tensor.cast around the op,
+# which ends fusion there and says nothing about how sizes depend on symbols. MLIR names it as its compiler did.
+_CANONICALIZE = (
+    "canonicalize{disable-patterns="
+    "{{anonymous}::InferStaticShapeOfOperands,(anonymous namespace)::InferStaticShapeOfOperands}}"
+)
+
+
 def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     """From the torch dialect to scheduled kernels for the CPU.
 
@@ -35,15 +43,29 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
-        PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
+        PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),
         PipelineStep("fuse", "every computation into a kernel", stage="fused"),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep("schedule-cpu", "tiles by the measured rules"),
+        *_autotuning(options),
         PipelineStep("pack-constants", "in the order that the schedules chose", stage="sched"),
     ]
+
+
+def _autotuning(options: object | None) -> list[PipelineStep]:
+    """The step that ``mode="max-autotune"`` adds."""
+    if not str(getattr(options, "mode", "")).startswith("max-autotune"):
+        return []
+    seconds = float(getattr(options, "tune_seconds", 0.5))
+    text = f"autotune-cpu{{seconds={seconds!r} graph-seconds={_GRAPH_SECONDS * seconds!r}}}"
+    return [PipelineStep(text, "the rules' tiles are where it starts; constants are packed as it chose")]
+
+
+_GRAPH_SECONDS = 120
+"""How many times the time for one kernel a graph may be tuned."""
 
 
 def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[PipelineStep]:
@@ -64,7 +86,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
-        PipelineStep("canonicalize", "constants to the front, trivial arithmetic away"),
+        PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep(
             "split-reductions{parts=256 max-results=64 max-columns=8192}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
-from kiln.lowering.host.elements import bf16_bytes
+from kiln.lowering.host.elements import bf16_bytes, dense_bytes
 from kiln.passes.torch_to_kiln.dtypes import dtype_from_code, dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
@@ -155,6 +155,11 @@ def literal_tensor(attribute: ir.Attribute, value: ir.Value) -> "torch.Tensor | 
     kind = getattr(torch, dtype.name)
     if kind == torch.bfloat16:
         numbers = torch.frombuffer(bytearray(bf16_bytes(attribute)), dtype=kind).tolist()
+    elif kind == torch.float16:
+        # Elements of f16 are none that the bindings' subscript reads.
+        data = dense_bytes(attribute, ir.RankedTensorType(attribute.type))
+        numbers = torch.frombuffer(bytearray(data), dtype=kind).tolist()
+        numbers = numbers[:1] if attribute.is_splat else numbers
     elif isinstance(attribute, ir.DenseFPElementsAttr):
         numbers = [attribute[i] for i in range(1 if attribute.is_splat else len(attribute))]
     elif isinstance(attribute, ir.DenseIntElementsAttr):

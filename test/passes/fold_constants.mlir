@@ -113,3 +113,18 @@ func.func @bits() -> (!torch.vtensor<[3],f32>, !torch.vtensor<[],si8>) {
   %3 = torch.aten.add.Scalar %2, %i1, %i1 : !torch.vtensor<[],si8>, !torch.int, !torch.int -> !torch.vtensor<[],si8>
   return %1, %3 : !torch.vtensor<[3],f32>, !torch.vtensor<[],si8>
 }
+
+// -----
+
+// Elements of two bytes, one by one and as a splat.
+// CHECK-LABEL: func.func @halves
+// CHECK-DAG: dense<[2.500000e+00, -5.000000e-01, 0x7C00]> : tensor<3xf16>
+// CHECK-DAG: dense<3.000000e+00> : tensor<f16>
+func.func @halves() -> (!torch.vtensor<[3],f16>, !torch.vtensor<[],f16>) {
+  %i1 = torch.constant.int 1
+  %0 = torch.vtensor.literal(dense<[1.5, -1.5, 0x7C00]> : tensor<3xf16>) : !torch.vtensor<[3],f16>
+  %1 = torch.aten.add.Scalar %0, %i1, %i1 : !torch.vtensor<[3],f16>, !torch.int, !torch.int -> !torch.vtensor<[3],f16>
+  %2 = torch.vtensor.literal(dense<2.0> : tensor<f16>) : !torch.vtensor<[],f16>
+  %3 = torch.aten.add.Scalar %2, %i1, %i1 : !torch.vtensor<[],f16>, !torch.int, !torch.int -> !torch.vtensor<[],f16>
+  return %1, %3 : !torch.vtensor<[3],f16>, !torch.vtensor<[],f16>
+}

@@ -3,11 +3,15 @@
 
 """What a random program may do next: one function per family of ops."""
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from programs import SIZES, Grower, Program, Value, leaves
+from index_ops import advanced_index, order, parts, scans, scatter, write_in_place
+from network_ops import attend_to, channel_norm, convolve, pool, product_with_bias
+from programs import SIZES, Grower, Program, leaves
 
 SMOOTH = ("torch.tanh", "torch.sigmoid", "F.gelu", "F.silu", "torch.sin", "torch.cos", "torch.erf", "torch.atan",
           "F.softplus", "torch.exp", "torch.expm1", "torch.square", "F.elu", "F.mish", "F.hardswish")  # fmt: skip
@@ -245,14 +249,6 @@ def attend(g: Grower) -> None:
     g.add(f"F.scaled_dot_product_attention({v.name}, {v.name}, {v.name}, is_causal={causal})")
 
 
-def pool(g: Grower) -> None:
-    v = g.pick(lambda v: v.is_float and v.rank in (3, 4) and min(v.tensor.shape[-2:]) >= 3)
-    if v is not None:
-        name = g.one_of(("F.max_pool2d({}, 3, 2, 1)", "F.avg_pool2d({}, 2)", "F.avg_pool2d({}, 3, 1, 1)",
-                         "F.adaptive_avg_pool2d({}, 1)"))  # fmt: skip
-        g.add(name.format(v.name), v.exact and "max" in name)
-
-
 def create(g: Grower) -> None:
     v = g.pick(lambda v: v.rank > 0)
     if v is None:
@@ -263,13 +259,14 @@ def create(g: Grower) -> None:
 
 FAMILIES: tuple[Callable[[Grower], None], ...] = (
     unary, unary, unary, binary, binary, binary, view, view, view, reduce, reduce, normalise, product, join, compare,
-    where, cast, lookup, integer, scan, attend, pool, create,
+    where, cast, lookup, integer, scan, attend, pool, create, convolve, convolve, pool, channel_norm, product_with_bias,
+    attend_to, scatter, advanced_index, order, scans, parts, parts, write_in_place,
 )  # fmt: skip
 
 
 @st.composite
-def programs(draw: Callable[..., object], max_ops: int = 10) -> Program:
-    """A program of up to `max_ops` lines; returns its last value and maybe one or two others."""
+def programs(draw: Callable[..., Any], max_ops: int = 10) -> Program:
+    """A program of up to `max_ops` lines; returns every value that no line uses, maybe one or two others, maybe an input."""
     program = Program(leaves(draw))
     g = Grower(draw, program)
     for _ in range(draw(st.integers(1, max_ops))):
@@ -278,8 +275,9 @@ def programs(draw: Callable[..., object], max_ops: int = 10) -> Program:
     if not made:
         g.add(f"{g.values[0].name} * 1")
         made = g.values[len(program.inputs) :]
-    returned: list[Value] = [made[-1]]
+    used = {name for line in program.lines for name in re.findall(r"\bv\d+\b", line)}
+    returned = [v for v in made if v.name not in used]
     for _ in range(draw(st.integers(0, 2))):
-        returned.append(draw(st.sampled_from(made)))
-    program.results = sorted({g.values.index(v) for v in returned})
+        returned.append(draw(st.sampled_from(made if draw(st.integers(0, 7)) else g.values)))
+    program.results = sorted({int(v.name[1:]) for v in returned})
     return program

@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 70)
 MAX_ELEMENTS = 1 << 14
+OTHERS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+          torch.bool)  # fmt: skip
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+IN_PLACE = re.compile(r"\.\w*[a-z]_\(")
 NAMESPACE: dict[str, Any] = {"torch": torch, "F": F, "inf": float("inf"), "nan": float("nan")}
 
 
@@ -27,7 +30,8 @@ class Input:
     """A leaf tensor: data are drawn from `seed` so that a program is a few numbers.
 
     layout: "plain", "transposed" (the last two dims swapped in memory), "strided" (every second element),
-    "expanded" (stride 0 along dim 0). special: some elements are NaN or infinite. high: integers lie in [0, high).
+    "expanded" (stride 0 along dim 0). special: some elements are NaN, infinite or -0.0. high: integers lie in
+    [0, high).
     """
 
     shape: tuple[int, ...]
@@ -55,7 +59,7 @@ class Input:
             x = torch.randn(shape, generator=g, dtype=torch.float64)
             if self.special and x.numel():
                 flat = x.view(-1)
-                for i, value in enumerate((float("nan"), float("inf"), -float("inf"))):
+                for i, value in enumerate((float("nan"), float("inf"), -float("inf"), -0.0)):
                     flat[(self.seed + 7 * i) % flat.numel()] = value
             x = x.to(self.dtype)
         if self.layout == "transposed" and len(shape) >= 2:
@@ -74,6 +78,11 @@ class Program:
     inputs: list[Input]
     lines: list[str] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
+
+    @property
+    def has_writes(self) -> bool:
+        """Whether a line changes a value in place."""
+        return any(IN_PLACE.search(line) for line in self.lines)
 
     def source(self) -> str:
         """Python text of the function `f`."""
@@ -161,6 +170,24 @@ class Grower:
         self.values.insert(position, value)
         return value
 
+    def fits(self, source: Value, target: Value) -> bool:
+        """Whether `source` broadcasts to the shape of `target`."""
+        pairs = zip(reversed(source.tensor.shape), reversed(target.tensor.shape), strict=False)
+        return source.rank <= target.rank and all(a in (1, b) for a, b in pairs)
+
+    def add_in_place(self, text: str, target: Value) -> None:
+        """A line that changes `target`: it and what shares its memory are not exact any more."""
+        before = [v.tensor.clone() for v in self.values]
+        if self.add(text) is None:
+            for v, old in zip(self.values, before, strict=True):
+                if not torch.equal(v.tensor, old) and not torch.isnan(old).any():
+                    v.tensor.copy_(old)
+            return
+        memory = target.tensor.untyped_storage().data_ptr()
+        for v in self.values:
+            if v.tensor.untyped_storage().data_ptr() == memory:
+                v.exact = False
+
     def add(self, text: str, exact: bool = False) -> Value | None:
         """A line, unless eager rejects it or its result is too large."""
         space = {**NAMESPACE, **{v.name: v.tensor for v in self.values}}
@@ -185,7 +212,7 @@ def _renumber(text: str, position: int) -> str:
 
 
 def leaves(draw: Callable[..., Any]) -> list[Input]:
-    """One to three leaves of float type with related shapes."""
+    """One to three leaves with related shapes: the first of float type, one in four of the others of any type."""
     rank = draw(st.integers(1, 4))
     shape = tuple(draw(st.sampled_from(SIZES if rank < 4 else SIZES[:9])) for _ in range(rank))
     while torch.Size(shape).numel() > MAX_ELEMENTS // 4:
@@ -200,7 +227,11 @@ def leaves(draw: Callable[..., Any]) -> list[Input]:
         found.append(
             Input(
                 mine,
-                draw(st.sampled_from(FLOATS)) if i == 0 else found[0].dtype,
+                draw(st.sampled_from(FLOATS))
+                if i == 0
+                else draw(st.sampled_from(OTHERS))
+                if draw(st.integers(0, 3)) == 0
+                else found[0].dtype,
                 draw(st.integers(0, 5)) + 10 * i,
                 draw(st.sampled_from(("plain", "plain", "transposed", "strided", "expanded"))),
                 draw(st.integers(0, 9)) == 0,

@@ -7,7 +7,7 @@
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,23 +24,55 @@ EPSILON = {torch.float64: 1e-12, torch.float32: 3e-5, torch.bfloat16: 5e-2, torc
 """Error allowed, relative to the largest value of the program; chains of ten ops, some of them long sums."""
 
 
-def run(program: Program, **options: Any) -> None:
-    """Compile `program`, run it, compare it with eager."""
-    inputs = [x.make() for x in program.inputs]
-    torch._dynamo.reset()
-    compiled = torch.compile(
-        program.function(), backend=kiln.backend, fullgraph=True, options={"fallback": False}, **options
-    )
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {}, {}, {}, {"freezing": True}, {"cpu": "x86-64-v3"}, {"freezing": True, "cpu": "x86-64-v3"},
+)  # fmt: skip
+"""Options of the backend that programs run with; `freezing` makes all inputs but the first constants."""
+
+
+class Holder(torch.nn.Module):
+    """A module of the function: inputs behind the first are buffers."""
+
+    def __init__(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.function, self.count = function, len(tensors)
+        for i, tensor in enumerate(tensors):
+            self.register_buffer(f"b{i}", tensor)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, *(getattr(self, f"b{i}") for i in range(self.count)))
+
+
+def run(program: Program, dynamic: bool = False, **options: Any) -> None:
+    """Compile `program`, run it, compare it with eager.
+
+    What PyTorch itself does not trace, or traces wrongly (`backend="aot_eager"` tells), is no failure.
+    """
     try:
-        with torch.no_grad():
-            actual = compiled(*inputs)
+        attempt(program, dynamic, kiln.backend, {"fallback": False, **options})
     except Exception as error:
         # The scale of attention over a dynamic head size, computed by the graph itself: such graphs run with ATen.
         if "(SymFloat)" in str(error):
             return
+        try:
+            attempt(program, dynamic, "aot_eager", None)
+        except Exception:
+            return
         raise
+
+
+def attempt(program: Program, dynamic: bool, backend: Any, options: dict[str, Any] | None) -> None:
+    """One compilation by `backend`, compared with eager; at two sizes if `dynamic`."""
+    inputs = [x.make() for x in program.inputs]
+    torch._dynamo.reset()
+    model, given = program.function(), inputs
+    if options is not None and options.get("freezing"):
+        model, given = Holder(model, inputs[1:]), inputs[:1]
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic, options=options)
+    with torch.no_grad():
+        actual = compiled(*given)
     check(program, inputs, actual)
-    if options.get("dynamic"):
+    if dynamic and given is inputs:
         again(program, compiled)
 
 
@@ -51,25 +83,31 @@ def again(program: Program, compiled: Callable[..., tuple[torch.Tensor, ...]]) -
         return  # indices may be out of bounds or in other relations to the sizes
     other = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
     grown = Program(other, program.lines, program.results)
-    inputs = [x.make() for x in other]
     try:
-        grown.trace(inputs)
+        grown.trace([x.make() for x in other])
     except (RuntimeError, IndexError, ValueError, TypeError):
         return
+    inputs = [x.make() for x in other]
     with torch.no_grad():
-        check(grown, inputs, compiled(*inputs))
+        actual = compiled(*inputs)
+    check(grown, inputs, actual)
 
 
 def check(program: Program, inputs: list[torch.Tensor], actual: tuple[torch.Tensor, ...]) -> None:
-    """`actual` against eager on the same inputs, and on float64 inputs."""
-    values = program.trace(inputs)
-    expected = [values[i] for i in program.results]
-    wide = program.wide([x.double() if x.dtype.is_floating_point else x for x in inputs])
+    """`actual` and what became of `inputs` against eager on the same inputs, and on float64 inputs."""
+    copies = [x.make() for x in program.inputs]
+    wide = program.wide([x.double().clone() if x.is_floating_point() else x.clone() for x in copies])
+    values = program.trace(copies)
+    written = range(len(inputs)) if program.has_writes else range(0)
+    actual = (*(inputs[i] for i in written), *actual)
+    numbers = [*written, *program.results]
+    expected = [values[i] for i in numbers]
     scale = max([1.0, *(_largest(v) for v in wide if v.dtype.is_floating_point)])
     lowest = max((EPSILON[v.dtype] for v in values if v.dtype in EPSILON), default=0.0)
-    for ours, eager, i in zip(actual, expected, program.results, strict=True):
+    for ours, eager, i in zip(actual, expected, numbers, strict=True):
         assert ours.dtype == eager.dtype and ours.shape == eager.shape
         assert _strides(ours) == _strides(eager), f"v{i}: strides {ours.stride()}, eager's {eager.stride()}"
+        assert _shared(ours, inputs) == _shared(eager, copies), f"v{i} shares memory with other inputs than eager's"
         if not eager.dtype.is_floating_point:
             assert torch.equal(ours, eager), f"v{i}: {ours} is not {eager}"
             continue
@@ -82,6 +120,12 @@ def check(program: Program, inputs: list[torch.Tensor], actual: tuple[torch.Tens
         finite = torch.isfinite(y) & settled
         error, reference = _distance(x[finite], z[finite]), _distance(y[finite], z[finite])
         assert error <= max(3 * reference, lowest * scale), f"v{i}: error {error}, eager's {reference}, scale {scale}"
+
+
+def _shared(x: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[int]:
+    """The inputs in whose memory `x` lies."""
+    memory = x.untyped_storage().data_ptr()
+    return [i for i, y in enumerate(inputs) if x.numel() and y.untyped_storage().data_ptr() == memory]
 
 
 def _strides(x: torch.Tensor) -> list[int]:
@@ -105,9 +149,9 @@ COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_b
 
 
 @settings(max_examples=45, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
-@given(programs())
-def test_static(program: Program) -> None:
-    run(program)
+@given(programs(), st.sampled_from(SETTINGS))
+def test_static(program: Program, options: dict[str, Any]) -> None:
+    run(program, **options)
 
 
 @settings(max_examples=15, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
@@ -118,6 +162,6 @@ def test_dynamic(program: Program) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=2000, database=None, **COMMON)
-@given(programs(14), st.booleans())
-def test_many(program: Program, dynamic: bool) -> None:
-    run(program, dynamic=dynamic)
+@given(programs(14), st.booleans(), st.sampled_from(SETTINGS))
+def test_many(program: Program, dynamic: bool, options: dict[str, Any]) -> None:
+    run(program, dynamic, **options)

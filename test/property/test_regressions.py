@@ -23,11 +23,21 @@ STATIC = {
     "attention_float64": Program(
         inputs((2, 3, 4, 8), dtype=F64), ["F.scaled_dot_product_attention(v0, v0, v0, is_causal=True)"], [1]
     ),
+    # Constants of f16: the bindings' subscript reads none.
+    "constant_float16": Program(
+        inputs((4,), dtype=torch.float16), ["torch.zeros_like(v0)", "torch.dot(v1, v1) * 0.5"], [2]
+    ),
     # kiln.matmul has no kernel for integers.
     "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
 }
 
 DYNAMIC = {
+    # A weight's sizes are fixed where the size that they say is 13 // 2: canonicalisation put casts between kernels.
+    "size_known_to_one_operand": Program(
+        inputs((7, 2, 2, 13), (2, 1, 3, 4), (6,)),
+        ["F.conv2d(v0, v1, None, groups=2, stride=2, padding=1)", "F.layer_norm(v3, v3.shape[3:], v2, v2)"],
+        [4],
+    ),
     # (d0 - 3) mod s0: the dividend is negative, and division was unsigned.
     "roll": Program(inputs((17,)), ["torch.roll(v0, 3, 0)"], [1]),
     "roll_read_elsewhere": Program(inputs((3, 8, 8)), ["torch.cumsum(v0, 0)", "torch.roll(v1, 3, 0) + v1"], [2]),
