@@ -26,6 +26,9 @@ __all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline
 _OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
 _DEFAULT_OPT_LEVEL = 2
 
+_FOR_THE_ENTRY = ("kiln.shared", "kiln.barriers")
+"""Attributes that `abi.wrap_kernel` reads."""
+
 
 @dataclass(frozen=True)
 class KernelObject:
@@ -37,6 +40,7 @@ class KernelObject:
     symbols: int
     scratch_bytes: str | None = None  # affine map text ()[symbols] -> (bytes per thread); None: no scratch
     work: str | None = None  # affine map text ()[symbols] -> (elementary operations); None: unknown
+    checks: tuple[str, ...] = ()  # ops whose indices it checks; the address to tell so at is one more symbol
 
     @property
     def entry(self) -> str:
@@ -68,6 +72,7 @@ def compile_kernel(
     """
     with module.context, ir.Location.unknown():
         clone = _clone(module)
+        checks = _checks(clone, name)
         scratch, work = _func_maps(clone, name)
         signature = prepare_kernel(clone, name)
         if dump is not None:
@@ -77,7 +82,7 @@ def compile_kernel(
             data = jit.object_bytes(clone, f"{name}_entry", level)
         except CompileError as error:
             raise _not_lowered(clone, name) or error from None
-    return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work)
+    return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work, checks)
 
 
 def prepare_kernel(module: ir.Module, name: str) -> abi.KernelSignature:
@@ -157,10 +162,19 @@ def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
         found = []
         for key in ("kiln.scratch_bytes", "kiln.work"):
             found.append(str(op.attributes[key]) if key in op.attributes else None)
-        for key in [key for key in op.attributes if key.startswith("kiln.") and key != "kiln.shared"]:
+        for key in [key for key in op.attributes if key.startswith("kiln.") and key not in _FOR_THE_ENTRY]:
             del op.attributes[key]
         return found[0], found[1]
     return None, None
+
+
+def _checks(module: ir.Module, name: str) -> tuple[str, ...]:
+    """The names in kiln.checks of func @name."""
+    for op in module.body:
+        if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
+            if "kiln.checks" in op.attributes:
+                return tuple(ir.StringAttr(n).value for n in ir.ArrayAttr(op.attributes["kiln.checks"]))
+    return ()
 
 
 def _not_lowered(module: ir.Module, name: str) -> CompileError | None:

@@ -16,6 +16,7 @@ from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.cpu.tile.bounds import checked_ops
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.memory import Scratch, memory_type
 
@@ -36,10 +37,6 @@ def contiguous(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
     return ir.AffineMap.get(len(sizes), symbols, [offset])
 
 
-WAITING_WORK = 1 << 23
-"""Added to the work of a kernel whose threads wait, so that no thread of a team is left without a share."""
-
-
 @dataclass
 class Team:
     """How the threads of a kernel depend on each other: how often they wait, which memrefs others have written."""
@@ -56,7 +53,8 @@ class Kernel:
         index = ir.IndexType.get()
         tensors = [*body.tensors, *body.roots]
         types: list[ir.Type] = [buffer_type(v.type) for v in tensors]
-        types += [index] * len(body.symbols)
+        self.checks = checked_ops(body)
+        types += [index] * (len(body.symbols) + bool(self.checks))
         types += [ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), index, index]
         with ir.InsertionPoint(module.body):
             self.function = func.FuncOp(name, ir.FunctionType.get(types, []))
@@ -65,6 +63,7 @@ class Kernel:
         count = len(tensors)
         self.buffers = arguments[:count]
         self.symbols: list[Index] = list(arguments[count : count + len(body.symbols)])
+        self.flag = arguments[count + len(body.symbols)] if self.checks else None
         self.scratch = Scratch(arguments[-3])
         self.tid, self.nt = arguments[-2:]
         self.b = Builder(entry)
@@ -84,8 +83,6 @@ class Kernel:
     def wait(self, roots: Iterable[int]) -> None:
         """The threads wait for each other; from here on they may read what any of them stored in `roots`."""
         self.team.barriers += 1
-        # Every thread of the team takes part: a launch takes one more for each 32768 of `work`.
-        self.work = self.work + WAITING_WORK
         self.team.shared |= {len(self.body.tensors) + i for i in roots}
         wait_for_team(self.b, self.nt)
 
@@ -101,7 +98,7 @@ class Kernel:
 
     def evaluator(self) -> Evaluator:
         """A fresh evaluator on the kernel's buffers."""
-        return Evaluator(self.b, self.body, self.buffers, self.layouts, self.symbols, self.scratch)
+        return Evaluator(self.b, self.body, self.buffers, self.layouts, self.symbols, self.scratch, self.flag)
 
     def finish(self) -> None:
         """Attach what the host needs to know."""
@@ -113,6 +110,9 @@ class Kernel:
         if "in_place" in attributes:
             pairs = list(ir.DenseI64ArrayAttr(attributes["in_place"]))
             shared |= {*pairs[::2], *(len(self.body.tensors) + r for r in pairs[1::2])}
+        if self.checks:
+            names = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.checks])
+            self.function.operation.attributes["kiln.checks"] = names
         if shared:
             self.function.operation.attributes["kiln.shared"] = ir.DenseI64ArrayAttr.get(sorted(shared))
         if self.team.barriers:
