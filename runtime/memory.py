@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["ALIGNMENT", "Interval", "aligned", "assign_offsets"]
+__all__ = ["ALIGNMENT", "Interval", "Placed", "aligned", "assign_offsets", "smallest_gap"]
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
@@ -20,6 +20,20 @@ class Interval:
     size: int
     first: int
     last: int
+
+
+@dataclass(frozen=True, order=True)
+class Placed:
+    """Bytes `offset` to `end`, in use from step `first` to step `last`."""
+
+    offset: int
+    end: int
+    first: int
+    last: int
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether they are in use at one of the steps `first` to `last`."""
+        return self.first <= last and first <= self.last
 
 
 def aligned(size: int) -> int:
@@ -36,22 +50,36 @@ def assign_offsets(intervals: Sequence[Interval]) -> tuple[list[int], int]:
     """
     order = sorted(range(len(intervals)), key=lambda i: (-intervals[i].size, intervals[i].first, i))
     offsets = [0] * len(intervals)
-    placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last), by offset
+    placed: list[Placed] = []
     total = 0
     for i in order:
         interval = intervals[i]
         size = aligned(interval.size)
         if size == 0:
             continue
-        best, best_gap, free = -1, -1, 0
-        for offset, end, first, last in placed:
-            if first > interval.last or last < interval.first:
-                continue
-            gap = offset - free
-            if gap >= size and (best < 0 or gap < best_gap):
-                best, best_gap = free, gap
-            free = max(free, end)
-        offsets[i] = best if best >= 0 else free
-        insort(placed, (offsets[i], offsets[i] + size, interval.first, interval.last))
+        gap = smallest_gap(placed, interval, total)
+        offsets[i] = gap[0] if gap is not None else _end(placed, interval)
+        insort(placed, Placed(offsets[i], offsets[i] + size, interval.first, interval.last))
         total = max(total, offsets[i] + size)
     return offsets, total
+
+
+def smallest_gap(placed: Sequence[Placed], interval: Interval, limit: int) -> tuple[int, int] | None:
+    """(offset, bytes left over) of the smallest gap below `limit` that has room for an interval; None if none has.
+
+    placed: what is there already, ordered by offset. Only what is in use at the same steps is in the way.
+    """
+    size, free = aligned(interval.size), 0
+    found: list[tuple[int, int]] = []
+    for other in placed:
+        if other.meets(interval.first, interval.last):
+            found.append((other.offset - free - size, free))
+            free = max(free, other.end)
+    found.append((limit - free - interval.size, free))
+    left, offset = min((f for f in found if f[0] >= 0), default=(-1, 0))
+    return (offset, left) if left >= 0 else None
+
+
+def _end(placed: Sequence[Placed], interval: Interval) -> int:
+    """The end of what is in use at the same steps as an interval."""
+    return max((o.end for o in placed if o.meets(interval.first, interval.last)), default=0)

@@ -39,7 +39,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 4
+_VERSION = 6
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Pointer:
-    """The address `bytes` past the start of a buffer. `size`: bytes of the distinct elements of the tensor there."""
+    """The address `bytes` past the start of a buffer. `size`: bytes of the distinct elements of the tensor there.
+
+    within: from where to where the memory lies in the buffer that the tensor is a view of; () stands for all of it.
+    """
 
     buffer: int
     bytes: Expr = 0
     size: Expr = 0
+    within: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ class Launch:
 
     scratch: bytes per thread. work: elementary operations, which decide how many threads pay; -1 if unknown.
     results: how many of the pointers, the last ones, are written; the others are read.
+    checks: the ops that report an index out of range; the kernel takes the address to do so at as its last symbol.
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
     grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors.
     """
@@ -154,6 +159,7 @@ class Launch:
     grid: tuple[Expr, ...] = ()
     clear: tuple[tuple[int, Expr], ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
+    checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

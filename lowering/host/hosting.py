@@ -4,9 +4,11 @@
 """Intermediates in the memory of outputs that are not written yet, which is there anyway."""
 
 import dataclasses
+from bisect import insort
 
 from kiln.runtime.binding import segments
-from kiln.runtime.plan import Launch, Operand, Plan
+from kiln.runtime.memory import Interval, Placed, aligned, smallest_gap
+from kiln.runtime.plan import Launch, Operand, Plan, Pointer
 
 __all__ = ["host_in_tensors"]
 
@@ -15,52 +17,61 @@ def host_in_tensors(plan: Plan) -> None:
     """Moves workspace buffers into tensors, in place; needs `first` and `last` of the buffers.
 
     A tensor that a run of launches allocates is there from the start of the run. Until the launch that writes it, it
-    can hold what is dead by then: a buffer of at most its size, or of the same size where sizes are symbols. Largest
-    buffers first, each into the smallest tensor that has room for it.
+    can hold what is dead by then, side by side: buffers of a size that is known, or one after another of the tensor's
+    own size where sizes are symbols. Largest buffers first, each where it leaves least room.
     """
     part_of = {step: k for k, part in enumerate(segments(plan)) for step in part.steps}
-    guests: dict[int, list[int]] = {i: [] for i, b in enumerate(plan.buffers) if b.kind == "tensor" and b.first >= 0}
-    host: dict[int, int] = {}
+    guests: dict[int, list[Placed]] = {i: [] for i, b in enumerate(plan.buffers) if b.kind == "tensor" and b.first >= 0}
+    host: dict[int, tuple[int, int]] = {}
     mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace" and b.first >= 0]
     mine.sort(key=lambda i: (-size if isinstance(size := plan.buffers[i].bytes, int) else 0, i))
     for i in mine:
         buffer = plan.buffers[i]
-        fitting = []
+        fitting: list[tuple[int, int, int]] = []  # room left, tensor, offset
         for t, others in guests.items():
             tensor = plan.buffers[t]
             if buffer.last >= tensor.first or part_of[buffer.first] != part_of[tensor.first]:
                 continue
-            if any(plan.buffers[o].first <= buffer.last and buffer.first <= plan.buffers[o].last for o in others):
-                continue
-            if buffer.bytes == tensor.bytes:
-                fitting.append((0, t))
-            elif isinstance(buffer.bytes, int) and isinstance(tensor.bytes, int) and buffer.bytes < tensor.bytes:
-                fitting.append((tensor.bytes - buffer.bytes, t))
+            if isinstance(buffer.bytes, int) and isinstance(tensor.bytes, int):
+                gap = smallest_gap(others, Interval(buffer.bytes, buffer.first, buffer.last), tensor.bytes)
+                if gap is not None:
+                    fitting.append((gap[1], t, gap[0]))
+            elif buffer.bytes == tensor.bytes and not any(o.meets(buffer.first, buffer.last) for o in others):
+                fitting.append((0, t, 0))
         if fitting:
-            host[i] = min(fitting)[1]
-            guests[host[i]].append(i)
+            _, t, offset = min(fitting)
+            host[i] = t, offset
+            size = aligned(buffer.bytes) if isinstance(buffer.bytes, int) else 1
+            insort(guests[t], Placed(offset, offset + size, buffer.first, buffer.last))
     if host:
         _renumber(plan, host)
 
 
-def _renumber(plan: Plan, host: dict[int, int]) -> None:
-    """Replaces each key by its value and drops the keys."""
+def _renumber(plan: Plan, host: dict[int, tuple[int, int]]) -> None:
+    """Replaces each key by its tensor and the offset in it, and drops the keys."""
     kept = [i for i in range(len(plan.buffers)) if i not in host]
     number = {old: new for new, old in enumerate(kept)}
-    number |= {guest: number[tensor] for guest, tensor in host.items()}
+    number |= {guest: number[tensor] for guest, (tensor, _) in host.items()}
 
     def operand(o: Operand) -> Operand:
         return dataclasses.replace(o, buffer=number[o.buffer])
 
+    def pointer(p: Pointer) -> Pointer:
+        _, offset = host.get(p.buffer, (p.buffer, 0))
+        bytes_ = p.bytes + offset if isinstance(p.bytes, int) else f"{p.bytes} + {offset}" if offset else p.bytes
+        size = buffers[p.buffer].bytes
+        is_part = p.buffer in host and isinstance(size, int)
+        within = (offset, offset + size) if is_part else p.within
+        return dataclasses.replace(p, buffer=number[p.buffer], bytes=bytes_, within=within)
+
     buffers = list(plan.buffers)
-    for guest, tensor in host.items():
+    for guest, (tensor, _) in host.items():
         first = min(buffers[tensor].first, buffers[guest].first)
         buffers[tensor] = dataclasses.replace(buffers[tensor], first=first)
     plan.buffers = [buffers[i] for i in kept]
     for k, step in enumerate(plan.steps):
         if isinstance(step, Launch):
-            pointers = tuple(dataclasses.replace(p, buffer=number[p.buffer]) for p in step.pointers)
-            plan.steps[k] = dataclasses.replace(step, pointers=pointers)
+            plan.steps[k] = dataclasses.replace(step, pointers=tuple(pointer(p) for p in step.pointers))
         else:
             operands = tuple(operand(o) for o in step.operands)
             results = tuple(number[r] if r >= 0 else r for r in step.results)

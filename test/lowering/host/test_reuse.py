@@ -15,7 +15,7 @@ from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, parse_pipeline
 from kiln.runtime.executor import Executor
-from kiln.runtime.plan import Launch, Plan
+from kiln.runtime.plan import Launch, Plan, Pointer
 from kiln.runtime.statistics import memory_report
 
 N = 12
@@ -113,23 +113,26 @@ def symbolic(plan: Plan) -> tuple[list[object], list[object]]:
             return "workspace", plan.offsets[buffer], int(b.bytes)
         return f"b{buffer}", 0, int(b.bytes)
 
-    def read(buffer: int) -> str:
-        memory, start, size = place(buffer)
+    def part(p: Pointer) -> tuple[str, int, int]:
+        memory, start, size = place(p.buffer)
+        return (memory, p.within[0], p.within[1] - p.within[0]) if p.within else (memory, start, size)
+
+    def read(memory: str, start: int, size: int) -> str:
         found = held[memory, start]
-        assert found[0] == size, f"buffer {buffer} was overwritten in part"
+        assert found[0] == size, f"{memory} was overwritten in part"
         return found[1]
 
     seen: list[object] = []
     for step in plan.steps:
         assert isinstance(step, Launch)
-        names = [read(p.buffer) for p in step.pointers[: -step.results]]
+        names = [read(*part(p)) for p in step.pointers[: -step.results]]
         seen.append((step.name, names))
         for p in step.pointers[-step.results :]:
-            memory, start, size = place(p.buffer)
+            memory, start, size = part(p)
             for key in [k for k, v in held.items() if k[0] == memory and k[1] < start + size and start < k[1] + v[0]]:
                 del held[key]
             held[memory, start] = (size, step.name)
-    return seen, [read(o.tensor.buffer) for o in plan.outputs if o.tensor is not None]
+    return seen, [read(*place(o.tensor.buffer)) for o in plan.outputs if o.tensor is not None]
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
