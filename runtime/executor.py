@@ -44,7 +44,7 @@ class Executor:
     has a state and a workspace of its own, which later calls reuse.
 
     Raises KilnError when a constant is missing or the code needs a symbol that this PyTorch lacks; at a call,
-    InputError for an argument of another dtype, device, size or stride than compiled for, and whatever an ATen
+    IndexError for an index out of range, InputError for an argument of another dtype, device, size or stride than compiled for, and whatever an ATen
     operator raises.
     """
 
@@ -68,6 +68,7 @@ class Executor:
             "bind": self._bind,
             "free": self._free,
             "make_state": self._make_state,
+            "bad_index": self._bad_index,
             "restride": _restride,
             "view": _view,
             "constants": self.constants,
@@ -117,10 +118,17 @@ class Executor:
 
     def _make_state(self) -> "_State":
         state = _State(self._layout)
+        struct.pack_into("q", state.words, 8 * self._layout.flag_address, state.address + 8 * self._layout.flag)
         for buffer in self._layout.constants:
             address = self.constants[self.plan.buffers[buffer].index].data_ptr()
             struct.pack_into("q", state.words, 8 * self._layout.slots[buffer], address)
         return state
+
+    def _bad_index(self, state: "_State", ops: str) -> None:
+        """Raises what a kernel reported; the state can be used again."""
+        state.words[8 * self._layout.flag] = 0
+        self._free.append(state)
+        raise IndexError(f"index out of range in {ops}")
 
     def _bind(
         self, epoch: int, key: tuple[int, ...], previous: Binding | None, inputs: Sequence[Any] | None

@@ -29,7 +29,7 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
     """Writes the program of a plan.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
-    ``make_state``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``, and for
+    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``, and for
     plans of a GPU ``workspace``, ``describe`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
@@ -145,6 +145,9 @@ class _Writer:
         if any(launch.descriptors for launch in part.launches):
             self._emit(f"describe(state, b{e}, {k})")
         self._emit("launch(state.address)")
+        checks = sorted({name for launch in part.launches for name in launch.checks})
+        if checks:
+            self._emit(f"if state.words[{8 * self.layout.flag}]: bad_index(state, {', '.join(checks)!r})")
 
     def _base(self, epoch: int) -> str:
         return f"w{epoch}.data_ptr()" if self.is_device else f"state.bases[{epoch}]"

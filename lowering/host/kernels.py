@@ -104,6 +104,7 @@ class KernelSet:
         return {
             "scratch": 0 if code.scratch_bytes is None else over_plan(code.scratch_bytes, 0),
             "work": -1 if code.work is None else over_plan(code.work, 0),
+            "checks": code.checks,
         }
 
     def finish(self) -> tuple[list[Kernel], list[bytes]]:

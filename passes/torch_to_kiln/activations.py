@@ -21,8 +21,8 @@ GELU_KAPPA = 0.044715
 
 @lowers("torch.aten.relu")
 def relu(cx: LoweringContext) -> ir.Value:
-    """``max(x, 0)``, NaN kept: a comparison and a select, cheaper than a NaN-propagating maximum."""
-    return cx.elementwise([cx.tensor(0)], lambda b, x: b.select(b.cmp("le", x, 0), 0, x))
+    """``max(x, 0)``, NaN and -0.0 kept: a comparison and a select, cheaper than a NaN-propagating maximum."""
+    return cx.elementwise([cx.tensor(0)], lambda b, x: b.select(b.cmp("lt", x, 0), 0, x))
 
 
 @lowers("torch.aten.relu6")

@@ -3,8 +3,9 @@
 """Reading with indices from a tensor: ``linalg.generic`` that extracts from a captured table.
 
 Bounds. Eager PyTorch raises IndexError on an index out of range. A kernel cannot raise, and it must never read memory
-that is not the table's: indices are clamped to the table (after a negative one has wrapped, where PyTorch wraps). So an
-index out of range reads an edge element, where Inductor's CPU code stops with a device assertion. A table with no
+that is not the table's: indices are clamped to the table (after a negative one has wrapped, where PyTorch wraps). The
+clamp's last op has the attribute ``kiln.checked``, the op's name: kernels of the CPU tell the executor when it changed
+an index, and the call raises (``lowering/cpu/tile/bounds.py``); other targets read an edge element. A table with no
 elements along an indexed dim has nothing to clamp to: that stays ATen's.
 
 Writing with indices (``index_put``, ``scatter`` and their kin) has an order of writes to keep and stays ATen's too.
@@ -28,13 +29,18 @@ def size_scalar(cx: LoweringContext, b: ScalarBuilder, size: Expr) -> Scalar:
 
 
 def bounded(cx: LoweringContext, b: ScalarBuilder, index: Scalar, size: Expr, wrap: bool) -> Scalar:
-    """``index`` as int64 in ``[0, size)``: wrapped once if negative (``wrap``), then clamped."""
+    """``index`` as int64 in ``[0, size)``: wrapped once if negative (``wrap``), then clamped, which is an error to do."""
     value = b.cast(index, I64)
     last = b.sub(size_scalar(cx, b, size), 1)
     if wrap:
         wrapped = b.add(value, size_scalar(cx, b, size))
         value = b.select(b.cmp("lt", value, 0), wrapped, value)
-    return b.minimum(b.maximum(value, 0), last)
+    result = b.minimum(b.maximum(value, 0), last)
+    if "unsafe" not in cx.name:
+        owner = result.value.owner
+        assert isinstance(owner, ir.Operation | ir.OpView)
+        owner.operation.attributes["kiln.checked"] = ir.StringAttr.get(cx.name.removeprefix("torch."))
+    return result
 
 
 def check_table(cx: LoweringContext, table: ir.Value, dims: Sequence[int]) -> None:

@@ -18,6 +18,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.access import Indices, compose
+from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
 from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
 from kiln.lowering.cpu.tile.memory import Memory, Scratch, memory_type
 from kiln.lowering.cpu.tile.scopes import Guard
@@ -28,6 +29,7 @@ CMP_SLT, CMP_SGE = 2, 5
 class Evaluator(Memory):
     """Emits values of a fusion's body into one kernel.
 
+    flag: the address of what the host looks at for indices out of range, if the body checks any.
     bound: values that something else has computed, such as the sums of a matrix product, at their index.
     """
 
@@ -39,8 +41,10 @@ class Evaluator(Memory):
         layouts: Sequence[ir.AffineMap],
         symbols: Sequence[Index],
         scratch: Scratch,
+        flag: ir.Value | None = None,
     ):
         super().__init__(b, body, buffers, layouts, symbols, scratch)
+        self.flag = flag
         self.bound: dict[tuple[ir.Value, Indices], ir.Value] = {}
 
     def eval(self, value: ir.Value, indices: Indices, guard: Guard | None = None) -> ir.Value:
@@ -169,6 +173,8 @@ class Evaluator(Memory):
                 env.update(
                     zip(inner.results, self._clone(inner, [self._lookup(env, v) for v in inner.operands]), strict=True)
                 )
+                if CHECKED in inner.operation.attributes:
+                    self._check(inner, env, guard)
         raise UnsupportedError("linalg.generic", str(op.location), "a body without linalg.yield")
 
     def _lookup(self, env: dict[ir.Value, Any], value: ir.Value) -> ir.Value:
@@ -186,9 +192,22 @@ class Evaluator(Memory):
             width = next(ir.VectorType(v.type).shape[0] for v in operands if isinstance(v.type, ir.VectorType))
             operands = [v if isinstance(v.type, ir.VectorType) else self.b.broadcast(v, width) for v in operands]
             types = [self.b.vec(width, t) for t in types]
-        attributes = {a: op.operation.attributes[a] for a in op.operation.attributes}
+        attributes = {a: op.operation.attributes[a] for a in op.operation.attributes if a != CHECKED}
         made = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
         return list(made.results)
+
+    def _check(self, op: ir.OpView, env: dict[ir.Value, Any], guard: Guard | None) -> None:
+        """Reports what the clamp `op` changed."""
+        index = unclamped(op.operation)
+        if index is None or self.flag is None:
+            return
+        given, clamped = self._lookup(env, index), self._lookup(env, op.operation.results[0])
+        if isinstance(given.type, ir.VectorType) != isinstance(clamped.type, ir.VectorType):
+            given, clamped = self.splat(given), self.splat(clamped)
+        is_vector = isinstance(given.type, ir.VectorType)
+        # A uniform index is that of lanes in use, unless a guard says that it may be none.
+        mask = self.mask(guard) if is_vector else guard.mask if guard is not None else None
+        emit_check(self.b, given, clamped, mask, self.flag)
 
     def _extract(self, op: ir.OpView, env: dict[ir.Value, Any], guard: Guard | None) -> ir.Value:
         """tensor.extract %table[%i, %j]: a gather through the table's layout (and the views above it).

@@ -54,9 +54,9 @@ func.func @unsigned(%x: !torch.vtensor<[8],ui8>) -> !torch.vtensor<[8],i1> {
 
 // -----
 
-// relu keeps NaN: the comparison is ordered, so NaN is selected.
+// relu keeps NaN and -0.0: the comparison is ordered and strict, so they are selected.
 // CHECK-LABEL: func.func @relu
-// CHECK: arith.cmpf ole
+// CHECK: arith.cmpf olt
 // CHECK: arith.select
 func.func @relu(%x: !torch.vtensor<[8],f32>) -> !torch.vtensor<[8],f32> {
   %0 = torch.aten.relu %x : !torch.vtensor<[8],f32> -> !torch.vtensor<[8],f32>
