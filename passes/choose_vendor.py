@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
-from kiln.lowering.gpu.dot.choice import attention_reason, convolution_reason, product_reason
+from kiln.lowering.gpu.dot.choice import added_bias, attention_reason, convolution_reason, product_reason
 from kiln.lowering.host.followers import FOLLOWS
 from kiln.passes.core import Pass, register_pass
 
@@ -120,13 +120,22 @@ def _attention(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir
 
 
 def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
-    """``aten.linear`` for a weight ``[N, K]``, ``aten.matmul`` for one ``[K, N]``."""
+    """``aten.linear`` of a weight ``[N, K]`` (a view of one ``[K, N]``), with the bias that is added right after it."""
     result = ir.RankedTensorType(op.results[0].type)
-    name = "aten.linear.default" if op.attributes["transpose_rhs"].value else "aten.matmul.default"
-    args = [{"operand": 0}, {"operand": 1}]
-    with ir.InsertionPoint(op), op.location:
-        call = kiln.aten(name, list(op.operands), args, {}, [result], [_static(result.shape)], [None], reason=reason)
-    return op.results[0], call.results[0]
+    bias, replaced = added_bias(op.results[0])
+    weight = op.operands[1]
+    # Behind the addition: the bias may be computed between the two.
+    with ir.InsertionPoint(replaced.owner.operation), op.location:
+        if not op.attributes["transpose_rhs"].value:
+            turned = [ir.AffineExpr.get_dim(1), ir.AffineExpr.get_dim(0)]
+            sizes = list(reversed(ir.RankedTensorType(weight.type).shape))
+            weight = kiln.view(weight, ir.AffineMap.get(2, 0, turned), _static(sizes))
+        inputs = [op.operands[0], weight, *([bias] if bias is not None else [])]
+        args = [{"operand": i} for i in range(len(inputs))]
+        call = kiln.aten(
+            "aten.linear.default", inputs, args, {}, [result], [_static(result.shape)], [None], reason=reason
+        )
+    return replaced, call.results[0]
 
 
 def _static(sizes: Sequence[int]) -> ir.AffineMap:
@@ -148,7 +157,7 @@ class ChooseVendor(Pass):
     """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
 
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
-    after a convolution goes into the call.
+    after a convolution or product goes into the call.
 
     Before::
 
@@ -182,14 +191,13 @@ class ChooseVendor(Pass):
         """Rewrite the ops at function level."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: _Symbols | None = None
-            # Collected first: replacing one op may erase another one, whose handle must not be touched again.
+            # Decided first: rules look at neighbours, and replacing one op may erase another one.
             candidates = [
-                (op.operation, rule)
+                (op.operation, rule, rule.reason(op.operation))
                 for op in function.regions[0].blocks[0].operations
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]
-            for op, rule in candidates:
-                reason = rule.reason(op)
+            for op, rule, reason in candidates:
                 if reason is None:
                     self.note(op, "a kernel of its own is as fast")
                     self.count("kept")

@@ -29,11 +29,11 @@ func.func @attention(%q: tensor<2x8x512x128xbf16>, %k: tensor<2x4x512x128xbf16>,
 
 // -----
 
-// A large product with nothing behind it; not where an epilogue is fused, or rows are few.
+// A product with nothing behind it; not where an epilogue is fused, or rows are few.
 // CHECK-LABEL: func.func @product
 // CHECK: "kiln.aten"
 // CHECK-SAME: op = "aten.linear.default"
-// CHECK-SAME: reason = "cuBLAS: a large product with nothing fused behind it is faster there"
+// CHECK-SAME: reason = "cuBLAS: a product with nothing behind it is faster there"
 // CHECK: "kiln.matmul"
 // CHECK: "kiln.matmul"
 // KEEP-LABEL: func.func @product
@@ -54,6 +54,76 @@ func.func @product(%x: tensor<4096x4104xbf16>, %w: tensor<4096x4104xbf16>, %y: t
   %3 = "kiln.matmul"(%y, %w) {transpose_lhs = false, transpose_rhs = true}
     : (tensor<16x4104xbf16>, tensor<4096x4104xbf16>) -> tensor<16x4096xbf16>
   return %0, %2, %3 : tensor<4096x4096xbf16>, tensor<4096x4096xbf16>, tensor<16x4096xbf16>
+}
+
+// -----
+
+// A bias goes into the call, whose weight is a view of one [K, N].
+// CHECK-LABEL: func.func @bias
+// CHECK-SAME: %[[X:.*]]: tensor<512x1024xbf16>, %[[W:.*]]: tensor<1024x1024xbf16>, %[[B:.*]]: tensor<1024xbf16>)
+// CHECK: %[[T:.*]] = "kiln.view"(%[[W]])
+// CHECK-NEXT: %[[R:.*]] = "kiln.aten"(%[[X]], %[[T]], %[[B]])
+// CHECK-SAME: reason = "cuBLAS: a product with nothing but a bias behind it is faster there"
+// CHECK-NEXT: return %[[R]]
+func.func @bias(%x: tensor<512x1024xbf16>, %w: tensor<1024x1024xbf16>, %b: tensor<1024xbf16>) -> tensor<512x1024xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<512x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<512x1024xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (512, 1024)>} : () -> tensor<512x1024xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>,
+      affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<512x1024xbf16>, tensor<1024xbf16>) outs(%e : tensor<512x1024xbf16>) {
+  ^bb0(%c: bf16, %d: bf16, %o: bf16):
+    %f = arith.extf %c : bf16 to f32
+    %g = arith.extf %d : bf16 to f32
+    %s = arith.addf %f, %g : f32
+    %r = arith.truncf %s : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<512x1024xbf16>
+  return %1 : tensor<512x1024xbf16>
+}
+
+// -----
+
+// What is added is no bias: one number per row. It is a kernel's epilogue.
+// CHECK-LABEL: func.func @column
+// CHECK: "kiln.matmul"
+func.func @column(%x: tensor<512x1024xbf16>, %w: tensor<1024x1024xbf16>, %b: tensor<512xbf16>) -> tensor<512x1024xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<512x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<512x1024xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (512, 1024)>} : () -> tensor<512x1024xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>,
+      affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<512x1024xbf16>, tensor<512xbf16>) outs(%e : tensor<512x1024xbf16>) {
+  ^bb0(%c: bf16, %d: bf16, %o: bf16):
+    %f = arith.extf %c : bf16 to f32
+    %g = arith.extf %d : bf16 to f32
+    %s = arith.addf %f, %g : f32
+    %r = arith.truncf %s : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<512x1024xbf16>
+  return %1 : tensor<512x1024xbf16>
+}
+
+// -----
+
+// A gate and what it is multiplied with: both are calls, and their product a kernel.
+// CHECK-LABEL: func.func @gate
+// CHECK-COUNT-2: reason = "cuBLAS: two sums in one loop have not been measured to be faster"
+// CHECK: linalg.generic
+func.func @gate(%x: tensor<1024x4096xbf16>, %w: tensor<8192x4096xbf16>, %u: tensor<8192x4096xbf16>) -> tensor<1024x8192xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<1024x4096xbf16>, tensor<8192x4096xbf16>) -> tensor<1024x8192xbf16>
+  %1 = "kiln.matmul"(%x, %u) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<1024x4096xbf16>, tensor<8192x4096xbf16>) -> tensor<1024x8192xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (1024, 8192)>} : () -> tensor<1024x8192xbf16>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>,
+      affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %1 : tensor<1024x8192xbf16>, tensor<1024x8192xbf16>) outs(%e : tensor<1024x8192xbf16>) {
+  ^bb0(%c: bf16, %d: bf16, %o: bf16):
+    %s = arith.mulf %c, %d : bf16
+    linalg.yield %s : bf16
+  } -> tensor<1024x8192xbf16>
+  return %2 : tensor<1024x8192xbf16>
 }
 
 // -----

@@ -7,17 +7,29 @@ Measured on an H200 (docs/gpu.md). Each function gets an op at the kiln stage an
 to keep the op for a kernel of its own.
 """
 
+from collections.abc import Iterator
+from math import prod
+
 from torch_mlir import ir
 
 from kiln.dialects import kiln
 
-__all__ = ["attention_reason", "convolution_reason", "product_reason"]
+__all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason"]
 
 _NARROW = (ir.BF16Type, ir.F16Type)
 _FEW = 16
 """Rows up to which the weights' memory decides, which our kernels read at full speed."""
 _LARGE = 1 << 31
-"""Multiplications from which the difference is more than the call costs."""
+"""Multiplications from which the difference is more than a kernel for what follows costs."""
+_LARGE_ALONE = 1 << 28
+"""The same where nothing follows: from here the difference is more than the call costs."""
+_SOME, _LARGE_WEIGHTS = 128, 1 << 24
+"""Rows, and elements of the matrix that they are multiplied with, of products that wait for that matrix's memory."""
+_WIDE = (ir.F32Type, ir.F64Type)
+_LARGE_WIDE = 1 << 25
+_LONG = 8192
+"""Terms of a sum from which 4 % of the product's time is more than one pass over its result."""
+_ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
 
 
 def attention_reason(op: ir.Operation) -> str | None:
@@ -35,21 +47,115 @@ def attention_reason(op: ir.Operation) -> str | None:
 
 
 def product_reason(op: ir.Operation) -> str | None:
-    """A large product of 16-bit matrices with nothing to fuse behind it: 0.96 of cuBLAS at 4096 cubed, 0.84 to 0.87
-    where rows are no whole lines. Up to 16 rows ours is 1.2 to 1.7 times as fast."""
+    """Products that cuBLAS does faster, the pass over memory included that what follows costs then.
+
+    Against cuBLAS, 16 bits: 0.96 at 4096 cubed, 0.94 at 1024 cubed, 0.84 to 0.87 where rows are no whole lines, 0.65
+    with 64 rows, and 1.2 to 1.7 times as fast up to 16 rows. f32 without tensor cores is emitted as plain
+    multiply-adds. A bias goes into the call. Small products are ours: a call costs more than it saves.
+    """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    if not all(t.has_static_shape for t in (lhs, rhs, result)) or not isinstance(lhs.element_type, _NARROW):
+    if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2 or _transposed(op, "transpose_lhs"):
         return None
-    if rhs.rank != 2 or _transposed(op, "transpose_lhs"):
+    rows, terms = prod(result.shape[:-1]), lhs.shape[-1]
+    weights = terms * result.shape[-1]
+    work = rows * weights
+    if rows <= _FEW:
         return None
-    rows, work = 1, lhs.shape[-1] * result.shape[-1]
-    for size in result.shape[:-1]:
-        rows *= size
-    if rows <= _FEW or rows * work < _LARGE:
+    if isinstance(lhs.element_type, _WIDE):
+        return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
+    if not isinstance(lhs.element_type, _NARROW) or work < _LARGE_ALONE:
         return None
-    if any(kiln.name_of(use.owner.operation) == "linalg.generic" for use in op.results[0].uses):
-        return None  # what follows is worth more as an epilogue
-    return "cuBLAS: a large product with nothing fused behind it is faster there"
+    bias, value = added_bias(op.results[0])
+    readers = list(_generic_readers(value))
+    if not readers:
+        what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
+        return f"cuBLAS: {what} is faster there"
+    if rows <= _SOME and weights >= _LARGE_WEIGHTS:
+        return "cuBLAS: a product with 17 to 128 rows is faster there"
+    if work < _LARGE:
+        return None
+    if _ends_in_rows(value):
+        return "cuBLAS: what follows this product belongs to the kernel of a reduction"
+    if any(_meets_sibling(op, reader) for reader in readers):
+        return "cuBLAS: two sums in one loop have not been measured to be faster"
+    if terms >= _LONG:
+        return "cuBLAS: the sums are so long that what follows them hardly counts"
+    return None
+
+
+def added_bias(value: ir.Value) -> tuple[ir.Value | None, ir.Value]:
+    """The vector added to a product's rows by its only reader, and that reader's result; (None, value) if there is
+    none."""
+    uses = list(value.uses)
+    if len(uses) != 1 or kiln.name_of(uses[0].owner) != "linalg.generic":
+        return None, value
+    generic = uses[0].owner.operation
+    if len(generic.operands) != 3 or generic.operands[0] != value or generic.operands[1] == value:
+        return None, value
+    maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(generic.attributes["indexing_maps"])]
+    rank = maps[0].n_dims
+    last = ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(rank - 1)])
+    identity = ir.AffineMap.get_identity(rank)
+    bias = ir.RankedTensorType(generic.operands[1].type)
+    same = bias.element_type == ir.RankedTensorType(value.type).element_type
+    body = [inner.operation.name for inner in generic.regions[0].blocks[0]]
+    is_sum = [n for n in body if n not in ("arith.extf", "arith.truncf")] == ["arith.addf", "linalg.yield"]
+    # Along a leading dim of size 1 the index may be the constant 0.
+    sizes = ir.RankedTensorType(value.type).shape
+    in_place = all(
+        e == ir.AffineDimExpr.get(d) or (sizes[d] == 1 and e == ir.AffineConstantExpr.get(0))
+        for d, e in enumerate(maps[0].results)
+    )
+    if not (same and is_sum and in_place and maps[1] == last and maps[2] == identity and len(sizes) == rank):
+        return None, value
+    if generic.results[0].type != value.type:
+        return None, value
+    return generic.operands[1], generic.results[0]
+
+
+def _generic_readers(value: ir.Value) -> Iterator[ir.Operation]:
+    """The `linalg.generic` that read a value, also through a view that is its only reader: several views read elements
+    that other tiles have."""
+    uses = list(value.uses)
+    for use in uses:
+        reader = use.owner.operation
+        if kiln.name_of(reader) == "kiln.view" and len(uses) == 1:
+            yield from _generic_readers(reader.results[0])
+        elif kiln.name_of(reader) == "linalg.generic":
+            yield reader
+
+
+def _ends_in_rows(value: ir.Value, depth: int = 6) -> bool:
+    """Whether pointwise readers, and theirs, lead to a reduction over rows: fusion puts them into its kernel."""
+    for reader in [use.owner.operation for use in value.uses]:
+        name = kiln.name_of(reader)
+        if name in _ROW_OPS or (name == "linalg.generic" and _reduces(reader)):
+            return True
+        if name in ("linalg.generic", "kiln.view") and depth and _ends_in_rows(reader.results[0], depth - 1):
+            return True
+    return False
+
+
+def _meets_sibling(op: ir.Operation, reader: ir.Operation, depth: int = 3) -> bool:
+    """Whether a pointwise reader, or one of its readers, also takes another product of the same matrix."""
+    if any(_comes_from_sibling(op, operand) for operand in reader.operands):
+        return True
+    return depth > 0 and any(_meets_sibling(op, r, depth - 1) for r in _generic_readers(reader.results[0]))
+
+
+def _comes_from_sibling(op: ir.Operation, value: ir.Value, depth: int = 4) -> bool:
+    if isinstance(value.owner, ir.Block) or not depth:
+        return False
+    maker = value.owner.operation
+    if kiln.name_of(maker) == "kiln.matmul":
+        return maker.operands[0] == op.operands[0] and maker.results[0] != op.results[0]
+    if kiln.name_of(maker) not in ("linalg.generic", "kiln.view"):
+        return False
+    return any(_comes_from_sibling(op, operand, depth - 1) for operand in maker.operands)
+
+
+def _reduces(generic: ir.Operation) -> bool:
+    return "reduction" in str(generic.attributes["iterator_types"])
 
 
 def convolution_reason(op: ir.Operation) -> str | None:

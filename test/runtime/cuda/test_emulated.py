@@ -37,6 +37,22 @@ def test_one_native_call_runs_every_kernel(gpu):
     assert len(gpu.launched) == 3 * len(gpu.kernels)
 
 
+def test_products_of_a_library(gpu):
+    """Calls with a bias, of weights either way round; what follows is a kernel of its own."""
+
+    def run(x, w, u, b, y):
+        return F.gelu(F.linear(x, w, b)), x @ u, torch.addmm(b, y, u), torch.softmax(y @ u, -1)
+
+    call = compiled(run)
+    w, b = torch.randn(520, 260) / 16, torch.randn(520)
+    for _ in range(2):
+        x, y = torch.randn(2, 256, 260), torch.randn(512, 260)
+        exact = run(x.double(), w.double(), w.T.double(), b.double(), y.double())
+        for found, reference in zip(call(x, w, w.T.contiguous(), b, y), exact, strict=True):
+            assert error(found, reference) < 1e-5
+    assert not any("mm" in name or "linear" in name for name in gpu.kernels)
+
+
 def test_results_that_atomics_add_to_are_cleared_before(gpu):
     def scatter(x, index, y):
         return x.index_add(0, index, y) * 2, (y * y).sum(0)
