@@ -44,8 +44,8 @@ class Executor:
     has a state and a workspace of its own, which later calls reuse.
 
     Raises KilnError when a constant is missing or the code needs a symbol that this PyTorch lacks; at a call,
-    IndexError for an index out of range, InputError for an argument of another dtype, device, size or stride than compiled for, and whatever an ATen
-    operator raises.
+    IndexError for an index out of range, InputError for an argument of another dtype, device, size or stride than
+    compiled for, and whatever an ATen operator raises.
     """
 
     def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False) -> None:

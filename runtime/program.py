@@ -29,8 +29,8 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
     """Writes the program of a plan.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
-    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls), ``pack_K``, and for
-    plans of a GPU ``workspace``, ``describe`` and ``aligned``.
+    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls),
+    ``pack_K``, and for plans of a GPU ``workspace``, ``describe`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
 

@@ -171,9 +171,8 @@ def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
 def _checks(module: ir.Module, name: str) -> tuple[str, ...]:
     """The names in kiln.checks of func @name."""
     for op in module.body:
-        if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
-            if "kiln.checks" in op.attributes:
-                return tuple(ir.StringAttr(n).value for n in ir.ArrayAttr(op.attributes["kiln.checks"]))
+        if "kiln.checks" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
+            return tuple(ir.StringAttr(n).value for n in ir.ArrayAttr(op.attributes["kiln.checks"]))
     return ()
 
 

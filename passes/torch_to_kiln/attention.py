@@ -20,6 +20,9 @@ def _attention(cx: LoweringContext, mask: int | None, dropout: int, causal: int,
     query, key, value = cx.tensor(0), cx.tensor(1), cx.tensor(2)
     if cx.const_float(dropout, 0.0) != 0:
         cx.unsupported("attention with dropout draws from PyTorch's random generator")
+    heads, shared = [cx.shape(x)[-3] if cx.rank(x) > 3 else None for x in (query, key)]
+    if heads != shared and (heads is None or shared is None or None in (constant_of(heads), constant_of(shared))):
+        cx.unsupported("grouped queries with a dynamic number of heads")
     bias = None if mask is None else cx.optional_tensor(mask)
     if bias is not None and not cx.dtype(bias).is_bool and cx.dtype(bias) != cx.dtype(query):
         bias = cx.cast(bias, cx.dtype(query))

@@ -29,7 +29,7 @@ def size_scalar(cx: LoweringContext, b: ScalarBuilder, size: Expr) -> Scalar:
 
 
 def bounded(cx: LoweringContext, b: ScalarBuilder, index: Scalar, size: Expr, wrap: bool) -> Scalar:
-    """``index`` as int64 in ``[0, size)``: wrapped once if negative (``wrap``), then clamped, which is an error to do."""
+    """``index`` as int64 in ``[0, size)``: wrapped once if negative (``wrap``), then clamped."""
     value = b.cast(index, I64)
     last = b.sub(size_scalar(cx, b, size), 1)
     if wrap:

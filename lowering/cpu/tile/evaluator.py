@@ -18,8 +18,8 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.access import Indices, compose
-from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
 from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
+from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
 from kiln.lowering.cpu.tile.memory import Memory, Scratch, memory_type
 from kiln.lowering.cpu.tile.scopes import Guard
 
