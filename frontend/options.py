@@ -13,7 +13,8 @@ from kiln.lowering.cpu import isa
 
 __all__ = ["MODES", "TARGETS", "Options"]
 
-#: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs, so the four differ in tuning effort only.
+#: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs: ``reduce-overhead`` is ``default``, and the
+#: two others try schedules (``passes/autotune_cpu.py``).
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -58,6 +59,10 @@ class Options:
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
+    tune_seconds: float = field(
+        default=0.5,
+        metadata={"help": "how long mode max-autotune times the schedules of one kernel; 120 times that for a graph"},
+    )
     cpu: str = field(
         default="",
         metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3 or -v4"},
@@ -107,4 +112,4 @@ class Options:
         return found
 
 
-_PYTHON_TYPES: dict[str, type] = {"bool": bool, "str": str, "int": int}
+_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {"bool": bool, "str": str, "int": int, "float": (int, float)}

@@ -32,12 +32,12 @@ def choose_product(p: ConvProblem, isa: Isa) -> dict | None:
     few = p.images == p.rows == 1 and isinstance(p.columns, int) and p.columns <= _PIXELS
     if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
         return None
-    return {"kernel": "product", "product": choose_schedule(_matmul(p), isa, vendor=False)}
+    return {"kernel": "product", "product": choose_schedule(as_matmul(p), isa, vendor=False)}
 
 
 def product_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     """The product's scratch."""
-    return {"bytes": scratch_bytes(_matmul(p), s["product"])}
+    return {"bytes": scratch_bytes(as_matmul(p), s["product"])}
 
 
 def emit_product(
@@ -45,10 +45,11 @@ def emit_product(
 ) -> None:
     """Emits the kernel; schedule key: product."""
     buffers = Buffers(operands.x, operands.weight, operands.x_offset, operands.weight_offset)
-    emit_matmul(b, _matmul(p), s["product"], buffers, _Rows(epilogue), ctx)
+    emit_matmul(b, as_matmul(p), s["product"], buffers, _Rows(epilogue), ctx)
 
 
-def _matmul(p: ConvProblem) -> MatmulProblem:
+def as_matmul(p: ConvProblem) -> MatmulProblem:
+    """The product that a convolution with a window of one element is: pixels by channels times channels by outputs."""
     x, weight = p.x_strides, p.weight_strides
     return MatmulProblem((), p.columns, p.outputs, p.channels, (x[3], x[1]), (weight[1], weight[0]), p.dtype)
 

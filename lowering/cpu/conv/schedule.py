@@ -72,11 +72,11 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
         return (whole * step(r, v) + (step(rest, v) if rest else 0.0)) * -(-vectors // v), -(r * v)
 
     highest = {1: 16, 2: 8, 3: 8, 4: 6}
-    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if _fits(p, r, v)]
+    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if tile_fits(p, r, v)]
     return min(tiles, key=cost)
 
 
-def _fits(p: ConvProblem, mr: int, nv: int) -> bool:
+def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:
     """Whether the code of all kinds of tiles of a row is of a sensible size."""
     if mr == 1:
         return True

@@ -127,8 +127,8 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes
         schedule = {"kernel": "vendor", "mc": 1024, "nc": 512, "width": width}
-        return schedule | {"fallback": _blocked(problem, isa, m)}
-    return _blocked(problem, isa, m)
+        return schedule | {"fallback": blocked_schedule(problem, isa, m)}
+    return blocked_schedule(problem, isa, m)
 
 
 def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
@@ -160,7 +160,8 @@ def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     }
 
 
-def _blocked(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+    """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
     width = isa.vector_bytes // problem.sum_bytes
     half = problem.dtype in ("bf16", "f16")
     lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]

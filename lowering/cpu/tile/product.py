@@ -159,14 +159,14 @@ def schedule_product(body: FusionBody, product: Product, problem: MatmulProblem,
 
     blocks: it is computed for blocks of rows, whose height is not known, but seldom below a register tile's.
     """
-    if _is_frozen(body, product):
+    if is_frozen(body, product):
         packed = choose_packed_schedule(replace(problem, m=256) if blocks else problem, isa.target())
         if packed is not None:
             return packed
     return choose_schedule(problem, isa.target())
 
 
-def _is_frozen(body: FusionBody, product: Product) -> bool:
+def is_frozen(body: FusionBody, product: Product) -> bool:
     """Whether the rhs is a constant matrix (``kiln.constant``) that nothing else in the kernel reads."""
     value = body.fusion.operation.operands[product.rhs]
     type_ = ir.RankedTensorType(value.type)

@@ -1,0 +1,32 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Where ``mode="max-autotune"`` keeps the schedules that it found."""
+
+import functools
+from pathlib import Path
+
+from kiln.frontend import knobs
+from kiln.frontend.graph_key import version_text
+from kiln.frontend.options import Options
+from kiln.lowering.cpu.tune.store import TunedSchedules
+from kiln.runtime.disk_cache import DiskCache
+
+__all__ = ["tuned_folder", "tuned_schedules"]
+
+_MAX_BYTES = 16 << 20
+
+
+def tuned_folder() -> Path:
+    """The folder, inside of that of the compiled graphs."""
+    return knobs.cache_dir() / "tuned"
+
+
+def tuned_schedules(options: Options) -> TunedSchedules:
+    """Those of this process, and with the persistent cache on those of other processes with the same versions."""
+    return _opened(tuned_folder() if options.cache else None)
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(folder: Path | None) -> TunedSchedules:
+    return TunedSchedules(DiskCache(folder, _MAX_BYTES) if folder is not None else None, version_text())

@@ -1,0 +1,110 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Schedules worth a try for matrix products: around the rule's choice, and the other kernels that fit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
+from kiln.lowering.cpu.matmul.schedule import blocked_schedule, choose_packed_schedule
+from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
+
+__all__ = ["product_schedules"]
+
+Schedule = dict[str, Any]
+
+_WIDE_TILES = ((12, 2), (8, 3), (6, 4), (4, 4))  # rows by vectors, for 32 registers
+_TILES = ((6, 2), (4, 3), (4, 2))  # for 16
+_DOT_ROWS = 64
+_VENDOR_ROWS = 8
+
+
+def product_schedules(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, packed: bool) -> list[Schedule]:
+    """Candidates for a product of about `rows` rows, the most promising first; all are valid.
+
+    Args:
+        default: the rule's choice; it is not among the result.
+        packed: whether the rhs may be packed when the code is loaded.
+    """
+    problem = normalise(problem)
+    found: list[Schedule] = []
+    for schedule in _in_turn(problem, isa, default, rows, packed):
+        if schedule != default and schedule not in found:
+            found.append(schedule)
+    return found
+
+
+def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, packed: bool) -> Iterator[Schedule]:
+    """One of each family, then the next of each: the first few are of all kinds."""
+    families = [
+        list(_packed(problem, isa, rows) if packed else ()),
+        list(_vendor(problem, isa, rows)),
+        list(_blocked(problem, isa, default, rows)),
+        list(_dot(problem, isa, rows)),
+        list(_stream(problem, isa)),
+    ]
+    for place in range(max(map(len, families), default=0)):
+        for family in families:
+            if place < len(family):
+                yield family[place]
+
+
+def _tiles(isa: Isa, rows: int) -> list[tuple[int, int]]:
+    tiles = _WIDE_TILES if isa.vector_registers >= 32 else _TILES
+    return [(mr, nv) for mr, nv in tiles if mr <= max(rows, 4)]
+
+
+def _blocked(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int) -> Iterator[Schedule]:
+    base = default if default["kernel"] == "blocked" and not default.get("packed") else None
+    base = base or blocked_schedule(problem, isa, rows)
+    yield base
+    if problem.rhs_strides[-1] == 1:  # otherwise it has to be packed
+        yield base | {"pack_rhs": not base["pack_rhs"], "prefetch": 8 if base["pack_rhs"] else 0}
+    for mr, nv in _tiles(isa, rows):
+        yield base | {"mr": mr, "nv": nv}
+    yield base | {"kc": -(-base["kc"] // 2 // base["width"]) * base["width"]}
+    yield base | {"mc": max(base["mr"], base["mc"] // 2), "nc": 2 * base["nc"]}
+    yield base | {"nc": max(base["nv"] * base["width"], base["nc"] // 2)}
+
+
+def _packed(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[Schedule]:
+    base = choose_packed_schedule(problem, isa)
+    if base is None:
+        return
+    yield base
+    for mr, nv in _tiles(isa, rows):
+        lanes = nv * base["width"]
+        yield base | {"mr": mr, "nv": nv, "nc": lanes * max(1, 256 // lanes)}
+    yield base | {"mc": max(base["mr"], base["mc"] // 2)}
+
+
+def _vendor(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[Schedule]:
+    if rows < _VENDOR_ROWS or not (vendor_gemm_available() and vendor_fits(problem)):
+        return
+    fallback = blocked_schedule(problem, isa, rows)
+    for mc, nc in ((1024, 512), (1024, 4096), (256, 512), (128, 256)):
+        yield {"kernel": "vendor", "mc": mc, "nc": nc, "width": fallback["width"], "fallback": fallback}
+
+
+def _dot(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[Schedule]:
+    if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1 or not 0 < rows <= _DOT_ROWS:
+        return
+    width = isa.vector_bytes // problem.sum_bytes
+    if isa.vector_registers >= 32:
+        tiles = ((1, 8), (1, 4)) if rows == 1 else ((6, 4), (4, 4), (2, 8))
+    else:
+        tiles = ((1, 8), (1, 4)) if rows == 1 else ((3, 4), (4, 2), (2, 4))
+    for mr, nr in tiles:
+        mr, nr = min(mr, rows), min(nr, width)
+        yield {"kernel": "dot", "mr": mr, "nr": nr, "width": width, "mc": min(rows, 64), "nc": 64,
+               "kc": 8192 if rows == 1 else 1024, "unroll": 2 if mr * nr <= 8 else 1}  # fmt: skip
+
+
+def _stream(problem: MatmulProblem, isa: Isa) -> Iterator[Schedule]:
+    if problem.m != 1 or problem.rhs_strides[-1] != 1:
+        return
+    width = isa.vector_bytes // problem.sum_bytes
+    for nc, depth in ((4096, 8), (65536, 8), (1024, 8), (4096, 4), (4096, 16)):
+        yield {"kernel": "stream", "width": width, "nc": nc, "depth": depth}

@@ -1,0 +1,372 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Tuning: which schedule wins, what is remembered, and that every candidate computes what PyTorch does."""
+
+import pytest
+import torch
+from kernel_harness import find_fusion
+from torch_mlir import ir
+
+import kiln
+from kiln.dialects import create_context
+from kiln.dialects import kiln as dialect
+from kiln.errors import KilnError, UnsupportedError
+from kiln.lowering.cpu.schedule_attr import from_attribute
+from kiln.lowering.cpu.tune.candidates import candidates, difference
+from kiln.lowering.cpu.tune.measure import Timing, interleaved
+from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
+from kiln.lowering.cpu.tune.trial import Trial
+from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.passes import run_pipeline
+from kiln.passes.autotune_cpu import AutotuneCpu
+from kiln.runtime.disk_cache import DiskCache
+from kiln.tools.pass_examples import example_of
+
+CONV = """dilation = array<i64: 1, 1>, groups = {groups} : i64, output_padding = array<i64: 0, 0>,
+    padding = array<i64: 1, 1>, stride = array<i64: {stride}, {stride}>, transposed = false"""
+
+
+def product(m, n, k, transposed=True, constant=False, dtype="f32"):
+    rhs = f"tensor<{n}x{k}x{dtype}>" if transposed else f"tensor<{k}x{n}x{dtype}>"
+    lhs, result = f"tensor<{m}x{k}x{dtype}>", f"tensor<{m}x{n}x{dtype}>"
+    mark = ' {kiln.constant = "w"}' if constant else ""
+    flags = f"{{transpose_lhs = false, transpose_rhs = {str(transposed).lower()}}}"
+    return f"""func.func @main(%x: {lhs}, %w: {rhs}{mark}) -> {result} {{
+      %0 = "kiln.fusion"(%x, %w) ({{
+      ^bb0(%a: {lhs}, %b: {rhs}):
+        %r = "kiln.matmul"(%a, %b) {flags} : ({lhs}, {rhs}) -> {result}
+        "kiln.yield"(%r) : ({result}) -> ()
+      }}) {{kind = "matmul", name = "f"}} : ({lhs}, {rhs}) -> {result}
+      return %0 : {result}
+    }}"""
+
+
+def conv(channels, outputs, size, groups=1, stride=1):
+    x, w = f"tensor<2x{channels}x{size}x{size}xf32>", f"tensor<{outputs}x{channels // groups}x3x3xf32>"
+    out = (size - 1) // stride + 1
+    y = f"tensor<2x{outputs}x{out}x{out}xf32>"
+    return f"""func.func @main(%x: {x}, %w: {w}) -> {y} {{
+      %0 = "kiln.fusion"(%x, %w) ({{
+      ^bb0(%a: {x}, %b: {w}):
+        %r = "kiln.conv"(%a, %b) {{{CONV.format(groups=groups, stride=stride)}}} : ({x}, {w}) -> {y}
+        "kiln.yield"(%r) : ({y}) -> ()
+      }}) {{kind = "conv", name = "c"}} : ({x}, {w}) -> {y}
+      return %0 : {y}
+    }}"""
+
+
+def attention(queries, keys, causal):
+    q, k = f"tensor<2x3x{queries}x40xf32>", f"tensor<2x3x{keys}x40xf32>"
+    return f"""func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
+      %0 = "kiln.fusion"(%q, %k, %v) ({{
+      ^bb0(%a: {q}, %b: {k}, %c: {k}):
+        %r = "kiln.attention"(%a, %b, %c) {{scale = 0.25 : f64, causal = {str(causal).lower()}}} : ({q}, {k}, {k}) -> {q}
+        "kiln.yield"(%r) : ({q}) -> ()
+      }}) {{kind = "attention", name = "a"}} : ({q}, {k}, {k}) -> {q}
+      return %0 : {q}
+    }}"""
+
+
+class Scheduled:
+    """The first fusion of a module, with layouts and schedule."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __enter__(self):
+        self.context = create_context()
+        self.context.__enter__()
+        self.location = ir.Location.unknown()
+        self.location.__enter__()
+        self.module = dialect.parse(self.text)
+        run_pipeline(self.module, "assign-layouts,schedule-cpu")
+        return find_fusion(self.module)
+
+    def __exit__(self, *error):
+        self.location.__exit__(*error)
+        self.context.__exit__(*error)
+
+
+def favour(*labels):
+    """A `measure` that finds the runs at these places fast, in each call; it calls none of them twice."""
+
+    def measure(runs, seconds):
+        for run in runs:
+            run()
+        return [Timing(0.5, 0.5) if i in labels else Timing(1.0, 1.0) for i in range(len(runs))]
+
+    return measure
+
+
+def error(value, exact):
+    return float((value.double() - exact).abs().max() / exact.abs().max().clamp(min=1e-30))
+
+
+def check_all(text, exact, tolerance=1e-5):
+    """Every candidate, and the default, against `exact(buffers)`; returns how many there were."""
+    with Scheduled(text) as fusion:
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        trial = Trial(fusion, 2)
+        expected = exact(*trial.buffers)
+        found = candidates(trial.body, trial.layouts, default)
+        assert default not in found
+        for schedule in [default, *found]:
+            run = trial.prepare(schedule)
+            trial.results[0].zero_()
+            run()
+            assert error(trial.results[0].view(expected.shape), expected) < tolerance, schedule
+        return len(found)
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 50, 70), (1, 1, 1), (33, 130, 129), (100, 257, 300)])
+def test_every_candidate_of_a_product_is_right(m, n, k, transposed):
+    def exact(x, w):
+        w = w.double()
+        return x.double().view(m, k) @ (w.view(n, k).T if transposed else w.view(k, n))
+
+    assert check_all(product(m, n, k, transposed), exact) >= 1
+
+
+def test_every_candidate_of_a_frozen_product_is_right():
+    m, n, k = 24, 100, 70
+    text = product(m, n, k, constant=True)
+    assert check_all(text, lambda x, w: x.double().view(m, k) @ w.double().view(n, k).T) >= 4
+    with Scheduled(text) as fusion:
+        trial = Trial(fusion, 1)
+        found = candidates(trial.body, trial.layouts, from_attribute(fusion.operation.attributes["schedule"]))
+        assert {s.get("packed", False) for s in found} == {True, False}
+
+
+def test_every_candidate_of_a_product_in_half_precision_is_right():
+    m, n, k = 9, 40, 64
+    text = product(m, n, k, dtype="bf16")
+    assert check_all(text, lambda x, w: x.double().view(m, k) @ w.double().view(n, k).T, 1e-2) >= 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "size", "groups", "stride"),
+    [(5, 40, 11, 1, 2), (24, 24, 13, 24, 1)],
+)
+def test_every_candidate_of_a_convolution_is_right(channels, outputs, size, groups, stride):
+    def exact(x, w):
+        image = x.double().view(2, channels, size, size)
+        weight = w.double().view(outputs, channels // groups, 3, 3)
+        return torch.nn.functional.conv2d(image, weight, stride=stride, padding=1, groups=groups)
+
+    assert check_all(conv(channels, outputs, size, groups, stride), exact) >= 2
+
+
+@pytest.mark.parametrize(("queries", "keys", "causal"), [(100, 100, True), (3, 90, False)])
+def test_every_candidate_of_attention_is_right(queries, keys, causal):
+    def exact(q, k, v):
+        q, k, v = (x.double().view(2, 3, -1, 40) for x in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.25)
+
+    assert check_all(attention(queries, keys, causal), exact) >= 1
+
+
+def test_the_winner_is_taken_and_remembered():
+    store = TunedSchedules()
+    with Scheduled(product(33, 130, 64)) as fusion:
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        found = Tuner(store, measure=favour(1)).find(fusion)
+        assert found.schedule != default
+        assert (found.label, found.default, found.seconds) == (difference(found.schedule, default), 1.0, 0.5)
+        assert Tuner(store).known(fusion) == found
+    with Scheduled(product(33, 130, 65)) as fusion:
+        assert Tuner(store).known(fusion) is None
+
+
+def test_the_default_stays_within_the_margin():
+    def close(runs, seconds):
+        return [Timing(1.0, 1.0) if i == 0 else Timing(0.98, 0.98) for i in range(len(runs))]
+
+    with Scheduled(product(33, 130, 64)) as fusion:
+        found = Tuner(TunedSchedules(), measure=close).find(fusion)
+        assert found.label == "default"
+        assert found.schedule == from_attribute(fusion.operation.attributes["schedule"])
+
+
+def test_on_a_busy_machine_nothing_is_decided():
+    store = TunedSchedules()
+    with Scheduled(product(33, 130, 64)) as fusion:
+        tuner = Tuner(store, measure=lambda runs, seconds: [Timing(9.0, 1.0)] * len(runs))
+        with pytest.raises(UnsupportedError, match="busy"):
+            tuner.find(fusion)
+        assert tuner.known(fusion) is None
+
+
+def test_a_candidate_that_does_not_compile_is_skipped(monkeypatch):
+    from kiln.lowering.cpu.tune import tuner
+
+    broken = {"kernel": "no such kernel"}
+    whole = tuner.candidates
+    monkeypatch.setattr(tuner, "candidates", lambda *args: [broken, *whole(*args)])
+    with Scheduled(product(33, 130, 64)) as fusion:
+        before = str(fusion)
+        found = Tuner(TunedSchedules(), measure=favour(1)).find(fusion)
+        assert str(fusion) == before
+    failed = [t for t in found.tried if t.reason]
+    assert [t.label for t in failed] == ["no such kernel"]
+    assert "unknown matmul kernel" in failed[0].reason
+
+
+def test_what_computes_something_else_is_no_candidate():
+    with Scheduled(product(8, 16, 32)) as fusion:
+        trial = Trial(fusion, 1)
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        trial.prepare(default)
+        trial.buffers[0].neg_()
+        with pytest.raises(KilnError, match="something else"):
+            trial.prepare(default)
+
+
+def test_rows_known_at_run_time_are_not_tuned():
+    example = example_of(AutotuneCpu)
+    with create_context(), ir.Location.unknown():
+        module = dialect.parse(example.before)
+        before = str(module)
+        tuning = AutotuneCpu()
+        tuning.run(module)
+        assert str(module) == before
+    assert [n.reason for n in tuning.notes] == ["linear: not tuned: sizes that are known at run time only"]
+
+
+def test_after_its_time_the_pass_leaves_kernels_alone():
+    with Scheduled(product(9, 16, 32)) as fusion:
+        before = str(fusion)
+        tuning = AutotuneCpu(graph_seconds=0.0)
+        tuning.store = TunedSchedules()
+        tuning.run(_module(fusion))
+        assert str(fusion) == before
+    assert tuning.notes[0].reason == "f: not tuned: the 0 s for this graph are over"
+
+
+def _module(fusion):
+    op = fusion.operation
+    while op.name != "builtin.module":
+        op = op.parent
+    return op.opview
+
+
+FOUND = Found(
+    {"kernel": "dot", "mr": 2}, "dot mr=2", 2.0, 1.0, [TriedSchedule("dot mr=2", 1.0), TriedSchedule("x", 0.0, "no")]
+)
+
+
+def test_other_processes_find_it(tmp_path):
+    first = TunedSchedules(DiskCache(tmp_path, 1 << 20), "versions")
+    key = first.key("kernel", 2)
+    first.put(key, FOUND)
+    assert TunedSchedules(DiskCache(tmp_path, 1 << 20), "versions").get(key) == FOUND
+    assert TunedSchedules(DiskCache(tmp_path, 1 << 20), "others").key("kernel", 2) != key
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"schedule": 3, "tried": [], "label": "", "default": 1, "seconds": 1}']
+)
+def test_an_entry_that_is_no_schedule_is_discarded(tmp_path, data):
+    cache = DiskCache(tmp_path, 1 << 20)
+    store = TunedSchedules(cache)
+    key = store.key("kernel")
+    cache.put(key, data)
+    assert store.get(key) is None
+    assert not cache.entries()
+
+
+def test_a_damaged_entry_is_discarded(tmp_path):
+    store = TunedSchedules(DiskCache(tmp_path, 1 << 20))
+    key = store.key("kernel")
+    store.put(key, FOUND)
+    (path,) = tmp_path.glob("??/*")
+    path.write_bytes(path.read_bytes()[:-4])
+    assert TunedSchedules(DiskCache(tmp_path, 1 << 20)).get(key) is None
+    assert not path.exists()
+
+
+def test_timing_is_interleaved_and_drops_the_hopeless():
+    import time
+
+    calls = []
+
+    def slow():
+        calls.append("slow")
+        time.sleep(0.02)
+
+    def fast():
+        calls.append("fast")
+        time.sleep(0.002)
+
+    timings = interleaved([slow, fast, fast], 0.02)
+    assert timings[1].beats(timings[0], 1.03) and not timings[0].beats(timings[1], 1.0)
+    assert calls.count("slow") == 2  # warm-up and the first look
+    assert calls.count("fast") >= 10
+
+
+class Model(torch.nn.Module):
+    """A product with a norm behind it, a gated unit, a convolution and attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.gate, self.down = (torch.nn.Linear(*s) for s in ((48, 80), (48, 80), (80, 48)))
+        self.norm, self.conv = torch.nn.LayerNorm(48), torch.nn.Conv2d(3, 8, 3)
+
+    def forward(self, x, image):
+        y = self.norm(x + self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x)))
+        heads = y.view(1, -1, 3, 16).transpose(1, 2)
+        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads), self.conv(image).relu()
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_max_autotune_from_end_to_end(freezing, one_thread, tmp_path, monkeypatch):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    model, x, image = Model().eval(), torch.randn(20, 48), torch.randn(1, 3, 12, 12)
+    options = {"tune_seconds": 0.05, "freezing": freezing}
+    with torch.no_grad():
+        report = kiln.explain(model, x, image, mode="max-autotune", options=options)
+        expected = model.double()(x.double(), image.double())
+        model.float()
+        found = torch.compile(model, backend=_backend(options))(x, image)
+        for mine, exact in zip(found, expected, strict=True):
+            assert error(mine, exact) < 1e-5
+    notes = [n.reason for n in report.graphs[0].notes if n.pass_name == "autotune-cpu"]
+    assert len(notes) >= 4
+    assert not [n for n in notes if "something else" in n or "Error" in n], notes
+    tuned = [n for n in notes if "not tuned" not in n]
+    assert len(list((tmp_path / "tuned").glob("??/*.kiln"))) == len(tuned)
+    shown = str(report)
+    assert all(f"{n.split(':')[0]}:" in shown for n in notes)
+
+
+def _backend(options):
+    def compile_(gm, inputs):
+        return kiln.backend(gm, inputs, mode="max-autotune", options=options)
+
+    return compile_
+
+
+def test_other_modes_do_not_tune():
+    from kiln.frontend.options import Options
+    from kiln.passes.pipelines import cpu_pipeline
+
+    def tunes(mode):
+        with create_context():
+            return any(step.name.startswith("autotune-cpu") for step in cpu_pipeline(Options.build(mode)))
+
+    assert [m for m in ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs") if tunes(m)] == [
+        "max-autotune",
+        "max-autotune-no-cudagraphs",
+    ]
