@@ -5,12 +5,13 @@
 
 The key is an argument in the form that the product reads, [..., width, length]: however it came to be transposed
 (``transpose``, ``permute``, ``einsum``), the replacement transposes it back and the two views cancel. Repeated key and
-value heads (grouped queries) and constant masks are no matter of these patterns: what makes them is looked through when
-``kiln.attention`` is there. Batches of more dimensions are products of as many in the normal form, so that one pattern,
-of three, stands for all ranks.
+value heads (grouped queries), constant masks, and conversions to f32 and back are no matter of these patterns: what
+makes them is looked through when ``kiln.attention`` is there. Batches of more dimensions are products of as many in the
+normal form, so that one pattern, of three, stands for all ranks.
 """
 
 from collections.abc import Callable
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -135,6 +136,49 @@ def _spellings(
     ]
 
 
+def _safe_softmax(scores: Tensor) -> Tensor:
+    return torch.ops.aten._safe_softmax.default(scores, -1)
+
+
+def _halves(q: Tensor, kt: Tensor, left: float, right: float) -> Tensor:
+    return torch.bmm(torch.ops.aten.mul.Scalar(q, left), torch.ops.aten.mul.Scalar(kt, right))
+
+
+def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float, ...]) -> list[RewritePattern]:
+    """``scaled_dot_product_attention`` as PyTorch takes it apart where no fused kernel takes its arguments
+    (``at::_scaled_dot_product_attention_math``): each operand has half of the scale, masks are added, and rows without
+    any key are zeros, as in the op itself."""
+
+    def entry(kind: str, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor], *extra: Tensor, needs=()):
+        return RewritePattern(
+            f"attention-{name}{kind}",
+            pattern,
+            replacement,
+            ((*_tensors(torch.float32), *extra, *factors),),
+            condition=_fits,
+            needs=frozenset({"matmul", "_safe_softmax", *needs}),
+            whole=True,
+            any_rank=True,
+        )
+
+    return [
+        entry(
+            "-bias",
+            lambda q, kt, v, m, *s: torch.bmm(_safe_softmax(scores(q, kt, *s) + m), v),
+            lambda q, kt, v, m, *s: F.scaled_dot_product_attention(
+                q, kt.transpose(-2, -1), v, m.to(q.dtype), scale=float(prod(s))
+            ),
+            torch.empty(3, 5, 7),
+            needs=("add",),
+        ),
+        entry(
+            "",
+            lambda q, kt, v, *s: torch.bmm(_safe_softmax(scores(q, kt, *s)), v),
+            lambda q, kt, v, *s: _plain(q, kt, v, float(prod(s))),
+        ),
+    ]
+
+
 def _all_spellings(
     name: str, op: str, scores: Callable[..., Tensor], factor: Callable[..., float]
 ) -> list[RewritePattern]:
@@ -152,4 +196,6 @@ PATTERNS = [
     *_all_spellings("over", "div", _over, lambda s: 1.0 / s),
     *_all_spellings("query", "mul", _scaled_query, lambda s: s),
     *_all_spellings("unscaled", "", _unscaled, lambda: 1.0),
+    *_taken_apart("math", _halves, (_SCALE, _SCALE)),
+    *_taken_apart("math-unscaled", _unscaled, ()),
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import kiln
 
@@ -244,3 +245,39 @@ def test_gradients_are_eagers() -> None:
     expected = torch.autograd.grad(model(q, k, v), (q, k, v))
     actual = torch.autograd.grad(torch.compile(model, backend="kiln")(q, k, v), (q, k, v))
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+MASKS: dict[str, Callable[[Tensor, Tensor], Tensor | None]] = {
+    "none": lambda q, m: None,
+    "boolean": lambda q, m: (m[:, None, None, :] > 0).expand(-1, 1, q.shape[2], -1),
+    "zeros and minus infinities": lambda q, m: torch.where(m[:, None, None, :] > 0, 0.0, float("-inf")).to(q.dtype),
+    "numbers": lambda q, m: m[:, None, None, :].to(q.dtype),
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("mask", list(MASKS))
+def test_attention_that_pytorch_takes_apart(mask: str, dtype: torch.dtype, target: str) -> None:
+    """In f32 with each operand scaled: read as it was, rows without keys zeros, grouped heads not repeated."""
+    q, k, v = heads(B, S, H, D, dtype=dtype), heads(B, G, T, D, dtype=dtype), heads(B, G, T, D, dtype=dtype)
+    keys = torch.randn(B, T)
+    keys[1] = -1.0
+
+    def model(q: Tensor, k: Tensor, v: Tensor, keys: Tensor) -> Tensor:
+        q = q.transpose(1, 2)
+        return F.scaled_dot_product_attention(q, k, v, MASKS[mask](q, keys), enable_gqa=True)
+
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        expected = model(q.double(), k.double(), v.double(), keys.double())
+        eager = model(q, k, v, keys)
+        found = kiln.explain(model, q, k, v, keys)
+        kernels = [kernel for graph in found.graphs for kernel in graph.kernels]
+        assert found.aten_calls == [] and [x.kind for x in kernels if x.kind != "pointwise"] == ["attention"]
+        torch._dynamo.reset()
+        options = {"fallback": False, "target": target}
+        actual = torch.compile(model, backend="kiln", options=options)(q, k, v, keys)
+    assert actual.dtype == dtype and actual.stride() == eager.stride()
+    scale = expected.abs().max()
+    error, of_eager = ((x.double() - expected).abs().max() / scale for x in (actual, eager))
+    assert error <= 2 * of_eager + 1e-6
