@@ -54,11 +54,17 @@ def run(program: Program, dynamic: bool = False, **options: Any) -> None:
         # The scale of attention over a dynamic head size, computed by the graph itself: such graphs run with ATen.
         if "(SymFloat)" in str(error):
             return
-        try:
-            attempt(program, dynamic, "aot_eager", None)
-        except Exception:
-            return
-        raise
+        if not fails_in_pytorch(program, dynamic):
+            raise
+
+
+def fails_in_pytorch(program: Program, dynamic: bool) -> bool:
+    """Whether PyTorch itself does not trace `program`, or traces it wrongly."""
+    try:
+        attempt(program, dynamic, "aot_eager", None)
+    except Exception:
+        return True
+    return False
 
 
 def attempt(program: Program, dynamic: bool, backend: Any, options: dict[str, Any] | None) -> None:

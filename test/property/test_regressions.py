@@ -46,7 +46,9 @@ DYNAMIC = {
     "variance_over_everything": Program(inputs((9, 13)), ["torch.var(v0, dim=[0, 1], correction=1) + v0.mean()"], [1]),
     # Which head a query reads is known at run time only.
     "grouped_heads": Program(
-        inputs((2, 4, 5, 8), (2, 2, 5, 8)), ["F.scaled_dot_product_attention(v0, v1, v1, scale=0.5, enable_gqa=True)"], [2]
+        inputs((2, 4, 5, 8), (2, 2, 5, 8)),
+        ["F.scaled_dot_product_attention(v0, v1, v1, scale=0.5, enable_gqa=True)"],
+        [2],
     ),
     # A head size known at run time only.
     "attention_head_size": Program(
