@@ -77,8 +77,8 @@ class Options:
         metadata={"help": "tensor cores of a GPU may round f32 operands; by default as PyTorch's settings say"},
     )
     tensor_maps: bool = field(
-        default=False,
-        metadata={"help": "products on a GPU may load their operands through tensor maps (TMA)"},
+        default=True,
+        metadata={"help": "products and attention on a GPU may load operands through tensor maps (TMA)"},
     )
 
     @classmethod

@@ -34,6 +34,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("compose-views", "chains of views become one index map each, so that patterns see through them"),
         PipelineStep("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
         PipelineStep("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),
+        PipelineStep("narrow-attention", "in 16 bits where those are converted before and after: half the memory"),
         PipelineStep(
             "propagate-layouts", "where channels lie decides who convolves faster, so it is known before that choice"
         ),
@@ -75,7 +76,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
     """
     front = cpu_pipeline(options)
     tf32 = str(bool(getattr(options, "tf32", False))).lower()
-    descriptors = str(bool(getattr(options, "tensor_maps", False))).lower()
+    descriptors = str(bool(getattr(options, "tensor_maps", True))).lower()
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
