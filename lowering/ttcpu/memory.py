@@ -48,6 +48,14 @@ def _zero(low: Lowering, element: ir.Type) -> ir.Value:
     return llvm.inttoptr(element, low.b.int_(0, low.b.i64))
 
 
+def _undefined(low: Lowering, element: ir.Type) -> ir.Value:
+    """What a masked-off element is without an `other`: on a GPU any bits, here NaN or 1, so that a
+    kernel that uses them gives a wrong result here, too."""
+    if isinstance(element, ir.FloatType):
+        return low.b.float_(float("nan"), element)
+    return low.b.int_(1, element) if isinstance(element, ir.IntegerType) else _zero(low, element)
+
+
 def _guarded(low: Lowering, mask: ir.Value | None, load: Callable[[], ir.Value], other: ir.Value) -> ir.Value:
     if mask is None:
         return load()
@@ -64,7 +72,7 @@ def _load(low: Lowering, op: ir.Operation) -> None:
 
     def compute(cursor: Cursor, index: Index) -> ir.Value:
         mask = low.element(masks[0], index, cursor) if masks else None
-        other = low.element(others[0], index, cursor) if others else _zero(low, element)
+        other = low.element(others[0], index, cursor) if others else _undefined(low, element)
         return _guarded(low, mask, lambda: _read(low, _address(low, pointers[0], index, cursor, mask), element), other)
 
     if not is_block(result.type):
