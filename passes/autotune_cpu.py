@@ -33,36 +33,33 @@ class AutotuneCpu(Pass):
 
     The remarks tell what was tried. Kernels with the most work come first, until ``graph-seconds`` are over.
 
+    The example has no time to try anything: the schedule is that of ``schedule-cpu``. Otherwise ``depth`` and ``nc`` of
+    the result, or its kernel, may be others.
+
     Before::
 
-        #x = affine_map<()[s0] -> (s0, 8)>
-        func.func @main(%x: tensor<?x8xf32> {kiln.shape = #x}, %w: tensor<8x8xf32>, %n: index {kiln.symbol = "s0"})
-            -> tensor<?x8xf32> attributes {kiln.symbols = ["s0"]} {
-          %0 = "kiln.fusion"(%x, %w, %n) ({
-          ^bb0(%a: tensor<?x8xf32>, %b: tensor<8x8xf32>, %s: index):
-            %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = true}
-              : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
-            "kiln.yield"(%r) : (tensor<?x8xf32>) -> ()
-          }) {kind = "matmul", name = "linear", schedule = {kernel = "dot"},
-              shapes = [#x, affine_map<()[s0] -> (8, 8)>]}
-            : (tensor<?x8xf32>, tensor<8x8xf32>, index) -> tensor<?x8xf32>
-          return %0 : tensor<?x8xf32>
+        func.func @main(%x: tensor<1x64xf32>, %w: tensor<64x32xf32>) -> tensor<1x32xf32> {
+          %0 = "kiln.fusion"(%x, %w) ({
+          ^bb0(%a: tensor<1x64xf32>, %b: tensor<64x32xf32>):
+            %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false}
+              : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+            "kiln.yield"(%r) : (tensor<1x32xf32>) -> ()
+          }) {kind = "matmul", name = "linear"} : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+          return %0 : tensor<1x32xf32>
         }
 
-    After::
+    After ``schedule-cpu,autotune-cpu{graph-seconds=-1}`` (AVX-512)::
 
-        #map = affine_map<()[s0] -> (s0, 8)>
-        #map1 = affine_map<()[s0] -> (8, 8)>
-        func.func @main(%arg0: tensor<?x8xf32> {kiln.shape = #map}, %arg1: tensor<8x8xf32>,
-            %arg2: index {kiln.symbol = "s0"}) -> tensor<?x8xf32> attributes {kiln.symbols = ["s0"]} {
-          %0 = "kiln.fusion"(%arg0, %arg1, %arg2) ({
-          ^bb0(%arg3: tensor<?x8xf32>, %arg4: tensor<8x8xf32>, %arg5: index):
-            %1 = "kiln.matmul"(%arg3, %arg4) {transpose_lhs = false, transpose_rhs = true}
-                : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
-            "kiln.yield"(%1) : (tensor<?x8xf32>) -> ()
-          }) {kind = "matmul", name = "linear", schedule = {kernel = "dot"}, shapes = [#map, #map1]}
-              : (tensor<?x8xf32>, tensor<8x8xf32>, index) -> tensor<?x8xf32>
-          return %0 : tensor<?x8xf32>
+        func.func @main(%arg0: tensor<1x64xf32>, %arg1: tensor<64x32xf32>) -> tensor<1x32xf32> {
+          %0 = "kiln.fusion"(%arg0, %arg1) ({
+          ^bb0(%arg2: tensor<1x64xf32>, %arg3: tensor<64x32xf32>):
+            %1 = "kiln.matmul"(%arg2, %arg3) {transpose_lhs = false, transpose_rhs = false}
+                : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+            "kiln.yield"(%1) : (tensor<1x32xf32>) -> ()
+          }) {kind = "matmul", name = "linear", schedule =
+              {depth = 8 : i64, kernel = "stream", nc = 4096 : i64, width = 16 : i64}}
+              : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+          return %0 : tensor<1x32xf32>
         }
     """
 

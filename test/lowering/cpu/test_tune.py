@@ -21,7 +21,6 @@ from kiln.lowering.cpu.tune.tuner import Tuner
 from kiln.passes import run_pipeline
 from kiln.passes.autotune_cpu import AutotuneCpu
 from kiln.runtime.disk_cache import DiskCache
-from kiln.tools.pass_examples import example_of
 
 CONV = """dilation = array<i64: 1, 1>, groups = {groups} : i64, output_padding = array<i64: 0, 0>,
     padding = array<i64: 1, 1>, stride = array<i64: {stride}, {stride}>, transposed = false"""
@@ -223,14 +222,26 @@ def test_what_computes_something_else_is_no_candidate():
             trial.prepare(default)
 
 
+DYNAMIC = """#x = affine_map<()[s0] -> (s0, 8)>
+func.func @main(%x: tensor<?x8xf32> {kiln.shape = #x}, %w: tensor<8x8xf32>, %n: index {kiln.symbol = "s0"})
+    -> tensor<?x8xf32> attributes {kiln.symbols = ["s0"]} {
+  %0 = "kiln.fusion"(%x, %w, %n) ({
+  ^bb0(%a: tensor<?x8xf32>, %b: tensor<8x8xf32>, %s: index):
+    %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = true}
+      : (tensor<?x8xf32>, tensor<8x8xf32>) -> tensor<?x8xf32>
+    "kiln.yield"(%r) : (tensor<?x8xf32>) -> ()
+  }) {kind = "matmul", name = "linear", shapes = [#x, affine_map<()[s0] -> (8, 8)>]}
+    : (tensor<?x8xf32>, tensor<8x8xf32>, index) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}"""
+
+
 def test_rows_known_at_run_time_are_not_tuned():
-    example = example_of(AutotuneCpu)
-    with create_context(), ir.Location.unknown():
-        module = dialect.parse(example.before)
-        before = str(module)
+    with Scheduled(DYNAMIC) as fusion:
+        before = str(fusion)
         tuning = AutotuneCpu()
-        tuning.run(module)
-        assert str(module) == before
+        tuning.run(_module(fusion))
+        assert str(fusion) == before
     assert [n.reason for n in tuning.notes] == ["linear: not tuned: sizes that are known at run time only"]
 
 
