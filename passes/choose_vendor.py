@@ -20,10 +20,11 @@ __all__ = ["ChooseVendor"]
 @dataclass(frozen=True)
 class VendorRule:
     """``reason`` tells why the library is faster for an op, None where it is not; ``build`` makes the kiln.aten and
-    returns (old value, new value)."""
+    returns (old value, new value). ``options`` are those of the pass that ``reason`` takes."""
 
-    reason: "Callable[[ir.Operation], str | None]"
+    reason: "Callable[..., str | None]"
     build: "Callable[[ir.Operation, _Symbols, str], tuple[ir.Value, ir.Value]]"
+    options: tuple[str, ...] = ()
 
 
 class _Symbols:
@@ -147,7 +148,7 @@ _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
     ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution),
     ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention),
-    ("cuda", "kiln.matmul"): VendorRule(product_reason, _product),
+    ("cuda", "kiln.matmul"): VendorRule(product_reason, _product, ("tensor_maps",)),
 }
 
 
@@ -187,13 +188,16 @@ class ChooseVendor(Pass):
     keep: tuple[str, ...] = ()
     """Ops that are not replaced, by name without the dialect (``conv``): to run generated code regardless."""
 
+    tensor_maps: bool = False
+    """Kernels of products may load their operands through tensor maps, as ``schedule-gpu{descriptors=true}`` allows."""
+
     def run(self, module: ir.Module) -> None:
         """Rewrite the ops at function level."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: _Symbols | None = None
             # Decided first: rules look at neighbours, and replacing one op may erase another one.
             candidates = [
-                (op.operation, rule, rule.reason(op.operation))
+                (op.operation, rule, rule.reason(op.operation, **{name: getattr(self, name) for name in rule.options}))
                 for op in function.regions[0].blocks[0].operations
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]

@@ -3,6 +3,7 @@
 
 """The pipelines: one readable list per target, each step with one line that says why it stands where it stands."""
 
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.passes.manager import PipelineStep
 
 __all__ = ["PIPELINES", "cpu_pipeline", "gpu_pipeline"]
@@ -76,11 +77,14 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
     """
     front = cpu_pipeline(options)
     tf32 = str(bool(getattr(options, "tf32", False))).lower()
-    descriptors = str(bool(getattr(options, "tensor_maps", True))).lower()
+    allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
+    descriptors = str(allowed).lower()
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
-            "choose-vendor{target=cuda}", "what a library does faster is called, before it is expanded", stage="kiln"
+            f"choose-vendor{{target=cuda tensor-maps={descriptors}}}",
+            "what a library does faster is called, before it is expanded",
+            stage="kiln",
         ),
         PipelineStep(
             "expand-named-ops{keep=matmul,attention,scan,conv}",

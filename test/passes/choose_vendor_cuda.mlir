@@ -150,3 +150,28 @@ func.func @conv(%x: tensor<1x64x8x8xbf16>, %w: tensor<32x64x3x3xbf16>, %p: tenso
     : (tensor<1x64x8x8xbf16>, tensor<32x64x1x1xbf16>) -> tensor<1x32x8x8xbf16>
   return %0, %1, %2 : tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>, tensor<1x32x8x8xbf16>
 }
+
+// -----
+
+// With 64 rows a kernel that loads through tensor maps is faster than the library, one that loads through pointers is not.
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=cuda tensor-maps=true}" | filecheck %s --check-prefix=MAPS
+
+// CHECK-LABEL: func.func @few_rows
+// CHECK: "kiln.aten"
+// MAPS-LABEL: func.func @few_rows
+// MAPS-NOT: kiln.aten
+// MAPS: "kiln.matmul"
+// MAPS: return
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @few_rows(%x: tensor<64x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<64x4096xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<64x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<64x4096xbf16>
+  %1 = "kiln.empty"() {shape = affine_map<() -> (64, 4096)>} : () -> tensor<64x4096xbf16>
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%0 : tensor<64x4096xbf16>) outs(%1 : tensor<64x4096xbf16>) {
+  ^bb0(%in: bf16, %out: bf16):
+    %3 = arith.negf %in : bf16
+    linalg.yield %3 : bf16
+  } -> tensor<64x4096xbf16>
+  return %2 : tensor<64x4096xbf16>
+}

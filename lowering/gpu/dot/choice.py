@@ -13,6 +13,8 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 
 __all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason"]
 
@@ -46,12 +48,13 @@ def attention_reason(op: ir.Operation) -> str | None:
     return f"cuDNN: attention with heads of {size} elements is faster there"
 
 
-def product_reason(op: ir.Operation) -> str | None:
+def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     """Products that cuBLAS does faster, the pass over memory included that what follows costs then.
 
     Against cuBLAS, 16 bits: 0.96 at 4096 cubed, 0.94 at 1024 cubed, 0.84 to 0.87 where rows are no whole lines, 0.65
-    with 64 rows, and 1.2 to 1.7 times as fast up to 16 rows. f32 without tensor cores is emitted as plain
-    multiply-adds. A bias goes into the call. Small products are ours: a call costs more than it saves.
+    with 64 rows (with GELU behind them and `tensor_maps` 1.18), and 1.2 to 1.7 times as fast up to 16 rows. f32 without
+    tensor cores is emitted as plain multiply-adds. A bias goes into the call. Small products are ours: a call costs more
+    than it saves.
     """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
     if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2 or _transposed(op, "transpose_lhs"):
@@ -70,7 +73,8 @@ def product_reason(op: ir.Operation) -> str | None:
     if not readers:
         what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
         return f"cuBLAS: {what} is faster there"
-    if rows <= _SOME and weights >= _LARGE_WEIGHTS:
+    through_maps = tensor_maps and _takes_descriptors(op, rows)
+    if rows <= _SOME and weights >= _LARGE_WEIGHTS and not through_maps:
         return "cuBLAS: a product with 17 to 128 rows is faster there"
     if work < _LARGE:
         return None
@@ -81,6 +85,15 @@ def product_reason(op: ir.Operation) -> str | None:
     if terms >= _LONG:
         return "cuBLAS: the sums are so long that what follows them hardly counts"
     return None
+
+
+def _takes_descriptors(op: ir.Operation, rows: int) -> bool:
+    """Whether the schedule of the product's own kernel would load row-major operands through descriptors."""
+    lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
+    terms, columns = lhs.shape[-1], ir.RankedTensorType(op.results[0].type).shape[-1]
+    strides = (1, terms) if _transposed(op, "transpose_rhs") else (columns, 1)
+    shape = ProductShape(1, rows, columns, terms, (terms, 1), strides, str(rhs.element_type))
+    return choose_product(shape, machine(), descriptors=True)["kernel"] == "tensor_map"
 
 
 def added_bias(value: ir.Value) -> tuple[ir.Value | None, ir.Value]:
