@@ -12,7 +12,7 @@ from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
-from kiln.passes.fusion.horizontal import fuse_nests, fuse_products
+from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
@@ -121,6 +121,7 @@ class Fuse(Pass):
         grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
         grouping.run()
         if self.horizontal:
-            fuse_products(grouping)
-            fuse_nests(grouping)
+            room = Room.of(grouping)
+            fuse_products(grouping, room)
+            fuse_nests(grouping, room)
         return grouping

@@ -16,6 +16,8 @@ from kiln.passes.fusion.rows import why_not_joined
 
 SLOWER = 1.02
 """A kernel less is worth this factor of the estimated time: what it saves outside of kernels is not in the estimate."""
+MOST_INDICES = 8
+"""Indices at which a kernel computes one value: its code grows with each, and may double with each op below."""
 MOST_OPS = 64
 """Ops that loops are shared by: more do not fit into the registers."""
 SERIAL_LIMIT = 1 << 14
@@ -26,15 +28,15 @@ SERIAL_LIMIT = 1 << 14
 class Group:
     """Ops that become one kernel.
 
-    space: extents that the ops' points are expressed in. points: iteration point of each op over that space (None:
-    the op is evaluated at several). reduced: dims of the space that the group's reductions reduce. parts: groups that
-    share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the first one's.
-    recomputed: operations beyond those of computing each value once.
+    space: extents that the ops' points are expressed in. points: iteration points of each op over that space; a value
+    that is read at several indices has several. reduced: dims of the space that the group's reductions reduce. parts:
+    groups that share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the
+    first one's. recomputed: operations beyond those of computing each value once.
     """
 
     ops: list[ir.Operation]
     space: list[ir.AffineExpr]
-    points: dict[ir.Operation, Point | None]
+    points: dict[ir.Operation, list[Point]]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
     parts: list["Group"] = field(default_factory=list)
@@ -92,7 +94,7 @@ class Grouping:
     def _single(self, op: ir.Operation) -> Group:
         space = list(self.graph.space(op))
         point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
-        group = Group([op], space, {op: point})
+        group = Group([op], space, {op: [point]})
         if op.name in NAMED:
             group.named = op
         elif self.graph.reduces(op):
@@ -235,15 +237,13 @@ class Grouping:
         found: list[tuple[ir.AffineExpr, ...]] = []
         ranges = dict(enumerate(group.space))
         for r in reads:
-            point = group.points.get(r.consumer)
-            if point is None:
-                return None
-            dims = {i: e for i, e in enumerate(point) if e is not None}
-            if any(not affine.dims_in(e) <= dims.keys() for e in r.index):
-                return None
-            index = tuple(affine.simplify(affine.substitute(e, dims), ranges) for e in r.index)
-            if index not in found:
-                found.append(index)
+            for point in group.points[r.consumer]:
+                dims = {i: e for i, e in enumerate(point) if e is not None}
+                if any(not affine.dims_in(e) <= dims.keys() for e in r.index):
+                    return None
+                index = tuple(affine.simplify(affine.substitute(e, dims), ranges) for e in r.index)
+                if index not in found:
+                    found.append(index)
         return found
 
     def _try_pointwise(
@@ -256,6 +256,8 @@ class Grouping:
     ) -> str | None:
         if stored and group.named is not None and group.named.name not in IN_MEMORY:
             return "needed in memory, and the consumer's kernel writes one result"
+        if len(indices) > MOST_INDICES:
+            return f"read at {len(indices)} indices: a kernel computes a value at {MOST_INDICES} at most"
         plain = [self._plain(i, group) for i in indices]
         if stored:
             full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
@@ -274,7 +276,7 @@ class Grouping:
                 return f"read {where}: saves {saves} of traffic, but computes {costs} more ({slower})"
             group.recomputed += again
             self.alternatives.setdefault(self.graph.position[op], 1)
-        self._adopt(op, group, self.graph.producer_point(op, indices[0]) if len(indices) == 1 else None)
+        self._adopt(op, group, [self.graph.producer_point(op, index) for index in indices])
         return None
 
     def _plain(self, index: tuple[ir.AffineExpr, ...], group: Group) -> list[int] | None:
@@ -338,7 +340,7 @@ class Grouping:
         for i, d in zip(reduced, rest, strict=True):
             point[i] = ir.AffineDimExpr.get(d)
         group.reduced = frozenset(rest)
-        self._adopt(op, group, tuple(point))
+        self._adopt(op, group, [tuple(point)])
         return None
 
     def _try_epilogue(
@@ -363,7 +365,7 @@ class Grouping:
             group.named = op
         else:
             group.others.append(op)
-        self._adopt(op, group, indices[0])
+        self._adopt(op, group, [indices[0]])
         return None
 
     def _same_loops(self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
@@ -376,7 +378,9 @@ class Grouping:
     def _same_rows(self, group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
         """Whether the group's loops walk a product's elements in their own order, up to a split of the rows."""
         rank = len(group.space)
-        if not index or not rank or index[-1] != ir.AffineDimExpr.get(rank - 1) or dims[-1] != group.space[-1]:
+        if not index or not rank or dims[-1] != group.space[-1]:
+            return False
+        if index[-1] != ir.AffineDimExpr.get(rank - 1) and not (_is_one(dims[-1]) and _is_zero(index[-1])):
             return False
         loops = [ir.AffineDimExpr.get(i) for i in range(rank - 1)]
         ranges = dict(enumerate(group.space))
@@ -384,10 +388,10 @@ class Grouping:
 
     # -- merging ----------------------------------------
 
-    def _adopt(self, op: ir.Operation, group: Group, point: Point | None) -> None:
+    def _adopt(self, op: ir.Operation, group: Group, points: list[Point]) -> None:
         # Producers are visited before their own producers, so `op` is alone in its group until now.
         group.ops = sorted([*group.ops, op], key=lambda o: self.graph.position[o])
-        group.points[op] = point
+        group.points[op] = points
         self.of[op] = group
 
     def merge(self, a: Group, b: Group) -> Group:
@@ -456,6 +460,10 @@ class Grouping:
 
 def _is_one(extent: ir.AffineExpr) -> bool:
     return affine.constant_of(extent) == 1
+
+
+def _is_zero(e: ir.AffineExpr) -> bool:
+    return affine.constant_of(e) == 0
 
 
 def _loops(dims: frozenset[int], space: Sequence[ir.AffineExpr]) -> frozenset[int]:

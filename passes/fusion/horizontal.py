@@ -4,6 +4,7 @@
 """Horizontal fusion: kernels that do not depend on each other become the parts of one kernel."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -11,13 +12,37 @@ from kiln.lowering.cpu.tile.body import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
+from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.reach import Reach
+
+__all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products"]
 
 MOST_PARTS = 8
 """Parts of one kernel: its code grows with each, and what they share fits into a cache or it does not."""
+SPARE = 8
+"""Launches may cost this fraction (1/n) of the memory that the kernels take by themselves."""
 
 
-def fuse_products(grouping: Grouping) -> None:
+@dataclass
+class Room:
+    """How much memory kernels may take: little more than before any of them become parts of one."""
+
+    schedule: Schedule
+    most: int
+
+    @classmethod
+    def of(cls, grouping: Grouping) -> "Room":
+        """The room that the kernels of a grouping take."""
+        schedule = Schedule(grouping)
+        peak = schedule.peak(grouping)
+        return cls(schedule, peak + peak // SPARE)
+
+    def lacks(self, grouping: Grouping, a: Group, b: Group) -> int:
+        """Bytes alive at once, if two groups were one, that there is no room for."""
+        return max(0, self.schedule.peak(grouping, [a, b]) - self.most)
+
+
+def fuse_products(grouping: Grouping, room: Room) -> None:
     """Products of one lhs (query, key and value; gate and up) become one kernel.
 
     They walk the same rows of the lhs, which the first one brings into the cache, and one launch does for all.
@@ -28,10 +53,10 @@ def fuse_products(grouping: Grouping) -> None:
         if group.named is not None and group.named.name == "kiln.matmul":
             families.setdefault(_rows(grouping.graph, group.named), []).append(group)
     for family in families.values():
-        fuse_parts(grouping, reach, family, "a product of the same matrix")
+        fuse_parts(grouping, reach, room, family, "a product of the same matrix")
 
 
-def fuse_nests(grouping: Grouping) -> None:
+def fuse_nests(grouping: Grouping, room: Room) -> None:
     """Pointwise and reduction kernels that read the same values.
 
     Where they walk the same loops over a value they share these: several reductions of a tensor are one pass over it.
@@ -56,7 +81,7 @@ def fuse_nests(grouping: Grouping) -> None:
                     (group.ops[-1], "no part of another reader's kernel: writes over its operand")
                 )
             continue
-        fuse_parts(grouping, reach, family, "reads the same value, saves a launch")
+        fuse_parts(grouping, reach, room, family, "reads the same value, saves a launch")
 
 
 def _now(grouping: Grouping, group: Group) -> Group:
@@ -93,8 +118,8 @@ def _rows(graph: FusionGraph, product: ir.Operation) -> tuple[object, ...]:
     return source, index, graph.dims(lhs), str(product.attributes["transpose_lhs"]), batch
 
 
-def fuse_parts(grouping: Grouping, reach: Reach, family: Sequence[Group], why: str) -> None:
-    """Merge the groups of a family in order, as far as none depends on another."""
+def fuse_parts(grouping: Grouping, reach: Reach, room: Room, family: Sequence[Group], why: str) -> None:
+    """Merge the groups of a family in order, as far as none depends on another and there is room for their results."""
     rest = list(family)
     while len(rest) > 1:
         first, *others = rest
@@ -103,8 +128,20 @@ def fuse_parts(grouping: Grouping, reach: Reach, family: Sequence[Group], why: s
             if len(first.all_parts) + len(other.all_parts) > MOST_PARTS or not reach.independent(first, other):
                 rest.append(other)
                 continue
+            op = other.named or other.ops[-1]
+            lacks = room.lacks(grouping, first, other)
+            if lacks:
+                grouping.decisions.append((op, f"no part of {first.ops[-1].name}'s kernel: {_memory(lacks)}"))
+                rest.append(other)
+                continue
+            before = grouping.model.cost(first) + grouping.model.cost(other)
             merged = grouping.merge(first, other)
             reach.merge(first, other, merged)
-            op = other.named or other.ops[-1]
-            grouping.decisions.append((op, f"fused into the kernel of {first.ops[-1].name}: {why}"))
+            saved = amount(before.moved - grouping.model.cost(merged).moved, "B")
+            reason = f"fused into the kernel of {first.ops[-1].name}: {why}, saves {saved} of traffic"
+            grouping.decisions.append((op, reason))
             first = merged
+
+
+def _memory(bytes_: int) -> str:
+    return f"its results would be alive for longer, and {amount(bytes_, 'B')} more at once than there is room for"

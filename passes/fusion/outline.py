@@ -11,8 +11,7 @@ from kiln.dialects import affine, kiln
 from kiln.lowering.cpu.tile.body import defining_op
 from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
-
-Node = Group | ir.Operation
+from kiln.passes.fusion.order import Schedule
 
 
 class Outliner:
@@ -28,7 +27,7 @@ class Outliner:
 
     def run(self) -> int:
         """Outline every group; returns how many kernels there are."""
-        order = self._order()
+        order = Schedule(self.grouping).order(self.grouping)
         kept = {node for node in order if not isinstance(node, Group)}
         # Asked now: an op's hash covers its operands, so an op that is rewired below is no longer found in a set.
         doomed = [op for op in reversed(self.graph.operations[:-1]) if op not in kept]
@@ -49,43 +48,6 @@ class Outliner:
             op.erase()
         return count
 
-    # -- order ----------------------------------------
-
-    def _order(self) -> list[Node]:
-        """Groups and calls, sorted by dataflow; ties keep the original order, calls keep theirs among themselves."""
-        nodes: list[Node] = []
-        for op in self.graph.operations[:-1]:
-            if op in self.grouping.of:
-                node: Node = self.grouping.of[op]
-                if not any(node is n for n in nodes):
-                    nodes.append(node)
-            elif not self.graph.is_free(op) or op.name == "arith.constant":
-                nodes.append(op)
-        ids = {id(n): i for i, n in enumerate(nodes)}
-        of_op = {op: id(g) for op, g in self.grouping.of.items()} | {
-            n: id(n) for n in nodes if not isinstance(n, Group)
-        }
-        needs: list[set[int]] = [set() for _ in nodes]
-        last_call: int | None = None
-        for i, node in enumerate(nodes):
-            for op in node.ops if isinstance(node, Group) else [node]:
-                for v in self._all_operands(op):
-                    for producer in self._producers(v):
-                        j = ids[of_op[producer]]
-                        if j != i:
-                            needs[i].add(j)
-            if not isinstance(node, Group) and node.name != "arith.constant":
-                if last_call is not None:
-                    needs[i].add(last_call)
-                last_call = i
-        done: set[int] = set()
-        order: list[Node] = []
-        while len(order) < len(nodes):
-            i = next(i for i in range(len(nodes)) if i not in done and needs[i] <= done)
-            done.add(i)
-            order.append(nodes[i])
-        return order
-
     def _all_operands(self, op: ir.Operation) -> list[ir.Value]:
         found = list(op.operands)
         for region in op.regions:
@@ -98,15 +60,6 @@ class Outliner:
         if not hasattr(self, "_values"):
             self._values = {r for op in self.graph.operations for r in op.results} | set(self.block.arguments)
         return self._values
-
-    def _producers(self, value: ir.Value) -> list[ir.Operation]:
-        """Kernels' and calls' ops below `value`, looking through free ops."""
-        owner = defining_op(value)
-        if owner is None:
-            return []
-        if owner in self.grouping.of or (not self.graph.is_free(owner)):
-            return [owner]
-        return [p for v in owner.operands for p in self._producers(v)]
 
     # -- outside of kernels ----------------------------------------
 
@@ -122,7 +75,7 @@ class Outliner:
                 return self.new[value]
             space = list(self.graph.space(op))
             point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
-            self._outline(Group([op], space, {op: point}), wanted=[value])
+            self._outline(Group([op], space, {op: [point]}), wanted=[value])
             return self.new[value]
         with ir.InsertionPoint(self.terminator):
             clone = self._clone(op, [self.outside(v) for v in op.operands])

@@ -131,3 +131,33 @@ def test_siblings_of_dynamic_sizes():
         x = torch.randn(shape)
         for got, exact in zip(compiled_call(x), several_reductions(x.double()), strict=True):
             assert (got.double() - exact).norm() <= 1e-6 * exact.norm()
+
+
+def shifted_products(x):
+    y = torch.tanh(x * 2 + 1) * 3
+    return y[:, :-2] * y[:, 1:-1] - y[:, 2:].flip(1)
+
+
+@pytest.mark.parametrize("shape", [(6, 19), (1, 3), (3, 40)])
+def test_read_at_several_indices(shape):
+    """What is below a value that is read at several indices joins its readers, too."""
+    x = torch.randn(shape)
+    assert launches(compiled(shifted_products, x)) == 1
+    with torch.no_grad():
+        result = torch.compile(shifted_products, backend=kiln.backend, options={"fallback": False})(x)
+        exact = shifted_products(x.double())
+    assert (result.double() - exact).norm() <= 1e-6 * exact.norm()
+
+
+@pytest.mark.parametrize("shape", [(1, 65), (40, 65), (3, 7, 65)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_column(shape, dtype):
+    """The epilogue of a product whose result has one column."""
+    model = nn.Sequential(nn.Linear(65, 1), nn.Sigmoid()).to(dtype)
+    x = torch.randn(shape).to(dtype)
+    assert launches(compiled(model, x)) == 1
+    with torch.no_grad():
+        result, eager = torch.compile(model, backend=kiln.backend, options={"fallback": False})(x), model(x)
+        exact = model.double()(x.double())
+    error, allowed = (result.double() - exact).norm() / exact.norm(), (eager.double() - exact).norm() / exact.norm()
+    assert error <= max(3 * allowed, 2e-7 if dtype == torch.float32 else 4e-3)

@@ -1,0 +1,160 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""In which order kernels and calls run, and how much memory that takes at most.
+
+A value that another kernel or call reads is in memory from the step that makes it to the last one that reads it;
+results of the function to its end. What kernels write over an operand is not known here: it lowers the peak of all
+orders alike.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.tile.body import defining_op
+from kiln.passes.fusion.groups import Group, Grouping
+
+__all__ = ["Node", "Schedule"]
+
+Node = Group | ir.Operation
+"""A kernel, or a call or constant between kernels."""
+
+
+class Schedule:
+    """Orders of the nodes of a function for any grouping of its ops. Valid until the function is changed."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        graph = self.graph = grouping.graph
+        self.number: dict[int, int] = {}  # position in the function -> number of the op here
+        self.ops: list[ir.Operation] = []
+        self.sources: list[set[int]] = []  # numbers of the ops that make what an op reads
+        self.sizes: list[int] = []  # bytes of an op's results
+        below: list[set[int]] = []  # per op of the function: what makes its results, free ops looked through
+        last_call = -1
+        self.calls: dict[int, int] = {}  # call -> the one before it
+        for position, op in enumerate(graph.operations):
+            found: set[int] = set()
+            for v in grouping.reads_of(op):
+                owner = defining_op(v)
+                if owner is not None and owner in graph.position:
+                    found |= below[graph.position[owner]]
+            if position == len(graph.operations) - 1:
+                self.returned = found
+            elif graph.is_free(op) and op.name != "arith.constant":
+                below.append(found)
+            else:
+                number = self.number[position] = len(self.ops)
+                below.append({number})
+                self.ops.append(op)
+                self.sources.append(found)
+                tensors = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
+                is_constant = op.name == "arith.constant"
+                self.sizes.append(0 if is_constant else sum(grouping.model.bytes_of(r) for r in tensors))
+                if op not in grouping.of and not is_constant:
+                    if last_call >= 0:
+                        self.calls[number] = last_call
+                    last_call = number
+
+    def order(self, grouping: Grouping) -> list[Node]:
+        """The nodes so that each comes behind what it reads and calls keep their order.
+
+        As they stand in the function, or what frees most first where that needs less memory.
+        """
+        nodes, of = self._nodes(grouping)
+        order, _ = self._best(of, len(nodes))
+        return [nodes[i] for i in order]
+
+    def peak(self, grouping: Grouping, together: Sequence[Group] = ()) -> int:
+        """Most bytes alive at once if the groups `together` were one."""
+        nodes, of = self._nodes(grouping)
+        if together:
+            merged = [i for i, n in enumerate(nodes) if any(n is g for g in together)]
+            of = [merged[0] if i in merged else i for i in of]
+        return self._best(of, len(nodes))[1]
+
+    def _nodes(self, grouping: Grouping) -> tuple[list[Node], list[int]]:
+        """The nodes, and which one each op is in."""
+        nodes: list[Node] = []
+        known: dict[int, int] = {}
+        of: list[int] = []
+        for op in self.ops:
+            group = grouping.of.get(op)
+            key = -1 if group is None else id(group)
+            if group is None or key not in known:
+                known[key] = len(nodes)
+                nodes.append(op if group is None else group)
+            of.append(known[key])
+        return nodes, of
+
+    def _best(self, of: Sequence[int], count: int) -> tuple[list[int], int]:
+        needs: list[set[int]] = [set() for _ in range(count)]
+        for i, sources in enumerate(self.sources):
+            needs[of[i]] |= {of[s] for s in sources} - {of[i]}
+        for call, before in self.calls.items():
+            needs[of[call]].add(of[before])
+        memory = _Memory(self, of)
+        plain = _walk(needs, set(of), None)
+        eager = _walk(needs, set(of), memory)
+        peaks = memory.peak(plain), memory.peak(eager)
+        return (eager, peaks[1]) if peaks[1] < peaks[0] else (plain, peaks[0])
+
+
+class _Memory:
+    """Values in memory: for each the node that makes it, those that read it, and its bytes."""
+
+    def __init__(self, schedule: Schedule, of: Sequence[int]) -> None:
+        readers: dict[int, set[int]] = {}
+        for i, sources in enumerate(schedule.sources):
+            for s in sources:
+                if of[s] != of[i]:
+                    readers.setdefault(s, set()).add(of[i])
+        for s in schedule.returned:
+            readers.setdefault(s, set()).add(-1)  # the caller, who is never done
+        self.readers = readers
+        self.sizes = {s: schedule.sizes[s] for s in readers}
+        self.made: dict[int, list[int]] = {}
+        self.read: dict[int, list[int]] = {}
+        for s, nodes in readers.items():
+            self.made.setdefault(of[s], []).append(s)
+            for n in nodes:
+                self.read.setdefault(n, []).append(s)
+
+    def change(self, node: int, done: set[int]) -> int:
+        """Bytes more that are alive behind `node`, if `done` are the nodes before it."""
+        made = sum(self.sizes[s] for s in self.made.get(node, ()))
+        freed = sum(self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done | {node})
+        return made - freed
+
+    def peak(self, order: Sequence[int]) -> int:
+        """Most bytes alive at once."""
+        live = most = 0
+        done: set[int] = set()
+        for node in order:
+            live += sum(self.sizes[s] for s in self.made.get(node, ()))
+            most = max(most, live)
+            done.add(node)
+            live -= sum(self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done)
+        return most
+
+
+def _walk(needs: Sequence[set[int]], nodes: set[int], memory: _Memory | None) -> list[int]:
+    """Nodes in an order that `needs` allows: the first that is ready, or the one that frees most."""
+    waiting = {n: len(needs[n]) for n in nodes}
+    users: dict[int, list[int]] = {}
+    for n in nodes:
+        for before in needs[n]:
+            users.setdefault(before, []).append(n)
+    ready = {n for n, count in waiting.items() if not count}
+    order: list[int] = []
+    done: set[int] = set()
+    while ready:
+        node = min(ready) if memory is None else min(ready, key=lambda n: (memory.change(n, done), n))
+        ready.remove(node)
+        order.append(node)
+        done.add(node)
+        for user in users.get(node, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.add(user)
+    return order
