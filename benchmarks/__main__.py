@@ -1,9 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""``python -m benchmarks``: eager, Inductor and Kiln side by side; see docs/performance.md."""
+"""``python -m benchmarks``: eager, Inductor and Kiln side by side; ``python -m benchmarks growth``: how compile time
+grows with layers, and run time with sizes. See docs/performance.md."""
 
 import argparse
+import itertools
 import json
 import logging
 import os
@@ -17,9 +19,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.case import DTYPES
 from benchmarks.cases import CASES, select
 from benchmarks.cold import ROOT, measure_cold
 from benchmarks.contenders import CONTENDERS
+from benchmarks.growth import main as growth
 from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
 from benchmarks.report import ALLOCATION, headline, machine, markdown, show
 
@@ -32,6 +36,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--threads", type=int, nargs="+", default=[1], help="thread counts, each measured in a process of its own")
     add("--only", nargs="+", default=[], metavar="CASE", help="cases, prefixes of cases, or the groups model, micro")
     add("--contenders", nargs="+", default=["eager", "inductor", "kiln"], choices=list(CONTENDERS))
+    add("--dtype", nargs="+", default=["f32"], choices=list(DTYPES), help="of parameters and inputs")
     add("--quick", action="store_true", help="small sizes and few rounds: a look, no measurement")
     add("--rounds", type=int, help="interleaved rounds (25; 5 with --quick)")
     add("--cpu-time", action="store_true", help="CPU time of the thread instead of wall time; for one thread")
@@ -53,6 +58,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point. Returns 1 if a contender gave a wrong result or Kiln failed on a case, else 0."""
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["growth"]:
+        return growth(given[1:])
     arguments = _arguments(argv)
     console = Console(width=None if sys.stdout.isatty() else 200)
     if arguments.list:
@@ -82,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if arguments.markdown:
         arguments.markdown.write_text(markdown(results, cold, arguments.contenders) + "\n", encoding="utf-8")
-    failed = [r.case for r in results if r.outcomes.get("kiln", Outcome()).failure]
+    failed = [r.case for r in results for n, o in r.outcomes.items() if n.startswith("kiln") and o.failure]
     return 1 if summary["wrong"] or failed else 0
 
 
@@ -95,12 +103,13 @@ def _run(arguments: argparse.Namespace, threads: int, console: Console) -> list[
     os.environ["KILN_CACHE"] = "0"
     rounds = arguments.rounds or (5 if arguments.quick else 25)
     sample = 0.005 if arguments.quick else 0.02
-    settings = Settings(threads, rounds, sample, arguments.cpu_time, arguments.quick)
     results = []
-    for case in arguments.cases:
+    for dtype, case in itertools.product(arguments.dtype, arguments.cases):
+        settings = Settings(threads, rounds, sample, arguments.cpu_time, arguments.quick, dtype)
         result = measure_case(case, arguments.contenders, settings)
         found = ", ".join(f"{n} {1e3 * o.median:.3f} ms" for n, o in result.outcomes.items() if o.median is not None)
-        console.print(f"{case.name} ({case.describe if not arguments.quick else 'small'}): {found}", highlight=False)
+        describe = case.describe if not arguments.quick else "small"
+        console.print(f"{case.name} ({describe}, {dtype}): {found}", highlight=False)
         results.append(result)
     return results
 
@@ -123,14 +132,14 @@ def _run_apart(
 
 
 def _cold(arguments: argparse.Namespace, console: Console) -> dict[str, dict[str, Any]]:
-    """Cold compile times by case and contender, with the first of the thread counts."""
+    """Cold compile times by case and contender, with the first of the thread counts and of the dtypes."""
     found: dict[str, dict[str, Any]] = {}
     wanted = [c for c in arguments.cases if arguments.cold == "all" or c.group == arguments.cold]
     for case in wanted:
         for name in dict.fromkeys([*arguments.contenders, "tracing"]):
             contender = CONTENDERS[name]
             if contender.compiles and not contender.unavailable():
-                row = measure_cold(case.name, name, arguments.threads[0], arguments.quick)
+                row = measure_cold(case.name, name, arguments.threads[0], arguments.quick, arguments.dtype[0])
                 found.setdefault(case.name, {})[name] = row
                 text = f"{row['compile']:.2f} s" if "compile" in row else row["failure"]
                 console.print(f"cold compile, {case.name}, {name}: {text}", highlight=False)

@@ -27,7 +27,7 @@ LIMIT = 600
 """Seconds after which a compilation is given up."""
 
 
-def measure_cold(case: str, contender: str, threads: int, small: bool) -> dict[str, Any]:
+def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: str = "f32") -> dict[str, Any]:
     """Run this file as a process of its own, twice.
 
     Returns:
@@ -37,20 +37,20 @@ def measure_cold(case: str, contender: str, threads: int, small: bool) -> dict[s
         the first one left on the disk. Or ``failure``: why there are none.
     """
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
-        found = _process(folder, case, contender, threads, small)
+        command = [case, contender, "--threads", str(threads), "--dtype", dtype, *["--small"] * small]
+        found = _process(folder, command)
         if "failure" not in found:
-            found["warm"] = _process(folder, case, contender, threads, small).get("compile")
+            found["warm"] = _process(folder, command).get("compile")
         return found
 
 
-def _process(folder: str, case: str, contender: str, threads: int, small: bool) -> dict[str, Any]:
+def _process(folder: str, arguments: list[str]) -> dict[str, Any]:
     caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "KILN_CACHE_DIR": f"{folder}/kiln", "KILN_CACHE": "1"}
     environment = {**os.environ, **caches, "TMPDIR": folder}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "benchmarks.cold", case, contender, "--threads", str(threads)]
     try:
         done = subprocess.run(
-            command + ["--small"] * small,
+            [sys.executable, "-m", "benchmarks.cold", *arguments],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -88,20 +88,20 @@ def _main() -> None:
     parser.add_argument("case")
     parser.add_argument("contender")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="f32")
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
 
     import torch
 
+    from benchmarks.case import DTYPES, built
     from benchmarks.cases import CASES
     from benchmarks.contenders import CONTENDERS
     from benchmarks.measure import summary
 
     torch.set_num_threads(arguments.threads)
-    torch.manual_seed(0)
-    case, contender = CASES[arguments.case], CONTENDERS[arguments.contender]
-    module, make_inputs = (case.build_small if arguments.small else case.build)()
-    inputs = make_inputs(torch.Generator().manual_seed(1))
+    contender = CONTENDERS[arguments.contender]
+    module, inputs = built(CASES[arguments.case], arguments.dtype, arguments.small)
 
     class Trivial(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -115,7 +115,7 @@ def _main() -> None:
     with torch.no_grad():
         module(*inputs)
         try:
-            first = timed(contender.prepare(Trivial()), torch.randn(64))
+            first = timed(contender.prepare(Trivial()), torch.randn(64, dtype=DTYPES[arguments.dtype]))
             prepared = contender.prepare(module)
             before = _cpu_seconds()
             compile_seconds = timed(prepared, *inputs)

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,12 +30,14 @@ def _inductor(options: dict[str, Any] | None) -> Callable[[torch.nn.Module], Cal
     return lambda module: torch.compile(module, fullgraph=True, options=options)
 
 
-def _kiln(**options: Any) -> Callable[[torch.nn.Module], Callable[..., Any]]:
+def _kiln(mode: str | None = None, **options: Any) -> Callable[[torch.nn.Module], Callable[..., Any]]:
     def prepare(module: torch.nn.Module) -> Callable[..., Any]:
         import kiln
 
-        # Without the fallback: a graph that Kiln fails on would be timed as eager's.
-        return torch.compile(module, backend=kiln.backend, fullgraph=True, options={"fallback": False, **options})
+        # Without the fallback: a graph that Kiln fails on would be timed as eager's. torch.compile itself takes either
+        # a mode or options.
+        backend = partial(kiln.backend, mode=mode, options={"fallback": False, **options})
+        return torch.compile(module, backend=backend, fullgraph=True)
 
     return prepare
 
@@ -50,8 +53,13 @@ CONTENDERS = {
         Contender("eager", lambda module: module, compiles=False),
         Contender("inductor", _inductor(None), _no_compiler),
         Contender("inductor-freezing", _inductor({"freezing": True}), _no_compiler),
+        Contender("inductor-max-autotune", _inductor({"max_autotune": True}), _no_compiler),
+        # Inductor's own products on the CPU need frozen weights.
+        Contender("inductor-max-autotune-freezing", _inductor({"max_autotune": True, "freezing": True}), _no_compiler),
         Contender("kiln", _kiln()),
         Contender("kiln-freezing", _kiln(freezing=True)),
+        Contender("kiln-max-autotune", _kiln("max-autotune")),
+        Contender("kiln-max-autotune-freezing", _kiln("max-autotune", freezing=True)),
         Contender("tracing", lambda module: torch.compile(module, backend="aot_eager", fullgraph=True)),
     )
 }

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import Case
+from benchmarks.case import Case, built
 from benchmarks.contenders import CONTENDERS, Contender
 
 __all__ = ["Settings", "CaseResult", "Outcome", "measure_case", "summary"]
 
 #: Kiln and Inductor may be this many times farther from float64 than eager, and an error below FLOOR is rounding.
-ERROR_FACTOR, FLOOR = 3.0, 2e-7
+ERROR_FACTOR, FLOOR = 3.0, {"f32": 2e-7, "bf16": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Settings:
     sample: float = 0.02
     cpu_time: bool = False
     small: bool = False
+    dtype: str = "f32"
 
 
 @dataclass
@@ -54,6 +55,7 @@ class CaseResult:
     group: str
     threads: int
     outcomes: dict[str, Outcome]
+    dtype: str = "f32"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -77,10 +79,7 @@ def _error(result: Any, exact: Any) -> float:
 def measure_case(case: Case, names: list[str], settings: Settings) -> CaseResult:
     """Compile, check and time one case with every contender of ``names``."""
     torch._dynamo.reset()
-    torch.manual_seed(0)
-    module, make_inputs = (case.build_small if settings.small else case.build)()
-    generator = torch.Generator().manual_seed(1)
-    inputs = make_inputs(generator)
+    module, inputs = built(case, settings.dtype, settings.small)
     outcomes = {name: Outcome() for name in names}
     calls: dict[str, Callable[[], Any]] = {}
     with torch.inference_mode(False), torch.no_grad():
@@ -93,9 +92,9 @@ def measure_case(case: Case, names: list[str], settings: Settings) -> CaseResult
                 outcomes[name].error = _error(call(), exact)
                 calls[name] = call
         del exact
-        _judge(outcomes)
+        _judge(outcomes, FLOOR[settings.dtype])
         _time(calls, outcomes, settings)
-    return CaseResult(case.name, case.group, settings.threads, outcomes)
+    return CaseResult(case.name, case.group, settings.threads, outcomes, settings.dtype)
 
 
 def _prepare(
@@ -114,11 +113,11 @@ def _prepare(
     return lambda: prepared(*inputs)
 
 
-def _judge(outcomes: dict[str, Outcome]) -> None:
+def _judge(outcomes: dict[str, Outcome], floor: float) -> None:
     eager = outcomes["eager"].error if "eager" in outcomes else None
     for outcome in outcomes.values():
         if outcome.error is not None:
-            allowed = max(ERROR_FACTOR * eager if eager is not None else 0.0, FLOOR)
+            allowed = max(ERROR_FACTOR * eager if eager is not None else 0.0, floor)
             outcome.right = outcome.error <= allowed
 
 

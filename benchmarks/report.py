@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import CaseResult, Outcome
 
-__all__ = ["ALLOCATION", "headline", "machine", "markdown", "show"]
+__all__ = ["ALLOCATION", "headline", "machine", "markdown", "markdown_table", "show"]
 
 ALLOCATION = (
     "Allocation: every contender returns newly allocated tensors (PyTorch's CPU allocator, default malloc settings), "
@@ -53,80 +53,123 @@ def _milliseconds(outcome: Outcome) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _cells(result: CaseResult, cold: dict[str, Any] | None, names: Sequence[str]) -> list[str]:
-    cells = [result.case, str(result.threads)]
-    for name in names:
-        outcome = result.outcomes[name]
-        text = _milliseconds(outcome)
-        if name != "eager" and outcome.speedup is not None:
-            text += f" ({outcome.speedup:.2f}x)"
-        cells.append(text)
-    kiln, inductor = result.outcomes.get("kiln"), result.outcomes.get("inductor")
-    if "kiln" in names and "inductor" in names:
-        known = kiln and inductor and kiln.median and inductor.median
-        cells.append(f"{inductor.median / kiln.median:.2f}x" if known else "-")
-    base = result.outcomes["eager"].error if "eager" in result.outcomes else None
-    for name in names:
-        outcome = result.outcomes[name]
-        if name == "eager":
-            cells.append(f"{outcome.error:.1e}" if outcome.error is not None else "-")
-        elif outcome.error is None:
-            cells.append("-")
-        else:
-            ratio = f"{outcome.error / base:.2f}x" if base else f"{outcome.error:.1e}"
-            cells.append(ratio if outcome.right else f"{ratio} WRONG")
-    for name in _compiled(names):
-        found = (cold or {}).get(name, {})
-        cells.append(f"{found['compile']:.2f}" if "compile" in found else "-")
-        cells.append(f"{found['warm']:.2f}" if found.get("warm") else "-")
-    return cells
+def _ratio(value: float | None, base: float | None) -> str:
+    return f"{value / base:.2f}x" if value and base else "-"
 
 
-def _compiled(names: Sequence[str]) -> list[str]:
-    """Columns of compile time, the floor last."""
-    return [*(n for n in names if n not in ("eager", "tracing")), "tracing"]
+#: What is added to a contender's name for each of the settings that Kiln and Inductor share.
+_SETTINGS = ("", "-freezing", "-max-autotune", "-max-autotune-freezing")
+
+#: Title, headers, rows.
+Section = tuple[str, list[str], list[list[str]]]
 
 
-def _headers(names: Sequence[str]) -> list[str]:
-    headers = ["case", "threads", *(f"{n} ms" for n in names)]
-    if "kiln" in names and "inductor" in names:
-        headers.append("inductor / kiln")
-    headers += ["eager error" if n == "eager" else f"{n} error / eager" for n in names]
-    return headers + [f"{n} {state} s" for n in _compiled(names) for state in ("cold", "warm")]
+def _times(results: Sequence[CaseResult], names: Sequence[str], clock: str) -> Section:
+    pairs = [s for s in _SETTINGS if f"kiln{s}" in names and f"inductor{s}" in names]
+    ratios = [f"inductor{s} / kiln{s}" for s in pairs]
+    rows = []
+    for result in results:
+        cells = [result.case, result.dtype, str(result.threads)]
+        for name in names:
+            outcome = result.outcomes[name]
+            gain = f" ({outcome.speedup:.2f}x)" if name != "eager" and outcome.speedup is not None else ""
+            cells.append(_milliseconds(outcome) + gain)
+        medians = {name: result.outcomes[name].median for name in names}
+        rows.append([*cells, *(_ratio(medians[f"inductor{s}"], medians[f"kiln{s}"]) for s in pairs)])
+    title = f"ms per call, median of {clock}; in brackets eager's time over this one"
+    return title, ["case", "dtype", "threads", *names, *ratios], rows
+
+
+def _errors(results: Sequence[CaseResult], names: Sequence[str]) -> Section:
+    rows = []
+    for result in results:
+        cells = [result.case, result.dtype, str(result.threads)]
+        base = result.outcomes["eager"].error if "eager" in result.outcomes else None
+        for name in names:
+            outcome = result.outcomes[name]
+            if outcome.error is None:
+                cells.append("-")
+            else:
+                text = f"{outcome.error:.1e}" if name == "eager" or not base else f"{outcome.error / base:.2f}x"
+                cells.append(text if outcome.right is not False else f"{text} WRONG")
+        rows.append(cells)
+    return "error against float64; the others' over eager's", ["case", "dtype", "threads", *names], rows
+
+
+def _compile_times(cold: dict[str, dict[str, Any]], names: Sequence[str]) -> Section:
+    # The floor last.
+    compiled = [*(n for n in names if n not in ("eager", "tracing")), "tracing"]
+    rows = []
+    for case, by_name in cold.items():
+        cells = [case]
+        for name in compiled:
+            found = by_name.get(name, {})
+            warm = f" ({found['warm']:.2f})" if found.get("warm") else ""
+            cells.append(f"{found['compile']:.2f}{warm}" if "compile" in found else "-")
+        rows.append(cells)
+    return "seconds of a cold compilation; in brackets of a warm one", ["case", *compiled], rows
+
+
+def _sections(
+    results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str], clock: str
+) -> list[Section]:
+    sections = [_times(results, names, clock), _errors(results, names)]
+    return [*sections, _compile_times(cold, names)] if cold else sections
 
 
 def show(
     console: Console, results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str], clock: str
 ) -> None:
-    """Print the table, then what failed."""
-    table = Table(title=f"per call, median of {clock}; in brackets eager's time over this one", title_justify="left")
-    for number, header in enumerate(_headers(names)):
-        table.add_column(header, justify="left" if number == 0 else "right", no_wrap=number == 0)
-    for result in results:
-        table.add_row(*_cells(result, cold.get(result.case), names))
-    console.print(table)
+    """Print times, errors and compile times, each as a table, then what failed."""
+    for title, headers, rows in _sections(results, cold, names, clock):
+        table = Table(title=title, title_justify="left")
+        for number, header in enumerate(headers):
+            table.add_column(header, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     console.print(ALLOCATION, highlight=False)
     for result in results:
         for name, outcome in result.outcomes.items():
             if outcome.failure:
-                console.print(f"{result.case}: {name} unavailable: {outcome.failure}", markup=False, highlight=False)
+                text = f"{result.case}, {result.dtype}: {name} unavailable: {outcome.failure}"
+                console.print(text, markup=False, highlight=False)
     for case, found in cold.items():
         for name, row in found.items():
             if "failure" in row:
                 console.print(f"{case}: {name} cold compile: {row['failure']}", markup=False, highlight=False)
 
 
-def markdown(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str]) -> str:
-    """The same table for the documentation."""
-    headers = _headers(names)
-    rows = [headers, ["---"] * len(headers), *(_cells(r, cold.get(r.case), names) for r in results)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def markdown(
+    results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str], clock: str = "wall time"
+) -> str:
+    """The same tables for the documentation."""
+    return "\n\n".join(markdown_table(*section) for section in _sections(results, cold, names, clock))
+
+
+def markdown_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """One table with its title above."""
+    lines = ["| " + " | ".join(row) + " |" for row in (headers, ["---"] * len(headers), *rows)]
+    return "\n".join([f"{title[0].upper()}{title[1:]}:", "", *lines])
+
+
+def _gains(results: Sequence[CaseResult], setting: str) -> list[float]:
+    """Inductor's time over Kiln's with this setting, for the models that both ran."""
+    found = []
+    for result in results:
+        kiln, inductor = (result.outcomes.get(f"{name}{setting}", Outcome()) for name in ("kiln", "inductor"))
+        if result.group == "model" and kiln.median and inductor.median:
+            found.append(inductor.median / kiln.median)
+    return found
 
 
 def headline(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the project promises, from these rows: slowest case against eager, least gain in cold compile time."""
     models = [r for r in results if r.group == "model" and r.outcomes.get("kiln", Outcome()).speedup is not None]
     slowest = min(models, key=lambda r: r.outcomes["kiln"].speedup or 0.0, default=None)
+    gains_by_setting = {
+        f"inductor{s} / kiln{s}": statistics.geometric_mean(found) for s in _SETTINGS if (found := _gains(results, s))
+    }
     gains = {
         case: found["inductor"]["compile"] / found["kiln"]["compile"]
         for case, found in cold.items()
@@ -137,6 +180,7 @@ def headline(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> 
     return {
         "slowest_model_against_eager": [slowest.case, slowest.outcomes["kiln"].speedup] if slowest else None,
         "mean_model_speedup": statistics.geometric_mean(speedups) if speedups else None,
+        "mean_speedup_over_inductor": gains_by_setting,
         "least_cold_compile_gain": [worst, gains[worst]] if worst else None,
-        "wrong": [f"{r.case}: {n}" for r in results for n, o in r.outcomes.items() if o.right is False],
+        "wrong": [f"{r.case}, {r.dtype}: {n}" for r in results for n, o in r.outcomes.items() if o.right is False],
     }
