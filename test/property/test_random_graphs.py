@@ -17,6 +17,7 @@ from families import programs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs import Program
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kiln
 
@@ -112,7 +113,9 @@ def check(program: Program, inputs: list[torch.Tensor], actual: tuple[torch.Tens
     lowest = max((EPSILON[v.dtype] for v in values if v.dtype in EPSILON), default=0.0)
     for ours, eager, i in zip(actual, expected, numbers, strict=True):
         assert ours.dtype == eager.dtype and ours.shape == eager.shape
-        assert _strides(ours) == _strides(eager), f"v{i}: strides {ours.stride()}, eager's {eager.stride()}"
+        # What ATen's own rules for FakeTensors say is as good (of batch_norm they say other strides than its kernels).
+        has_strides = _strides(ours) == _strides(eager) or _strides(ours) == _strides(traced(program)[i])
+        assert has_strides, f"v{i}: strides {ours.stride()}, eager's {eager.stride()}"
         assert _shared(ours, inputs) == _shared(eager, copies), f"v{i} shares memory with other inputs than eager's"
         if not eager.dtype.is_floating_point:
             assert torch.equal(ours, eager), f"v{i}: {ours} is not {eager}"
@@ -126,6 +129,13 @@ def check(program: Program, inputs: list[torch.Tensor], actual: tuple[torch.Tens
         finite = torch.isfinite(y) & settled
         error, reference = _distance(x[finite], z[finite]), _distance(y[finite], z[finite])
         assert error <= max(3 * reference, lowest * scale), f"v{i}: error {error}, eager's {reference}, scale {scale}"
+
+
+def traced(program: Program) -> list[torch.Tensor]:
+    """All values as FakeTensors."""
+    inputs = [x.make() for x in program.inputs]
+    with FakeTensorMode() as mode:
+        return program.trace([mode.from_tensor(x) for x in inputs])
 
 
 def _shared(x: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[int]:

@@ -27,6 +27,10 @@ STATIC = {
     "constant_float16": Program(
         inputs((4,), dtype=torch.float16), ["torch.zeros_like(v0)", "torch.dot(v1, v1) * 0.5"], [2]
     ),
+    # One row that a product's kernel reduces to one number: a result without any dim.
+    "row_to_a_number": Program(
+        inputs((7,), (33, 7)), ["torch.relu(F.linear(v0, v1) * 0.3)", "torch.dot(v2, v2) * 0.1"], [3]
+    ),
     # kiln.matmul has no kernel for integers.
     "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
 }

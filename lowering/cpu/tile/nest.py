@@ -147,9 +147,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
 def _rows_nest(
     e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], dims: list[int], accesses: Accesses
 ) -> Nest:
-    # Where a row is one number, the main root has no dim but those of the rows.
-    is_row = accesses.reduced and dims[-1] in {d for _, at in accesses.reduced for x in at for d in affine.dims_in(x)}
-    lane = None if is_row else dims[-1]
+    # Where a row is one number, the main root has no dim but those of the rows: none at all for a single row.
+    of_rows = {d for _, at in accesses.reduced for x in at for d in affine.dims_in(x)}
+    lane = None if not dims or dims[-1] in of_rows else dims[-1]
     outer = [d for d in dims if d != lane]
     roots = _roots(group, [ir.AffineDimExpr.get(d) for d in dims])
     return Nest(roots, outer, [], lane, lane is not None, False, _reductions(e.body, accesses, dims))
@@ -224,11 +224,15 @@ class NestEmitter:
         if nest.tile is not None:
             self.levels.append(("tile", [nest.tile[0]]))
         self.width = 1
+        self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
         if nest.lane is not None:
             cost = max(e.body.element_cost(root.value) for root in nest.roots)
             columns = bool(e.body.has_reductions) and not nest.rows
             wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
-            self.width = planning.lane_width(e, nest.lane, wide)
+            self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
+            known = isinstance(e.loops.extents[nest.lane], ir.AffineConstantExpr)
+            if columns and not known:
+                self.narrow = planning.lane_width(e, nest.lane, 1)
 
     def emit(self) -> None:
         """The whole nest at the current insertion point."""
@@ -319,12 +323,23 @@ class NestEmitter:
             lower, upper = b.muli(lo, width), b.mini(b.muli(hi, width), whole)
             rest = b.andc(rest, b.andc(b.cmpi("eq", hi, blocks), b.cmpi("slt", lo, hi)))
 
-        def block(i: Index, mask: ir.Value | None = None) -> None:
+        def block(i: Index, mask: ir.Value | None = None, width: int = width) -> None:
             with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
                 self._level(k + 1)
 
         b.for_(lower, upper, width, block)
-        b.if_(rest, lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))
+        narrow = self.narrow
+        if narrow is None or narrow == width:
+            b.if_(rest, lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))
+            return
+
+        def behind() -> None:
+            last = b.round_down(extent, narrow)
+            b.for_(whole, last, narrow, lambda i: block(i, None, narrow))
+            left = b.subi(extent, last)
+            b.if_(b.cmpi("slt", last, extent), lambda: block(last, b.mask_below(left, narrow), narrow))
+
+        b.if_(rest, behind)
 
 
 def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
