@@ -16,7 +16,7 @@ from .scalars import Scalar, ScalarBuilder
 from .sizes import constant_of, dim
 from .variance import variance_of
 
-_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+_EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 
 
 def _trailing_axes(cx: LoweringContext, x: ir.Value, i: int) -> list[int]:
@@ -72,7 +72,7 @@ def _rms_norm(cx: LoweringContext, x: ir.Value, weight: ir.Value | None, axes: l
 def _epsilon(cx: LoweringContext, i: int, dtype: DType) -> float:
     """The argument ``eps``; None is the machine epsilon of the type that PyTorch computes in."""
     eps = cx.const(i, None)
-    return _EPSILON[dtype.name] if eps is None else float(eps)
+    return _EPSILON[dtype.compute.name] if eps is None else float(eps)
 
 
 @lowers("torch.aten.rms_norm")

@@ -293,6 +293,9 @@ def norm_cases() -> Iterator[Case]:
     yield Case("native_layer_norm", lambda x, w, b: aten.native_layer_norm(x, [6], w, b, 1e-5), (x, w, b), 1e-5)
     yield Case("rms_norm", lambda x, w: (F.rms_norm(x, (6,), w, 1e-6), F.rms_norm(x, (6,))), (x, w), 1e-5)
     yield Case("fused_rms_norm", lambda x, w: aten._fused_rms_norm(x, [6], w, 1e-5), (x, w), 1e-5)
+    # Without eps: that of float32, which these squares are not far above.
+    small = (noise(2, 3, 6) * 0.02).bfloat16(), noise(6, seed=1).bfloat16()
+    yield Case("fused_rms_norm_bf16", lambda x, w: aten._fused_rms_norm(x, [6], w, None)[0], small, 1e-2)
     image, c = noise(2, 6, 3, 3), noise(6, seed=5).abs() + 0.5
     yield Case("group_norm", lambda x, w, b: (F.group_norm(x, 3, w, b), F.group_norm(x, 2)), (image, w, b), 1e-5)
     native = lambda x, w, b: aten.native_group_norm(x, w, b, 2, 6, 9, 3, 1e-5)  # noqa: E731
