@@ -175,3 +175,26 @@ func.func @few_rows(%x: tensor<64x4096xbf16>, %w: tensor<4096x4096xbf16>) -> ten
   } -> tensor<64x4096xbf16>
   return %2 : tensor<64x4096xbf16>
 }
+
+// -----
+
+// Products of one matrix become one kernel; a single one of these sizes is the library's.
+// CHECK-LABEL: func.func @projections
+// CHECK-NOT: kiln.aten
+// CHECK-COUNT-2: "kiln.matmul"
+// CHECK: return
+// CHECK-LABEL: func.func @projection(
+// CHECK: "kiln.aten"
+func.func @projections(%x: tensor<512x768xbf16>, %k: tensor<768x768xbf16>, %v: tensor<768x768xbf16>)
+    -> (tensor<512x768xbf16>, tensor<512x768xbf16>) {
+  %0 = "kiln.matmul"(%x, %k) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<512x768xbf16>, tensor<768x768xbf16>) -> tensor<512x768xbf16>
+  %1 = "kiln.matmul"(%x, %v) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<512x768xbf16>, tensor<768x768xbf16>) -> tensor<512x768xbf16>
+  return %0, %1 : tensor<512x768xbf16>, tensor<512x768xbf16>
+}
+func.func @projection(%x: tensor<512x768xbf16>, %k: tensor<768x768xbf16>) -> tensor<512x768xbf16> {
+  %0 = "kiln.matmul"(%x, %k) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<512x768xbf16>, tensor<768x768xbf16>) -> tensor<512x768xbf16>
+  return %0 : tensor<512x768xbf16>
+}
