@@ -30,12 +30,13 @@ def vector_lanes(types: Sequence[ir.Type]) -> int:
     return bits // (64 if widths and min(widths) >= 64 else 32)
 
 
-def lane_width(e: "Evaluator", lane: int, wide: int) -> int:
-    """Lanes per step along a dim: `wide` machine vectors, fewer for a short dim (a power of two that covers it)."""
+def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
+    """Lanes per step along a dim: `wide` machine vectors, fewer for a short dim (a power of two that covers it), at most
+    `unknown` vectors where its size is known at run time only."""
     lanes = vector_lanes([ir.RankedTensorType(t.type).element_type for t in e.body.tensors])
     extent = e.loops.extents[lane]
     if not isinstance(extent, ir.AffineConstantExpr):
-        return lanes * min(wide, 2)
+        return lanes * min(wide, unknown)
     n = max(1, extent.value)
     width = lanes * wide
     while width > lanes and n < width:
