@@ -147,7 +147,7 @@ def _static(sizes: Sequence[int]) -> ir.AffineMap:
 _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
     ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution),
-    ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention),
+    ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention, ("tensor_maps",)),
     ("cuda", "kiln.matmul"): VendorRule(product_reason, _product, ("tensor_maps",)),
 }
 

@@ -198,3 +198,21 @@ func.func @projection(%x: tensor<512x768xbf16>, %k: tensor<768x768xbf16>) -> ten
     : (tensor<512x768xbf16>, tensor<768x768xbf16>) -> tensor<512x768xbf16>
   return %0 : tensor<512x768xbf16>
 }
+
+// -----
+
+// Many tokens with small heads: as fast as cuDNN where tensor maps load whole blocks of keys.
+// CHECK-LABEL: func.func @small_heads
+// CHECK-COUNT-2: "kiln.aten"
+// MAPS-LABEL: func.func @small_heads
+// MAPS: "kiln.attention"
+// MAPS: "kiln.aten"
+// MAPS-SAME: cuDNN: attention with heads of 64 elements
+func.func @small_heads(%q: tensor<2x8x2048x64xbf16>, %k: tensor<2x8x2000x64xbf16>)
+    -> (tensor<2x8x2048x64xbf16>, tensor<2x8x2048x64xbf16>) {
+  %0 = "kiln.attention"(%q, %q, %q) {scale = 1.250000e-01 : f64, causal = true}
+    : (tensor<2x8x2048x64xbf16>, tensor<2x8x2048x64xbf16>, tensor<2x8x2048x64xbf16>) -> tensor<2x8x2048x64xbf16>
+  %1 = "kiln.attention"(%q, %k, %k) {scale = 1.250000e-01 : f64, causal = false}
+    : (tensor<2x8x2048x64xbf16>, tensor<2x8x2000x64xbf16>, tensor<2x8x2000x64xbf16>) -> tensor<2x8x2048x64xbf16>
+  return %0, %1 : tensor<2x8x2048x64xbf16>, tensor<2x8x2048x64xbf16>
+}
