@@ -106,7 +106,9 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
         results = [x.op.results[0] for x in products]
-        epilogue = FusedEpilogue(e, results, product.batch, product.m, product.n)
+        # Descriptors are for a batch of one, if any: its index is 0.
+        batch = product.batch if described is None else []
+        epilogue = FusedEpilogue(e, results, batch, product.m, product.n)
         if described is not None:
             emit_tensor_map(kernel.b, described, s, program, epilogue)
             return
