@@ -56,13 +56,20 @@ def check_index(cx: LoweringContext, index: ir.Value) -> None:
 
 
 def table_rows(
-    cx: LoweringContext, table: ir.Value, at: int, index: ir.Value, index_map: list[Expr], source: list[int | None]
+    cx: LoweringContext,
+    table: ir.Value,
+    at: int,
+    index: ir.Value,
+    index_map: list[Expr],
+    source: list[int | None],
+    shape: Sequence[Expr] | None = None,
 ) -> ir.Value:
     """``result[d..] = table[.., index[index_map(d)], ..]`` with the index at table dim ``at``.
 
-    ``source[k]`` is the result dim that runs along table dim ``k`` (None at ``at``).
+    ``source[k]`` is the result dim that runs along table dim ``k`` (None at ``at``). ``shape``: the op's result's if
+    not given.
     """
-    shape = cx.result_shape()
+    shape = cx.result_shape() if shape is None else shape
     check_table(cx, table, [at])
     check_index(cx, index)
     dtype, size = cx.dtype(table), cx.shape(table)[at]

@@ -12,7 +12,6 @@ from benchmarks.networks import BUILDERS
 #: What is left to ATen, by model, and why. Everything else is Kiln's.
 ATEN_CALLS = {
     "unet": [("aten.convolution.default", "oneDNN: transposed convolutions have no kernel")] * 2,
-    "dlrm": [("aten._embedding_bag.default", "Kiln has no rule for it")] * 3,
 }
 
 

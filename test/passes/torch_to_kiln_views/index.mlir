@@ -53,3 +53,41 @@ func.func @scatter(%x: !torch.vtensor<[4],f32>, %i: !torch.vtensor<[2],si64>, %y
   %0 = torch.aten.scatter_add %x, %d, %i, %y : !torch.vtensor<[4],f32>, !torch.int, !torch.vtensor<[2],si64>, !torch.vtensor<[2],f32> -> !torch.vtensor<[4],f32>
   return %0 : !torch.vtensor<[4],f32>
 }
+
+// -----
+
+// Bags of one length: the rows are read and added up by loops, no offsets.
+// CHECK-LABEL: func.func @embedding_bag
+// CHECK-SAME: (%[[W:[a-z0-9]*]]: tensor<10x4xf32>, %[[I:[a-z0-9]*]]: tensor<15xi64>)
+// CHECK: %[[BAGS:.*]] = "kiln.view"(%[[I]]) {{.*}} -> tensor<3x5xi64>
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[BAGS]] : tensor<3x5xi64>)
+// CHECK: {kiln.checked = "aten._embedding_bag"}
+// CHECK: tensor.extract %[[W]]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction", "parallel"]{{.*}} ins(%[[ROWS]] : tensor<3x5x4xf32>)
+func.func @embedding_bag(%w: !torch.vtensor<[10,4],f32>, %i: !torch.vtensor<[15],si64>) -> !torch.vtensor<[3,4],f32> {
+  %int0 = torch.constant.int 0
+  %int15 = torch.constant.int 15
+  %int5 = torch.constant.int 5
+  %int4 = torch.constant.int 4
+  %none = torch.constant.none
+  %cpu = torch.constant.device "cpu"
+  %false = torch.constant.bool false
+  %p = torch.constant.int -1
+  %o = torch.aten.arange.start_step %int0, %int15, %int5, %int4, %none, %cpu, %false : !torch.int, !torch.int, !torch.int, !torch.int, !torch.none, !torch.Device, !torch.bool -> !torch.vtensor<[3],si64>
+  %0, %1, %2, %3 = torch.aten._embedding_bag %w, %i, %o, %false, %int0, %false, %none, %false, %p : !torch.vtensor<[10,4],f32>, !torch.vtensor<[15],si64>, !torch.vtensor<[3],si64>, !torch.bool, !torch.int, !torch.bool, !torch.none, !torch.bool, !torch.int -> !torch.vtensor<[3,4],f32>, !torch.vtensor<[0],si64>, !torch.vtensor<[3],si64>, !torch.vtensor<[3],si64>
+  return %0 : !torch.vtensor<[3,4],f32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @bags_of_any_length
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "the lengths of the bags are known at run time only
+func.func @bags_of_any_length(%w: !torch.vtensor<[10,4],f32>, %i: !torch.vtensor<[15],si64>, %o: !torch.vtensor<[3],si64>) -> !torch.vtensor<[3,4],f32> {
+  %int0 = torch.constant.int 0
+  %none = torch.constant.none
+  %false = torch.constant.bool false
+  %p = torch.constant.int -1
+  %0, %1, %2, %3 = torch.aten._embedding_bag %w, %i, %o, %false, %int0, %false, %none, %false, %p : !torch.vtensor<[10,4],f32>, !torch.vtensor<[15],si64>, !torch.vtensor<[3],si64>, !torch.bool, !torch.int, !torch.bool, !torch.none, !torch.bool, !torch.int -> !torch.vtensor<[3,4],f32>, !torch.vtensor<[0],si64>, !torch.vtensor<[3],si64>, !torch.vtensor<[3],si64>
+  return %0 : !torch.vtensor<[3,4],f32>
+}

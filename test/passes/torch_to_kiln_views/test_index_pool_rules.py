@@ -56,6 +56,11 @@ STATIC: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "nearest_exact": (lambda x: F.interpolate(x, size=(4, 11), mode="nearest-exact"), (IMAGE,)),
     "pool_half": (lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1)), (IMAGE.half(),)),
     "conv_transposed": (lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1), (IMAGE, noise(3, 4, 3, 3))),
+    "embedding_bag": (
+        lambda w, i: (F.embedding_bag(i, w, mode="sum"), F.embedding_bag(i, w, mode="mean")),
+        (TABLE, ROWS),
+    ),
+    "embedding_bag_of_one": (lambda w, i: F.embedding_bag(i[:, :1], w, mode="mean"), (TABLE, ROWS)),
     "conv_groups": (lambda x, w: F.conv2d(x, w, groups=3, dilation=2), (IMAGE, noise(6, 1, 2, 2))),
 }
 
