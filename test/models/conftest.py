@@ -41,13 +41,16 @@ def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
 def check_model() -> Callable[..., list[CompileReport]]:
     """``check_model(model, *inputs)``: compile once, run every input, hold each against eager and float64.
 
+    ``freezing`` is the option; other keywords are ``torch.compile``'s.
+
     Returns the reports of all graphs compiled; their number is that of compilations.
     """
 
-    def run(model: torch.nn.Module, *inputs: tuple[torch.Tensor, ...], **compile_options: Any) -> list[CompileReport]:
-        compiled = torch.compile(
-            model, backend=kiln.backend, fullgraph=True, options={"fallback": False}, **compile_options
-        )
+    def run(
+        model: torch.nn.Module, *inputs: tuple[torch.Tensor, ...], freezing: bool = False, **compile_options: Any
+    ) -> list[CompileReport]:
+        options = {"fallback": False, "freezing": freezing}
+        compiled = torch.compile(model, backend=kiln.backend, fullgraph=True, options=options, **compile_options)
         dtype = next(model.parameters()).dtype
         exact_model = copy.deepcopy(model).double()
         with torch.no_grad(), collect() as reports:
