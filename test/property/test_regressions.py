@@ -31,11 +31,15 @@ STATIC = {
     "row_to_a_number": Program(
         inputs((7,), (33, 7)), ["torch.relu(F.linear(v0, v1) * 0.3)", "torch.dot(v2, v2) * 0.1"], [3]
     ),
+    # A product without columns: tiles of no columns.
+    "no_columns": Program(inputs((0, 5)), ["v0 @ v0.mT"], [1]),
+    "rows_without_columns": Program(inputs((9, 5), (0, 5)), ["v0 @ v1.mT", "F.linear(v1, v0)"], [2, 3]),
     # kiln.matmul has no kernel for integers.
     "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
 }
 
 DYNAMIC = {
+    "no_columns": STATIC["no_columns"],
     # A weight's sizes are fixed where the size that they say is 13 // 2: canonicalisation put casts between kernels.
     "size_known_to_one_operand": Program(
         inputs((7, 2, 2, 13), (2, 1, 3, 4), (6,)),

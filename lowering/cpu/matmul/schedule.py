@@ -134,7 +134,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
 def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     width = isa.vector_bytes // problem.sum_bytes
     wide = isa.vector_registers >= 32
-    if isinstance(problem.n, int) and problem.n <= 2:
+    if isinstance(problem.n, int) and 0 < problem.n <= 2:
         mr, nr = 8 // problem.n if m >= 8 else min(m, 4), problem.n
     elif m == 1:
         mr, nr = 1, 8
