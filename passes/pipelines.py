@@ -45,6 +45,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
+        PipelineStep("sink-reshapes", "what follows a group norm in the loops of its reductions: one kernel"),
         PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),

@@ -60,6 +60,21 @@ def test_layer_norm_with_residual():
     assert launches(graph) == 1
 
 
+@pytest.mark.parametrize("groups", [1, 8, 32])
+@pytest.mark.parametrize("shape", [(2, 32, 9, 7), (3, 32, 50), (1, 32, 8, 8)])
+def test_group_norm(groups, shape):
+    """The weights and the activation are in the loops of the reductions, on the other side of a reshape."""
+    model = nn.Sequential(nn.GroupNorm(groups, 32), nn.SiLU())
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(shape)
+    assert launches(compiled(model, x)) == 1
+    with torch.no_grad():
+        result = torch.compile(model, backend=kiln.backend, options={"fallback": False})(x)
+        exact = model.double()(x.double())
+    assert (result.double() - exact).norm() <= 1e-6 * exact.norm()
+
+
 @pytest.mark.parametrize("rows", [3, 160])
 def test_mlp(rows):
     mlp = nn.Sequential(nn.Linear(40, 96), nn.GELU(), nn.Linear(96, 40))

@@ -1,0 +1,243 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Pass ``sink-reshapes``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine, kiln
+from kiln.lowering.cpu.tile.body import defining_op, indexing_maps, output_map, reduction_dims
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["SinkReshapes"]
+
+
+@register_pass
+@dataclass
+class SinkReshapes(Pass):
+    """Compute pointwise ops before the reshape that merges dims of what rows of reductions gave, not behind it.
+
+    A group norm reduces over [n, groups, channels of a group, h, w]; its weights, an activation and a residual come
+    behind the reshape to [n, channels, h, w], whose loops the reductions do not fit. Computed in the first shape they
+    do, and all is one kernel. Moves pointwise ops of static sizes alone; their other operands are read through views.
+
+    Before::
+
+        func.func @main(%x: tensor<2x8xf32>, %w: tensor<16xf32>) -> tensor<16xf32> {
+          %zero = arith.constant dense<0.0> : tensor<2xf32>
+          %e = "kiln.empty"() {shape = affine_map<() -> (2, 8)>} : () -> tensor<2x8xf32>
+          %sum = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>],
+              iterator_types = ["parallel", "reduction"]} ins(%x : tensor<2x8xf32>) outs(%zero : tensor<2xf32>) {
+          ^bb0(%i: f32, %o: f32):
+            %a = arith.addf %i, %o : f32
+            linalg.yield %a : f32
+          } -> tensor<2xf32>
+          %0 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>,
+              affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+              ins(%x, %sum : tensor<2x8xf32>, tensor<2xf32>) outs(%e : tensor<2x8xf32>) {
+          ^bb0(%i: f32, %s: f32, %o: f32):
+            %a = arith.divf %i, %s : f32
+            linalg.yield %a : f32
+          } -> tensor<2x8xf32>
+          %1 = "kiln.view"(%0) {map = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>, shape = affine_map<() -> (16)>}
+            : (tensor<2x8xf32>) -> tensor<16xf32>
+          %f = "kiln.empty"() {shape = affine_map<() -> (16)>} : () -> tensor<16xf32>
+          %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>,
+              affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+              ins(%1, %w : tensor<16xf32>, tensor<16xf32>) outs(%f : tensor<16xf32>) {
+          ^bb0(%i: f32, %s: f32, %o: f32):
+            %a = arith.mulf %i, %s : f32
+            linalg.yield %a : f32
+          } -> tensor<16xf32>
+          return %2 : tensor<16xf32>
+        }
+
+    After::
+
+        #map = affine_map<() -> (2, 8)>
+        #map1 = affine_map<(d0, d1) -> (d0, d1)>
+        #map2 = affine_map<(d0, d1) -> (d0)>
+        #map3 = affine_map<(d0, d1) -> (d0 * 8 + d1)>
+        #map4 = affine_map<(d0) -> (d0 floordiv 8, d0 mod 8)>
+        #map5 = affine_map<() -> (16)>
+        func.func @main(%arg0: tensor<2x8xf32>, %arg1: tensor<16xf32>) -> tensor<16xf32> {
+          %cst = arith.constant dense<0.000000e+00> : tensor<2xf32>
+          %0 = "kiln.empty"() {shape = #map} : () -> tensor<2x8xf32>
+          %1 = linalg.generic {indexing_maps = [#map1, #map2], iterator_types = ["parallel", "reduction"]}
+              ins(%arg0 : tensor<2x8xf32>) outs(%cst : tensor<2xf32>) {
+          ^bb0(%in: f32, %out: f32):
+            %7 = arith.addf %in, %out : f32
+            linalg.yield %7 : f32
+          } -> tensor<2xf32>
+          %2 = linalg.generic {indexing_maps = [#map1, #map2, #map1], iterator_types = ["parallel", "parallel"]}
+              ins(%arg0, %1 : tensor<2x8xf32>, tensor<2xf32>) outs(%0 : tensor<2x8xf32>) {
+          ^bb0(%in: f32, %in_0: f32, %out: f32):
+            %7 = arith.divf %in, %in_0 : f32
+            linalg.yield %7 : f32
+          } -> tensor<2x8xf32>
+          %3 = "kiln.view"(%arg1) {map = #map3, shape = #map} : (tensor<16xf32>) -> tensor<2x8xf32>
+          %4 = "kiln.empty"() {shape = #map} : () -> tensor<2x8xf32>
+          %5 = linalg.generic {indexing_maps = [#map1, #map1, #map1], iterator_types = ["parallel", "parallel"]}
+              ins(%2, %3 : tensor<2x8xf32>, tensor<2x8xf32>) outs(%4 : tensor<2x8xf32>) {
+          ^bb0(%in: f32, %in_0: f32, %out: f32):
+            %7 = arith.mulf %in, %in_0 : f32
+            linalg.yield %7 : f32
+          } -> tensor<2x8xf32>
+          %6 = "kiln.view"(%5) {map = #map4, shape = #map5} : (tensor<2x8xf32>) -> tensor<16xf32>
+          return %6 : tensor<16xf32>
+        }
+    """
+
+    name = "sink-reshapes"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite every function."""
+        for function in module.body.operations:
+            if function.operation.name != "func.func" or not function.operation.regions[0].blocks:
+                continue
+            block = function.operation.regions[0].blocks[0]
+            for op in [op.operation for op in block.operations]:
+                view = _reshape_of_rows(op)
+                if view is not None:
+                    moved = _sink(op, view)
+                    self.count("matched" if moved else "failed")
+                    if not moved:
+                        self.note(op, "not before the reshape: an operand is not read along whole dims")
+            for op in reversed([op.operation for op in block.operations]):
+                is_free = op.name in ("kiln.view", "kiln.empty", "linalg.generic")
+                if is_free and not any(True for r in op.results for _ in r.uses):
+                    op.erase()
+
+
+def _reshape_of_rows(op: ir.Operation) -> ir.Operation | None:
+    """The view, among the operands of a pointwise op, that merges dims of what reductions along rows gave."""
+    if not _is_pointwise(op) or any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
+        return None
+    maps = indexing_maps(op.opview)
+    for value, map_ in zip(op.operands, maps[:-1], strict=False):
+        view = defining_op(value)
+        if view is None or view.name != "kiln.view" or map_ != maps[-1]:
+            continue
+        source = defining_op(view.operands[0])
+        if source is not None and _is_pointwise(source) and _merged(view) is not None and _has_rows(source):
+            return view
+    return None
+
+
+def _is_pointwise(op: ir.Operation) -> bool:
+    """Whether `op` has parallel loops of static extents alone, those of its one result in their order."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or reduction_dims(op.opview):
+        return False
+    tensors = all(isinstance(v.type, ir.RankedTensorType) and v.type.has_static_shape for v in op.operands)
+    out = output_map(op.opview)
+    return tensors and len(op.operands) > 1 and out == ir.AffineMap.get_identity(out.n_dims)
+
+
+def _has_rows(op: ir.Operation) -> bool:
+    """Whether loops below `op`, as far as they are `linalg`'s, reduce."""
+    work, seen = [op], {op}
+    while work:
+        for value in work.pop().operands:
+            below = defining_op(value)
+            if below is not None and below.name == "linalg.generic" and below not in seen:
+                if reduction_dims(below.opview):
+                    return True
+                seen.add(below)
+                work.append(below)
+    return False
+
+
+def _merged(view: ir.Operation) -> list[list[int]] | None:
+    """For each dim of a view the dims of its source, outermost first, that it merges; None if it does anything else.
+
+    Dims of size 1 may be left out.
+    """
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    types = ir.RankedTensorType(view.operands[0].type), ir.RankedTensorType(view.results[0].type)
+    if map_.n_symbols or not all(t.has_static_shape for t in types):
+        return None
+    source, shape = (list(t.shape) for t in types)
+    found: list[list[int]] = [[] for _ in shape]
+    for position, e in enumerate(map_.results):
+        dims = affine.dims_in(e)
+        if not dims and source[position] == 1:
+            continue  # read at 0
+        if len(dims) != 1:
+            return None
+        found[next(iter(dims))].append(position)
+    for d, positions in enumerate(found):
+        if math.prod(source[p] for p in positions) != shape[d]:
+            return None
+        step = shape[d]
+        for p in positions:
+            step //= source[p]
+            expected = ir.AffineExpr.get_mod(
+                ir.AffineExpr.get_floor_div(ir.AffineDimExpr.get(d), ir.AffineConstantExpr.get(step)),
+                ir.AffineConstantExpr.get(source[p]),
+            )
+            if not affine.equal(expected, map_.results[p], shape):
+                return None
+    return found if any(len(positions) > 1 for positions in found) else None
+
+
+def _sink(op: ir.Operation, view: ir.Operation) -> bool:
+    """Computes `op` over the dims of the view's source; returns whether it could."""
+    merged = _merged(view)
+    assert merged is not None, "asked for when the view was found"
+    sizes = list(ir.RankedTensorType(view.operands[0].type).shape)
+    maps = indexing_maps(op.opview)[:-1]
+    if any(not isinstance(e, ir.AffineDimExpr | ir.AffineConstantExpr) for m in maps for e in m.results):
+        return False
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    with ir.InsertionPoint(op), op.location:
+        read = [_split(v, m, merged, sizes, view) for v, m in zip(op.operands, maps, strict=False)]
+        empty = kiln.empty(element, [_constant(n) for n in sizes])
+        new = op.clone().operation
+        for i, (value, _) in enumerate(read):
+            new.operands[i] = value
+        new.operands[len(read)] = empty
+        all_maps = [*(m for _, m in read), ir.AffineMap.get_identity(len(sizes))]
+        new.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in all_maps])
+        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+        new.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * len(sizes))
+        new.results[0].set_type(empty.type)
+        shape = [_constant(n) for n in ir.RankedTensorType(op.results[0].type).shape]
+        result = kiln.view(new.results[0], ir.AffineMapAttr(view.attributes["map"]).value, shape)
+    op.results[0].replace_all_uses_with(result)
+    return True
+
+
+def _split(
+    value: ir.Value, map_: ir.AffineMap, merged: Sequence[Sequence[int]], sizes: Sequence[int], view: ir.Operation
+) -> tuple[ir.Value, ir.AffineMap]:
+    """An operand with its dims split as the view's source has them, and the map that reads it there."""
+    rank = len(sizes)
+    if value == view.results[0]:
+        return view.operands[0], ir.AffineMap.get_identity(rank)
+    shape: list[ir.AffineExpr] = []
+    index: list[ir.AffineExpr] = []  # of the operand, over the dims of the split one
+    loops: list[ir.AffineExpr] = []
+    for size, e in zip(ir.RankedTensorType(value.type).shape, map_.results, strict=True):
+        if isinstance(e, ir.AffineConstantExpr):
+            index.append(ir.AffineDimExpr.get(len(shape)))
+            shape.append(_constant(size))
+            loops.append(e)
+            continue
+        position: ir.AffineExpr = _constant(0)
+        for p in merged[ir.AffineDimExpr(e).position]:
+            position = position * sizes[p] + ir.AffineDimExpr.get(len(shape))
+            shape.append(_constant(sizes[p]))
+            loops.append(ir.AffineDimExpr.get(p))
+        index.append(position)
+    read = ir.AffineMap.get(rank, 0, loops)
+    if index == [ir.AffineDimExpr.get(i) for i in range(len(shape))]:
+        return value, read
+    return kiln.view(value, ir.AffineMap.get(len(shape), 0, index), shape), read
+
+
+def _constant(number: int) -> ir.AffineExpr:
+    return ir.AffineConstantExpr.get(number)

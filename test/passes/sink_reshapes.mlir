@@ -1,0 +1,74 @@
+// RUN: kiln-opt --split-input-file --pass-pipeline=sink-reshapes,fuse %s | filecheck %s
+// RUN: kiln-opt --split-input-file --pass-pipeline=fuse %s | filecheck %s --check-prefix=WITHOUT
+
+// Two groups of four channels: the weights are behind the reshape that merges the groups.
+
+// CHECK-LABEL: func.func @group_norm
+// CHECK-COUNT-1: "kiln.fusion"
+// CHECK: kind = "reduction"
+// CHECK-NOT: "kiln.fusion"
+// CHECK: "kiln.view"(%{{.*}}) {{.*}}tensor<3x2x4x5xf32>) -> tensor<3x8x5xf32>
+// WITHOUT-LABEL: func.func @group_norm
+// WITHOUT-COUNT-2: "kiln.fusion"
+func.func @group_norm(%x: tensor<3x2x4x5xf32>, %w: tensor<8xf32>) -> tensor<3x8x5xf32> {
+  %c = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (3, 2)>} : () -> tensor<3x2xf32>
+  %fill = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+    outs(%e : tensor<3x2xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %c : f32
+  } -> tensor<3x2xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>, affine_map<(a, b, c, d) -> (a, b)>],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<3x2x4x5xf32>) outs(%fill : tensor<3x2xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %a = arith.addf %i, %o : f32
+    linalg.yield %a : f32
+  } -> tensor<3x2xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (3, 2, 4, 5)>} : () -> tensor<3x2x4x5xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>, affine_map<(a, b, c, d) -> (a, b)>,
+      affine_map<(a, b, c, d) -> (a, b, c, d)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %sum : tensor<3x2x4x5xf32>, tensor<3x2xf32>) outs(%f : tensor<3x2x4x5xf32>) {
+  ^bb0(%i: f32, %s: f32, %o: f32):
+    %a = arith.divf %i, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<3x2x4x5xf32>
+  %v = "kiln.view"(%y) {map = affine_map<(a, b, c) -> (a, b floordiv 4, b mod 4, c)>, shape = affine_map<() -> (3, 8, 5)>}
+    : (tensor<3x2x4x5xf32>) -> tensor<3x8x5xf32>
+  %g = "kiln.empty"() {shape = affine_map<() -> (3, 8, 5)>} : () -> tensor<3x8x5xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (b)>,
+      affine_map<(a, b, c) -> (a, b, c)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %w : tensor<3x8x5xf32>, tensor<8xf32>) outs(%g : tensor<3x8x5xf32>) {
+  ^bb0(%i: f32, %s: f32, %o: f32):
+    %a = arith.mulf %i, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<3x8x5xf32>
+  return %r : tensor<3x8x5xf32>
+}
+
+// -----
+
+// No reduction above: the reshape stays where it is.
+
+// CHECK-LABEL: func.func @pointwise
+// CHECK: tensor<6xf32>) outs
+// WITHOUT-LABEL: func.func @pointwise
+func.func @pointwise(%x: tensor<2x3xf32>, %w: tensor<6xf32>) -> tensor<6xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (2, 3)>} : () -> tensor<2x3xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x : tensor<2x3xf32>) outs(%e : tensor<2x3xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %a = math.exp %i : f32
+    linalg.yield %a : f32
+  } -> tensor<2x3xf32>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0) -> (d0 floordiv 3, d0 mod 3)>, shape = affine_map<() -> (6)>}
+    : (tensor<2x3xf32>) -> tensor<6xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (6)>} : () -> tensor<6xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+      iterator_types = ["parallel"]} ins(%1, %w : tensor<6xf32>, tensor<6xf32>) outs(%f : tensor<6xf32>) {
+  ^bb0(%i: f32, %s: f32, %o: f32):
+    %a = arith.mulf %i, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<6xf32>
+  return %2 : tensor<6xf32>
+}
