@@ -178,7 +178,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
         return _pointers(shape, machine, tile)
     schedule = _pointers(shape, machine, tile)
-    pieces = 2 if shape.products * rows * columns >= 128 * 256 else 1
+    pieces = schedule["pieces"]
     if shape.dtype == "tf32" and pieces == 2:
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
@@ -207,16 +207,18 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> d
         block_k = max(least, min(block_k, pow2(shape.k)))
     limit = 8 if rows < 64 else 5 if rows + columns <= 128 else 4 if rows + columns <= 256 else 3
     stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, limit)
+    # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
+    warps = 8 if shape.products * rows * columns > 128 * 128 else _TILES[tile][1]
     return {
         "kernel": "tile",
         "block_m": rows,
         "block_n": columns,
         "block_k": block_k,
         "group_m": _GROUP,
-        # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
-        "num_warps": 8 if shape.products * rows * columns > 128 * 128 else _TILES[tile][1],
+        "num_warps": warps,
         "num_stages": stages,
-        "pieces": 2 if shape.products * rows * columns >= 128 * 256 else 1,
+        # With 128 sums a thread an epilogue spills, unless it has half of them at a time.
+        "pieces": 2 if shape.products * rows * columns >= 128 * 32 * warps else 1,
     }
 
 

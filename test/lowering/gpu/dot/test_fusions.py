@@ -99,6 +99,34 @@ def test_descriptors_of_what_needs_64_bits():
     assert "tt.tensordesc" in kernel and "arith.trunci" in kernel
 
 
+def test_descriptors_of_a_batch_of_one():
+    """[1, m, k] @ [n, k]^T: the batch has an index in the result, and none in the descriptors."""
+    text = """func.func @main(%x: tensor<1x128x64xbf16>, %w: tensor<128x64xbf16>) -> tensor<1x128x128xbf16> {
+      %0 = "kiln.fusion"(%x, %w) ({
+      ^bb0(%a: tensor<1x128x64xbf16>, %b: tensor<128x64xbf16>):
+        %p = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = true}
+          : (tensor<1x128x64xbf16>, tensor<128x64xbf16>) -> tensor<1x128x128xbf16>
+        "kiln.yield"(%p) : (tensor<1x128x128xbf16>) -> ()
+      }) {kind = "matmul", name = "product"}
+        : (tensor<1x128x64xbf16>, tensor<128x64xbf16>) -> tensor<1x128x128xbf16>
+      return %0 : tensor<1x128x128xbf16>
+    }"""
+    x, w = torch.randn(1, 128, 64).bfloat16(), torch.randn(128, 64).bfloat16()
+    out = torch.empty(1, 128, 128, dtype=torch.bfloat16)
+    changes = {"block_m": 64, "block_n": 64, "block_k": 64, "num_stages": 2}
+    changes |= {"kernel": "tensor_map", "persistent": False, "programs": 132, "pieces": 1}
+    run_fusion(text, [x, w], [out], options=DotOptions(descriptors=True), changes=changes)
+    close(out, x.double() @ w.double().T, 1e-2)
+    assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True), changes))
+
+
+@pytest.mark.parametrize("descriptors", [False, True])
+def test_an_epilogue_on_many_sums_a_thread_spills_nothing(descriptors):
+    """512 x 3072 x 768, as in BERT: tiles of 128 x 128 on 4 warps."""
+    text = GELU.format(m=512, n=3072, k=768, t="bf16")
+    assert stack_bytes(compile_fusion(text, DotOptions(descriptors=descriptors))) == 0
+
+
 @pytest.mark.parametrize("descriptors", [False, True])
 def test_machine_code_of_an_epilogue(descriptors):
     made = compile_fusion(GELU.format(m=4096, n=4096, k=4096, t="bf16"), DotOptions(descriptors=descriptors))
