@@ -63,6 +63,12 @@ _BACKWARD = (
     aten.threshold_backward,
 )
 
+#: Norms by the statistics of their own input (training; instance norms), which are reductions and pointwise ops.
+_STATISTICS = (
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+)
+
 #: Compounds of pointwise, view and reduction ops.
 _COMPOUNDS = (
     aten.addr,
@@ -96,4 +102,4 @@ _COMPOUNDS = (
 @cache
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
     """Op overload -> PyTorch's own decomposition, for the ops listed in this file."""
-    return dict(get_decompositions([*_LOSSES, *_BACKWARD, *_COMPOUNDS]))
+    return dict(get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS]))
