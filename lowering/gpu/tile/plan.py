@@ -105,7 +105,7 @@ class _Planner:
         first = self._accesses()
         kept, inner = self._find_row(first)
         accesses = self._accesses()
-        outer, row = self._merge(accesses, kept, inner)
+        outer, row = self._merge(accesses, self._in_memory_order(kept), inner)
         accesses = self._accesses()
         if row is not None:
             return self._row_nest(accesses, outer, row, schedule)
@@ -202,6 +202,20 @@ class _Planner:
             if any(affine.constant_of(c) is not None and c.value < extent.value for c in others):  # pyright: ignore
                 return False
         return bool(found.found)
+
+    def _in_memory_order(self, kept: list[int]) -> list[int]:
+        """The dims (positions) by the steps with which the main root is stored, the largest first: neighbouring
+        elements of a program are neighbours in memory also where that is not the order of the dims (channels last)."""
+        linear = affine.linear_coefficients(accesses_of(self, self.group[0][0]))
+        if linear is None:
+            return kept
+        steps = [affine.constant_of(linear[1].get(self.dims[k], ir.AffineConstantExpr.get(0))) for k in kept]
+        known = [x for x in steps if x]
+        if len(known) < sum(x != 0 for x in steps):
+            return kept  # a stride that is known at run time only
+        # Dims of one element have no step; they stay in front.
+        order = sorted(range(len(kept)), key=lambda i: -(steps[i] or inf))
+        return [kept[i] for i in order]
 
     # -- merging -----------------------------------------------------------------------------------------------
 
