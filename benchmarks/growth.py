@@ -124,7 +124,7 @@ def _conv(size: int) -> Case:
     return micro(f"conv {size}", "3x3, 64 channels", function, ((1, 64, size, size),), ((64, 64, 3, 3),))
 
 
-#: Class -> its case at a size, and the sizes; what the size is, the case's description does not repeat.
+#: Class -> its case at a size, what the size counts, and the sizes.
 CLASSES = {
     "pointwise": (_pointwise, "elements", [1 << p for p in range(8, 25, 2)]),
     "softmax": (_softmax, "columns", [16, 64, 100, 256, 1000, 1024, 4096, 16384]),
@@ -167,21 +167,21 @@ def _compile_table(rows: Sequence[Growth], names: Sequence[str]) -> tuple[str, l
             line.append(f"{row.per_layer:.3f}" if row and row.per_layer is not None else "-")
         cells.append(line)
     headers = ["layers", *(h for n in names for h in (f"{n} s", "per new layer"))]
-    return "seconds of the first call of a GPT-2 of width 256", headers, cells
+    return "first call of a GPT-2 of width 256, in seconds", headers, cells
 
 
 def _run_table(results: Sequence[CaseResult], names: Sequence[str]) -> tuple[str, list[str], list[list[str]]]:
     cells = []
     for result in results:
         kind, _, size = result.case.partition(" ")
-        line = [kind, size]
+        line = [kind, f"{size} {CLASSES[kind][1]}"]
         for name in names:
             outcome = result.outcomes[name]
             gain = f" ({outcome.speedup:.2f}x)" if name != "eager" and outcome.speedup is not None else ""
             wrong = " WRONG" if outcome.right is False else ""
             line.append(f"{1e6 * outcome.median:.1f}{gain}{wrong}" if outcome.median is not None else "-")
         cells.append(line)
-    return "us per call; in brackets eager's time over this one", ["class", "size", *names], cells
+    return "time per call in us; in brackets eager's time over this one", ["class", "size", *names], cells
 
 
 def main(argv: Sequence[str]) -> int:

@@ -76,7 +76,7 @@ def _times(results: Sequence[CaseResult], names: Sequence[str], clock: str) -> S
             cells.append(_milliseconds(outcome) + gain)
         medians = {name: result.outcomes[name].median for name in names}
         rows.append([*cells, *(_ratio(medians[f"inductor{s}"], medians[f"kiln{s}"]) for s in pairs)])
-    title = f"ms per call, median of {clock}; in brackets eager's time over this one"
+    title = f"time per call in ms, median of {clock}; in brackets eager's time over this one"
     return title, ["case", "dtype", "threads", *names, *ratios], rows
 
 
@@ -107,7 +107,7 @@ def _compile_times(cold: dict[str, dict[str, Any]], names: Sequence[str]) -> Sec
             warm = f" ({found['warm']:.2f})" if found.get("warm") else ""
             cells.append(f"{found['compile']:.2f}{warm}" if "compile" in found else "-")
         rows.append(cells)
-    return "seconds of a cold compilation; in brackets of a warm one", ["case", *compiled], rows
+    return "cold compilation in seconds; in brackets a warm one", ["case", *compiled], rows
 
 
 def _sections(

@@ -1,0 +1,73 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The benchmarks' cases can be built, and their tables say what was measured."""
+
+import pytest
+import torch
+
+from benchmarks.case import built
+from benchmarks.cases import CASES, select
+from benchmarks.growth import CLASSES, compile_growth
+from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
+from benchmarks.networks import BUILDERS
+from benchmarks.report import headline, markdown
+
+
+def test_every_network_is_a_case():
+    assert {case.name for case in select(["model"])} == set(BUILDERS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_small_models_run(dtype):
+    name = {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype]
+    for case in select(["model"]):
+        module, inputs = built(case, name, small=True)
+        with torch.no_grad():
+            result = module(*inputs)
+        assert result.dtype == dtype, case.name
+        assert result.isfinite().all(), case.name
+
+
+def test_a_case_is_the_same_at_every_build():
+    (one, x), (two, y) = (built(CASES["dlrm"], "f32", small=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(x, y, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_measured(dtype):
+    build, _, _ = CLASSES["softmax"]
+    settings = Settings(rounds=2, sample=1e-4, dtype=dtype)
+    result = measure_case(build(20), ["eager", "kiln", "kiln-freezing"], settings)
+    assert result.dtype == dtype
+    for outcome in result.outcomes.values():
+        assert not outcome.failure
+        assert outcome.right and outcome.median and outcome.median > 0 and len(outcome.seconds) == 2
+
+
+def test_tables():
+    times = {"eager": 4e-3, "inductor": 3e-3, "inductor-freezing": 2e-3, "kiln": 1e-3, "kiln-freezing": 8e-4}
+    outcomes = {n: Outcome(median=t, speedup=4e-3 / t, error=1e-7, right=True) for n, t in times.items()}
+    outcomes["kiln"].error, outcomes["kiln"].right = 1e-5, False
+    outcomes["inductor"].right = None  # timed, but never compared
+    results = [CaseResult("bert", "model", 1, outcomes, "bf16")]
+    cold = {"bert": {"kiln": {"compile": 1.5, "warm": 0.25}, "inductor": {"compile": 6.0, "warm": None}}}
+    text = markdown(results, cold, list(times))
+    assert "| bert | bf16 | 1 | 4.000 | 3.000 (1.33x) | 2.000 (2.00x) | 1.000 (4.00x) | 0.800 (5.00x) |" in text
+    assert "(5.00x) | 3.00x | 2.50x |" in text  # Inductor's time over Kiln's, by setting
+    assert "100.00x WRONG" in text
+    assert text.count("WRONG") == 1
+    assert "| bert | 6.00 | - | 1.50 (0.25) | - | - |" in text
+    summary = headline(results, cold)
+    assert summary["wrong"] == ["bert, bf16: kiln"]
+    assert summary["least_cold_compile_gain"] == ["bert", 4.0]
+    gains = summary["mean_speedup_over_inductor"]
+    assert gains == pytest.approx({"inductor / kiln": 3.0, "inductor-freezing / kiln-freezing": 2.5})
+
+
+def test_growth():
+    one, three = compile_growth(["tracing"], [1, 3], repeats=1)
+    assert (one.layers, one.per_layer) == (1, None)
+    assert one.median is not None and three.median is not None and one.median > 0
+    assert three.per_layer == pytest.approx((three.median - one.median) / 2)
