@@ -4,6 +4,7 @@
 """An index out of range is an error that names the op, and the compiled function works afterwards."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ CASES: dict[str, tuple[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 }
 
 
-def compiled(function: Callable[..., torch.Tensor], **kwargs: object) -> Callable[..., torch.Tensor]:
+def compiled(function: Callable[..., torch.Tensor], **kwargs: Any) -> Callable[..., torch.Tensor]:
     torch._dynamo.reset()
     return torch.compile(function, backend="kiln", fullgraph=True, options={"fallback": False}, **kwargs)
 
