@@ -6,14 +6,20 @@
 Accumulators hold lanes of k; each is summed across its lanes at the end. Every rhs row is streamed from
 memory once and no time goes into packing, which few rows could not repay. Also matrix-vector products:
 one row (m = 1) or one column (n = 1). The lanes cut the chain of additions, so one piece of k may be long.
+bf16 is multiplied in pairs where the CPU can (AVX512-BF16), which takes subnormal numbers as zero, as oneDNN does.
 """
 
 from torch_mlir import ir
+from torch_mlir.dialects import llvm
 
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
+
+_PAIRS_BYTES = 64
+"""Of a vector: the instruction for pairs of bf16 is used at this width."""
 
 
 def dot_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -41,6 +47,18 @@ def _fold(b: Builder, x: ir.Value, y: ir.Value, lanes: range) -> ir.Value:
     return b.addf(b.shuffle(x, y, lanes[::2]), b.shuffle(x, y, lanes[1::2]))
 
 
+def _add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
+    """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two bf16 vectors (VDPBF16PS)."""
+    attributes = {
+        "intrin": ir.StringAttr.get("llvm.x86.avx512bf16.dpbf16ps.512"),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
+    }
+    return ir.Operation.create(
+        "llvm.call_intrinsic", results=[acc.type], operands=[acc, x, y], attributes=attributes
+    ).result
+
+
 def emit_dot(
     b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
@@ -53,6 +71,8 @@ def emit_dot(
     vector = b.vec(width, sum_type)
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
     k, kc, nr, unroll = known(problem.k), s["kc"], s["nr"], s.get("unroll", 1)
+    paired = problem.dtype == "bf16" and width * 4 == _PAIRS_BYTES and isa.target().has("avx512bf16")
+    lanes = 2 * width if paired else width  # elements of k in a step
     lhs_row, rhs_col = known(problem.lhs_strides[-2]), known(problem.rhs_strides[-1])
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
@@ -87,27 +107,29 @@ def emit_dot(
         a_at = [b.addi(lhs, b.muli(x, lhs_row)) for x in row]
 
         def load(buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
-            return b.cast_float(b.vload(buffer, at, width, mask), sum_type)
+            x = b.vload(buffer, at, lanes, mask)
+            return llvm.bitcast(x.type, x) if paired else b.cast_float(x, sum_type)
 
         def steps(kk: Index, acc: list[ir.Value], count: int, mask: ir.Value | None = None) -> list[ir.Value]:
             acc = list(acc)
             for u in range(count):
-                ku = b.addi(kk, u * width)
+                ku = b.addi(kk, u * lanes)
                 right = [load(operands.rhs, b.addi(x, ku), mask) for x in b_at]
                 for r in range(mr):
                     left = load(operands.lhs, b.addi(a_at[r], ku), mask)
                     for q in range(nr):
-                        acc[r * nr + q] = b.fma(left, right[q], acc[r * nr + q])
+                        add = _add_pairs if paired else b.fma
+                        acc[r * nr + q] = add(left, right[q], acc[r * nr + q])
             return acc
 
         acc = [b.zero(vector)] * (mr * nr)
-        big = b.round_down(depth, width * unroll)
-        acc = b.for_(0, big, width * unroll, lambda kk, a: steps(kk, a, unroll), acc)
-        full = b.round_down(depth, width)
+        big = b.round_down(depth, lanes * unroll)
+        acc = b.for_(0, big, lanes * unroll, lambda kk, a: steps(kk, a, unroll), acc)
+        full = b.round_down(depth, lanes)
         if unroll > 1:
-            acc = b.for_(big, full, width, lambda kk, a: steps(kk, a, 1), acc)
+            acc = b.for_(big, full, lanes, lambda kk, a: steps(kk, a, 1), acc)
         left = b.subi(depth, full)
-        mask = b.tail_mask(left, width)
+        mask = b.tail_mask(left, lanes)
         before = list(acc)
         acc = b.if_(b.cmpi("sgt", left, 0), lambda: steps(full, before, 1, mask), lambda: before, [vector] * len(acc))
         sums = [collapse(b, acc[r * nr : (r + 1) * nr], width) for r in range(mr)]

@@ -19,14 +19,19 @@ func.func @scan(%x: tensor<100x64xf32>) -> tensor<100x64xf32> {
 
 // -----
 
-// Along the last dim a scan is scalar; what comes before it is computed on the way.
+// Along the last dim a vector is combined with itself shifted, then with what came before, which is carried in f64. What
+// comes before the scan is computed on the way.
 
 // CHECK-LABEL: func.func @generic_scan
-// CHECK: scf.for {{.*}} = %c0 to %arg2 step %c1 iter_args(%[[SUM:.*]] = %{{.*}}) -> (f32)
-// CHECK: %[[X:.*]] = memref.load %arg0
+// CHECK: scf.for {{.*}} iter_args(%[[BEFORE:.*]] = %{{.*}}) -> (f64)
+// CHECK: %[[X:.*]] = vector.load %arg0
 // CHECK-NEXT: %[[SQUARE:.*]] = arith.mulf %[[X]], %[[X]]
-// CHECK-NEXT: arith.addf %[[SUM]], %[[SQUARE]]
-// CHECK-NEXT: memref.store
+// CHECK-NEXT: %[[SHIFTED:.*]] = vector.shuffle %{{.*}}, %[[SQUARE]] [0,
+// CHECK-NEXT: arith.addf %[[SHIFTED]], %[[SQUARE]]
+// CHECK: arith.truncf %[[BEFORE]] : f64 to f32
+// CHECK: vector.store %{{.*}}, %arg1
+// CHECK: %[[LAST:.*]] = arith.extf {{.*}} : f32 to f64
+// CHECK-NEXT: arith.addf %[[BEFORE]], %[[LAST]]
 func.func @scan_last(%x: tensor<8x?xf32> {kiln.shape = affine_map<()[s0] -> (8, s0)>}, %n: index {kiln.symbol = "s0"}) -> tensor<8x?xf32> attributes {kiln.symbols = ["s0"]} {
   %e = "kiln.empty"(%n) {shape = affine_map<()[s0] -> (8, s0)>} : (index) -> tensor<8x?xf32>
   %t = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x?xf32>) outs(%e : tensor<8x?xf32>) {
