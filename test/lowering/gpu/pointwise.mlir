@@ -130,3 +130,31 @@ func.func @large(%x: tensor<50000x50000xi8>) -> tensor<50000x50000xi8> {
   } -> tensor<50000x50000xi8>
   return %r : tensor<50000x50000xi8>
 }
+
+// -----
+
+// Channels last: one walk over memory, not over the dims; a channel's number is the remainder.
+
+// CHECK: "tt.make_range"() {end = 1024 : i32
+// CHECK: %[[AT:.*]] = arith.addi
+// CHECK-NEXT: "tt.splat"
+// CHECK-NEXT: %[[P:.*]] = "tt.addptr"(%{{.*}}, %[[AT]])
+// CHECK-NEXT: "tt.load"(%[[P]])
+// CHECK-NEXT: %[[C:.*]] = arith.remui %[[AT]]
+// CHECK-NEXT: "tt.splat"
+// CHECK-NEXT: "tt.addptr"(%{{.*}}, %[[C]])
+// CHECK: "tt.addptr"(%{{.*}}, %[[AT]])
+// CHECK-NEXT: "tt.store"
+func.func @channels_last(%x: tensor<8x64x56x56xf32> {kiln.strides = affine_map<() -> (200704, 1, 3584, 64)>}, %b: tensor<64xf32>)
+    -> (tensor<8x64x56x56xf32> {kiln.strides = affine_map<() -> (200704, 1, 3584, 64)>}) {
+  %e = "kiln.empty"() {shape = affine_map<() -> (8, 64, 56, 56)>} : () -> tensor<8x64x56x56xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>,
+      affine_map<(d0, d1, d2, d3) -> (d1)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %b : tensor<8x64x56x56xf32>, tensor<64xf32>) outs(%e : tensor<8x64x56x56xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<8x64x56x56xf32>
+  return %r : tensor<8x64x56x56xf32>
+}
