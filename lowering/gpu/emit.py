@@ -16,7 +16,7 @@ The kernel's contract, which whoever launches or runs it relies on:
   when the kernel starts. Both are absent where there is none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.cpu.tile.memory import memory_type
 from kiln.lowering.cpu.tile.nest import group_roots
+from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.dot.fusions import (
     DEFAULTS,
@@ -98,6 +99,27 @@ class GpuKernel:
         self.num_warps = max(self.num_warps, num_warps)
         self.num_stages = max(self.num_stages, num_stages) if len(self.sections) > 1 else num_stages
 
+    def repeat(self, first: int, others: Sequence[dict[int, int]]) -> None:
+        """The sections from number `first` on also run for other tensors: with the pointers that each of `others` has
+        in place of the kernel's."""
+        if not others:
+            return
+        for at, (count, emit) in enumerate(self.sections[first:], first):
+
+            def chosen(program: Index, count: ir.AffineExpr = count, emit: Callable[[Index], None] = emit) -> None:
+                b, size, own = self.b, self.evaluator().index(count), self.pointers
+                turn, pointers = b.divi(program, size), list(self.pointers)
+                for number, table in enumerate(others, 1):
+                    is_mine = b.cmpi("eq", turn, number)
+                    for mine, theirs in table.items():
+                        if mine != theirs:
+                            pointers[mine] = b.select(is_mine, own[theirs], pointers[mine])
+                self.pointers = pointers
+                emit(b.remi(program, size))
+                self.pointers = own
+
+            self.sections[at] = (affine.simplify(count * (1 + len(others))), chosen)
+
     def finish(self) -> None:
         """Emit the sections and attach what a launch needs to know."""
         b = self.b
@@ -146,10 +168,14 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
         module = ir.Module.create()
         kernel = GpuKernel(module, name, body, layouts, backend)
         with ir.InsertionPoint(kernel.entry):
-            schedules = kernel.schedule.get("parts")
-            for i, part in enumerate(body.parts()):
-                kernel.body = part
-                _add(kernel, schedules[i] if schedules else kernel.schedule)
+            schedules = kernel.schedule.get("parts") or []
+            parts = body.parts()
+            for group in alike_parts(parts, layouts, _unaligned(fusion), schedules):
+                number = group[0][0]
+                kernel.body = parts[number]
+                before = len(kernel.sections)
+                _add(kernel, schedules[number] if schedules else kernel.schedule)
+                kernel.repeat(before, [pointers for _, pointers in group[1:]])
             kernel.body = body
             kernel.finish()
     clean(module)

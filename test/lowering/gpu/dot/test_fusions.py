@@ -186,6 +186,55 @@ def test_machine_code_of_parts_keeps_the_pipeline():
     assert made.ptx.count("cp.async") > 0
 
 
+# Projections of one size, and a smaller one between them.
+ALIKE = """
+func.func @main(%x: tensor<77x96xf32>, %q: tensor<40x96xf32>, %k: tensor<24x96xf32>, %v: tensor<40x96xf32>,
+    %c: tensor<40xf32>, %d: tensor<40xf32>) -> (tensor<77x40xf32>, tensor<77x24xf32>, tensor<77x40xf32>) {
+  %0:3 = "kiln.fusion"(%x, %q, %k, %v, %c, %d) ({
+  ^bb0(%x_: tensor<77x96xf32>, %q_: tensor<40x96xf32>, %k_: tensor<24x96xf32>, %v_: tensor<40x96xf32>,
+      %c_: tensor<40xf32>, %d_: tensor<40xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (77, 40)>} : () -> tensor<77x40xf32>
+    %1 = "kiln.matmul"(%x_, %q_) {transpose_lhs = false, transpose_rhs = true}
+      : (tensor<77x96xf32>, tensor<40x96xf32>) -> tensor<77x40xf32>
+    %2 = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>,
+        affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+        ins(%1, %c_ : tensor<77x40xf32>, tensor<40xf32>) outs(%e : tensor<77x40xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %r = arith.addf %i, %j : f32
+      linalg.yield %r : f32
+    } -> tensor<77x40xf32>
+    %3 = "kiln.matmul"(%x_, %k_) {transpose_lhs = false, transpose_rhs = true}
+      : (tensor<77x96xf32>, tensor<24x96xf32>) -> tensor<77x24xf32>
+    %4 = "kiln.matmul"(%x_, %v_) {transpose_lhs = false, transpose_rhs = true}
+      : (tensor<77x96xf32>, tensor<40x96xf32>) -> tensor<77x40xf32>
+    %5 = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (b)>,
+        affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+        ins(%4, %d_ : tensor<77x40xf32>, tensor<40xf32>) outs(%e : tensor<77x40xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %r = arith.addf %i, %j : f32
+      linalg.yield %r : f32
+    } -> tensor<77x40xf32>
+    "kiln.yield"(%2, %3, %5) : (tensor<77x40xf32>, tensor<77x24xf32>, tensor<77x40xf32>) -> ()
+  }) {kind = "matmul", name = "qkv", parts = array<i64: 0, 1, 2>}
+    : (tensor<77x96xf32>, tensor<40x96xf32>, tensor<24x96xf32>, tensor<40x96xf32>, tensor<40xf32>, tensor<40xf32>)
+    -> (tensor<77x40xf32>, tensor<77x24xf32>, tensor<77x40xf32>)
+  return %0#0, %0#1, %0#2 : tensor<77x40xf32>, tensor<77x24xf32>, tensor<77x40xf32>
+}
+"""
+
+
+def test_parts_that_differ_in_their_tensors_alone_share_their_code():
+    x, q, k, v, c, d = (torch.randn(s) for s in ((77, 96), (40, 96), (24, 96), (40, 96), (40,), (40,)))
+    outputs = [torch.full((77, n), 7.0) for n in (40, 24, 40)]
+    run_fusion(ALIKE, [x, q, k, v, c, d], outputs)
+    exact = [x.double() @ q.double().T + c, x.double() @ k.double().T, x.double() @ v.double().T + d]
+    for found, reference in zip(outputs, exact, strict=True):
+        close(found, reference, 2e-6)
+    own = str(emit_fusion(ALIKE)).count("tt.dot")
+    other = str(emit_fusion(ALIKE.replace("arith.addf %i, %j", "arith.mulf %i, %j", 1))).count("tt.dot")
+    assert 2 * other == 3 * own  # two pieces of code for three parts, until one of them computes something else
+
+
 # Attention between the layouts of projections: heads lie inside of a token's row, in and out.
 ATTENTION = """
 func.func @main(%q: tensor<2x{h}x?x{d}x{t}> {{kiln.shape = affine_map<()[s0] -> (2, {h}, s0, {d})>}},
