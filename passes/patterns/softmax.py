@@ -37,7 +37,7 @@ def log_softmax(x: Tensor) -> Tensor:
     return torch.log_softmax(x, -1)
 
 
-_SUM = frozenset({"exp", "sum"})
+_SUM = frozenset({"exp", "sub", "sum"})
 
 # exp(x) / sum(exp(x)) without the maximum is not here: it overflows where softmax does not.
 PATTERNS = [
@@ -68,7 +68,7 @@ PATTERNS = [
         lambda x: x - torch.logsumexp(x, dim=-1, keepdim=True),
         log_softmax,
         _X,
-        needs=frozenset({"logsumexp"}),
+        needs=frozenset({"logsumexp", "sub"}),
         any_rank=True,
     ),
 ]

@@ -15,7 +15,8 @@ import kiln
 from kiln.dialects import create_context
 from kiln.errors import KilnError
 from kiln.frontend.fx_import import import_graph
-from kiln.passes.patterns.graph import trace
+from kiln.passes.patterns.graph import graphs_of, trace
+from kiln.passes.patterns.registry import RewritePattern, active_patterns
 from kiln.passes.rewrite_patterns import RewritePatterns
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "patterns.md"
@@ -126,3 +127,11 @@ def test_a_number_that_is_computed_with_is_an_error() -> None:
     kiln.patterns.register("bad", lambda x, a: x * (1 / a), lambda x, a: x / a, (X, 2.0))
     with pytest.raises(KilnError, match="number argument 1 must reach an op as it is"):
         rewrite(lambda x: x * 2.0, X)
+
+
+@pytest.mark.parametrize("pattern", [p for p in active_patterns() if p.needs], ids=lambda pattern: pattern.name)
+def test_a_pattern_holds_what_it_needs(pattern: RewritePattern) -> None:
+    """A function without these ops is not searched, so that each match has to hold them."""
+    for graph in graphs_of(pattern):
+        held = {op.name.split(".")[2] for op in graph.ops if op.name.count(".") > 1}
+        assert pattern.needs - {"bf16", "f16"} <= held
