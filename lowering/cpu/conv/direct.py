@@ -122,6 +122,7 @@ class _Direct:
                     b.muli(b.addi(b.muli(i[1], p.channels), i[0]), window), b.muli(i[2], self.lanes), lane
                 ),
                 self.width,
+                spare=self.sums,
             )
 
         b.for_(0, self.lanes, self.width, strip)
@@ -298,14 +299,14 @@ class _Direct:
         """The same with lanes along columns, after a transposition in scratch."""
         b, width, pitch = self.b, self.width, self.layout["pitch"]
 
-        def turn(i: Index, j: int) -> None:
+        def turn(i: Index, j: Index) -> None:
             at = b.sum_(self.sums, b.muli(i, self.lanes), j)
             block = [b.vload(self.scratch, b.addi(at, r * self.lanes), width) for r in range(width)]
+            to = b.sum_(i, self.layout["turned"], b.muli(j, pitch))
             for c, x in enumerate(transpose_registers(b, block)):
-                b.vstore(x, self.scratch, b.addi(i, self.layout["turned"] + (j + c) * pitch))
+                b.vstore(x, self.scratch, b.addi(to, c * pitch))
 
-        for v in range(self.nv):
-            b.for_(0, pixels, width, lambda i, j=v * width: turn(i, j))
+        b.for_(0, self.lanes, width, lambda j: b.for_(0, pixels, width, lambda i: turn(i, j)))
         full = b.round_down(pixels, width)
         tail = b.subi(pixels, full)
         mask = b.tail_mask(tail, width)

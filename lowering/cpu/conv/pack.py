@@ -25,12 +25,16 @@ def pack_strip(
     target: ir.Value,
     place: Place,
     width: int,
+    spare: Index | None = None,
 ) -> None:
     """target[place(index) + lane] = source[start + lane * channel_stride + index . strides] for all indices.
 
     `index` runs over `sizes` (input channel, window row and column). Lanes from `channels` on repeat the last channel:
     finite whenever the data are, and nothing reads what is computed from them. Weights whose sizes lie densely in
     memory in any order are read a vector at a time and transposed in registers.
+
+    spare: where width * width elements of the target are free. Transposed vectors go through there, so that the
+    divisions that tell their places are written once in a loop, not once a vector: half of the kernel's code.
     """
     last = b.subi(channels, 1)
     lanes = [b.addi(start, b.muli(b.mini(i, last), known(channel_stride))) for i in range(width)]
@@ -45,8 +49,19 @@ def pack_strip(
 
     def columns(q: Index, mask: ir.Value | None = None, count: int = width) -> None:
         loaded = [b.cast_float(b.vload(source, b.addi(at, q), width, mask), element) for at in lanes]
-        for i, x in enumerate(transpose_registers(b, loaded)[:count]):
+        turned = transpose_registers(b, loaded)[:count]
+        if spare is None or len(order) < 2:
+            for i, x in enumerate(turned):
+                b.vstore(x, target, place(_unflatten(b, b.addi(q, i), sizes, order)))
+            return
+        for i, x in enumerate(turned):
+            b.vstore(x, target, b.addi(spare, i * width))
+
+        def move(i: Index) -> None:
+            x = b.vload(target, b.addi(spare, b.muli(i, width)), width)
             b.vstore(x, target, place(_unflatten(b, b.addi(q, i), sizes, order)))
+
+        b.for_(0, count, 1, move)
 
     full = total // width * width
     b.for_(0, full, width, columns)
