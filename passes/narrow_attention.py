@@ -134,8 +134,11 @@ class NarrowAttention(Pass):
             return
         attributes = op.attributes
         with ir.InsertionPoint(op), op.location:
+            query, key, value = (views.emit(view) for view in given)
             narrow = kiln.attention(
-                *(views.emit(view) for view in given),
+                query,
+                key,
+                value,
                 ir.FloatAttr(attributes["scale"]).value,
                 bool(ir.IntegerAttr(attributes["causal"]).value),
                 op.operands[3] if len(op.operands) > 3 else None,

@@ -5,9 +5,12 @@
 Text is generic MLIR without locations, so that it is deterministic: Triton's own cache of compiled kernels hashes it.
 """
 
+import contextlib
 import functools
+import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -19,6 +22,7 @@ __all__ = ["Spelling", "installed_spelling", "to_ttir"]
 _LAUNCH_ATTRIBUTES = ("num_warps", "num_stages")
 _CACHE = {value: name for name, value in tt.CACHE.items()}
 _EVICT = {1: "evict_normal", 2: "evict_first", 3: "evict_last"}
+_REDIRECTING = threading.Lock()
 _HINTED = re.compile(r'"tt\.(?:load|store|descriptor_load|descriptor_store)"\(.*')
 _HINT = re.compile(r"\b(cache|evict) = (\d+) : i32(?:, )?")
 
@@ -112,7 +116,7 @@ def installed_spelling() -> Spelling:
 
 
 def _parser() -> Callable[[str], bool]:
-    """Whether Triton parses a text; its complaints are kept off standard error as far as it lets us."""
+    """Whether Triton parses a text; its complaints, which it writes to the file of standard error, are dropped."""
     import tempfile
     from pathlib import Path
 
@@ -125,9 +129,25 @@ def _parser() -> Callable[[str], bool]:
             path = Path(folder) / "probe.ttir"
             path.write_text(text)
             try:
-                triton_ir.parse_mlir_module(str(path), context)
+                with _no_standard_error():
+                    triton_ir.parse_mlir_module(str(path), context)
             except RuntimeError:
                 return False
         return True
 
     return parses
+
+
+@contextlib.contextmanager
+def _no_standard_error() -> Iterator[None]:
+    """What anybody writes to the file of standard error is dropped; one thread at a time."""
+    with _REDIRECTING:
+        kept = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(nowhere)
+            os.close(kept)

@@ -166,3 +166,11 @@ def test_negations_are_products(context):
     text = to_ttir(list(module.body)[0])  # pyright: ignore[reportArgumentType]
     assert "negf" not in text
     assert text.count('"arith.mulf"') == 2
+
+
+def test_what_triton_refuses_is_asked_quietly(capfd):
+    from kiln.lowering.gpu.ttir import _parser
+
+    assert not _parser()('"builtin.module"() ({ "tt.func"() : () -> i32 })')
+    assert _parser()("module {}")
+    assert capfd.readouterr().err == ""
