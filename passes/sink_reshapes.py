@@ -19,11 +19,12 @@ __all__ = ["SinkReshapes"]
 @register_pass
 @dataclass
 class SinkReshapes(Pass):
-    """Compute pointwise ops before the reshape that merges dims of what rows of reductions gave, not behind it.
+    """Compute pointwise ops before the reshape of what rows of reductions gave, not behind it.
 
     A group norm reduces over [n, groups, channels of a group, h, w]; its weights, an activation and a residual come
     behind the reshape to [n, channels, h, w], whose loops the reductions do not fit. Computed in the first shape they
-    do, and all is one kernel. Moves pointwise ops of static sizes alone; their other operands are read through views.
+    do, and all is one kernel. So it is with an instance norm over [samples * channels, h, w]. Moves pointwise ops of
+    static sizes alone; their other operands are read through views.
 
     Before::
 
@@ -114,7 +115,7 @@ class SinkReshapes(Pass):
 
 
 def _reshape_of_rows(op: ir.Operation) -> ir.Operation | None:
-    """The view, among the operands of a pointwise op, that merges dims of what reductions along rows gave."""
+    """The view, among the operands of a pointwise op, that reshapes what reductions along rows gave."""
     if not _is_pointwise(op) or any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
         return None
     maps = indexing_maps(op.opview)
@@ -123,7 +124,7 @@ def _reshape_of_rows(op: ir.Operation) -> ir.Operation | None:
         if view is None or view.name != "kiln.view" or map_ != maps[-1]:
             continue
         source = defining_op(view.operands[0])
-        if source is not None and _is_pointwise(source) and _merged(view) is not None and _has_rows(source):
+        if source is not None and _is_pointwise(source) and _inverse(view) is not None and _has_rows(source):
             return view
     return None
 
@@ -138,63 +139,61 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _has_rows(op: ir.Operation) -> bool:
-    """Whether loops below `op`, as far as they are `linalg`'s, reduce."""
+    """Whether loops below `op`, as far as they are `linalg`'s, reduce; looks through views."""
     work, seen = [op], {op}
     while work:
         for value in work.pop().operands:
             below = defining_op(value)
-            if below is not None and below.name == "linalg.generic" and below not in seen:
-                if reduction_dims(below.opview):
+            if below is not None and below.name in ("linalg.generic", "kiln.view") and below not in seen:
+                if below.name == "linalg.generic" and reduction_dims(below.opview):
                     return True
                 seen.add(below)
                 work.append(below)
     return False
 
 
-def _merged(view: ir.Operation) -> list[list[int]] | None:
-    """For each dim of a view the dims of its source, outermost first, that it merges; None if it does anything else.
-
-    Dims of size 1 may be left out.
-    """
+def _inverse(view: ir.Operation) -> list[ir.AffineExpr] | None:
+    """Each index of a reshape over those of its source, where rows stay rows; None for other views."""
     map_ = ir.AffineMapAttr(view.attributes["map"]).value
     types = ir.RankedTensorType(view.operands[0].type), ir.RankedTensorType(view.results[0].type)
-    if map_.n_symbols or not all(t.has_static_shape for t in types):
+    if map_.n_symbols or not all(t.has_static_shape and t.rank for t in types):
         return None
     source, shape = (list(t.shape) for t in types)
-    found: list[list[int]] = [[] for _ in shape]
-    for position, e in enumerate(map_.results):
-        dims = affine.dims_in(e)
-        if not dims and source[position] == 1:
-            continue  # read at 0
-        if len(dims) != 1:
-            return None
-        found[next(iter(dims))].append(position)
-    for d, positions in enumerate(found):
-        if math.prod(source[p] for p in positions) != shape[d]:
-            return None
-        step = shape[d]
-        for p in positions:
-            step //= source[p]
-            expected = ir.AffineExpr.get_mod(
-                ir.AffineExpr.get_floor_div(ir.AffineDimExpr.get(d), ir.AffineConstantExpr.get(step)),
-                ir.AffineConstantExpr.get(source[p]),
-            )
-            if not affine.equal(expected, map_.results[p], shape):
-                return None
-    return found if any(len(positions) > 1 for positions in found) else None
+    if math.prod(source) != math.prod(shape) or 0 in shape:
+        return None
+    forward = _reshaped(shape, source)
+    if not all(affine.equal(e, f, shape) for e, f in zip(map_.results, forward, strict=True)):
+        return None
+    back = _reshaped(source, shape)
+    # The last loop is the one that vectors are along: its index must not be taken apart.
+    last = len(source) - 1
+    is_moved = any(not isinstance(e, ir.AffineDimExpr | ir.AffineConstantExpr) for e in (*back, *map_.results))
+    return back if is_moved and all(affine.is_linear(e) for e in back if last in affine.dims_in(e)) else None
+
+
+def _reshaped(sizes: Sequence[int], shape: Sequence[int]) -> list[ir.AffineExpr]:
+    """The index in `shape`, over dims of `sizes`, of the element at the same place in row-major order."""
+    position: ir.AffineExpr = _constant(0)
+    for d, size in enumerate(sizes):
+        position = position * size + ir.AffineDimExpr.get(d)
+    found: list[ir.AffineExpr] = []
+    for d, size in enumerate(shape):
+        step = ir.AffineExpr.get_floor_div(position, _constant(math.prod(shape[d + 1 :])))
+        found.append(affine.simplify(ir.AffineExpr.get_mod(step, _constant(size)), sizes))
+    return found
 
 
 def _sink(op: ir.Operation, view: ir.Operation) -> bool:
     """Computes `op` over the dims of the view's source; returns whether it could."""
-    merged = _merged(view)
-    assert merged is not None, "asked for when the view was found"
+    inverse = _inverse(view)
+    assert inverse is not None, "asked for when the view was found"
     sizes = list(ir.RankedTensorType(view.operands[0].type).shape)
     maps = indexing_maps(op.opview)[:-1]
     if any(not isinstance(e, ir.AffineDimExpr | ir.AffineConstantExpr) for m in maps for e in m.results):
         return False
     element = ir.RankedTensorType(op.results[0].type).element_type
     with ir.InsertionPoint(op), op.location:
-        read = [_split(v, m, merged, sizes, view) for v, m in zip(op.operands, maps, strict=False)]
+        read = [_reread(v, m, inverse, sizes, view) for v, m in zip(op.operands, maps, strict=False)]
         empty = kiln.empty(element, [_constant(n) for n in sizes])
         new = op.clone().operation
         for i, (value, _) in enumerate(read):
@@ -211,32 +210,22 @@ def _sink(op: ir.Operation, view: ir.Operation) -> bool:
     return True
 
 
-def _split(
-    value: ir.Value, map_: ir.AffineMap, merged: Sequence[Sequence[int]], sizes: Sequence[int], view: ir.Operation
+def _reread(
+    value: ir.Value, map_: ir.AffineMap, inverse: Sequence[ir.AffineExpr], sizes: Sequence[int], view: ir.Operation
 ) -> tuple[ir.Value, ir.AffineMap]:
-    """An operand with its dims split as the view's source has them, and the map that reads it there."""
+    """An operand as a view over the dims of the reshape's source that its index depends on, and the map to read it."""
     rank = len(sizes)
     if value == view.results[0]:
         return view.operands[0], ir.AffineMap.get_identity(rank)
-    shape: list[ir.AffineExpr] = []
-    index: list[ir.AffineExpr] = []  # of the operand, over the dims of the split one
-    loops: list[ir.AffineExpr] = []
-    for size, e in zip(ir.RankedTensorType(value.type).shape, map_.results, strict=True):
-        if isinstance(e, ir.AffineConstantExpr):
-            index.append(ir.AffineDimExpr.get(len(shape)))
-            shape.append(_constant(size))
-            loops.append(e)
-            continue
-        position: ir.AffineExpr = _constant(0)
-        for p in merged[ir.AffineDimExpr(e).position]:
-            position = position * sizes[p] + ir.AffineDimExpr.get(len(shape))
-            shape.append(_constant(sizes[p]))
-            loops.append(ir.AffineDimExpr.get(p))
-        index.append(position)
+    index = [inverse[e.position] if isinstance(e, ir.AffineDimExpr) else e for e in map_.results]
+    used = sorted({d for e in index for d in affine.dims_in(e)})
+    loops = [ir.AffineDimExpr.get(d) for d in used]
     read = ir.AffineMap.get(rank, 0, loops)
-    if index == [ir.AffineDimExpr.get(i) for i in range(len(shape))]:
+    if index == loops:
         return value, read
-    return kiln.view(value, ir.AffineMap.get(len(shape), 0, index), shape), read
+    own = {d: ir.AffineDimExpr.get(i) for i, d in enumerate(used)}
+    index = [affine.substitute(e, own) for e in index]
+    return kiln.view(value, ir.AffineMap.get(len(used), 0, index), [_constant(sizes[d]) for d in used]), read
 
 
 def _constant(number: int) -> ir.AffineExpr:

@@ -72,7 +72,10 @@ def test_channels_last():
     check(nn.BatchNorm2d(6), x)
 
 
-@pytest.mark.parametrize("model", [nn.InstanceNorm2d(16, affine=True), nn.InstanceNorm2d(16)])
+@pytest.mark.parametrize(
+    "model",
+    [nn.InstanceNorm2d(16, affine=True), nn.InstanceNorm2d(16), nn.Sequential(nn.InstanceNorm2d(16), nn.ReLU())],
+)
 def test_instance_norm_takes_one_kernel(model):
     with torch.no_grad():
         (graph,) = kiln.explain(model, torch.randn(2, 16, 9, 7), options={"fallback": False}).graphs
