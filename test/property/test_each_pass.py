@@ -98,7 +98,9 @@ def _reference(gm: GraphModule, passes: Sequence[str]) -> BoxedGraph:
         if isinstance(error.__cause__, UnsupportedError):
             raise Unsupported(str(error)) from None
         raise
-    if "kiln.aten" in str(imported.module):
+    with imported.module.context:
+        text = str(imported.module)
+    if "kiln.aten" in text:
         raise Unsupported("kiln.aten")
     signature = Signature(imported.inputs, imported.outputs, imported.mutations)
     return BoxedGraph(signature, lambda given: _run(gm, imported, given), imported.constants)
