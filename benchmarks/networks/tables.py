@@ -39,6 +39,9 @@ class LSTM(nn.Module):
 class DLRM(nn.Module):
     """Recommender (Naumov et al. 2019): bags of embeddings and dense features, and their pairwise products."""
 
+    left: torch.Tensor
+    right: torch.Tensor
+
     def __init__(self, rows: tuple[int, ...], width: int, dense: int, hidden: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.EmbeddingBag(count, width, mode="sum") for count in rows)

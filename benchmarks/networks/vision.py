@@ -59,6 +59,9 @@ class _Window(nn.Module):
     Shapes: [batch, size, size, width] -> the same.
     """
 
+    offset: torch.Tensor
+    mask: torch.Tensor | None
+
     def __init__(self, width: int, heads: int, size: int, window: int, shift: int) -> None:
         super().__init__()
         self.heads, self.window, self.shift = heads, window, shift
