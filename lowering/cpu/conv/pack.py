@@ -57,8 +57,8 @@ def pack_strip(
         for i, x in enumerate(turned):
             b.vstore(x, target, b.addi(spare, i * width))
 
-        def move(i: Index) -> None:
-            x = b.vload(target, b.addi(spare, b.muli(i, width)), width)
+        def move(i: Index, free: Index = spare) -> None:
+            x = b.vload(target, b.addi(free, b.muli(i, width)), width)
             b.vstore(x, target, place(_unflatten(b, b.addi(q, i), sizes, order)))
 
         b.for_(0, count, 1, move)
