@@ -57,17 +57,18 @@ def assign_offsets(intervals: Sequence[Interval]) -> tuple[list[int], int]:
         size = aligned(interval.size)
         if size == 0:
             continue
-        gap = smallest_gap(placed, interval, total)
+        gap = smallest_gap(placed, interval, None)
         offsets[i] = gap[0] if gap is not None else _end(placed, interval)
         insort(placed, Placed(offsets[i], offsets[i] + size, interval.first, interval.last))
         total = max(total, offsets[i] + size)
     return offsets, total
 
 
-def smallest_gap(placed: Sequence[Placed], interval: Interval, limit: int) -> tuple[int, int] | None:
+def smallest_gap(placed: Sequence[Placed], interval: Interval, limit: int | None) -> tuple[int, int] | None:
     """(offset, bytes left over) of the smallest gap below `limit` that has room for an interval; None if none has.
 
-    placed: what is there already, ordered by offset. Only what is in use at the same steps is in the way.
+    placed: what is there already, ordered by offset; only what is in use at the same steps is in the way. limit: None
+    leaves out the room behind all of it.
     """
     size, free = aligned(interval.size), 0
     found: list[tuple[int, int]] = []
@@ -75,7 +76,8 @@ def smallest_gap(placed: Sequence[Placed], interval: Interval, limit: int) -> tu
         if other.meets(interval.first, interval.last):
             found.append((other.offset - free - size, free))
             free = max(free, other.end)
-    found.append((limit - free - interval.size, free))
+    if limit is not None:
+        found.append((limit - free - interval.size, free))
     left, offset = min((f for f in found if f[0] >= 0), default=(-1, 0))
     return (offset, left) if left >= 0 else None
 

@@ -4,7 +4,8 @@
 """What a kernel costs: bytes it moves, operations it computes, and an estimate of the time that both take.
 
 The estimate is a roofline: a launch, and then the longer of moving and computing. It compares one kernel with two, so
-only ratios matter. `Machine`'s figures are one core's of the machines in docs/performance.md, rounded.
+only ratios matter. `Machine`'s figures are round numbers for one core of a server processor, chosen by hand and not
+measured on the host.
 """
 
 import math

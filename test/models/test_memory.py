@@ -23,3 +23,16 @@ def test_never_more_than_eager(name):
         assert graph.memory.moved <= graph.eager_memory.moved
         assert graph.memory.peak <= graph.eager_memory.peak
     assert "bytes read and written" in str(explanation)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_outputs_beside_intermediates(name):
+    """Large logits, whose memory holds the intermediates of the layers before; several layers."""
+    width = {"layers": 2, "width": 128, "heads": 4, "batch": 1, "length": 64, "vocabulary": 1000}
+    model, make_inputs = BUILDERS[name](**width)
+    with torch.no_grad():
+        (graph,) = kiln.explain(
+            model, *make_inputs(torch.Generator().manual_seed(1)), options={"fallback": False}
+        ).graphs
+    assert graph.memory is not None and graph.eager_memory is not None
+    assert graph.memory.peak <= graph.eager_memory.peak
