@@ -164,13 +164,13 @@ def _distance(x: torch.Tensor, y: torch.Tensor) -> float:
 COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
 
 
-@settings(max_examples=45, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
+@settings(max_examples=24, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
 @given(programs(), st.sampled_from(SETTINGS))
 def test_static(program: Program, options: dict[str, Any]) -> None:
     run(program, **options)
 
 
-@settings(max_examples=15, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
+@settings(max_examples=10, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
 @given(programs(6))
 def test_dynamic(program: Program) -> None:
     run(program, dynamic=True)
