@@ -86,6 +86,8 @@ class Trial:
             del attributes["layouts"]
             for name, value in saved.items():
                 attributes[name] = value
+        if kernel.checks:
+            raise _no_trial(self.fusion, "it reports indices out of range to the host")
         code = load([kernel.object_bytes], [kernel.entry])
         work = _number(kernel.work)
         threads = self.threads if work < 0 else max(1, min(self.threads, work // WORK_PER_THREAD))
