@@ -96,7 +96,7 @@ class _Writer:
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or type(tensor) not in _PLAIN:
             raise Uncacheable(f"attribute {target} is no plain tensor in main memory")
         data = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
-        return hashlib.sha256(data).hexdigest()
+        return hashlib.sha256(data.data).hexdigest()
 
     def value(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):

@@ -11,7 +11,6 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context
 
-
 # Tests compile anew, whatever earlier runs have left; those of the cache have folders of their own.
 os.environ["KILN_CACHE"] = "0"
 

@@ -8,7 +8,7 @@ from bisect import insort
 
 from kiln.runtime.binding import segments
 from kiln.runtime.memory import Interval, Placed, aligned, smallest_gap
-from kiln.runtime.plan import Launch, Operand, Plan, Pointer
+from kiln.runtime.plan import Expr, Launch, Operand, Plan, Pointer
 
 __all__ = ["host_in_tensors"]
 
@@ -58,10 +58,13 @@ def _renumber(plan: Plan, host: dict[int, tuple[int, int]]) -> None:
 
     def pointer(p: Pointer) -> Pointer:
         _, offset = host.get(p.buffer, (p.buffer, 0))
-        bytes_ = p.bytes + offset if isinstance(p.bytes, int) else f"{p.bytes} + {offset}" if offset else p.bytes
+        bytes_: Expr = p.bytes
+        if isinstance(bytes_, int):
+            bytes_ += offset
+        elif offset:
+            bytes_ = f"{bytes_} + {offset}"
         size = buffers[p.buffer].bytes
-        is_part = p.buffer in host and isinstance(size, int)
-        within = (offset, offset + size) if is_part else p.within
+        within = (offset, offset + size) if p.buffer in host and isinstance(size, int) else p.within
         return dataclasses.replace(p, buffer=number[p.buffer], bytes=bytes_, within=within)
 
     buffers = list(plan.buffers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import (
     AttentionBuffers,
     AttentionProblem,
@@ -16,7 +17,6 @@ from kiln.lowering.cpu.attention import (
     choose_attention_schedule,
     emit_attention,
 )
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.body import FusionBody
