@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kiln.frontend.eager_memory import EagerMemory
-from kiln.passes.core import Note
+from kiln.notes import Note
 from kiln.runtime.statistics import MemoryReport
 
 __all__ = ["CompileReport", "Decision", "Freezing", "Kernel", "collect", "publish"]

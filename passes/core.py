@@ -21,26 +21,14 @@ Its dataclass fields are its options: ``fuse-elementwise{max-ops=32}`` in a pipe
 import dataclasses
 import inspect
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from kiln.notes import Note
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
 __all__ = ["Note", "Pass", "register_pass", "registered_passes"]
-
-
-@dataclass(frozen=True)
-class Note:
-    """One remark of a pass: strings only, since the op may be erased later."""
-
-    pass_name: str
-    op: str
-    location: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.location}: {self.op}: {self.reason} [{self.pass_name}]"
 
 
 class Pass:

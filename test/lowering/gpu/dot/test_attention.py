@@ -115,7 +115,7 @@ def test_sizes_known_at_run_time(queries, keys, causal):
 
 def test_large_scores_do_not_overflow():
     q, k, v = inputs(1, 1, 32, 64, 16, 16)
-    check(q * 100, k * 100, v)
+    check(q * 10, k * 10, v)  # scores of a few hundred: their exponentials are Inf, their rounding is small
 
 
 @pytest.mark.parametrize(
