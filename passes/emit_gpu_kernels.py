@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects import kiln
 from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.fusion.kernels import fusions_of, unused_name
 
 __all__ = ["EmitGpuKernels"]
 
@@ -77,12 +77,12 @@ class EmitGpuKernels(Pass):
             raise PassOptionError(self.name, f"backend: expected 'cuda' or 'hip', found {self.backend!r}")
         seen: dict[str, str] = {}
         kernels: list[ir.Module] = []
-        for fusion in _fusions(module):
+        for fusion in fusions_of(module):
             key = fusion_key(fusion.operation)
             if key in seen:
                 self.note(fusion.operation, f"the same kernel as @{seen[key]}")
                 continue
-            name = _unused(ir.StringAttr(fusion.operation.attributes["name"]).value, set(seen.values()))
+            name = unused_name(ir.StringAttr(fusion.operation.attributes["name"]).value, set(seen.values()))
             seen[key] = name
             kernels.append(emit_kernel(fusion, name, self.backend))
         for op in reversed(list(module.body)):
@@ -91,23 +91,3 @@ class EmitGpuKernels(Pass):
             for op in list(kernel.body):
                 module.body.append(op.operation.detach_from_parent())
         self.count("kernels", len(kernels))
-
-
-def _fusions(module: ir.Module) -> list[ir.OpView]:
-    return [
-        op
-        for function in module.body
-        for region in function.operation.regions
-        for block in region
-        for op in block
-        if isinstance(op, kiln.FusionOp)
-    ]
-
-
-def _unused(stem: str, taken: set[str]) -> str:
-    """`stem`, with a number if another kernel has that name."""
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    return name
