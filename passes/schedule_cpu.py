@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import FusionOp
 from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.fusion.kernels import fusions_of
 
 
 @register_pass
@@ -54,12 +54,8 @@ class ScheduleCpu(Pass):
     name = "schedule-cpu"
 
     def run(self, module: ir.Module) -> None:
-        for function in module.body.operations:
-            for region in function.regions:
-                for block in region.blocks:
-                    for op in block.operations:
-                        if isinstance(op, FusionOp):
-                            self._schedule(op)
+        for fusion in fusions_of(module):
+            self._schedule(fusion)
 
     def _schedule(self, fusion: ir.OpView) -> None:
         attributes = fusion.operation.attributes

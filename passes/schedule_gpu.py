@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import FusionOp
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["ScheduleGpu"]
 
@@ -75,12 +75,8 @@ class ScheduleGpu(Pass):
     """Products may load their operands through tensor maps, which the launcher encodes."""
 
     def run(self, module: ir.Module) -> None:
-        for function in module.body.operations:
-            for region in function.regions:
-                for block in region.blocks:
-                    for op in block.operations:
-                        if isinstance(op, FusionOp):
-                            self._schedule(op)
+        for fusion in fusions_of(module):
+            self._schedule(fusion)
 
     def _schedule(self, fusion: ir.OpView) -> None:
         from kiln.lowering.gpu.dot.fusions import DotOptions
