@@ -33,14 +33,15 @@ def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: st
     Returns:
         ``compile``: seconds of the model's first call; ``cpu``: CPU seconds of it, child processes included; ``start``:
         seconds of the first trivial call, imports included; ``steady``: seconds of the model's second call, which the
-        first one includes as well; ``peak_rss``: bytes; ``warm``: ``compile`` of the second process, which finds what
-        the first one left on the disk. Or ``failure``: why there are none.
+        first one includes as well; ``peak_rss``: bytes; ``warm`` and ``warm_cpu``: ``compile`` and ``cpu`` of the second
+        process, which finds what the first one left on the disk. Or ``failure``: why there are none.
     """
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         command = [case, contender, "--threads", str(threads), "--dtype", dtype, *["--small"] * small]
         found = _process(folder, command)
         if "failure" not in found:
-            found["warm"] = _process(folder, command).get("compile")
+            again = _process(folder, command)
+            found["warm"], found["warm_cpu"] = again.get("compile"), again.get("cpu")
         return found
 
 
