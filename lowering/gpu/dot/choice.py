@@ -27,6 +27,10 @@ _LARGE_ALONE = 1 << 28
 """The same where nothing follows: from here the difference is more than the call costs."""
 _SOME, _LARGE_WEIGHTS = 128, 1 << 24
 """Rows, and elements of the matrix that they are multiplied with, of products that wait for that matrix's memory."""
+_GRAIN = 8
+"""Elements of 16 bits in 16 bytes, which hardware moves at once."""
+_LINE = 64
+"""Elements of 16 bits in 128 bytes."""
 _WIDE = (ir.F32Type, ir.F64Type)
 _LARGE_WIDE = 1 << 25
 _LONG = 8192
@@ -72,6 +76,9 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
         return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
     if not isinstance(lhs.element_type, _NARROW) or work < _LARGE_ALONE:
         return None
+    grain = _row_grain(*op.operands)
+    if grain % _GRAIN == 0 and _row_grain(op.results[0]) % _GRAIN:
+        return None
     bias, value = added_bias(op.results[0])
     readers = list(_generic_readers(value))
     if not readers and work < _LARGE and _siblings(op) > 1:
@@ -88,9 +95,17 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
         return "cuBLAS: what follows this product belongs to the kernel of a reduction"
     if any(_meets_sibling(op, reader) for reader in readers):
         return "cuBLAS: two sums in one loop have not been measured to be faster"
+    if grain % _LINE:
+        return "cuBLAS: rows that are no whole lines are loaded faster there"
     if terms >= _LONG:
         return "cuBLAS: the sums are so long that what follows them hardly counts"
     return None
+
+
+def _row_grain(*matrices: ir.Value) -> int:
+    """The largest power of two that divides the lengths of the rows, in elements."""
+    lengths = [ir.RankedTensorType(v.type).shape[-1] for v in matrices]
+    return min(n & -n for n in lengths)
 
 
 def _takes_descriptors(op: ir.Operation, rows: int) -> bool:

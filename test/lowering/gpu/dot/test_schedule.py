@@ -45,9 +45,11 @@ def test_one_row_is_summed_along_its_columns():
     assert choose_product(turned, H200)["block_n"] > 1
 
 
-def test_descriptors_need_whole_lines():
+def test_descriptors_need_rows_of_16_bytes():
     assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True)["kernel"] == "tensor_map"
-    assert choose_product(linear(4096, 4096, 4104), H200, descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(4096, 4096, 4104), H200, descriptors=True)["kernel"] == "tensor_map"
+    assert choose_product(linear(4096, 4096, 4100), H200, descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(1024, 50257, 1024), H200, descriptors=True)["kernel"] == "tensor_map"
     assert choose_product(linear(None, 4096, 4096), H200, descriptors=True)["kernel"] == "tile"
     assert choose_product(linear(4096, 4096, 4096), machine("sm_80"), descriptors=True)["kernel"] == "tile"
     assert choose_product(linear(4096, 4096, 4096, "f32"), H200, descriptors=True)["kernel"] == "tile"
