@@ -34,6 +34,12 @@ STATIC = {
     # A product without columns: tiles of no columns.
     "no_columns": Program(inputs((0, 5)), ["v0 @ v0.mT"], [1]),
     "rows_without_columns": Program(inputs((9, 5), (0, 5)), ["v0 @ v1.mT", "F.linear(v1, v0)"], [2, 3]),
+    # Values of one column: what is computed from a result is read at column 0, and the result itself at the lane.
+    "attention_of_one_column": Program(
+        inputs((1, 1, 5, 1), (1, 1, 3, 1), dtype=BF16),
+        ["F.scaled_dot_product_attention(v0, v1, v1)", "v2.transpose(1, 2).flatten(2)", "torch.sqrt(v2.abs() + 1)"],
+        [3, 4],
+    ),
     # kiln.matmul has no kernel for integers.
     "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
 }

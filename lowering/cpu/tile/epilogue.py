@@ -64,7 +64,9 @@ class FusedEpilogue:
         e.values.update({d.position: v for d, v in zip((*self.batch, self.row), index, strict=True)})
         e.values[self.column.position] = column
         element = ir.RankedTensorType(self.result.type).element_type
-        e.bound = {(self.result, self.indices): b.cast_float(acc, element)}
+        # A single column is read at 0 by an op behind another whose index was simplified.
+        simple = tuple(e.loops.simplify(x) for x in self.indices)
+        e.bound = dict.fromkeys(((self.result, self.indices), (self.result, simple)), b.cast_float(acc, element))
         with e.lanes(Lane(self.column.position, width, mask, aligned=False)):
             for i in e.body.mine:
                 root = e.body.roots[i]
