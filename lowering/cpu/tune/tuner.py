@@ -3,7 +3,8 @@
 
 """Choosing a kernel's schedule by running candidates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
@@ -19,7 +20,7 @@ from kiln.lowering.host.constants import constant_name
 from kiln.lowering.host.kernels import fusion_key
 from kiln.runtime.threads import max_threads
 
-__all__ = ["Tuner"]
+__all__ = ["Contest", "Tuner"]
 
 MARGIN = 1.03
 """A candidate has to be faster than the default by more than this: timing is not more exact."""
@@ -35,11 +36,13 @@ class Tuner:
         measure: times runs, see `Measure`.
     """
 
+    margin = MARGIN
+
     def __init__(self, store: TunedSchedules, seconds: float = 0.5, measure: Measure = interleaved) -> None:
         self.store, self.seconds, self.measure = store, seconds, measure
 
     def key(self, fusion: ir.OpView) -> str:
-        """What a kernel's time depends on: all that its code does, which operands are constants, CPU and threads."""
+        """What a kernel's time depends on: all that its code does, which operands are constants, and the machine."""
         attributes = fusion.operation.attributes
         schedule = attributes["schedule"]
         del attributes["schedule"]
@@ -48,7 +51,11 @@ class Tuner:
         finally:
             attributes["schedule"] = schedule
         frozen = [i for i, v in enumerate(fusion.operation.operands) if constant_name(v) is not None]
-        return self.store.key(text, frozen, isa.target(), max_threads())
+        return self.store.key(text, frozen, *self.machine())
+
+    def machine(self) -> tuple[object, ...]:
+        """What times depend on besides the kernel."""
+        return isa.target(), max_threads()
 
     def known(self, fusion: ir.OpView) -> Found | None:
         """What was found for an equal kernel before."""
@@ -57,26 +64,34 @@ class Tuner:
     def find(self, fusion: ir.OpView) -> Found:
         """Time the candidates for a fusion with a schedule, and remember the winner.
 
-        The best ones of the first half of the time meet the default in the second half, which decides.
-
         Raises:
             UnsupportedError: it cannot be run by itself, or timed now, with the reason.
             KilnError: the default does not compile.
         """
+        return self.decide(fusion, self.prepared(fusion))
+
+    def prepared(self, fusion: ir.OpView) -> "Contest":
+        """Compile the candidates for a fusion, and run each once. Raises as `find` does."""
         default: dict[str, Any] = from_attribute(fusion.operation.attributes["schedule"])
         trial = Trial(fusion, max_threads())
         others = candidates(trial.body, trial.layouts, default)[:MAX_CANDIDATES]
-        if not others:
-            raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")
-        runs: list[tuple[dict[str, Any], str, Callable[[], None]]] = [(default, "default", trial.prepare(default))]
-        failed: list[TriedSchedule] = []
+        contest = Contest.of(fusion, default, others)
+        contest.enter(default, "default", trial.prepare(default))
         for schedule in others:
             label = difference(schedule, default)
             try:
-                runs.append((schedule, label, trial.prepare(schedule)))
+                contest.enter(schedule, label, trial.prepare(schedule))
             except Exception as error:  # noqa: BLE001 - whatever is wrong with a candidate, the default is there
-                reason = str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}"
-                failed.append(TriedSchedule(label, 0.0, reason.splitlines()[0] if reason else "it failed"))
+                contest.discard(label, error)
+        return contest
+
+    def decide(self, fusion: ir.OpView, contest: "Contest") -> Found:
+        """Time what was prepared for a fusion, and remember the winner.
+
+        The best ones of the first half of the time meet the default in the second half, which decides.
+        Raises UnsupportedError where times vary too much.
+        """
+        runs = contest.runs
         times = self.measure([run for *_, run in runs], self.seconds / 2)
         order = sorted(range(1, len(runs)), key=lambda i: times[i].median)[:_FINALISTS]
         last = [0, *order]
@@ -86,10 +101,34 @@ class Tuner:
             raise UnsupportedError("kiln.fusion", where, "calls of one kernel vary too much: the machine is busy")
         best = 0
         for i in range(1, len(last)):
-            if final[i].beats(final[0], MARGIN) and (best == 0 or final[i].median < final[best].median):
+            if final[i].beats(final[0], self.margin) and (best == 0 or final[i].median < final[best].median):
                 best = i
         schedule, label, _ = runs[last[best]]
         tried = [TriedSchedule(name, t.median) for (_, name, _), t in zip(runs, times, strict=True)]
-        found = Found(schedule, label, final[0].median, final[best].median, [*tried, *failed])
+        found = Found(schedule, label, final[0].median, final[best].median, [*tried, *contest.failed])
         self.store.put(self.key(fusion), found)
         return found
+
+
+@dataclass
+class Contest:
+    """What is compared for one kernel: schedule, label and run of each entry, the default first; and what failed."""
+
+    runs: list[tuple[dict[str, Any], str, Callable[[], None]]] = field(default_factory=list)
+    failed: list[TriedSchedule] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, fusion: ir.OpView, default: dict[str, Any], others: Sequence[dict[str, Any]]) -> "Contest":
+        """An empty one. Raises UnsupportedError where nothing can be compared with the default."""
+        if not default or not others:
+            raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")
+        return cls()
+
+    def enter(self, schedule: dict[str, Any], label: str, run: Callable[[], None]) -> None:
+        """Add an entry that runs."""
+        self.runs.append((schedule, label, run))
+
+    def discard(self, label: str, error: Exception) -> None:
+        """Say why a candidate is none."""
+        reason = str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}"
+        self.failed.append(TriedSchedule(label, 0.0, reason.splitlines()[0] if reason else "it failed"))
