@@ -10,16 +10,12 @@ bf16 is multiplied in pairs where the CPU can (AVX512-BF16), which takes subnorm
 """
 
 from torch_mlir import ir
-from torch_mlir.dialects import llvm
 
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, has_pairs
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
-
-_PAIRS_BYTES = 64
-"""Of a vector: the instruction for pairs of bf16 is used at this width."""
 
 
 def dot_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -47,18 +43,6 @@ def _fold(b: Builder, x: ir.Value, y: ir.Value, lanes: range) -> ir.Value:
     return b.addf(b.shuffle(x, y, lanes[::2]), b.shuffle(x, y, lanes[1::2]))
 
 
-def _add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
-    """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two bf16 vectors (VDPBF16PS)."""
-    attributes = {
-        "intrin": ir.StringAttr.get("llvm.x86.avx512bf16.dpbf16ps.512"),
-        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
-    }
-    return ir.Operation.create(
-        "llvm.call_intrinsic", results=[acc.type], operands=[acc, x, y], attributes=attributes
-    ).result
-
-
 def emit_dot(
     b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
@@ -71,7 +55,7 @@ def emit_dot(
     vector = b.vec(width, sum_type)
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
     k, kc, nr, unroll = known(problem.k), s["kc"], s["nr"], s.get("unroll", 1)
-    paired = problem.dtype == "bf16" and width * 4 == _PAIRS_BYTES and isa.target().has("avx512bf16")
+    paired = has_pairs(problem.dtype, width)
     lanes = 2 * width if paired else width  # elements of k in a step
     lhs_row, rhs_col = known(problem.lhs_strides[-2]), known(problem.rhs_strides[-1])
 
@@ -108,7 +92,7 @@ def emit_dot(
 
         def load(buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
             x = b.vload(buffer, at, lanes, mask)
-            return llvm.bitcast(x.type, x) if paired else b.cast_float(x, sum_type)
+            return as_pairs(b, x) if paired else b.cast_float(x, sum_type)
 
         def steps(kk: Index, acc: list[ir.Value], count: int, mask: ir.Value | None = None) -> list[ir.Value]:
             acc = list(acc)
@@ -118,7 +102,7 @@ def emit_dot(
                 for r in range(mr):
                     left = load(operands.lhs, b.addi(a_at[r], ku), mask)
                     for q in range(nr):
-                        add = _add_pairs if paired else b.fma
+                        add = add_pairs if paired else b.fma
                         acc[r * nr + q] = add(left, right[q], acc[r * nr + q])
             return acc
 

@@ -8,11 +8,18 @@ from dataclasses import replace
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
+from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
-_LAYOUTS = {"dot": dot_layout, "blocked": block_layout, "vendor": vendor_layout, "stream": stream_layout}
+_LAYOUTS = {
+    "dot": dot_layout,
+    "blocked": block_layout,
+    "pairs": pairs_layout,
+    "vendor": vendor_layout,
+    "stream": stream_layout,
+}
 
 
 def emit_matmul(
@@ -22,7 +29,7 @@ def emit_matmul(
 
     schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
 
-    * "dot", "blocked", "stream": see dot.py, blocked.py, stream.py;
+    * "dot", "blocked", "pairs", "stream": see dot.py, blocked.py, pairs.py, stream.py;
     * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
     * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
 
@@ -56,8 +63,12 @@ def emit_matmul(
         if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
             raise ValueError("matmul kernel 'blocked' needs pack_rhs for a rhs without unit stride along n")
         emit_blocked(b, problem, schedule, *rest)
+    elif kernel == "pairs":
+        if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
+            raise ValueError("matmul kernel 'pairs' needs pack_rhs for a rhs without unit stride along n")
+        emit_pairs(b, problem, schedule, *rest)
     else:
-        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, stream, vendor or by_rows")
+        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, pairs, stream, vendor or by_rows")
 
 
 def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:

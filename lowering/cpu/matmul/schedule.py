@@ -26,30 +26,47 @@ AVX-512 the rows of the same table in the Cascade Lake measurements (one row lim
 
 Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines without it lose little.
 From m = 96 the vendor's leaf is taken since it compiles in a third of the time.
+
+On AMD's processors MKL runs its AVX2 kernels (`Isa.library_bytes`). Where vectors are wider than those,
+products are Kiln's own at all sizes. One core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
+
+| rhs stored as | rows m     | leaf                           | n = 768, k = 768 | n = 3072, k = 768 |
+|---------------|------------|--------------------------------|------------------|-------------------|
+| [n, k]        | 8 - 32     | dot 6x4                        | 171 - 179        | 100 - 123         |
+|               | 33 - 512   | blocked 6x4 - 8x3, packed      | 180 - 198        | 150 - 198         |
+| [k, n]        | 16 - 128   | blocked 6x4, 8x3 in place      | 205 - 217        | 144 - 179         |
+|               |            | (12x2 in place)                | 188 - 210        | 120               |
+|               | 129 -      | in place, rows up to 4 KiB     | 188 - 201        |                   |
+|               |            | packed, above                  | 180 - 190        | 180 - 200         |
 """
 
+from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
 _DOT_ROWS = {32: 12, 64: 32}
+_IN_PLACE_ROWS = {32: 32, 64: 129}  # from how many rows of the lhs a rhs [k, n] is packed; where it has short rows:
+_SHORT_ROWS = {32: 96, 64: 257}
+_HALF_ROWS = 32
+_STEPS = {32: 0, 64: 384}  # of k that are summed at once, whatever the first-level cache holds
 _PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
 _SMALL_N = 128
 _IN_PLACE_BYTES = 4096  # of a rhs row: the next row is on the next page
-_PACK_ROWS = {"nk": 13, "kn": 32}
 
 
 def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> dict:
     """The schedule for rhs operands that are not frozen; see the table of this module.
 
     Sizes and strides that are no ints count as dynamic. `vendor` says whether the vendor's gemm may be
-    called (default: whether this torch has it). The result holds ints, bools, strings and dictionaries of
-    such, and depends on nothing but the arguments.
+    called (default: whether this torch has one that uses the machine's vectors). The result holds ints,
+    bools, strings and dictionaries of such, and depends on nothing but the arguments.
     """
     problem = normalise(problem)
     if vendor is None:
-        vendor = vendor_gemm_available()
+        vendor = vendor_gemm_available() and isa.library_bytes >= isa.vector_bytes
     if isinstance(problem.m, int):
         return _for_rows(problem, isa, vendor, problem.m)
     limit = _DOT_ROWS[_bytes(isa)]
@@ -81,6 +98,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
+    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
+        return _packed_pairs(problem, isa)
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or m < _PACKED_ROWS:
@@ -109,6 +128,18 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     }
 
 
+def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
+    """`choose_packed_schedule` of bf16 in pairs; fewer than 4 rows of a weight [n, k] are dot products as before."""
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.batch or problem.lhs_strides[-1] != 1:
+        return None
+    if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or n < 16 or k < 16:
+        return None
+    if m < _PACKED_ROWS and problem.rhs_strides[-2] == 1:
+        return None
+    return choose_pairs(problem, isa, m, packed=True)
+
+
 def _bytes(isa: Isa) -> int:
     return 64 if isa.vector_bytes >= 64 else 32
 
@@ -119,6 +150,8 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     few_columns = isinstance(problem.n, int) and problem.n <= 2
     if lhs_k == 1 and rhs_k == 1 and (m <= _DOT_ROWS[_bytes(isa)] or few_columns):
         return _dot(problem, isa, m)
+    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
+        return choose_pairs(problem, isa, m)
     if problem.m == 1 and rhs_n == 1:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
@@ -163,18 +196,20 @@ def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
 def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
     width = isa.vector_bytes // problem.sum_bytes
+    bytes_ = _bytes(isa)
     half = problem.dtype in ("bf16", "f16")
     lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
     small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _IN_PLACE_BYTES
     if rhs_n != 1:
         pack_rhs = True
     elif isinstance(problem.n, int) and problem.n <= _SMALL_N:
-        pack_rhs = half and m >= _PACK_ROWS["kn"]
+        pack_rhs = half and m >= _HALF_ROWS
     else:
-        pack_rhs = m >= _PACK_ROWS["kn"] and not (small_n and m < _VENDOR_ROWS[32]) or half and m > 4
+        longest = _SHORT_ROWS[bytes_] if small_n else _IN_PLACE_ROWS[bytes_]
+        pack_rhs = m >= longest or half and m > 4
     exact = isinstance(problem.m, int)
     mr, nv = _tile(m if exact else max(m, 64), problem.n, width, isa.vector_registers, packed=pack_rhs)
-    kc = max(256, min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
+    kc = max(256, _STEPS[bytes_], min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
     if isinstance(problem.k, int) and problem.k > 0:
         pieces = -(-problem.k // (kc + kc // 4))
         kc = -(-problem.k // pieces // width) * width if pieces > 1 else -(-problem.k // width) * width
@@ -189,7 +224,7 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> dict:
         "pack_lhs": half or lhs_k != 1,
         "pack_rhs": pack_rhs,
         "unroll": 2 if mr == 1 else 1,
-        "prefetch": 8 if not pack_rhs and small_n and m > 1 else 0,
+        "prefetch": 8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
     }
 
 
@@ -198,9 +233,10 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
 
     A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
     least 5 cycles: the 4 of an addition's latency, and the start of a short tile. A rhs read in place comes
-    from the second-level cache in each pass: a quarter cycle a vector. Among equals: the fewest loads. Wide
-    flat tiles serve one or two rows only: where they save a partial tile they lose more to loads (2x5 against
-    6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
+    from the second-level cache in each pass: a quarter cycle a vector; the first pass, which fetches it from
+    farther away in runs of v vectors, waits for each run (AVX-512: about 8 cycles). Among equals: the fewest
+    loads. Wide flat tiles serve one or two rows only: where they save a partial tile they lose more to loads
+    (2x5 against 6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
     """
     columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
     usable, widest = (28, 4) if registers >= 32 else (12, 3)
@@ -211,7 +247,8 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
         heights = [r] * (m // r) + ([m % r] if m % r else [])
         column_tiles = -(-columns // v)
         again = 0.0 if packed else v / 4
-        cycles = sum(max(h * v / 2, (h + v) / 2, 5.0) + again for h in heights) * column_tiles
+        first = 8.0 if registers >= 32 and not packed else 0.0
+        cycles = (first + sum(max(h * v / 2, (h + v) / 2, 5.0) + again for h in heights)) * column_tiles
         return cycles, sum(h + v for h in heights) * column_tiles
 
     tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]

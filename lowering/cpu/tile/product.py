@@ -18,6 +18,7 @@ from kiln.lowering.cpu.matmul import (
     choose_packed_schedule,
     choose_schedule,
     emit_matmul,
+    packed_pair_strides,
     panel_strides,
     scratch_bytes,
 )
@@ -138,17 +139,24 @@ def _panel_strides(layout: ir.AffineMap, transposed: bool) -> tuple[int, int]:
             raise UnsupportedError("kiln.matmul", "", f"an operand that is not strided: {layout}")
         return offset
 
-    lanes = at(1, 0)
+    lanes = at(2, 0) // 2  # pairs of k may be neighbours: then the stride holds for even k
     return lanes, at(0, lanes) // lanes
 
 
 def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, int]:
-    """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes]."""
+    """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes],
+    or for a kernel of pairs [n / lanes][k / 2][lanes][2]."""
     k, n = static_size(product.k), static_size(product.n)
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
-    lanes, _ = panel_strides(schedule, k)
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
     at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
+    if schedule["kernel"] == "pairs":
+        lanes, rows = packed_pair_strides(schedule, k)
+        floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
+        pair = floor(at_n, lanes) * (rows // 2) + floor(at_k, 2)
+        address = (pair * lanes + mod(at_n, lanes)) * 2 + mod(at_k, 2)
+        return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * rows * lanes
+    lanes, _ = panel_strides(schedule, k)
     panel = ir.AffineExpr.get_floor_div(at_n, lanes)
     address = (panel * k + at_k) * lanes + ir.AffineExpr.get_mod(at_n, lanes)
     return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * k * lanes

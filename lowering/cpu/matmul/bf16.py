@@ -1,0 +1,72 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of bf16 in pairs (VDPBF16PS of AVX512-BF16): when they can be had, and their operands.
+
+The instruction takes subnormal numbers as zero, as oneDNN's kernels, which use it, do; sums are f32.
+"""
+
+from torch_mlir import ir
+from torch_mlir.dialects import llvm, vector
+
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.builder import Builder, Index
+
+__all__ = [
+    "LANES",
+    "add_pairs",
+    "as_integers",
+    "as_pairs",
+    "broadcast_last",
+    "broadcast_pair",
+    "has_pairs",
+    "interleave",
+]
+
+LANES = 16
+"""Sums in a vector: the instruction is used at 64 bytes."""
+
+
+def has_pairs(dtype: str, width: int) -> bool:
+    """Whether the CPU that code is made for multiplies operands of `dtype` in pairs, with `width` f32 sums a vector."""
+    return dtype == "bf16" and width == LANES and isa.target().has("avx512bf16")
+
+
+def as_pairs(b: Builder, x: ir.Value) -> ir.Value:
+    """A vector of 32 bf16, or of 16 pairs as i32, as an operand of `add_pairs`."""
+    return llvm.bitcast(b.vec(2 * LANES, ir.BF16Type.get()), x)
+
+
+def as_integers(b: Builder, x: ir.Value) -> ir.Value:
+    """A vector of 32 bf16 as 16 pairs in i32."""
+    return llvm.bitcast(b.vec(LANES, b.i32), x)
+
+
+def add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
+    """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two operands (see `as_pairs`)."""
+    attributes = {
+        "intrin": ir.StringAttr.get("llvm.x86.avx512bf16.dpbf16ps.512"),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
+    }
+    return ir.Operation.create(
+        "llvm.call_intrinsic", results=[acc.type], operands=[acc, x, y], attributes=attributes
+    ).result
+
+
+def broadcast_pair(b: Builder, buffer: ir.Value, at: Index) -> ir.Value:
+    """Elements `at` and `at` + 1 of a bf16 buffer in all lanes, as an operand of `add_pairs`."""
+    pair = llvm.bitcast(b.i32, b.vload(buffer, at, 2))
+    return as_pairs(b, b.broadcast(pair, LANES))
+
+
+def broadcast_last(b: Builder, buffer: ir.Value, at: Index) -> ir.Value:
+    """Element `at` and a zero in all lanes: the pair at the end of an odd number of elements."""
+    zero = b.zero(ir.BF16Type.get())
+    pair = vector.from_elements(b.vec(2, ir.BF16Type.get()), [b.load(buffer, at), zero])
+    return as_pairs(b, b.broadcast(llvm.bitcast(b.i32, pair), LANES))
+
+
+def interleave(b: Builder, even: ir.Value, odd: ir.Value) -> ir.Value:
+    """Two vectors of 16 bf16 as one: even[0], odd[0], even[1], odd[1], ..."""
+    return b.shuffle(even, odd, [lane for i in range(LANES) for lane in (i, LANES + i)])

@@ -1,0 +1,356 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matmul of bf16 by pairs along k: register tiles of broadcast pairs of the lhs times vectors of pairs of the rhs.
+
+The kernel of register tiles (blocked.py) with twice the products an instruction and half the bytes. A vector of the rhs
+holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed so in scratch, in panels
+[k / 2][nr][2], or by the compiler for a constant (`packed`); for few rows two rows of the rhs are interleaved in
+registers. An odd k ends in a pair with a zero on both sides.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import vector
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.bf16 import (
+    LANES,
+    add_pairs,
+    as_integers,
+    as_pairs,
+    broadcast_last,
+    broadcast_pair,
+    interleave,
+)
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, Isa, KernelContext, MatmulProblem, Size, known
+
+_ROWS_IN_PLACE = 12
+_KC = 512
+_MC, _NC = 256, 256
+
+
+def choose_pairs(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> dict:
+    """The schedule for about m rows; `packed`: the rhs is a constant, packed by the compiler.
+
+    The caller has asked `has_pairs`.
+    """
+    nr = LANES
+    n: Size = problem.n
+    nv = 4
+    if isinstance(n, int):  # the widest panel, unless its last one is mostly padding
+        nv = min((4, 3, 2, 1), key=lambda v: (-(-max(n, 1) // (v * nr)) * v * (1 + 0.02 / v), -v))
+    highest = 24 // nv
+    heights = [r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest]
+    mr = min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))
+    in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _ROWS_IN_PLACE
+    kc = _KC
+    if isinstance(problem.k, int) and problem.k > 0:
+        pieces = max(1, round(problem.k / _KC))
+        kc = round_up(-(-problem.k // pieces), 2)
+    return {
+        "kernel": "pairs",
+        "mr": mr,
+        "nv": nv,
+        "width": nr,
+        "mc": min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC,
+        "nc": nv * nr * max(1, _NC // (nv * nr)),
+        "kc": kc,
+        "pack_lhs": problem.lhs_strides[-1] != 1,
+        "pack_rhs": not (packed or in_place),
+        **({"packed": True} if packed else {}),
+    }
+
+
+def pairs_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+    """Offsets of the scratch areas and their total `bytes`: the f32 sums, then bf16 copies of the lhs and the rhs."""
+    mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
+    mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), round_up(schedule["kc"], 2 * LANES)
+    layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
+    top = layout["elements"] * 4
+    if schedule["pack_lhs"]:
+        # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
+        layout["lhs"], layout["lhs_stride"] = top, kc + LINE // 2
+        layout["lhs_elements"] = round_up(mc * layout["lhs_stride"], LINE // 2)
+        top += 2 * layout["lhs_elements"]
+    if schedule["pack_rhs"]:
+        layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
+        top += 4 * layout["rhs_pairs"]
+    layout["bytes"] = top
+    return layout
+
+
+def packed_pair_strides(schedule: dict, k: int) -> tuple[int, int]:
+    """Strides along (even) k and n of a packed rhs; the second from the first column of a panel to that of another."""
+    return schedule["nv"] * schedule["width"], round_up(k, 2)
+
+
+def emit_pairs(
+    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mr, nv, width (16), mc, nc, kc (even), pack_lhs, pack_rhs and packed.
+
+    Without packing the lhs needs unit stride along k, the rhs along n.
+    """
+    _Pairs(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+class _Pairs:
+    def __init__(
+        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
+        self.mr, self.nv = s["mr"], s["nv"]
+        self.nr = self.nv * LANES
+        self.vector = b.vec(LANES, b.f32)
+        self.layout = lay = pairs_layout(problem, s)
+        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
+        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+        self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
+        self.lhs = operands.lhs
+        if s["pack_lhs"]:
+            at = b.addi(ctx.scratch_offset, lay["lhs"])
+            self.lhs = b.view(ctx.scratch, at, lay["lhs_elements"], ir.BF16Type.get())
+        if s["pack_rhs"]:
+            self.rhs = b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay["rhs"]), lay["rhs_pairs"], b.i32)
+
+    def emit(self) -> None:
+        lay = self.layout
+        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, self.mr)
+
+    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        b, k = self.b, known(self.p.k)
+        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
+        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
+        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
+        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
+
+        def piece(pc: Index) -> None:
+            depth = b.mini(b.subi(k, pc), self.s["kc"])
+            lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
+            self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
+
+        b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
+        stride = self.layout["tile_stride"]
+        run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), self.sums, 0, stride, LANES)
+
+    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
+        """Adds the products of `depth` steps of k to the block."""
+        b = self.b
+        lhs_row = self.lhs_row
+        if self.s["pack_lhs"]:
+            self.pack_lhs(lhs, rows, depth)
+            lhs, lhs_row = 0, self.layout["lhs_stride"]
+        if self.s["pack_rhs"]:
+            self.pack_rhs(rhs, cols, depth)
+
+        def column_tile(j: Index) -> None:
+            if self.s["pack_rhs"]:
+                panel = b.muli(j, self.layout["kc"] // 2)
+                self.row_tiles(pc, depth, lhs, lhs_row, panel, rows, j, None)
+            elif self.s.get("packed"):  # panels are padded to their whole width
+                self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, b.muli(j, self.rhs_col)), rows, j, None)
+            else:
+                left = b.subi(cols, j)
+
+                def masked() -> None:
+                    masks = [b.mask_below(b.maxi(b.subi(left, v * LANES), 0), LANES) for v in range(self.nv)]
+                    self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, j), rows, j, masks)
+
+                whole = b.cmpi("sge", left, self.nr)
+                b.if_(whole, lambda: self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, j), rows, j, None), masked)
+
+        b.for_(0, cols, self.nr, column_tile)
+
+    def row_tiles(
+        self,
+        pc: Index,
+        depth: Index,
+        lhs: Index,
+        lhs_row: Index,
+        right: Index,
+        rows: Index,
+        j: Index,
+        masks: Sequence | None,
+    ) -> None:
+        b, mr = self.b, self.mr
+
+        def tile(i: Index, count: int, last: Index | None) -> None:
+            row = [b.addi(i, r) if last is None else b.mini(b.addi(i, r), last) for r in range(count)]
+            self.tile(pc, depth, [b.addi(lhs, b.muli(x, lhs_row)) for x in row], right, i, j, masks)
+
+        if isinstance(rows, int):
+            full = rows // mr * mr
+            b.for_(0, full, mr, lambda i: tile(i, mr, None))
+            if rows > full:
+                tile(full, rows - full, None)
+        else:  # rows past the end read the last row again; their sums land in padding rows that nothing reads
+            b.for_(0, rows, mr, lambda i: tile(i, mr, b.subi(rows, 1)))
+
+    def tile(
+        self, pc: Index, depth: Index, starts: list[Index], right: Index, i: Index, j: Index, masks: Sequence | None
+    ) -> None:
+        """One register tile: sums from zero over this piece of k, then added to the block."""
+        b, nv = self.b, self.nv
+        count = len(starts)
+
+        def step(k: Index, acc: list[ir.Value], odd: bool) -> list[ir.Value]:
+            out = list(acc)
+            row = [self.right(right, k, v, masks, odd) for v in range(nv)]
+            for r, start in enumerate(starts):
+                load = broadcast_last if odd else broadcast_pair
+                x = load(b, self.lhs, b.addi(start, k))
+                for v in range(nv):
+                    out[r * nv + v] = add_pairs(x, row[v], out[r * nv + v])
+            return out
+
+        acc = [b.zero(self.vector)] * (count * nv)
+        even = b.round_down(depth, 2)
+        before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
+        odd = b.cmpi("ne", even, depth)
+        acc = b.if_(odd, lambda: step(even, before, True), lambda: before, [self.vector] * len(before))
+        stride = self.layout["tile_stride"]
+        at = [b.sum_(b.muli(i, stride), j, r * stride + v * LANES) for r in range(count) for v in range(nv)]
+        first = b.cmpi("eq", pc, 0)
+        if first is not True:
+            zeros = [b.zero(self.vector)] * len(acc)
+            types = [self.vector] * len(acc)
+            old = b.if_(first, lambda: zeros, lambda: [b.vload(self.sums, x, LANES) for x in at], types)
+            acc = [b.addf(x, y) for x, y in zip(acc, old, strict=True)]
+        for x, index in zip(acc, at, strict=True):
+            b.vstore(x, self.sums, index)
+
+    def right(self, start: Index, k: Index, v: int, masks: Sequence | None, odd: bool) -> ir.Value:
+        """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""
+        b = self.b
+        if self.s["pack_rhs"]:
+            at = b.sum_(start, b.muli(b.divi(k, 2), self.nr), v * LANES)
+            return as_pairs(b, b.vload(self.rhs, at, LANES))
+        if self.s.get("packed"):
+            at = b.sum_(start, b.muli(k, self.nr), 2 * v * LANES)
+            return as_pairs(b, b.vload(self.operands.rhs, at, 2 * LANES))
+        at = b.sum_(start, b.muli(k, self.rhs_k), v * LANES)
+        mask = masks[v] if masks else None
+        x = b.vload(self.operands.rhs, at, LANES, mask)
+        y = b.zero(x.type) if odd else b.vload(self.operands.rhs, b.addi(at, self.rhs_k), LANES, mask)
+        return as_pairs(b, interleave(b, x, y))
+
+    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
+        """Copies the lhs block to scratch, row by row."""
+        b, stride = self.b, self.layout["lhs_stride"]
+        strides = (self.lhs_row, self.lhs_k)
+
+        def one(i: Index, k: Index) -> None:
+            x = b.load(self.operands.lhs, b.sum_(lhs, b.muli(i, strides[0]), b.muli(k, strides[1])))
+            b.store(x, self.lhs, b.addi(b.muli(i, stride), k))
+
+        if isinstance(self.lhs_row, int) and self.lhs_row == 1:
+            self.turn_lhs(lhs, rows, depth)
+        else:
+            b.for_(0, rows, 1, lambda i: b.for_(0, depth, 1, lambda k: one(i, k)))
+
+    def turn_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
+        """A lhs with unit stride along m: 16 steps of k by 16 rows at a time, transposed in registers as f32."""
+        b, stride = self.b, self.layout["lhs_stride"]
+
+        def strip(i: Index) -> None:
+            here = b.subi(rows, i)
+            mask = b.mask_below(b.mini(here, LANES), LANES)
+
+            def columns(k: Index) -> None:
+                last = b.subi(depth, 1)
+                at = [b.sum_(lhs, i, b.muli(b.mini(b.addi(k, q), last), self.lhs_k)) for q in range(LANES)]
+                block = [b.cast_float(b.vload(self.operands.lhs, x, LANES, mask), b.f32) for x in at]
+                for r, x in enumerate(pack.transpose_registers(b, block)):
+                    place = b.addi(b.muli(b.addi(i, r), stride), k)
+
+                    def keep(x: ir.Value = x, place: Index = place) -> None:
+                        b.vstore(b.cast_float(x, ir.BF16Type.get()), self.lhs, place)
+
+                    b.if_(b.cmpi("slt", r, here), keep)
+
+            b.for_(0, depth, LANES, columns)
+
+        b.for_(0, rows, LANES, strip)
+
+    def pack_rhs(self, rhs: Index, cols: Index, depth: Index) -> None:
+        """Packs the rhs block as [cols / nr][k / 2][nr] pairs; zeros, or repeats, past the last column."""
+        b = self.b
+
+        def panel(j: Index) -> None:
+            at = b.muli(j, self.layout["kc"] // 2)
+            for v in range(self.nv):
+                first = b.addi(j, v * LANES)
+                left = b.subi(cols, first)
+                source, target = b.addi(rhs, b.muli(first, self.rhs_col)), b.addi(at, v * LANES)
+                if isinstance(self.rhs_col, int) and self.rhs_col == 1:
+                    make = self.interleaved
+                else:
+                    make = self.turned if isinstance(self.rhs_k, int) and self.rhs_k == 1 else self.gathered
+                b.if_(
+                    b.cmpi("sgt", left, 0),
+                    lambda m=make, s=source, t=target, n=left: m(s, t, b.mini(n, LANES), depth),
+                )
+
+        b.for_(0, cols, self.nr, panel)
+
+    def interleaved(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
+        """16 columns with unit stride along n."""
+        b = self.b
+
+        def rows(mask: ir.Value | None) -> None:
+            def pair(k: Index, odd: bool) -> None:
+                at = b.addi(source, b.muli(k, self.rhs_k))
+                x = b.vload(self.operands.rhs, at, LANES, mask)
+                y = b.zero(x.type) if odd else b.vload(self.operands.rhs, b.addi(at, self.rhs_k), LANES, mask)
+                self.store_pairs(interleave(b, x, y), b.addi(target, b.muli(b.divi(k, 2), self.nr)))
+
+            even = b.round_down(depth, 2)
+            b.for_(0, even, 2, lambda k: pair(k, False))
+            b.if_(b.cmpi("ne", even, depth), lambda: pair(even, True))
+
+        b.if_(b.cmpi("eq", cols, LANES), lambda: rows(None), lambda: rows(b.mask_below(cols, LANES)))
+
+    def turned(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
+        """16 columns with unit stride along k: 16 vectors of 16 pairs, transposed in registers."""
+        b = self.b
+        last = b.subi(cols, 1)
+        starts = [b.addi(source, b.muli(b.mini(i, last), self.rhs_col)) for i in range(LANES)]
+        full = b.round_down(depth, 2 * LANES)
+        tail = b.subi(depth, full)
+
+        def rows(k: Index, mask: ir.Value | None = None) -> None:
+            loaded = [as_integers(b, b.vload(self.operands.rhs, b.addi(s, k), 2 * LANES, mask)) for s in starts]
+            at = b.addi(target, b.muli(b.divi(k, 2), self.nr))
+            for q, x in enumerate(pack.transpose_registers(b, loaded)):
+                b.vstore(x, self.rhs, b.addi(at, q * self.nr))
+
+        b.for_(0, full, 2 * LANES, rows)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: rows(full, b.tail_mask(tail, 2 * LANES)))
+
+    def gathered(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
+        """16 columns of any strides, element by element."""
+        b, element = self.b, ir.BF16Type.get()
+        last = b.subi(cols, 1)
+        zero = b.zero(element)
+        starts = [b.addi(source, b.muli(b.mini(i, last), self.rhs_col)) for i in range(LANES)]
+
+        def pair(k: Index) -> None:
+            inside = b.cmpi("slt", b.addi(k, 1), depth)
+            next_k = b.addi(k, 1)
+            lanes = []
+            for s in starts:
+                x = b.load(self.operands.rhs, b.addi(s, b.muli(k, self.rhs_k)))
+                at = b.addi(s, b.muli(next_k, self.rhs_k))
+                lanes += [x, *b.if_(inside, lambda a=at: [b.load(self.operands.rhs, a)], lambda: [zero], [element])]
+            value = vector.from_elements(b.vec(2 * LANES, element), lanes)
+            self.store_pairs(value, b.addi(target, b.muli(b.divi(k, 2), self.nr)))
+
+        b.for_(0, depth, 2, pair)
+
+    def store_pairs(self, x: ir.Value, at: Index) -> None:
+        self.b.vstore(as_integers(self.b, x), self.rhs, at)

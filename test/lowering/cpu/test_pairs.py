@@ -1,0 +1,108 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of bf16 by register tiles of pairs: layouts, odd sizes, packed constants, sizes known at run time."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from matmul_support import Kernel, Machine, StoreEpilogue
+
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.pairs import choose_pairs, packed_pair_strides
+
+pytestmark = pytest.mark.skipif(not isa.host().has("avx512bf16"), reason="a CPU without the instruction")
+
+MACHINE = Machine(64, 32)
+SIZES = [(1, 1, 1), (1, 17, 5), (3, 64, 31), (4, 5, 257), (7, 24, 64), (13, 65, 70), (37, 130, 33), (5, 1, 32), (6, 0, 4),
+         (0, 4, 4), (9, 20, 0), (65, 70, 1031)]  # fmt: skip
+
+
+def operand(rows: int, cols: int, layout: str) -> torch.Tensor:
+    """Row-major, transposed or without unit stride; NaN around it, which nothing may read into a sum."""
+    if layout == "t":
+        return operand(cols, rows, "n").mT
+    step = 3 if layout == "s" else 1
+    memory = torch.full((rows, cols * step + 3), torch.nan, dtype=torch.bfloat16)
+    memory[:, : cols * step : step] = torch.randn(rows, cols)
+    return memory[:, : cols * step : step] if cols else memory[:, :0]
+
+
+def check(out: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor) -> None:
+    exact = lhs.double() @ rhs.double()
+    if exact.numel():
+        eager = ((lhs.contiguous() @ rhs.contiguous()).double() - exact).abs().max().item()
+        error = (out.double() - exact).abs().max().item()
+        scale = exact.abs().max().item()
+        assert error <= max(1.1 * eager, 2**-8 * scale), f"error {error:.3e}, eager {eager:.3e}, scale {scale:.3e}"
+
+
+@cache
+def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
+    """A kernel whose sizes and row strides are run-time values, tiled for m rows."""
+
+    def problem(m, n, k, lhs_stride, rhs_stride):
+        lhs = {"n": (lhs_stride, 1), "t": (1, lhs_stride), "s": (lhs_stride, 3)}[left]
+        rhs = {"n": (rhs_stride, 1), "t": (1, rhs_stride), "s": (rhs_stride, 3)}[right]
+        return MatmulProblem((), m, n, k, lhs, rhs, "bf16")
+
+    known = problem(None, None, None, None, None)
+    schedule = choose_pairs(known, MACHINE, m) | {"mc": 16, "nc": 64, "kc": 64}
+
+    def emit(b, buffers, symbols, ctx):
+        epilogue = StoreEpilogue(buffers[2], (symbols[1],))
+        emit_matmul(b, problem(*symbols), schedule, Buffers(*buffers[:2]), epilogue, ctx)
+
+    return Kernel(["bf16"] * 3, 5, scratch_bytes(known, schedule), emit)
+
+
+@pytest.mark.parametrize(("left", "right", "m"), [("n", "n", 4), ("n", "n", 64), ("n", "t", 64), ("t", "n", 64), ("s", "s", 64)])  # fmt: skip
+def test_dynamic_sizes(left: str, right: str, m: int) -> None:
+    torch.manual_seed(0)
+    kernel = dynamic_kernel(left, right, m)
+    for threads in (1, 2):
+        for m, n, k in SIZES:
+            lhs, rhs = operand(m, k, left), operand(k, n, right)
+            out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
+            strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
+            kernel(lhs, rhs, out, symbols=(m, n, k, *strides), threads=threads)
+            check(out, lhs, rhs)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(4, 16, 16), (7, 50, 33), (30, 200, 700), (100, 33, 65)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
+    torch.manual_seed(0)
+    lhs, rhs, out = operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
+    problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
+    schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), MACHINE, m)
+    assert schedule is not None and schedule["kernel"] == "pairs"
+    given = rhs
+    if packed:
+        lanes, rows = packed_pair_strides(schedule, k)
+        panels = -(-n // lanes)
+        padded = torch.zeros(rows, panels * lanes, dtype=torch.bfloat16)
+        padded[:k, :n] = rhs
+        given = padded.view(rows // 2, 2, panels, lanes).permute(2, 0, 3, 1).contiguous()
+        problem = MatmulProblem((), m, n, k, lhs.stride(), (lanes, rows), "bf16")
+
+    def emit(b, buffers, symbols, ctx):
+        emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], (n,)), ctx)
+
+    Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)(lhs, given, out, threads=2)
+    check(out, lhs, rhs)
+
+
+def test_f32_and_other_cpus_have_no_pairs() -> None:
+    problem = MatmulProblem((), 64, 64, 64, (64, 1), (1, 64), "bf16")
+    assert (choose_packed_schedule(problem, Machine()) or {}).get("kernel") != "pairs"
+    with isa.compiling_for(isa.named("x86-64-v4")):
+        assert (choose_packed_schedule(problem, MACHINE) or {}).get("kernel") != "pairs"
