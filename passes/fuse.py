@@ -16,6 +16,7 @@ from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
+from kiln.passes.fusion.walk import walk
 
 
 @register_pass
@@ -119,7 +120,7 @@ class Fuse(Pass):
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int]) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally."""
         grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
-        grouping.run()
+        walk(grouping)
         if self.horizontal:
             room = Room.of(grouping)
             fuse_products(grouping, room)

@@ -12,6 +12,7 @@ from kiln.lowering.cpu.tile.body import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
+from kiln.passes.fusion.loops import merge_loops, share_loops
 from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.reach import Reach
 
@@ -67,9 +68,9 @@ def fuse_nests(grouping: Grouping, room: Room) -> None:
     for value in values:
         for a, b in _pairs(_readers(grouping, value)):
             a, b = _now(grouping, a), _now(grouping, b)
-            if a is not b and grouping.share_loops(a, b, [value]) and reach.independent(a, b):
+            if a is not b and share_loops(grouping, a, b, [value]) and reach.independent(a, b):
                 before = grouping.model.cost(a) + grouping.model.cost(b)
-                merged = grouping.merge_loops(a, b)
+                merged = merge_loops(grouping, a, b)
                 reach.merge(a, b, merged)
                 saved = amount(before.moved - grouping.model.cost(merged).moved, "B")
                 grouping.decisions.append((b.ops[-1], f"shares the loops of {a.ops[-1].name}: saves {saved}"))

@@ -177,7 +177,7 @@ class Outliner:
 
     def _needed(self, value: ir.Value, members: set[ir.Operation]) -> bool:
         for use in value.uses:
-            user = self.grouping._top(use.owner)
+            user = self.grouping.top(use.owner)
             if user in members:
                 if self._whole_use(user, value):
                     return True

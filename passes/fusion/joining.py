@@ -1,0 +1,215 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Whether, and how, an op joins the kernel of one that reads it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.passes.fusion.cost import amount
+from kiln.passes.fusion.graph import IN_MEMORY, Read
+from kiln.passes.fusion.groups import Group, Grouping
+from kiln.passes.fusion.loops import is_one, loops_of
+from kiln.passes.fusion.rows import why_not_joined
+
+__all__ = ["SLOWER", "try_to_join"]
+
+SLOWER = 1.02
+"""A kernel less is worth this factor of the estimated time: what it saves outside of kernels is not in the estimate."""
+MOST_INDICES = 8
+"""Indices at which a kernel computes one value: its code grows with each, and may double with each op below."""
+SERIAL_LIMIT = 1 << 14
+"""Elements of a reduction over everything that are still fused with what follows: there is no row to share."""
+
+
+def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[Read], stored: bool) -> str | None:
+    """Merge `op`'s group into `group`; returns why not."""
+    own = grouping.of[op]
+    if any(r.whole and grouping.of[r.consumer] is group for v in op.results for r in grouping.graph.readers.get(v, [])):
+        return "gathered from, or a matrix operand, in the consumer's kernel"
+    indices = grouping.indices(group, reads)
+    if indices is None:
+        return "read at an index that is not affine in the consumer's loops"
+    if grouping.would_cycle(own, group):
+        return "a path through another kernel leads back"
+    if own.named is not None:
+        return _try_epilogue(grouping, own, group, indices, reads)
+    if own.reduced is not None:
+        return _try_reduction(grouping, op, group, indices, reads)
+    return _try_pointwise(grouping, op, group, indices, stored, reads)
+
+
+def _try_pointwise(
+    grouping: Grouping,
+    op: ir.Operation,
+    group: Group,
+    indices: list[tuple[ir.AffineExpr, ...]],
+    stored: bool,
+    reads: list[Read],
+) -> str | None:
+    if stored and group.named is not None and group.named.name not in IN_MEMORY:
+        return "needed in memory, and the consumer's kernel writes one result"
+    if len(indices) > MOST_INDICES:
+        return f"read at {len(indices)} indices: a kernel computes a value at {MOST_INDICES} at most"
+    plain = [_plain(i) for i in indices]
+    if stored:
+        full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
+        if not full or not _storable(group, plain[0] or []):
+            return "needed in memory, and not over the consumer's loops"
+    times = grouping.model.evaluations(indices, group.space)
+    again = max(0, times - grouping.model.count(grouping.graph.space(op))) * grouping.graph.cost(op)
+    if again:
+        before = grouping.model.cost(grouping.of[op]) + grouping.model.cost(group)
+        after = grouping.model.cost(replace(group, ops=[*group.ops, op]), again)
+        seconds = before.seconds(grouping.model.machine), after.seconds(grouping.model.machine)
+        if seconds[1] > SLOWER * seconds[0]:
+            saves, costs = amount(before.moved - after.moved, "B"), amount(again, "op")
+            where = f"at {len(indices)} indices" if len(indices) > 1 else "again and again"
+            slower = f"{1e6 * seconds[1]:.3g} instead of {1e6 * seconds[0]:.3g} us"
+            return f"read {where}: saves {saves} of traffic, but computes {costs} more ({slower})"
+        group.recomputed += again
+        grouping.alternatives.setdefault(grouping.graph.position[op], 1)
+    grouping.adopt(op, group, [grouping.graph.producer_point(op, index) for index in indices])
+    return None
+
+
+def _plain(index: tuple[ir.AffineExpr, ...]) -> list[int] | None:
+    """Positions of the group's dims that index an operand, each at most once; constants are left out."""
+    dims: list[int] = []
+    for e in index:
+        if isinstance(e, ir.AffineConstantExpr):
+            continue
+        if not isinstance(e, ir.AffineDimExpr) or e.position in dims:
+            return None
+        dims.append(e.position)
+    return dims
+
+
+def _storable(group: Group, dims: list[int]) -> bool:
+    """Whether the op's result can be written by the group's loops without writing it many times over."""
+    every = frozenset(range(len(group.space)))
+    mine = loops_of(frozenset(dims), group.space)
+    kept = every - (group.reduced or frozenset())
+    return dims == sorted(dims) and mine in (loops_of(every, group.space), loops_of(kept, group.space))
+
+
+def _try_reduction(
+    grouping: Grouping,
+    op: ir.Operation,
+    group: Group,
+    indices: list[tuple[ir.AffineExpr, ...]],
+    reads: list[Read],
+) -> str | None:
+    if group.named is not None:
+        return "a reduction before a matrix product or attention"
+    if any(r.guarded for r in reads):
+        return "a reduction below a pad or concatenation"
+    if len(indices) != 1:
+        return "a reduction read at several indices"
+    dims = _plain(indices[0])
+    if dims is None or dims != sorted(dims):
+        return "a reduction read at an index that is not a subset of the consumer's loops"
+    own_space = grouping.graph.space(op)
+    point = list(grouping.graph.producer_point(op, indices[0]))
+    reduced = [i for i, e in enumerate(point) if e is None]
+    zero = ir.AffineConstantExpr.get(0)
+    rest = [d for d in range(len(group.space)) if d not in dims]
+    if any(not is_one(own_space[i]) for i in reduced):
+        # A dim of size 1 is read at 0: it is none of the loops that the reduction walks.
+        point = [zero if e is None and is_one(own_space[i]) else e for i, e in enumerate(point)]
+        reduced = [i for i in reduced if not is_one(own_space[i])]
+        rest = [d for d in rest if not is_one(group.space[d])]
+    extents = [own_space[i] for i in reduced]
+    if group.reduced is not None and loops_of(frozenset(rest), group.space) != loops_of(group.reduced, group.space):
+        return "the consumer's kernel reduces other loops"
+    if not rest and group.reduced is None:
+        rest = list(range(len(group.space), len(group.space) + len(extents)))
+        group.space += extents
+    elif [group.space[d] for d in rest] != extents:
+        return "the reduced loops differ from the consumer's"
+    if not dims:
+        total = 1
+        for x in extents:
+            total *= x.value if isinstance(x, ir.AffineConstantExpr) else SERIAL_LIMIT
+        if total > SERIAL_LIMIT:
+            return "a reduction over everything: its kernel has no rows to share among threads"
+    for i, d in zip(reduced, rest, strict=True):
+        point[i] = ir.AffineDimExpr.get(d)
+    group.reduced = frozenset(rest)
+    grouping.adopt(op, group, [tuple(point)])
+    return None
+
+
+def _try_epilogue(
+    grouping: Grouping, own: Group, group: Group, indices: list[tuple[ir.AffineExpr, ...]], reads: list[Read]
+) -> str | None:
+    op = own.named
+    assert op is not None
+    if op.name not in IN_MEMORY:
+        return "its kernel takes nothing behind it"
+    if group.named is not None or group.reduced is not None:
+        if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
+            return "the consumer is no pointwise kernel"
+        reason = why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
+        if reason is not None:
+            return reason
+    if any(r.guarded for r in reads) or len(indices) != 1:
+        return "the result is read at several indices, or in part"
+    same = _same_loops if op.name == "kiln.conv" else _same_rows
+    if not same(group, indices[0], grouping.graph.dims(op.results[0])):
+        return "the consumer's loops are not those of the result"
+    if group.named is None:
+        group.named = op
+    else:
+        group.others.append(op)
+    grouping.adopt(op, group, [indices[0]])
+    return None
+
+
+def _same_loops(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
+    """Whether the group's loops are the dims of a convolution's result, in their order."""
+    ranges = dict(enumerate(group.space))
+    return list(dims) == list(group.space) and all(
+        affine.equal(e, ir.AffineDimExpr.get(i), ranges) for i, e in enumerate(index)
+    )
+
+
+def _same_rows(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
+    """Whether the group's loops walk a product's elements in their own order, up to a split of the rows."""
+    rank = len(group.space)
+    if not index or not rank or dims[-1] != group.space[-1]:
+        return False
+    if index[-1] != ir.AffineDimExpr.get(rank - 1) and not (is_one(dims[-1]) and _is_zero(index[-1])):
+        return False
+    loops = [ir.AffineDimExpr.get(i) for i in range(rank - 1)]
+    ranges = dict(enumerate(group.space))
+    return affine.equal(_row_major(index[:-1], dims[:-1]), _row_major(loops, group.space[:-1]), ranges)
+
+
+def _row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    """Position of `index` in a row-major array."""
+    position: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for e, size in zip(index, sizes, strict=True):
+        position = position * size + e
+    return position
+
+
+def _is_zero(e: ir.AffineExpr) -> bool:
+    return affine.constant_of(e) == 0
+
+
+def _same_lhs(op: ir.Operation, others: Sequence[ir.Operation]) -> bool:
+    """Whether products multiply the same rows: one program can sum a tile of each (a gate and what it scales)."""
+    key = (
+        (op.operands[0], bool(ir.IntegerAttr(op.attributes["transpose_lhs"]).value))
+        if op.name == "kiln.matmul"
+        else None
+    )
+    return key is not None and all(
+        other.name == op.name
+        and (other.operands[0], bool(ir.IntegerAttr(other.attributes["transpose_lhs"]).value)) == key
+        for other in others
+    )
