@@ -34,6 +34,8 @@ class Isa:
       l1_bytes: first-level data cache of a core; l2_bytes: second level of a core.
       l3_bytes: last-level cache that l3_cores logical processors share (0 and 1 without one).
       cores: logical processors that this process may use.
+      library_bytes: width of the vectors that MKL, the BLAS in PyTorch's wheels for x86, uses here at most. Its
+        AVX-512 kernels run on Intel's processors alone: on AMD's it takes those for AVX2.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Isa:
     l3_bytes: int = _L3
     l3_cores: int = 1
     cores: int = 1
+    library_bytes: int = 64
 
     def has(self, feature: str) -> bool:
         """Whether the CPU has an instruction set, by LLVM's name."""
@@ -64,8 +67,9 @@ def host() -> Isa:
         width, registers = 16, 32 if "neon" in features else 16
     caches = read_caches(_CACHES)
     l3, l3_cores = caches.get(3, (0, 1)) if caches else (_L3, 1)
+    name = llvm.get_host_cpu_name()
     return Isa(
-        name=llvm.get_host_cpu_name(),
+        name=name,
         vector_bytes=width,
         vector_registers=registers,
         features=features,
@@ -74,7 +78,11 @@ def host() -> Isa:
         l3_bytes=l3,
         l3_cores=l3_cores,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        library_bytes=32 if name.startswith(_AMD) else width,
     )
+
+
+_AMD = ("znver", "bdver", "btver", "amdfam")  # how LLVM's names of AMD's processors begin
 
 
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")

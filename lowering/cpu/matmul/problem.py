@@ -21,6 +21,8 @@ class Isa(Protocol):
     def vector_bytes(self) -> int: ...  # 16: SSE, 32: AVX2, 64: AVX-512
     @property
     def vector_registers(self) -> int: ...
+    @property
+    def library_bytes(self) -> int: ...  # of the vectors that the vendor's gemm uses
 
 
 @dataclass(frozen=True)

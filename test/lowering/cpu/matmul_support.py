@@ -26,6 +26,7 @@ class Machine:
 
     vector_bytes: int = 32
     vector_registers: int = 16
+    library_bytes: int = 64
 
 
 class StoreEpilogue:
