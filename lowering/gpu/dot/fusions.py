@@ -51,14 +51,19 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotO
 
     Parts of one kernel that multiply the same rows are planned as one product with all their columns.
     """
+    shape, descriptors = product_shape(body, layouts, options)
+    schedule = choose_product(shape, machine(options.arch), descriptors)
+    return schedule | {"precision": "tf32" if shape.dtype == "tf32" else "ieee"}
+
+
+def product_shape(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions) -> tuple[ProductShape, bool]:
+    """What the schedule of a fusion's product is chosen by, and whether descriptors can describe its operands."""
     products = find_products(body, layouts)
     product = products[0]
     tf32 = options.tf32 and product.element == "f32"
     shape = replace(_with_siblings(body, layouts, product.shape(tf32)), products=len(products))
     operands = [product.lhs, *(x.rhs for x in products)]
-    descriptors = options.descriptors and body.part is None and _describable(body, *operands)
-    schedule = choose_product(shape, machine(options.arch), descriptors)
-    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+    return shape, options.descriptors and body.part is None and _describable(body, *operands)
 
 
 def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: ProductShape) -> ProductShape:

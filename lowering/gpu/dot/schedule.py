@@ -102,9 +102,13 @@ def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = Fa
     """
     if 1 in (shape.m, shape.n):
         return gemv(shape)
-    if descriptors and machine.tensor_maps and takes_descriptors(shape):
-        return _tensor_map(shape, machine, best_tile(shape, machine))
-    return choose_tile(shape, machine)
+    through_maps = descriptors and machine.tensor_maps and takes_descriptors(shape)
+    return schedule_of_tile(shape, machine, best_tile(shape, machine), through_maps)
+
+
+def schedule_of_tile(shape: ProductShape, machine: Machine, tile: tuple[int, int], through_maps: bool) -> dict:
+    """The schedule with this tile; `through_maps` only for what `takes_descriptors`."""
+    return _tensor_map(shape, machine, tile) if through_maps else _pointers(shape, machine, tile)
 
 
 def choose_tile(shape: ProductShape, machine: Machine) -> dict:
@@ -115,6 +119,11 @@ def choose_tile(shape: ProductShape, machine: Machine) -> dict:
 def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:
     """The (rows, columns) with the least modelled time; the earlier in the table among equals."""
     return min(_candidates(shape), key=lambda tile: tile_time(shape, machine, tile))
+
+
+def tiles_by_time(shape: ProductShape, machine: Machine) -> list[tuple[int, int]]:
+    """All tiles for a product, the one with the least modelled time first."""
+    return sorted(_candidates(shape), key=lambda tile: tile_time(shape, machine, tile))
 
 
 def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
