@@ -36,8 +36,9 @@ class ExpandVectorMath(Pass):
     Every ``math`` function of f32 or f64, scalar or vector of any width, becomes polynomials with a stated accuracy
     (docs/vector-math.md); sqrt, abs, fma, rounding and bit counting stay, being single instructions.  bf16 and f16
     are computed in f32.  Also expanded: ``arith.remf``, ``arith.maximumf``/``minimumf`` (NaN propagates; the sign of
-    a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 and f32.  ``fastmath<afn>`` on exp
-    and exp2 asks for the variant that flushes denormal results.
+    a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 and f32, ``sitofp``/``uitofp`` to bf16
+    (rounded to f32 first, as PyTorch does).  ``fastmath<afn>`` on exp and exp2 asks for the variant that flushes
+    denormal results.
 
     Before::
 
@@ -86,6 +87,8 @@ class ExpandVectorMath(Pass):
                 wide, narrow = narrow, wide
             by_hand = _is(ir.BF16Type, narrow) or (_is(ir.F16Type, narrow) and _is(ir.F64Type, wide))
             return _convert if by_hand else None
+        if op.name in ("arith.sitofp", "arith.uitofp"):
+            return _from_integer if _is(ir.BF16Type, op.results[0].type) else None
         if op.name == "math.ipowi":
             return lambda op, *_: [ipowi(*op.operands)]
         if op.name in FUNCTIONS or op.name == "math.sincos":
@@ -173,3 +176,10 @@ def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Valu
     if _is(ir.F64Type, source):
         value = e.op("arith.truncf", e.float_type, value)
     return [_store(e, value, target)]
+
+
+def _from_integer(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+    """sitofp and uitofp to bf16, by way of f32: LLVM would call a library function that no process has loaded."""
+    target = op.results[0].type
+    e = Emitter(_like(target, ir.F32Type.get()), constants, entry)
+    return [_store(e, e.op(op.name, e.float_type, e.wrap(op.operands[0])), target)]

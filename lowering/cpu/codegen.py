@@ -194,7 +194,9 @@ def _expand_math(module: ir.Module) -> None:
     bf16_as_bits(module)
 
 
-_EXPANDED_ARITH = {"arith.remf", "arith.extf", "arith.truncf", "arith.maximumf", "arith.minimumf"}
+_EXPANDED_ARITH = {
+    "arith.remf", "arith.extf", "arith.truncf", "arith.maximumf", "arith.minimumf", "arith.sitofp", "arith.uitofp",
+}  # fmt: skip
 
 
 def _vector_math_pass() -> Pass:

@@ -56,6 +56,14 @@ func.func @scalar_fallback(%x: f64) -> f64 {
   return %0 : f64
 }
 
+// CHECK-LABEL: @integer_to_bf16
+// CHECK: arith.sitofp {{.*}} : vector<8xi64> to vector<8xf32>
+// CHECK: arith.bitcast {{.*}} : vector<8xi16> to vector<8xbf16>
+func.func @integer_to_bf16(%x: vector<8xi64>) -> vector<8xbf16> {
+  %0 = arith.sitofp %x : vector<8xi64> to vector<8xbf16>
+  return %0 : vector<8xbf16>
+}
+
 // CHECK-LABEL: @half
 // CHECK: arith.extf {{.*}} : vector<8xf16> to vector<8xf32>
 // CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xf16>

@@ -71,6 +71,14 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+@pytest.mark.parametrize("integer", [I64, torch.uint8])
+def test_integer_beside_bf16(integer: torch.dtype, cpu: str) -> None:
+    """MLIR folds the two conversions into one, int64 to bf16, for which a CPU without bf16 has no instruction."""
+    program = Program([*inputs((5, 7), dtype=BF16), Input((5, 7), integer, 3)], ["(v1 > v0).to(torch.float32)"], [2])
+    run(program, **({"cpu": cpu} if cpu else {}))
+
+
 @pytest.mark.parametrize("name", STATIC)
 def test_static(name: str) -> None:
     run(STATIC[name])
