@@ -21,6 +21,7 @@ from kiln.lowering.cpu.tile.access import Indices, compose
 from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
 from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
 from kiln.lowering.cpu.tile.memory import Memory, Scratch, memory_type
+from kiln.lowering.cpu.tile.roundings import Roundings
 from kiln.lowering.cpu.tile.scopes import Guard
 
 CMP_SLT, CMP_SGE = 2, 5
@@ -46,6 +47,7 @@ class Evaluator(Memory):
         super().__init__(b, body, buffers, layouts, symbols, scratch)
         self.flag = flag
         self.bound: dict[tuple[ir.Value, Indices], ir.Value] = {}
+        self.roundings = Roundings()
 
     def eval(self, value: ir.Value, indices: Indices, guard: Guard | None = None) -> ir.Value:
         """`value` (a tensor of the body) at `indices`: a scalar if uniform, else a vector of `lane.width`."""
@@ -170,9 +172,11 @@ class Evaluator(Memory):
             elif name == "arith.constant":
                 env[inner.results[0]] = self.constant(inner)
             else:
-                env.update(
-                    zip(inner.results, self._clone(inner, [self._lookup(env, v) for v in inner.operands]), strict=True)
-                )
+                operands = [self._lookup(env, v) for v in inner.operands]
+                wide = self.roundings.undo(inner.operation, operands[0]) if operands else None
+                results = [wide] if wide is not None else self._clone(inner, operands)
+                self.roundings.note(inner.operation, results)
+                env.update(zip(inner.results, results, strict=True))
                 if CHECKED in inner.operation.attributes:
                     self._check(inner, env, guard)
         raise UnsupportedError("linalg.generic", str(op.location), "a body without linalg.yield")
