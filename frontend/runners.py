@@ -26,8 +26,10 @@ def make_runner(
     """
     if plan.device == "cpu":
         from kiln.runtime.executor import Executor
+        from kiln.runtime.profile import ProfilingExecutor, current_recording
 
-        return Executor(plan, constants).run
+        into = current_recording()
+        return (Executor(plan, constants) if into is None else ProfilingExecutor(plan, constants, into)).run
     from kiln.runtime.cuda.executor import CudaExecutor
 
     run = CudaExecutor(plan, constants).run

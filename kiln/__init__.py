@@ -3,7 +3,8 @@
 
 """Kiln: a ``torch.compile`` backend in which every pass is Python on real MLIR.
 
-``torch.compile(model, backend="kiln")`` compiles a model; :func:`kiln.explain` reports what became of each op.
+``torch.compile(model, backend="kiln")`` compiles a model; :func:`kiln.explain` reports what became of each op,
+and :func:`kiln.profile` how long each kernel takes.
 Attributes are loaded on first use, so that ``import kiln`` (and ``kiln-opt``) does not import torch.
 """
 
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
     from kiln import patterns
     from kiln.frontend.backend import kiln as backend
     from kiln.frontend.explain import explain
+    from kiln.frontend.profile import profile
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "backend", "explain", "patterns"]
+__all__ = ["__version__", "backend", "explain", "patterns", "profile"]
 
 # Public name -> (module, attribute there; None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
     "backend": ("kiln.frontend.backend", "kiln"),
     "explain": ("kiln.frontend.explain", "explain"),
     "patterns": ("kiln.patterns", None),
+    "profile": ("kiln.frontend.profile", "profile"),
 }
 
 

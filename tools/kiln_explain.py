@@ -24,6 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
     parser.add_argument("--backward", action="store_true", help="compile for training instead of inference")
     parser.add_argument("--verbose", action="store_true", help="list every op, with its place in the model")
+    parser.add_argument("--time", action="store_true", help="also call the model, and list how long each kernel takes")
     parser.add_argument("--mode", default=None, help="as in torch.compile")
     arguments = parser.parse_args(argv)
     try:
@@ -39,10 +40,15 @@ def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwa
     import torch
 
     from kiln.frontend.explain import explain
+    from kiln.frontend.profile import profile
 
     with torch.set_grad_enabled(arguments.backward):
         explanation = explain(model, *inputs, mode=arguments.mode, dynamic=arguments.dynamic or None, **kwargs)
-    return explanation.to_text(verbose=arguments.verbose)
+        text = explanation.to_text(verbose=arguments.verbose)
+        if arguments.time:
+            times = profile(model, *inputs, mode=arguments.mode, dynamic=arguments.dynamic or None, **kwargs)
+            text += times.to_text(verbose=arguments.verbose)
+    return text
 
 
 def _load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln.profile``: how long each kernel of a model takes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import StringIO
+from statistics import median
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.fx import GraphModule
+
+from kiln.frontend.backend import kiln as backend
+from kiln.runtime.profile import LaunchTimes, recording
+
+__all__ = ["Profile", "profile"]
+
+
+@dataclass
+class Profile:
+    """The launches of a call in their order, with the time of each; ``print(profile)`` shows them as a table.
+
+    ``call``: median seconds of a whole call as it is compiled, without a clock between its launches.
+    """
+
+    call: float = 0.0
+    threads: int = 1
+    launches: list[LaunchTimes] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> float:
+        """Seconds of all launches and ATen calls together."""
+        return sum(launch.median for launch in self.launches)
+
+    def to_text(self, width: int = 120, *, verbose: bool = False) -> str:
+        """The table as plain text: a row per kernel and shape, slowest first; ``verbose``: per launch, in order."""
+        console = Console(file=StringIO(), width=width, highlight=False, no_color=True)
+        table = Table(
+            "kernel", "kind", "results", "times", "us each", "share", "GFLOP/s",
+            title=f"{len(self.launches)} launches take {1e3 * self.kernels:.3f} ms with {self.threads} threads, "
+            f"a call {1e3 * self.call:.3f} ms", title_justify="left",
+        )  # fmt: skip
+        total = self.kernels or 1.0
+        for group in self._groups(verbose):
+            each = sum(launch.median for launch in group) / len(group)
+            first = group[0]
+            # Products and convolutions count a multiplication with its addition as one operation.
+            rate = f"{2e-9 * first.work / each:.1f}" if first.kind in _PRODUCTS and first.work > 0 and each else ""
+            shapes = ", ".join("x".join(map(str, shape)) for shape in first.results)
+            share = f"{100 * each * len(group) / total:.1f} %"
+            table.add_row(first.name, first.kind, shapes, str(len(group)), f"{1e6 * each:.1f}", share, rate)
+        console.print(table)
+        assert isinstance(console.file, StringIO)
+        return console.file.getvalue()
+
+    def _groups(self, verbose: bool) -> list[list[LaunchTimes]]:
+        if verbose:
+            return [[launch] for launch in self.launches]
+        found: dict[tuple[Any, ...], list[LaunchTimes]] = {}
+        for launch in self.launches:
+            found.setdefault((launch.name, launch.kind, launch.results, launch.work), []).append(launch)
+        return sorted(found.values(), key=lambda group: -sum(launch.median for launch in group))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+_PRODUCTS = ("matmul", "conv", "attention")
+
+
+def profile(
+    model: Callable[..., Any],
+    *inputs: Any,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+    calls: int = 20,
+    cpu_time: bool = False,
+    **kwargs: Any,
+) -> Profile:
+    """Compile ``model(*inputs, **kwargs)`` for the CPU, call it, and tell how long each of its launches takes.
+
+    Args:
+        model: a module or a function.
+        inputs, kwargs: its arguments.
+        mode, options, dynamic: as for ``torch.compile``.
+        calls: how many calls are timed; the table has medians.
+        cpu_time: take the CPU time of the calling thread, which other programs disturb less; for one thread.
+
+    Raises:
+        BackendOptionError: an unknown mode or option.
+    """
+    if isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+        model = model._orig_mod
+
+    def compiled() -> Callable[..., Any]:
+        # A backend of its own, so that neither Dynamo's cache for "kiln" is used nor filled.
+        def profiling(gm: GraphModule, example_inputs: Any) -> Callable[..., Any]:
+            return backend(gm, example_inputs, mode=mode, options=options)
+
+        return torch.compile(model, backend=profiling, dynamic=dynamic)
+
+    clock = time.thread_time if cpu_time else time.perf_counter
+    with recording(clock) as recorded:
+        timed = compiled()
+        timed(*inputs, **kwargs)
+        recorded.clear()
+        for _ in range(calls):
+            timed(*inputs, **kwargs)
+    whole = compiled()
+    whole(*inputs, **kwargs)
+    seconds = []
+    for _ in range(calls):
+        start = clock()
+        whole(*inputs, **kwargs)
+        seconds.append(clock() - start)
+    launches = [launch for launch in recorded.launches if launch.seconds]
+    return Profile(median(seconds), torch.get_num_threads(), launches)
