@@ -114,7 +114,7 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         counted = ", ".join(name if count == 1 else f"{count} {name}" for name, count in graph.rewrites.items())
         console.print(f"patterns rewritten: {counted}", markup=False)
     for note in graph.notes:
-        if verbose or note.pass_name in ("rewrite-patterns", "autotune-cpu"):
+        if verbose or note.pass_name in ("rewrite-patterns", "autotune-cpu", "autotune-gpu"):
             # The FX node's name is what the other tables show as well.
             where = ", ".join(names_in_location(note.location)) or note.location
             console.print(f"{note.pass_name}: {where}: {note.op}: {note.reason}", markup=False)

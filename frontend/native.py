@@ -30,10 +30,10 @@ from kiln.frontend.tuned import tuned_schedules
 from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
-from kiln.passes.autotune_cpu import AutotuneCpu
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
+from kiln.passes.tuning import AutotunePass
 from kiln.runtime.plan import Plan
 
 __all__ = ["NativeGraph", "compile_native"]
@@ -200,7 +200,7 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
     for step in steps:
         if isinstance(step.pass_, ConvertTorchToKiln):
             step.pass_.aten = (*step.pass_.aten, *avoid)
-        elif isinstance(step.pass_, AutotuneCpu):
+        elif isinstance(step.pass_, AutotunePass):
             step.pass_.store = tuned_schedules(options)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
     timing = Timing()

@@ -45,7 +45,9 @@ class Target:
 
         if self.name == "cpu":
             return pipelines.cpu_pipeline(options)
-        return pipelines.gpu_pipeline(options, self.arch) if self.arch else pipelines.gpu_pipeline(options)
+        if self.name == "tt-cpu":
+            return pipelines.gpu_pipeline(options)
+        return pipelines.gpu_pipeline(options, self.arch, self.device)
 
     def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
         """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.

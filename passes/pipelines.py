@@ -58,28 +58,31 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     ]
 
 
-def _autotuning(options: object | None) -> list[PipelineStep]:
+def _autotuning(options: object | None, target: str = "cpu", given: str = "") -> list[PipelineStep]:
     """The step that ``mode="max-autotune"`` adds."""
     if not str(getattr(options, "mode", "")).startswith("max-autotune"):
         return []
     seconds = float(getattr(options, "tune_seconds", 0.5))
-    text = f"autotune-cpu{{seconds={seconds!r} graph-seconds={_GRAPH_SECONDS * seconds!r}}}"
-    return [PipelineStep(text, "the rules' tiles are where it starts; constants are packed as it chose")]
+    text = f"autotune-{target}{{seconds={seconds!r} graph-seconds={_GRAPH_SECONDS * seconds!r}{given}}}"
+    reason = "; constants are packed as it chose" if target == "cpu" else ""
+    return [PipelineStep(text, f"the rules' tiles are where it starts{reason}")]
 
 
 _GRAPH_SECONDS = 120
 """How many times the time for one kernel a graph may be tuned."""
 
 
-def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[PipelineStep]:
+def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str = "") -> list[PipelineStep]:
     """From the torch dialect to scheduled kernels for a GPU: the CPU's pipeline up to the choice of libraries.
 
-    ``options`` as for ``cpu_pipeline``; ``arch`` is the GPU, as in ``schedule-gpu``.
+    ``options`` as for ``cpu_pipeline``; ``arch`` is the GPU, as in ``schedule-gpu``; ``device`` is one to try schedules
+    on, if there is any.
     """
     front = cpu_pipeline(options)
     tf32 = str(bool(getattr(options, "tf32", False))).lower()
     allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
     descriptors = str(allowed).lower()
+    chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
@@ -105,11 +108,8 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90") -> list[Pip
         ),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
-        PipelineStep(
-            f"schedule-gpu{{arch={arch} tf32={tf32} descriptors={descriptors}}}",
-            "tiles and warps by the measured rules",
-            stage="sched",
-        ),
+        PipelineStep(f"schedule-gpu{{{chip}}}", "tiles and warps by the measured rules", stage="sched"),
+        *(_autotuning(options, "gpu", f" device={device} {chip}") if device else []),
     ]
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from torch_mlir import ir
 
@@ -118,7 +118,7 @@ class Contest:
     failed: list[TriedSchedule] = field(default_factory=list)
 
     @classmethod
-    def of(cls, fusion: ir.OpView, default: dict[str, Any], others: Sequence[dict[str, Any]]) -> "Contest":
+    def of(cls, fusion: ir.OpView, default: dict[str, Any], others: Sequence[dict[str, Any]]) -> Self:
         """An empty one. Raises UnsupportedError where nothing can be compared with the default."""
         if not default or not others:
             raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")

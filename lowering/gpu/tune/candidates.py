@@ -1,0 +1,153 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Schedules worth a try for a fusion on a GPU: around the one that the rules chose."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import name_of
+from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
+from kiln.lowering.gpu.dot.fusions import DotOptions, product_shape
+from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.dot.schedule import pow2
+from kiln.lowering.gpu.dot.windows import find_attention
+from kiln.lowering.gpu.tune.products import in_turn, product_schedules
+
+__all__ = ["candidates"]
+
+Schedule = dict[str, Any]
+
+_MOST_WARPS = 32
+_LARGEST_TILE = 1 << 15
+"""Elements of a tile in registers."""
+_ATTENTION = (
+    (64, 64, 4, 2),
+    (64, 64, 4, 3),
+    (128, 64, 4, 2),
+    (128, 64, 8, 3),
+    (64, 128, 4, 2),
+    (128, 128, 8, 2),
+    (64, 32, 4, 3),
+)
+"""Queries, keys, warps and stages that were the fastest for some size on some GPU."""
+
+
+def candidates(
+    body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule, options: DotOptions
+) -> list[Schedule]:
+    """Other valid schedules for a fusion of known sizes, the most promising first.
+
+    Of a fusion of several parts, or of several nests of loops, one has another schedule than in `schedule`.
+    """
+    parts = body.parts()
+    if len(parts) > 1:
+        own = list(schedule["parts"])
+        lists = [candidates(p, layouts, mine, options) if mine else [] for p, mine in zip(parts, own, strict=True)]
+        choices = [[{"parts": [*own[:i], x, *own[i + 1 :]]} for x in found] for i, found in enumerate(lists)]
+        return list(in_turn(choices))
+    names = {name_of(op.operation) for op in body.operations}
+    if "kiln.matmul" in names:
+        shape, descriptors = product_shape(body, list(layouts), options)
+        others = iter(product_schedules(shape, machine(options.arch), schedule, descriptors))
+    elif "kiln.attention" in names:
+        others = _attention(find_attention(body, layouts).shape(options.tf32), schedule)
+    elif "kiln.conv" in names:
+        others = _conv(schedule)
+    elif "nests" in schedule:
+        own = list(schedule["nests"])
+        choices = [
+            [{"nests": [*own[:i], x, *own[i + 1 :]]} for x in (_rows(nest) if "row" in nest else _pointwise(nest))]
+            for i, nest in enumerate(own)
+        ]
+        others = in_turn(choices)
+    elif "row" in schedule:
+        others = _rows(schedule)
+    else:
+        others = iter(())
+    found: list[Schedule] = []
+    for other in others:
+        if other != schedule and other not in found:
+            found.append(other)
+    return found
+
+
+def _pointwise(nest: Schedule) -> Iterator[Schedule]:
+    """More or fewer elements a program, more or fewer elements a thread."""
+    tile, warps = nest["tile"], nest["num_warps"]
+    if len(tile) == 1:
+        for block, count in ((tile[0], 2 * warps), (2 * tile[0], warps), (tile[0] // 2, warps), (tile[0] * 2, 8)):
+            if 32 <= block <= 4096 and 32 * count <= block:
+                yield nest | {"tile": [block], "num_warps": min(count, _MOST_WARPS)}
+        return
+    for sizes in ([32, 32], [32, 64], [64, 32], [32, 128], [128, 32]):
+        if all(size <= max(mine, 32) for size, mine in zip(sizes, tile, strict=True)):
+            yield nest | {"tile": sizes, "num_warps": max(1, min(8, sizes[0] * sizes[1] // 256))}
+    yield nest | {"num_warps": max(1, warps // 2)}
+
+
+def _rows(nest: Schedule) -> Iterator[Schedule]:
+    """More or fewer threads a row, rows a program, and elements of a row at a time."""
+    rows, row, warps = nest["tile"][0], nest["row"], nest["num_warps"]
+    for count in (2 * warps, warps // 2, 4 * warps):
+        if 1 <= count <= _MOST_WARPS and 32 * count <= max(rows * row, 32):
+            yield nest | {"num_warps": count}
+    for several in (2 * rows, rows // 2):
+        if several >= 1 and several * row <= _LARGEST_TILE:
+            share = max(1, min(_MOST_WARPS, warps * several // rows))
+            yield nest | {"tile": [several], "num_warps": share}
+    if nest.get("persistent"):
+        if row > 1024:
+            yield nest | {"row": 1024, "persistent": False, "num_warps": max(1, min(8, rows * 1024 // 256))}
+        return
+    for step in (2 * row, row // 2):
+        if step >= 16 and rows * step <= _LARGEST_TILE:
+            yield nest | {"row": step}
+
+
+def _attention(shape: AttentionShape, schedule: Schedule) -> Iterator[Schedule]:
+    """Blocks of queries and keys, stages, warps."""
+    described = bool(schedule.get("descriptors"))
+
+    def fits(keys: int) -> bool:
+        # Described keys and values fill their blocks.
+        return not described or (isinstance(shape.keys, int) and shape.keys % keys == 0)
+
+    queries, keys = schedule["block_m"], schedule["block_n"]
+    stages = schedule["num_stages"]
+    yield schedule | {"num_stages": stages + 1}
+    for rows, columns, warps, depth in _ATTENTION:
+        height = min(rows, pow2(shape.queries)) if isinstance(shape.queries, int) else rows
+        if fits(columns) and (shape.dtype != "f32" or shape.tf32):
+            changed = {"block_m": max(height, 16), "block_n": columns, "num_warps": warps, "num_stages": depth}
+            yield schedule | changed
+    if described:
+        yield {key: value for key, value in schedule.items() if key != "descriptors"}
+    if stages > 1:
+        yield schedule | {"num_stages": stages - 1}
+    if keys > 16 and fits(keys // 2):
+        yield schedule | {"block_n": keys // 2}
+    if queries > 16:
+        yield schedule | {"block_m": queries // 2}
+
+
+def _conv(schedule: Schedule) -> Iterator[Schedule]:
+    """Other tiles of the product that a convolution is; strips of another width of a depthwise one."""
+    rows, columns, warps = schedule["block_m"], schedule["block_n"], schedule["num_warps"]
+    if schedule["kernel"] == "depthwise":
+        for count in (2, 8):
+            yield schedule | {"num_warps": count}
+        for height in (2 * rows, rows // 2):
+            yield schedule | {"block_m": max(1, height)}
+        return
+    for m, n in ((rows // 2, columns), (rows, columns // 2), (2 * rows, columns), (rows, 2 * columns)):
+        if m >= 16 and n >= 16 and m * n <= 128 * 256:
+            yield schedule | {"block_m": m, "block_n": n, "num_warps": 8 if m * n > 128 * 128 else 4}
+    if warps < 8:
+        yield schedule | {"num_warps": 8}
+    for stages in (schedule["num_stages"] + 1, schedule["num_stages"] - 1):
+        if stages >= 1:
+            yield schedule | {"num_stages": stages}

@@ -1,0 +1,147 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A GPU kernel with one schedule after another, run on operands of its real sizes and layouts."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.errors import KilnError
+from kiln.lowering.cpu.schedule_attr import to_attribute
+from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, random_values
+from kiln.lowering.gpu.emit import emit_kernel
+from kiln.lowering.host.cuda_launcher import cuda_launcher_object
+from kiln.lowering.host.elements import dtype_name
+from kiln.lowering.host.gpu_kernels import GpuKernelSet
+from kiln.runtime.cuda.executor import CudaExecutor
+from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
+
+__all__ = ["GpuTrial", "Started"]
+
+_MAX_BYTES = 4 << 30
+_CACHE_BYTES = 128 << 20
+"""Operands that a call should find in memory, not in the GPU's second-level cache: more than twice the largest one."""
+_MOST_SETS = 8
+
+
+@dataclass(frozen=True)
+class Started:
+    """A kernel that Triton is compiling: its schedule, the set it is in, and how it is launched."""
+
+    schedule: dict[str, Any]
+    kernels: GpuKernelSet
+    launch: Launch
+
+
+class GpuTrial:
+    """Candidates for one `kiln.fusion` of known sizes, and the operands and results that they share.
+
+    There are several sets of these, as many as the cache does not hold, through which calls go in turn; they are made
+    when the first kernel is loaded. What is in them: see `random_values`.
+
+    Raises:
+        UnsupportedError: the kernel cannot be run by itself, with the reason.
+    """
+
+    def __init__(self, fusion: ir.OpView, device: str, arch: str) -> None:
+        self.fusion, self.device, self.arch = fusion, device, arch
+        self.known = KnownTensors.of(fusion, _MAX_BYTES)
+        self._count = len(self.known.body.tensors)
+        self._expected: list[torch.Tensor] | None = None
+
+    @functools.cached_property
+    def sets(self) -> list[list[torch.Tensor]]:
+        """Operands, then results, of each call in turn."""
+        generator = torch.Generator()
+        generator.seed()
+        sizes = list(zip(self.known.elements, self.known.dtypes, strict=True))
+        total = sum(n * dtype.itemsize for n, dtype in sizes)
+        made: list[list[torch.Tensor]] = []
+        for _ in range(max(1, min(_MOST_SETS, -(-_CACHE_BYTES // total)))):
+            operands = [random_values(n, dtype, generator, self.device) for n, dtype in sizes[: self._count]]
+            results = [torch.zeros(n, dtype=dtype, device=self.device) for n, dtype in sizes[self._count :]]
+            made.append([*operands, *results])
+        return made
+
+    def start(self, schedule: dict[str, Any]) -> Started:
+        """Emit the kernel with a schedule, and have Triton compile it in another thread.
+
+        Raises KilnError where it cannot be emitted.
+        """
+        attributes = self.fusion.operation.attributes
+        saved = attributes["schedule"] if "schedule" in attributes else None
+        attributes["schedule"] = to_attribute(schedule)
+        try:
+            kernels = GpuKernelSet(emit_kernel, self.arch)
+            number = kernels.add(self.fusion.operation)
+            fields = kernels.launch_fields(number, _number)
+        finally:
+            del attributes["schedule"]
+            if saved is not None:
+                attributes["schedule"] = saved
+        pointers = tuple(Pointer(i) for i in range(len(self.known.types)))
+        results = len(pointers) - self._count
+        return Started(schedule, kernels, Launch(number, pointers, (), results=results, name="trial", **fields))
+
+    def prepare(self, started: Started) -> Callable[[], None]:
+        """Load the kernel, and check what it computes. The result launches it once.
+
+        The results of the first schedule are those that others are compared with.
+
+        Raises:
+            KilnError: Triton or the driver refuses it, or it computes something else.
+            torch.OutOfMemoryError: the GPU has no room for the operands.
+        """
+        kernels, objects = started.kernels.finish()
+        buffers = [
+            Buffer("input", dtype_name(t), (n,), (1,), n * dtype.itemsize, index=i, first=0, last=0)
+            for i, (t, n, dtype) in enumerate(
+                zip(self.known.types, self.known.elements, self.known.dtypes, strict=True)
+            )
+        ]
+        plan = Plan(
+            "trial",
+            len(buffers),
+            self.device,
+            buffers=buffers,
+            kernels=kernels,
+            steps=[started.launch],
+            offsets={},
+            launcher=cuda_launcher_object(),
+            objects=objects,
+        )
+        call = CudaExecutor(plan).run
+        self._check(call)
+        turns = cycle(self.sets)
+
+        def run() -> None:
+            call(next(turns))
+
+        return run
+
+    def _check(self, call: Callable[[list[torch.Tensor]], Any]) -> None:
+        first = self.sets[0]
+        results = first[self._count :]
+        for result in results:
+            result.zero_()
+        call(first)
+        if self._expected is None:
+            self._expected = [result.clone() for result in results]
+            return
+        for mine, expected in zip(results, self._expected, strict=True):
+            if not is_close(mine, expected):
+                raise KilnError("it computes something else than the default")
+
+
+def _number(text: str, result: int) -> Expr:
+    """The value of an affine map's result, which depends on no symbol."""
+    value = affine.constant_of(ir.AffineMapAttr(ir.Attribute.parse(text)).value.results[result])
+    assert value is not None, "sizes are known"
+    return value

@@ -1,0 +1,236 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Trying schedules of GPU kernels, on the emulated GPU: what is tried, taken, discarded and remembered."""
+
+import ctypes
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch_mlir import ir
+
+import kiln
+import kiln.lowering.gpu.tune.tuner as tuner_module
+from kiln.dialects import create_context
+from kiln.dialects import kiln as dialect
+from kiln.errors import CompileError, UnsupportedError
+from kiln.frontend.report import collect
+from kiln.lowering.cpu.schedule_attr import from_attribute
+from kiln.lowering.cpu.tune.measure import Timing
+from kiln.lowering.cpu.tune.store import TunedSchedules
+from kiln.lowering.gpu.dot.fusions import DotOptions
+from kiln.lowering.gpu.tune.candidates import candidates
+from kiln.lowering.gpu.tune.trial import GpuTrial
+from kiln.lowering.gpu.tune.tuner import GpuTuner
+from kiln.passes import run_pipeline
+from kiln.passes.autotune_gpu import AutotuneGpu
+from kiln.passes.fusion.kernels import fusions_of
+from kiln.runtime.disk_cache import DiskCache
+
+OPTIONS = DotOptions("sm_90", descriptors=True)
+DEVICE = "cpu:0"
+
+
+def favour(*places):
+    """A `measure` that finds the runs at these places twice as fast; it calls each run once."""
+
+    def measure(runs, seconds):
+        for run in runs:
+            run()
+        return [Timing(0.5, 0.5) if i in places else Timing(1.0, 1.0) for i in range(len(runs))]
+
+    return measure
+
+
+def product(m, n, k, dtype="bf16"):
+    lhs, rhs, result = f"tensor<{m}x{k}x{dtype}>", f"tensor<{n}x{k}x{dtype}>", f"tensor<{m}x{n}x{dtype}>"
+    flags = "{transpose_lhs = false, transpose_rhs = true}"
+    return f"""func.func @main(%x: {lhs}, %w: {rhs}) -> {result} {{
+      %0 = "kiln.fusion"(%x, %w) ({{
+      ^bb0(%a: {lhs}, %b: {rhs}):
+        %r = "kiln.matmul"(%a, %b) {flags} : ({lhs}, {rhs}) -> {result}
+        "kiln.yield"(%r) : ({result}) -> ()
+      }}) {{kind = "matmul", name = "f"}} : ({lhs}, {rhs}) -> {result}
+      return %0 : {result}
+    }}"""
+
+
+def attention(queries, keys, causal):
+    q, k = f"tensor<2x3x{queries}x64xbf16>", f"tensor<2x3x{keys}x64xbf16>"
+    return f"""func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
+      %0 = "kiln.fusion"(%q, %k, %v) ({{
+      ^bb0(%a: {q}, %b: {k}, %c: {k}):
+        %r = "kiln.attention"(%a, %b, %c) {{scale = 0.125 : f64, causal = {str(causal).lower()}}} : ({q}, {k}, {k}) -> {q}
+        "kiln.yield"(%r) : ({q}) -> ()
+      }}) {{kind = "attention", name = "a"}} : ({q}, {k}, {k}) -> {q}
+      return %0 : {q}
+    }}"""
+
+
+class Scheduled:
+    """The first fusion of a module, with layouts and schedule."""
+
+    def __init__(self, text, options=OPTIONS):
+        self.text, self.options = text, options
+
+    def __enter__(self):
+        self.context = create_context()
+        self.context.__enter__()
+        self.location = ir.Location.unknown()
+        self.location.__enter__()
+        self.module = dialect.parse(self.text)
+        chip = f"arch={self.options.arch} descriptors={str(self.options.descriptors).lower()}"
+        run_pipeline(self.module, f"assign-layouts,schedule-gpu{{{chip}}}")
+        return fusions_of(self.module)[0]
+
+    def __exit__(self, *error):
+        self.location.__exit__(*error)
+        self.context.__exit__(*error)
+
+
+def error(value, exact):
+    return float((value.double() - exact.double()).norm() / exact.double().norm().clamp(min=1e-30))
+
+
+def check_all(text, exact, tolerance):
+    """Every candidate, and the default, against `exact(operands)`; returns how many there were."""
+    with Scheduled(text) as fusion:
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        trial = GpuTrial(fusion, DEVICE, "sm_90")
+        found = candidates(trial.known.body, trial.known.layouts, default, OPTIONS)
+        assert default not in found
+        count = len(trial.known.body.tensors)
+        expected = exact(*(t.double() for t in trial.sets[0][:count]))
+        for schedule in [default, *found]:
+            trial.prepare(trial.start(schedule))
+            assert error(trial.sets[0][count].view(expected.shape), expected) < tolerance, schedule
+        return len(found)
+
+
+@pytest.mark.parametrize("m, n, k, least", [(70, 96, 128, 8), (1, 100, 512, 4), (130, 1, 260, 4), (16, 130, 70, 6)])
+def test_products(gpu, m, n, k, least):
+    assert check_all(product(m, n, k), lambda x, w: x.view(m, k) @ w.view(n, k).T, 1e-2) >= least
+
+
+@pytest.mark.parametrize("queries, keys, causal", [(100, 128, False), (70, 70, True), (1, 130, False)])
+def test_attention(gpu, queries, keys, causal):
+    def exact(q, k, v):
+        q, k, v = q.view(2, 3, queries, 64), k.view(2, 3, keys, 64), v.view(2, 3, keys, 64)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.125)
+
+    assert check_all(attention(queries, keys, causal), exact, 1e-2) >= 4
+
+
+def test_the_winner_is_taken_and_remembered(gpu, tmp_path):
+    with Scheduled(product(64, 64, 64)) as fusion:
+        store = TunedSchedules(DiskCache(tmp_path, 1 << 20), "versions")
+        found = GpuTuner(store, OPTIONS, DEVICE, 0.0, favour(2)).find(fusion)
+        assert found.label != "default" and found.seconds == 0.5
+        assert found.schedule != from_attribute(fusion.operation.attributes["schedule"])
+        assert [t.label for t in found.tried][:1] == ["default"] and len(found.tried) > 4
+        later = TunedSchedules(DiskCache(tmp_path, 1 << 20), "versions")
+        assert GpuTuner(later, OPTIONS, DEVICE).known(fusion) == found
+        assert GpuTuner(later, DotOptions("sm_80"), DEVICE).known(fusion) is None
+        other = TunedSchedules(DiskCache(tmp_path, 1 << 20), "other versions")
+        assert GpuTuner(other, OPTIONS, DEVICE).known(fusion) is None
+
+
+def test_a_default_that_is_not_beaten_stays(gpu):
+    with Scheduled(product(64, 64, 64)) as fusion:
+        found = GpuTuner(TunedSchedules(), OPTIONS, DEVICE, 0.0, favour()).find(fusion)
+        assert found.label == "default"
+        assert found.schedule == from_attribute(fusion.operation.attributes["schedule"])
+
+
+def test_a_candidate_that_does_not_compile_has_a_reason(gpu, monkeypatch):
+    import kiln.lowering.host.gpu_kernels as gpu_kernels
+
+    compile_ttir = gpu.compile_ttir
+
+    def picky(text, target, options):
+        if options["num_warps"] == 8:
+            raise CompileError("eight warps are too many")
+        return compile_ttir(text, target, options)
+
+    monkeypatch.setattr(gpu_kernels, "compile_ttir", picky)
+    with Scheduled(product(64, 64, 64)) as fusion:
+        found = GpuTuner(TunedSchedules(), OPTIONS, DEVICE, 0.0, favour(1)).find(fusion)
+        reasons = [t.reason for t in found.tried if t.reason]
+        assert reasons and all(r == "eight warps are too many" for r in reasons)
+        assert found.label != "default"
+
+
+def test_a_candidate_that_computes_something_else_is_discarded(gpu, monkeypatch):
+    with Scheduled(product(64, 64, 64)) as fusion:
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        monkeypatch.setattr(tuner_module, "candidates", lambda *arguments: [default | {"num_warps": 2}])
+        launch = gpu._launch
+
+        def spoil(function, *arguments):
+            """The second kernel's result begins with a number of its own."""
+            status = launch(function, *arguments)
+            if len(set(gpu.launched)) > 1:
+                cells = (ctypes.c_void_p * 3).from_address(arguments[8])
+                ctypes.c_int16.from_address(ctypes.c_int64.from_address(cells[2]).value).value = 0x7E00
+            return status
+
+        gpu._keep["cuLaunchKernel"] = type(gpu._keep["cuLaunchKernel"])(spoil)
+        found = GpuTuner(TunedSchedules(), OPTIONS, DEVICE, 0.0, favour()).find(fusion)
+        assert found.label == "default"
+        assert [t.reason for t in found.tried if t.reason] == ["it computes something else than the default"]
+
+
+def test_sizes_known_at_run_time_only(gpu):
+    text = product("?", 64, 64).replace(
+        "%x: tensor<?x64xbf16>", "%x: tensor<?x64xbf16> {kiln.shape = affine_map<()[s0] -> (s0, 64)>}"
+    )
+    text = text.replace("%w: tensor<64x64xbf16>)", '%w: tensor<64x64xbf16>, %n: index {kiln.symbol = "s0"})', 1)
+    text = text.replace("-> tensor<?x64xbf16> {\n", '-> tensor<?x64xbf16> attributes {kiln.symbols = ["s0"]} {\n', 1)
+    text = text.replace('"kiln.fusion"(%x, %w)', '"kiln.fusion"(%x, %w, %n)').replace(
+        "%b: tensor<64x64xbf16>):", "%b: tensor<64x64xbf16>, %s: index):"
+    )
+    shapes = "shapes = [affine_map<()[s0] -> (s0, 64)>, affine_map<()[s0] -> (64, 64)>]"
+    text = text.replace(
+        'name = "f"} : (tensor<?x64xbf16>, tensor<64x64xbf16>)',
+        f'name = "f", {shapes}}} : (tensor<?x64xbf16>, tensor<64x64xbf16>, index)',
+    )
+    with Scheduled(text) as fusion, pytest.raises(UnsupportedError, match="known at run time only"):
+        GpuTuner(TunedSchedules(), OPTIONS, DEVICE, 0.0, favour()).find(fusion)
+
+
+def tuned(function, x):
+    """What the mode compiles: the result, and what it noted of each kernel."""
+    torch._dynamo.reset()
+    with collect() as reports:
+        result = torch.compile(function, backend=kiln.backend, mode="max-autotune-no-cudagraphs", fullgraph=True)(x)
+    return result, [n.reason for report in reports for n in report.notes if n.pass_name == "autotune-gpu"]
+
+
+def test_the_mode_tunes_reports_and_remembers(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    x = torch.randn(300, 600)
+    monkeypatch.setattr(tuner_module, "replay_times", favour(1))
+    result, notes = tuned(lambda x: torch.softmax(x, -1), x)
+    assert error(result, torch.softmax(x.double(), -1)) < 1e-5
+    assert len(notes) == 1 and "instead of" in notes[0] and "(2.00 times as fast); tried: " in notes[0]
+    monkeypatch.setattr(tuner_module, "replay_times", None)  # nothing is timed again
+    result, later = tuned(lambda x: torch.sort(torch.softmax(x, -1)).values, x)
+    assert error(result, torch.softmax(x.double(), -1).sort().values) < 1e-5
+    assert [note.split(": ", 1)[1] for note in later] == [f"{notes[0].split(': ', 1)[1]}, found before"]
+
+
+def test_no_time_no_tuning(gpu, monkeypatch):
+    def never(runs, seconds):
+        raise AssertionError("nothing is to be timed")
+
+    with Scheduled(product(64, 64, 64)) as fusion:
+        module = fusion.operation.parent.parent.opview
+        before = str(fusion.operation.attributes["schedule"])
+        monkeypatch.setattr(tuner_module, "replay_times", never)
+        step = AutotuneGpu(graph_seconds=-1, device=DEVICE)
+        step.store = TunedSchedules()
+        step.run(module)
+        assert [note.reason for note in step.notes] == ["f: not tuned: the -1 s for this graph are over"]
+        assert str(fusion.operation.attributes["schedule"]) == before
