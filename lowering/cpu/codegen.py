@@ -10,7 +10,8 @@ off: on kernels of this size both cost more than the lowering itself.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
@@ -20,7 +21,15 @@ from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.passes.core import Pass
 
-__all__ = ["KernelObject", "compile_kernel", "lower_to_llvm", "lowering_pipeline", "prepare_kernel"]
+__all__ = [
+    "KernelObject",
+    "PendingKernel",
+    "compile_kernel",
+    "lower_to_llvm",
+    "lowering_pipeline",
+    "prepare_kernel",
+    "start_kernel",
+]
 
 # Hand-tiled kernels leave LLVM nothing to unroll or vectorise: -O1 gives the same code in half the time.
 _OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
@@ -52,15 +61,31 @@ class KernelObject:
         return hashlib.sha256(self.object_bytes).hexdigest()
 
 
-def compile_kernel(
+@dataclass(frozen=True)
+class PendingKernel:
+    """A kernel that LLVM works on: `kernel` is what it will be, without the object; `lowered` what LLVM was given."""
+
+    kernel: KernelObject
+    code: "Future[bytes]"
+    lowered: ir.Module
+
+    def result(self) -> KernelObject:
+        """The compiled kernel; waits for LLVM. Raises CompileError when LLVM fails or the lowering left an op."""
+        try:
+            return replace(self.kernel, object_bytes=self.code.result())
+        except CompileError as error:
+            raise _not_lowered(self.lowered, self.kernel.name) or error from None
+
+
+def start_kernel(
     module: ir.Module,
     name: str,
     *,
     kind: str = "",
     opt_level: int | None = None,
     dump: Callable[[str, ir.Module], None] | None = None,
-) -> KernelObject:
-    """Compiles func @name of a vector-stage module for the host CPU.
+) -> PendingKernel:
+    """Lowers func @name of a vector-stage module and has LLVM compile it for the host CPU in the background.
 
     Args:
       module: one func.func per kernel on 1-D memrefs (scf, vector, arith, math, memref); it is not changed.
@@ -68,7 +93,7 @@ def compile_kernel(
       kind: the fusion's kind, which selects LLVM's optimisation level unless `opt_level` is given.
       dump: called as dump("llvm", module) with the lowered module, for `.llvm.mlir` files.
 
-    Raises InvalidIRError for a wrong signature, CompileError when the lowering leaves an op or LLVM fails.
+    Raises InvalidIRError for a wrong signature, CompileError from the lowering.
     """
     with module.context, ir.Location.unknown():
         clone = _clone(module)
@@ -78,11 +103,24 @@ def compile_kernel(
         if dump is not None:
             dump("llvm", clone)
         level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
-        try:
-            data = jit.object_bytes(clone, f"{name}_entry", level)
-        except CompileError as error:
-            raise _not_lowered(clone, name) or error from None
-    return KernelObject(name, data, signature.pointers, signature.symbols, scratch, work, checks)
+        code = jit.start(clone, f"{name}_entry", level)
+    kernel = KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks)
+    return PendingKernel(kernel, code, clone)
+
+
+def compile_kernel(
+    module: ir.Module,
+    name: str,
+    *,
+    kind: str = "",
+    opt_level: int | None = None,
+    dump: Callable[[str, ir.Module], None] | None = None,
+) -> KernelObject:
+    """`start_kernel`, and its result.
+
+    Raises InvalidIRError for a wrong signature, CompileError when the lowering leaves an op or LLVM fails.
+    """
+    return start_kernel(module, name, kind=kind, opt_level=opt_level, dump=dump).result()
 
 
 def prepare_kernel(module: ir.Module, name: str) -> abi.KernelSignature:

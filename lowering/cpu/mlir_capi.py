@@ -1,0 +1,144 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""MLIR's C API by ctypes: from a serialised module in the LLVM dialect to an object file, without the interpreter lock.
+
+The bindings' ExecutionEngine keeps the lock for as long as LLVM works; a foreign function of ctypes releases it. What
+is called here touches no Python object and no context of the bindings: `compile_to_file` reads the module into a
+context of its own, so that calls may run in several threads at once while another one builds IR.
+
+Source: mlir-c/{IR,Diagnostics,ExecutionEngine}.h and mlir-c/Dialect/LLVM.h.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kiln.errors import CompileError
+
+__all__ = ["compile_to_file"]
+
+
+class _Handle(ctypes.Structure):
+    """MlirContext, MlirModule, MlirDiagnostic and the like: a struct of one pointer, passed by value."""
+
+    _fields_ = (("pointer", ctypes.c_void_p),)
+
+
+class _String(ctypes.Structure):
+    """MlirStringRef."""
+
+    _fields_ = (("data", ctypes.c_char_p), ("length", ctypes.c_size_t))
+
+    @classmethod
+    def of(cls, data: bytes) -> "_String":
+        return cls(data, len(data))
+
+
+_DiagnosticHandler = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p, ctypes.c_void_p)
+"""MlirLogicalResult(MlirDiagnostic, void*); both structs of one word are passed as that word."""
+_StringCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+"""void(MlirStringRef, void*), the string as its two words."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The library with MLIR and LLVM that the bindings use."""
+    import torch_mlir._mlir_libs as libraries
+
+    found = sorted(Path(str(libraries.__file__)).parent.glob("libTorchMLIRAggregateCAPI.*"))
+    if not found:
+        raise CompileError("torch-mlir comes without the library of MLIR's C API")
+    library = ctypes.CDLL(str(found[0]))
+
+    def declare(name: str, result: Any, *arguments: Any) -> None:
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+    declare("mlirContextCreateWithThreading", _Handle, ctypes.c_bool)
+    declare("mlirContextDestroy", None, _Handle)
+    declare("mlirContextAttachDiagnosticHandler", ctypes.c_uint64, _Handle, _DiagnosticHandler, ctypes.c_void_p,
+            ctypes.c_void_p)  # fmt: skip
+    declare("mlirDiagnosticPrint", None, _Handle, _StringCallback, ctypes.c_void_p)
+    declare("mlirGetDialectHandle__llvm__", _Handle)
+    declare("mlirDialectHandleRegisterDialect", None, _Handle, _Handle)
+    declare("mlirModuleCreateParse", _Handle, _Handle, _String)
+    declare("mlirModuleDestroy", None, _Handle)
+    declare("mlirExecutionEngineCreate", _Handle, _Handle, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_bool,
+            ctypes.c_bool)  # fmt: skip
+    declare("mlirExecutionEngineRegisterSymbol", None, _Handle, _String, ctypes.c_void_p)
+    declare("mlirExecutionEngineLookup", ctypes.c_void_p, _Handle, _String)
+    declare("mlirExecutionEngineDumpToObjectFile", None, _Handle, _String)
+    declare("mlirExecutionEngineDestroy", None, _Handle)
+    return library
+
+
+def compile_to_file(module: bytes, symbol: str, declared: Sequence[str], opt_level: int, path: str) -> None:
+    """Compiles a module for the host CPU and writes the object file to `path`. Thread-safe.
+
+    Args:
+      module: MLIR bytecode (or text) of a module in the LLVM dialect.
+      symbol: a function that it defines.
+      declared: functions that it only declares. The engine links what it compiles, so each is bound to a placeholder;
+        nothing is run.
+      opt_level: LLVM's -O level, 0 to 3.
+
+    Raises CompileError with MLIR's diagnostics when LLVM rejects the module.
+    """
+    library = _library()
+    messages: list[str] = []
+    handler = _collecting(library, messages)
+    context = library.mlirContextCreateWithThreading(False)
+    try:
+        library.mlirContextAttachDiagnosticHandler(context, handler, None, None)
+        library.mlirDialectHandleRegisterDialect(library.mlirGetDialectHandle__llvm__(), context)
+        parsed = library.mlirModuleCreateParse(context, _String.of(module))
+        if not parsed.pointer:
+            raise CompileError(f"@{symbol} is no module in the LLVM dialect{_told(messages)}")
+        try:
+            _compile(library, parsed, symbol, declared, opt_level, path, messages)
+        finally:
+            library.mlirModuleDestroy(parsed)
+    finally:
+        library.mlirContextDestroy(context)
+
+
+def _compile(
+    library: ctypes.CDLL,
+    module: _Handle,
+    symbol: str,
+    declared: Sequence[str],
+    opt_level: int,
+    path: str,
+    messages: list[str],
+) -> None:
+    engine = library.mlirExecutionEngineCreate(module, opt_level, 0, None, True, False)
+    if not engine.pointer:
+        raise CompileError(f"LLVM translation of @{symbol} failed{_told(messages)}")
+    try:
+        for name in declared:
+            library.mlirExecutionEngineRegisterSymbol(engine, _String.of(name.encode()), 1)
+        if not library.mlirExecutionEngineLookup(engine, _String.of(symbol.encode())):
+            raise CompileError(f"LLVM compiled no @{symbol}{_told(messages)}")
+        library.mlirExecutionEngineDumpToObjectFile(engine, _String.of(path.encode()))
+    finally:
+        library.mlirExecutionEngineDestroy(engine)
+
+
+def _collecting(library: ctypes.CDLL, messages: list[str]) -> Callable[..., Any]:
+    """A handler that adds the text of each diagnostic to `messages`. Keep it for as long as the context lives."""
+
+    def handle(diagnostic: int, _: Any) -> int:
+        parts: list[bytes] = []
+        collect = _StringCallback(lambda data, length, _: parts.append(ctypes.string_at(data, length)))
+        library.mlirDiagnosticPrint(_Handle(diagnostic), collect, None)
+        messages.append(b"".join(parts).decode(errors="replace"))
+        return 1  # handled: not for stderr
+
+    return _DiagnosticHandler(handle)
+
+
+def _told(messages: list[str]) -> str:
+    return f": {'; '.join(messages)}" if messages else ""
