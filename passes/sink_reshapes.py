@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.cpu.tile.body import defining_op, indexing_maps, output_map, reduction_dims
+from kiln.lowering.tile.body import defining_op, indexing_maps, output_map, reduction_dims
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["SinkReshapes"]

@@ -10,8 +10,8 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.cpu.tile.body import indexing_maps, output_map, reduction_dims
-from kiln.lowering.cpu.tile.reduction import Combiner, combiners
+from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
+from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
 
 _COLUMN_RESULTS = 32 * 600

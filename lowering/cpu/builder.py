@@ -4,61 +4,30 @@
 """Terse construction of vector-stage IR (scf, vector, arith, memref) from Python.
 
 Sizes and indices are `Index = int | ir.Value`: a Python int is a size known at compile time, a Value
-is an `index` computed at run time. All integer methods fold ints, loops of zero or one known trip are
-dropped or inlined, so one emitter serves static and dynamic shapes alike, and a static shape leaves no
-dead control flow behind.
+is an `index` computed at run time.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, math, memref, scf, vector
+from torch_mlir.dialects import arith, llvm, math, memref, vector
 
-Index = int | ir.Value
-Condition = bool | ir.Value
+from kiln.lowering.ir_builder import Condition, Index, IRBuilder
 
-_CMP = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-_PY_CMP: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "slt": lambda x, y: x < y,
-    "sle": lambda x, y: x <= y,
-    "sgt": lambda x, y: x > y,
-    "sge": lambda x, y: x >= y,
-    "ult": lambda x, y: x < y,
-    "ule": lambda x, y: x <= y,
-    "ugt": lambda x, y: x > y,
-    "uge": lambda x, y: x >= y,
-}
-# In the order of arith.cmpf's encoding.
-_CMPF = [
-    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
-    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
-]
+__all__ = ["Builder", "Condition", "Index"]
 
 
-class Builder:
+class Builder(IRBuilder):
     """Emits ops at the current insertion point (`ir.InsertionPoint.current`).
-
-    Constants are placed once at the start of `entry`, the kernel's entry block, which dominates every
-    use. A context and a location must be active.
 
     >>> b = Builder(func.entry_block)
     >>> b.for_(0, n, 8, lambda i: b.vstore(b.vload(x, i, 8), y, i))
     """
 
     def __init__(self, entry: ir.Block):
-        self.entry = entry
-        self._constants: dict[tuple[str, str], ir.Value] = {}
+        super().__init__(entry)
         self.index_type = ir.IndexType.get()
-        self.f32 = ir.F32Type.get()
-        self.f64 = ir.F64Type.get()
-        self.i1 = ir.IntegerType.get_signless(1)
-        self.i8 = ir.IntegerType.get_signless(8)
-        self.i16 = ir.IntegerType.get_signless(16)
-        self.i32 = ir.IntegerType.get_signless(32)
-        self.i64 = ir.IntegerType.get_signless(64)
 
     # -- types ---------------------------------------------------------------------------------
 
@@ -70,18 +39,28 @@ class Builder:
 
     def constant(self, attribute: ir.Attribute, type_: ir.Type) -> ir.Value:
         """An arith.constant at the kernel's entry, one per distinct attribute."""
-        key = (str(attribute), str(type_))
-        if key not in self._constants:
-            with ir.InsertionPoint.at_block_begin(self.entry):
-                op = ir.Operation.create("arith.constant", results=[type_], attributes={"value": attribute})
-                self._constants[key] = op.result
-        return self._constants[key]
+        return self.attribute_constant(attribute, type_)
 
-    def value(self, x: Index) -> ir.Value:
-        """The index as an SSA value."""
+    def value(self, x: Any, like: ir.Type | None = None) -> ir.Value:
+        """An index, or a value of any type, as an SSA value."""
         if isinstance(x, int):
             return self.constant(ir.IntegerAttr.get(self.index_type, x), self.index_type)
         return x
+
+    def condition(self, x: Condition) -> ir.Value:
+        """The condition as an SSA value."""
+        return self.int_(int(x), self.i1) if isinstance(x, bool) else x
+
+    def together(self, *values: ir.Value) -> list[ir.Value]:
+        """The values as vectors if one of them is one: scalars are broadcast to its shape."""
+        vectors = (v.type for v in values if isinstance(v.type, ir.VectorType))
+        shape = next((t.shape for t in vectors), None)
+        if shape is None:
+            return list(values)
+        return [
+            v if isinstance(v.type, ir.VectorType) else vector.broadcast(ir.VectorType.get(shape, v.type), v)
+            for v in values
+        ]
 
     def int_(self, x: int, type_: ir.Type) -> ir.Value:
         """An integer constant of the type (scalar, or splat for a vector type)."""
@@ -104,15 +83,6 @@ class Builder:
 
     # -- index arithmetic (folds Python ints) -----------------------------------------------------
 
-    def addi(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return x + y
-        if isinstance(x, int) and x == 0:
-            return y
-        if isinstance(y, int) and y == 0:
-            return x
-        return arith.addi(self.value(x), self.value(y))
-
     def sum_(self, *terms: Index) -> Index:
         """Sum; the known terms are added first, so that addresses keep their constant part last."""
         known = sum(t for t in terms if isinstance(t, int))
@@ -122,127 +92,15 @@ class Builder:
                 total = self.addi(total, t)
         return self.addi(total, known)
 
-    def subi(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return x - y
-        if isinstance(y, int) and y == 0:
-            return x
-        return arith.subi(self.value(x), self.value(y))
-
-    def muli(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return x * y
-        for p, q in ((x, y), (y, x)):
-            if isinstance(p, int) and p in (0, 1):
-                return q if p else 0
-        return arith.muli(self.value(x), self.value(y))
-
-    def divi(self, x: Index, y: Index) -> Index:
-        """x // y for non-negative x and positive y."""
-        if isinstance(x, int) and isinstance(y, int):
-            return x // y
-        if isinstance(y, int) and y == 1:
-            return x
-        return arith.divui(self.value(x), self.value(y))
-
-    def remi(self, x: Index, y: Index) -> Index:
-        """x % y for non-negative x and positive y."""
-        if isinstance(x, int) and isinstance(y, int):
-            return x % y
-        if isinstance(y, int) and y == 1:
-            return 0
-        return arith.remui(self.value(x), self.value(y))
-
-    def ceildivi(self, x: Index, y: Index) -> Index:
-        """ceil(x / y) for non-negative x and positive y."""
-        return self.divi(self.addi(x, self.subi(y, 1)), y)
-
     def round_down(self, x: Index, unit: Index) -> Index:
         """The largest multiple of `unit` that is not above x (x >= 0)."""
         return self.subi(x, self.remi(x, unit))
 
-    def mini(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return min(x, y)
-        return arith.minsi(self.value(x), self.value(y))
-
-    def maxi(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return max(x, y)
-        return arith.maxsi(self.value(x), self.value(y))
-
-    def cmpi(self, predicate: str, x: Index, y: Index) -> Condition:
-        """Integer comparison; a Python bool when both sides are known. Predicates: eq ne slt sle sgt sge ult ..."""
-        if isinstance(x, int) and isinstance(y, int):
-            return _PY_CMP[predicate](x, y)
-        return arith.cmpi(_CMP[predicate], self.value(x), self.value(y))
-
-    def andc(self, x: Condition, y: Condition) -> Condition:
-        """Conjunction of two conditions."""
-        if isinstance(x, bool):
-            return y if x else False
-        if isinstance(y, bool):
-            return x if y else False
-        return arith.andi(x, y)
-
-    def orc(self, x: Condition, y: Condition) -> Condition:
-        """Disjunction of two conditions."""
-        if isinstance(x, bool):
-            return True if x else y
-        if isinstance(y, bool):
-            return True if y else x
-        return arith.ori(x, y)
-
     def select_index(self, condition: Condition, x: Index, y: Index) -> Index:
+        """x or y; known where the condition is and what it picks."""
         if isinstance(condition, bool):
             return x if condition else y
         return arith.select(condition, self.value(x), self.value(y))
-
-    # -- control flow -------------------------------------------------------------------------------
-
-    def for_(
-        self,
-        lower: Index,
-        upper: Index,
-        step: Index,
-        body: Callable[..., Any],
-        inits: Sequence[ir.Value] = (),
-    ) -> list[ir.Value]:
-        """scf.for. `body(i)`, or `body(i, carried) -> new carried` with `inits`; returns the final carried values.
-
-        A loop known to run zero times vanishes, one known to run once is inlined with i = lower.
-        """
-        if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
-            if lower >= upper:
-                return list(inits)
-            if lower + step >= upper:
-                return list(body(lower, list(inits)) if inits else body(lower) or ())
-        loop = scf.ForOp(self.value(lower), self.value(upper), self.value(step), list(inits))
-        with ir.InsertionPoint(loop.body):
-            if inits:
-                scf.yield_(list(body(loop.induction_variable, list(loop.inner_iter_args))))
-            else:
-                body(loop.induction_variable)
-                scf.yield_([])
-        return list(loop.results)
-
-    def if_(
-        self,
-        condition: Condition,
-        then: Callable[[], Any],
-        otherwise: Callable[[], Any] | None = None,
-        types: Sequence[ir.Type] = (),
-    ) -> list[ir.Value]:
-        """scf.if; with `types`, both branches return that many values. A known condition emits one branch only."""
-        if isinstance(condition, bool):
-            branch = then if condition else otherwise
-            return list((branch() if branch else None) or ())
-        op = scf.IfOp(condition, list(types), has_else=otherwise is not None)
-        for block, branch in ((op.then_block, then), (op.else_block if otherwise else None, otherwise)):
-            if block is not None and branch is not None:
-                with ir.InsertionPoint(block):
-                    scf.yield_(list(branch() or ()) if types else (branch(), [])[1])
-        return list(op.results)
 
     # -- memory ---------------------------------------------------------------------------------------
 
@@ -341,25 +199,6 @@ class Builder:
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z, rounded once; vectors or scalars."""
         return vector.fma(x, y, z) if isinstance(x.type, ir.VectorType) else math.fma(x, y, z)
-
-    def addf(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.addf(x, y)
-
-    def subf(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.subf(x, y)
-
-    def mulf(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.mulf(x, y)
-
-    def divf(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.divf(x, y)
-
-    def cmpf(self, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
-        """Float comparison; predicates as in arith.cmpf (oeq, olt, uno, ...)."""
-        return arith.cmpf(_CMPF.index(predicate), x, y)
-
-    def select(self, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.select(condition, x, y)
 
     def fmax(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """One-instruction maximum: x if x > y else y (a NaN in x gives y, a NaN in y gives y)."""

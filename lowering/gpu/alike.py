@@ -12,7 +12,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import kiln
-from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["alike_parts"]
 

@@ -25,9 +25,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.kernel import fusion_layouts
-from kiln.lowering.cpu.tile.memory import memory_type
 from kiln.lowering.cpu.tile.nest import group_roots
 from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
@@ -45,6 +43,8 @@ from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
 from kiln.lowering.gpu.tile.scan import emit_scan, plan_scan
+from kiln.lowering.tile.access import memory_type
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["KERNEL_KINDS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
 

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.cpu.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
+from kiln.lowering.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
 
 Point = tuple[ir.AffineExpr | None, ...]
 NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.lowering.cpu.tile.body import output_map
+from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import CostModel
 from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
 

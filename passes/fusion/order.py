@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.tile.body import defining_op
+from kiln.lowering.tile.body import defining_op
 from kiln.passes.fusion.groups import Group, Grouping
 
 __all__ = ["Node", "Schedule"]

@@ -8,7 +8,7 @@ import re
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.cpu.tile.body import defining_op
+from kiln.lowering.tile.body import defining_op
 from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.order import Schedule

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["CHECKED", "checked_ops", "emit_check", "unclamped"]
 

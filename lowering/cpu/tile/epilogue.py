@@ -10,10 +10,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import Destination
-from kiln.lowering.cpu.tile.access import Indices, compose_one
 from kiln.lowering.cpu.tile.evaluator import Evaluator
-from kiln.lowering.cpu.tile.memory import linear_offset
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
+from kiln.lowering.tile.access import Indices, compose_one, linear_offset
 
 
 class FusedEpilogue:

@@ -15,10 +15,11 @@ from kiln.dialects import affine
 from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.bounds import checked_ops
 from kiln.lowering.cpu.tile.evaluator import Evaluator
-from kiln.lowering.cpu.tile.memory import Scratch, memory_type
+from kiln.lowering.cpu.tile.memory import Scratch
+from kiln.lowering.tile.access import memory_type
+from kiln.lowering.tile.body import FusionBody
 
 
 def fusion_layouts(fusion: ir.OpView, body: FusionBody) -> list[ir.AffineMap]:

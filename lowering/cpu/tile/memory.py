@@ -11,12 +11,10 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.tile.access import Indices, compose_one
-from kiln.lowering.cpu.tile.body import FusionBody
-from kiln.lowering.cpu.tile.scopes import Guard, Scopes, floor_division
-
-ANY = 1 << 40
-"""Stands for the extent of an index that is known at run time only."""
+from kiln.lowering.cpu.tile.scopes import Scopes
+from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
+from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.scopes import Guard
 
 
 class Memory(Scopes):
@@ -72,7 +70,7 @@ class Memory(Scopes):
         """A uniform element; behind a guard, only if a lane is in bounds."""
         if guard is None:
             return self.b.load(buffer, offset)
-        wanted = guard.mask
+        wanted = self.b.condition(guard.mask)
         if isinstance(wanted.type, ir.VectorType):
             wanted = self.b.reduce("or", wanted)
         one = vector.broadcast(self.b.vec(1, self.b.i1), wanted)
@@ -136,27 +134,6 @@ class Memory(Scopes):
         start = self.b.addi(base, self.index(line[1]))
         return self.b.gather(buffer, start, self.index(line[0]), self.lane.width, self.mask(guard))
 
-    def apply(self, expr: ir.AffineExpr, dims: Sequence[Any]) -> ir.Value:
-        """An affine expression over run-time index values (scalars or vectors) or expressions."""
-        if isinstance(expr, ir.AffineDimExpr):
-            at = dims[expr.position]
-            return self.index_value(at) if isinstance(at, ir.AffineExpr) else at
-        if not affine.dims_in(expr):
-            return self.b.value(self.index(expr))
-        x, y = self.apply(expr.lhs, dims), self.apply(expr.rhs, dims)
-        if isinstance(x.type, ir.VectorType) or isinstance(y.type, ir.VectorType):
-            x, y = self.splat(x), self.splat(y)
-        if isinstance(expr, ir.AffineAddExpr):
-            return arith.addi(x, y)
-        if isinstance(expr, ir.AffineMulExpr):
-            return arith.muli(x, y)
-        if isinstance(expr, ir.AffineCeilDivExpr):
-            return arith.ceildivui(x, y)
-        # Indices found at run time are in bounds; only an offset can make them negative.
-        if not affine.nonnegative(expr.lhs, dict.fromkeys(affine.dims_in(expr.lhs), ANY)):
-            return floor_division(expr, x, y)
-        return arith.divui(x, y) if isinstance(expr, ir.AffineFloorDivExpr) else arith.remui(x, y)
-
 
 class Scratch:
     """This thread's private memory: typed areas given out at symbolic offsets, each aligned to 64 bytes."""
@@ -175,24 +152,9 @@ class Scratch:
         return e.b.view(self.memory, e.index(offset), e.index(count), stored)
 
 
-def linear_offset(indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
-    """Row-major offset."""
-    offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
-    for e, size in zip(indices, sizes, strict=True):
-        offset = offset * size + e
-    return offset
-
-
 def _element(type_: ir.Type) -> ir.Type:
     return type_.element_type if isinstance(type_, ir.VectorType) else type_
 
 
 def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
     return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element
-
-
-def memory_type(element: ir.Type) -> ir.Type:
-    """Type of an element in memory."""
-    if isinstance(element, ir.IntegerType) and element.width == 1:
-        return ir.IntegerType.get_signless(8)
-    return element

@@ -15,10 +15,10 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.access import Accesses, Indices
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
+from kiln.lowering.tile.access import Accesses, Indices
+from kiln.lowering.tile.body import FusionBody
 
 CHEAP = 24
 """Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four

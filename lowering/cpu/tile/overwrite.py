@@ -13,8 +13,8 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
-from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.tile.access import Accesses, Indices, Loops
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["overwritable"]
 

@@ -9,11 +9,11 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.product import packed_rhs_layout
 from kiln.lowering.cpu.tile.rows import find_products
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["packed_operands"]
 

@@ -12,8 +12,8 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops, lane_coefficient
-from kiln.lowering.cpu.tile.body import Reduction, invert, output_map
+from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient
+from kiln.lowering.tile.body import Reduction, invert, output_map
 
 if TYPE_CHECKING:
     from kiln.lowering.cpu.tile.evaluator import Evaluator
@@ -196,7 +196,7 @@ def merge_reduction(e: "Evaluator", group: Sequence[Reduction], indices: Indices
 
 def store_scratch(e: "Evaluator", kept: "Spilled", indices: Indices, value: ir.Value) -> None:
     """Write one block of a value that later loops read back."""
-    from kiln.lowering.cpu.tile.memory import linear_offset
+    from kiln.lowering.tile.access import linear_offset
 
     b, lane = e.b, e.lane
     offset = e.loops.simplify(linear_offset([indices[i] for i in kept.free], kept.sizes))

@@ -23,10 +23,10 @@ from kiln.lowering.cpu.matmul import (
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.problem import Size
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.host.constants import constant_name
+from kiln.lowering.tile.body import FusionBody
 
 _DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
 

@@ -9,7 +9,6 @@ reduction, a pooling window). Reductions of one level over one space share their
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -18,18 +17,11 @@ from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.access import Accesses, Indices
-from kiln.lowering.cpu.tile.body import Reduction, defining_op, invert, output_map
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Spilled
-
-# Combiner op -> (vector.reduction kind, identity as a function of the element type).
-_KINDS: dict[str, str] = {
-    "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul",
-    "arith.maximumf": "maximumf", "arith.minimumf": "minimumf", "arith.maxnumf": "maxnumf",
-    "arith.minnumf": "minnumf", "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui",
-    "arith.minui": "minui", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
-}  # fmt: skip
+from kiln.lowering.tile.access import Accesses, Indices
+from kiln.lowering.tile.body import Reduction, defining_op, invert, output_map
+from kiln.lowering.tile.combiner import Combiner, combiners
 
 CASCADE = 2048
 """Floats summed into one accumulator before it is added to the next: keeps the rounding error near that of
@@ -39,49 +31,6 @@ COLUMN_CASCADE = 64
 neither the sums within chunks nor the sum of the chunks is long."""
 WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
-
-
-@dataclass(frozen=True)
-class Combiner:
-    """How two partial results become one; `kind` is None where only the sequential order is known."""
-
-    op: str
-    kind: str | None
-    identity: ir.Attribute | None
-
-
-def combiners(op: ir.OpView) -> list[Combiner]:
-    """The combiner of each result of a reduction body."""
-    block = op.regions[0].blocks[0]
-    carried = list(block.arguments)[len(op.operands) - len(op.results) :]
-    found = []
-    for value, acc in zip(list(block.operations)[-1].operands, carried, strict=True):
-        owner = defining_op(value)
-        if owner is None or owner.name not in _KINDS or len(list(acc.uses)) != 1:
-            found.append(Combiner("", None, None))
-            continue
-        direct = acc in list(owner.operands)
-        identity = _identity(owner.name, acc.type) if direct else None
-        found.append(Combiner(owner.name, _KINDS[owner.name] if identity is not None else None, identity))
-    return found
-
-
-def _identity(name: str, type_: ir.Type) -> ir.Attribute | None:
-    if isinstance(type_, ir.FloatType):
-        value = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -float("inf"), "arith.maxnumf": -float("inf"),
-                 "arith.minimumf": float("inf"), "arith.minnumf": float("inf")}.get(name)  # fmt: skip
-        return None if value is None else ir.FloatAttr.get(type_, value)
-    if not isinstance(type_, ir.IntegerType):
-        return None
-    bits = type_.width
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    value = {"arith.addi": 0, "arith.muli": 1, "arith.maxsi": low, "arith.minsi": high, "arith.maxui": 0,
-             "arith.minui": -1, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0}.get(name)  # fmt: skip
-    if value is None:
-        return None
-    if bits == 1:
-        return ir.IntegerAttr.get(type_, value & 1)
-    return ir.IntegerAttr.get(type_, value)
 
 
 def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices) -> ir.Value:
@@ -276,8 +225,8 @@ class _Loops:
         for r in self.group:
             count = len(r.op.results)
             mine = accs[position : position + count]
-            inputs = e.inputs(r.op, self.point, None)
-            new = e.clone_body(r.op, [*inputs, *mine], self.point)
+            carried = list(r.op.regions[0].blocks[0].arguments)[-count:]
+            new = e.body_at(r.op, self.point, None, given=dict(zip(carried, mine, strict=True)))
             if e.lane.mask is not None and self.lane is not None:
                 new = [arith.select(e.lane.mask, n, m) for n, m in zip(new, mine, strict=True)]
             out += new

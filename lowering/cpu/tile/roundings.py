@@ -11,7 +11,7 @@ so do the readers of a conversion that the program asks for.
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.tile.body import defining_op
+from kiln.lowering.tile.body import defining_op
 
 __all__ = ["Roundings"]
 

@@ -39,7 +39,6 @@ from kiln.lowering.cpu.matmul import (
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -55,6 +54,7 @@ from kiln.lowering.cpu.tile.product import (
 )
 from kiln.lowering.cpu.tile.product import offset_of as layout_offset
 from kiln.lowering.cpu.tile.scopes import Scope
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["emit_product_fusion", "plan_product_fusion", "split_of"]
 

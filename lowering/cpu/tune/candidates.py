@@ -17,12 +17,12 @@ from kiln.lowering.cpu.conv.product import as_matmul
 from kiln.lowering.cpu.conv.schedule import tile_fits
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.tile.attention import find_attention
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.cpu.tile.conv import find_conv
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.product import is_frozen, static_size
 from kiln.lowering.cpu.tile.rows import ROW_UNIT, find_products
 from kiln.lowering.cpu.tune.products import product_schedules
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["candidates", "difference"]
 

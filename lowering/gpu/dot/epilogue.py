@@ -9,12 +9,12 @@ from torch_mlir import ir
 
 from kiln.dialects import tt
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile.access import Indices
-from kiln.lowering.cpu.tile.memory import linear_offset
 from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Line, split_batch
 from kiln.lowering.gpu.tile.evaluator import Evaluator
-from kiln.lowering.gpu.tile.scopes import Axis, Scope
+from kiln.lowering.gpu.tile.scopes import Axis
+from kiln.lowering.tile.access import Indices, linear_offset
+from kiln.lowering.tile.scopes import Scope
 
 
 class FusedEpilogue:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, tt
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.gpu.builder import Index
 from kiln.lowering.gpu.dot.attention import AttentionProblem, DescribedRows, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import choose_attention
@@ -27,6 +26,7 @@ from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
 from kiln.lowering.gpu.tile.evaluator import Evaluator
+from kiln.lowering.tile.body import FusionBody
 
 if TYPE_CHECKING:
     from kiln.lowering.gpu.emit import GpuKernel

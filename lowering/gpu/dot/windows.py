@@ -10,11 +10,11 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile.body import FusionBody
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
 from kiln.lowering.gpu.dot.conv_schedule import ConvShape
 from kiln.lowering.gpu.dot.problem import Operand, element_name, find_operand
 from kiln.lowering.gpu.dot.schedule import known_product
+from kiln.lowering.tile.body import FusionBody
 
 
 @dataclass(frozen=True)

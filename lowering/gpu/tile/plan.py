@@ -14,10 +14,10 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.access import Accesses, Indices, Loops
-from kiln.lowering.cpu.tile.body import FusionBody, invert, output_map
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
+from kiln.lowering.tile.access import Accesses, Indices, Loops
+from kiln.lowering.tile.body import FusionBody, invert, output_map
 
 STRIP = 16
 """Elements of a dim from which on a program's columns are all along it."""
@@ -329,7 +329,7 @@ class _Planner:
 
 def accesses_of(planner: _Planner, main: int) -> ir.AffineExpr:
     """The offset at which the main root is stored."""
-    from kiln.lowering.cpu.tile.access import compose_one
+    from kiln.lowering.tile.access import compose_one
 
     root = next(r for r in planner._roots() if r.position == main)
     return compose_one(planner.layouts[len(planner.body.tensors) + main], root.indices, planner.loops)

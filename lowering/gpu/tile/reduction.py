@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects import affine, tt
-from kiln.lowering.cpu.tile.access import Indices
-from kiln.lowering.cpu.tile.body import Reduction, defining_op, invert, output_map
-from kiln.lowering.cpu.tile.reduction import Combiner, combiners
 from kiln.lowering.gpu.builder import Builder, Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
-from kiln.lowering.gpu.tile.scopes import Guard
+from kiln.lowering.tile.access import Indices
+from kiln.lowering.tile.body import Reduction, defining_op, invert, output_map
+from kiln.lowering.tile.combiner import Combiner, combiners
+from kiln.lowering.tile.scopes import Guard
 
 UNROLLED = 16
 """Elements of a window up to which its loop is written out."""

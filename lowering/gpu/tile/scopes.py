@@ -1,38 +1,18 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where code goes and what an index is there: the tile's axes, open loops and index expressions of a kernel."""
+"""The tile: its axes, which positions along them are in bounds, and what an index is as a block."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import affine, tt
-from kiln.lowering.cpu.tile.access import Loops
 from kiln.lowering.gpu.builder import Builder, Condition, Index
-
-
-@dataclass(frozen=True)
-class Guard:
-    """Elements for which an index is in bounds (a pad, a piece of a concatenation); loads touch only these."""
-
-    mask: Condition
-    depth: int
-
-
-@dataclass
-class Scope:
-    """One level of control flow: the dims it binds and the op whose block it is.
-
-    anchor: the loop of the next inner level, before which code for this level goes.
-    """
-
-    dims: set[int]
-    owner: ir.Operation
-    anchor: ir.OpView | None = None
-    memo: dict[object, ir.Value] = field(default_factory=dict)
+from kiln.lowering.tile import scopes as shared
+from kiln.lowering.tile.scopes import Guard
 
 
 @dataclass
@@ -43,7 +23,7 @@ class Axis:
     mask: ir.Value | None = None
 
 
-class Scopes:
+class Scopes(shared.Scopes):
     """The tile and the open loops of a kernel, and the values of their dims.
 
     A loop dim is bound to a scalar (a position that the program or a loop gives) or to a block along one axis of the
@@ -51,11 +31,10 @@ class Scopes:
     goes into the outermost scope that binds what it depends on, once.
     """
 
+    b: Builder
+
     def __init__(self, b: Builder, symbols: Sequence[Index]):
-        self.b, self.symbols = b, list(symbols)
-        self.loops = Loops()
-        self.values: dict[int, Index] = {}
-        self.scopes = [Scope(set(), ir.InsertionPoint.current.block.owner.operation)]
+        super().__init__(b, symbols, ir.InsertionPoint.current.block.owner.operation)
         self.axes: list[Axis] = []
         self.axis_of: dict[int, int] = {}
 
@@ -103,110 +82,32 @@ class Scopes:
 
     @contextmanager
     def inside(self, dims: dict[int, Index]) -> Iterator[None]:
-        """The body of a loop (the current insertion block) that gives `dims` their values.
-
-        The builder inlines loops of one trip: then the scope shares its block with the outer one.
-        """
-        # A loop inside may bind the same dims again: another walk along the row.
-        values = self.values
-        self.values = {**values, **dims}
-        owner = ir.InsertionPoint.current.block.owner
-        outer = self.scopes[-1]
-        inlined = owner.operation == outer.owner
-        saved = outer.anchor
-        if not inlined:
-            outer.anchor = owner.opview if isinstance(owner, ir.Operation) else owner
-        self.scopes.append(Scope(set(dims), owner.operation))
-        masks = [axis.mask for axis in self.axes]
-        yield
+        """As for every target; a loop inside may bind the same dims and axes again: another walk along the row."""
+        values, masks = self.values, [axis.mask for axis in self.axes]
+        self.values = dict(values)
+        with super().inside(dims):
+            yield
         for axis, mask in zip(self.axes, masks, strict=True):
             axis.mask = mask
         self.values = values
-        self.scopes.pop()
-        outer.anchor = saved
-
-    @contextmanager
-    def at(self, depth: int) -> Iterator[None]:
-        """Emission into scope `depth`, before the loop that is open in it."""
-        if depth == len(self.scopes) - 1:
-            yield
-            return
-        anchor = next((s.anchor for s in self.scopes[depth:-1] if s.anchor is not None), None)
-        rest = self.scopes[depth + 1 :]
-        del self.scopes[depth + 1 :]
-        scope = self.scopes[-1]
-        saved, scope.anchor = scope.anchor, None
-        with ir.InsertionPoint(anchor) if anchor is not None else nullcontext():
-            yield
-        scope.anchor = saved
-        self.scopes.extend(rest)
-
-    def depth_of(self, exprs: Sequence[ir.AffineExpr], guard: Guard | None = None) -> int:
-        """The outermost scope where `exprs` (and the guard) are known."""
-        used: set[int] = set()
-        for e in exprs:
-            used |= affine.dims_in(e)
-        depth = guard.depth if guard else 0
-        for i in range(len(self.scopes) - 1, depth, -1):
-            if self.scopes[i].dims & used:
-                return i
-        return depth
 
     # -- indices -----------------------------------------------------------------------------------------------
 
-    def unflatten(self, position: Index, dims: Sequence[int]) -> dict[int, Index]:
-        """Values of `dims` at a row-major position in their space."""
-        values: dict[int, Index] = {}
-        for d in reversed(dims[1:]):
-            extent = self.index(self.loops.extents[d])
-            values[d], position = self.b.remi(position, extent), self.b.divi(position, extent)
-        if dims:
-            values[dims[0]] = position
-        return values
-
-    def index(self, expr: ir.AffineExpr) -> Index:
-        """An index expression over loop dims: an int, a scalar, or a block along the axes that it depends on."""
-        expr = expr.maybe_downcast()
-        if isinstance(expr, ir.AffineConstantExpr):
-            return expr.value
-        if isinstance(expr, ir.AffineDimExpr):
-            return self.values[expr.position]
-        if isinstance(expr, ir.AffineSymbolExpr):
-            return self.symbols[expr.position]
-        depth = self.depth_of([expr])
-        memo = self.scopes[depth].memo
-        if expr not in memo:
-            with self.at(depth):
-                value = self._combine(expr)
-                if isinstance(value, int):
-                    return value
-                memo[expr] = value
-        return memo[expr]
-
-    def _combine(self, expr: ir.AffineExpr) -> Index:
+    def emit_index(self, expr: ir.AffineExpr) -> Index:
+        """A sum adds its scalars first: what is the same for the whole block stays scalar."""
         if isinstance(expr, ir.AffineAddExpr):
             return self.b.sum_(*(self.index(term) for term in _terms(expr)))
-        x, y = self.index(expr.lhs), self.index(expr.rhs)
-        if isinstance(expr, ir.AffineMulExpr):
-            return self.b.muli(x, y)
-        if isinstance(expr, ir.AffineCeilDivExpr):
-            return self.b.ceildivi(x, y)
-        return self.divide(expr, x, y, affine.nonnegative(expr.lhs, dict(enumerate(self.loops.extents))))
+        return super().emit_index(expr)
 
-    def divide(self, expr: ir.AffineExpr, x: Index, y: Index, nonnegative: bool) -> Index:
-        """x floordiv y or x mod y as `expr` says; rounded down where x may be negative (a roll, below a pad)."""
-        b, quotient = self.b, isinstance(expr, ir.AffineFloorDivExpr)
-        if isinstance(x, int) and isinstance(y, int):
-            return x // y if quotient else x % y
-        if nonnegative:
-            return b.divi(x, y) if quotient else b.remi(x, y)
-        p, q = b.pair(x, y)
-        rest = arith.remsi(p, q)
+    def round_down(self, quotient: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+        """By the remainder of a truncated division: Triton has no division that rounds down."""
+        b = self.b
+        rest = arith.remsi(x, y)
         below = arith.cmpi(2, rest, b.constant(0, rest.type))
         if not quotient:
-            return arith.select(below, arith.addi(rest, q), rest)
+            return arith.select(below, arith.addi(rest, y), rest)
         one, zero = b.constant(1, rest.type), b.constant(0, rest.type)
-        return arith.subi(arith.divsi(p, q), arith.select(below, one, zero))
+        return arith.subi(arith.divsi(x, y), arith.select(below, one, zero))
 
 
 def _terms(expr: ir.AffineExpr) -> list[ir.AffineExpr]:

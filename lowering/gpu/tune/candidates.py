@@ -9,7 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.tile.body import FusionBody
+from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
 from kiln.lowering.gpu.dot.fusions import DotOptions, product_shape
 from kiln.lowering.gpu.dot.machine import machine

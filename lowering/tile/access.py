@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which memory a value reads, as index expressions over loop dims: the walk of `Evaluator` without the code.
+"""Which memory a value reads, as index expressions over loop dims: the walk of `Traversal` without the code.
 
 The planner asks it which loops can be merged and which one should be the vector lane.
 """
@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.tile.body import FusionBody, indexing_maps, invert, output_map
+from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
 
 Indices = tuple[ir.AffineExpr, ...]
 UNKNOWN_EXTENT = 64
@@ -144,6 +144,21 @@ def element_bytes(type_: ir.Type) -> int:
         return 8
     width = element.width if isinstance(element, (ir.IntegerType, ir.FloatType)) else 64
     return max(1, width // 8)
+
+
+def memory_type(element: ir.Type) -> ir.Type:
+    """Type of an element in memory."""
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        return ir.IntegerType.get_signless(8)
+    return element
+
+
+def linear_offset(indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    """Row-major offset."""
+    offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    for e, size in zip(indices, sizes, strict=True):
+        offset = offset * size + e
+    return offset
 
 
 def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
