@@ -10,7 +10,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.cpu.codegen import KernelObject, PendingKernel, start_kernel
 from kiln.runtime.plan import Expr, Kernel
 
 __all__ = ["KernelCompiler", "KernelSet", "fusion_key"]
@@ -54,7 +54,7 @@ class KernelSet:
         self._compiler, self._dump = compiler, dump
         self._cache: MutableMapping[str, KernelObject] = {} if cache is None else cache
         self._known: dict[str, int] = {}
-        self._codes: list[KernelObject] = []
+        self._codes: list[KernelObject | PendingKernel] = []
         self._kinds: list[str] = []
 
     def add(self, fusion: ir.Operation) -> int:
@@ -72,14 +72,11 @@ class KernelSet:
         """Adds the next kernel."""
         # One look-up: a cache that other threads share may drop the kernel at any time.
         code = None if self._dump is not None else self._cache.get(name)
-        if code is None:
-            code = self._compile(fusion, name, kind)
-            if code.object_bytes:  # a failure is reported for each graph anew
-                self._cache[name] = code
-        self._codes.append(code)
+        self._codes.append(self._compile(fusion, name, kind) if code is None else code)
         self._kinds.append(kind)
 
-    def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject:
+    def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject | PendingKernel:
+        """LLVM goes on with it while the next kernels are emitted."""
         dump = self._dump
         if self._compiler is None:
             return KernelObject(name, b"", 0, 0)
@@ -88,9 +85,9 @@ class KernelSet:
             return KernelObject(name, b"", 0, 0)
         level = self._optimization_level(module)
         if dump is None:
-            return compile_kernel(module, name, kind=kind, opt_level=level)
+            return start_kernel(module, name, kind=kind, opt_level=level)
         dump(f"{name}.vector", module)
-        return compile_kernel(
+        return start_kernel(
             module, name, kind=kind, opt_level=level, dump=lambda stage, m: dump(f"{name}.{stage}", m)
         )
 
@@ -101,6 +98,8 @@ class KernelSet:
     def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
         """Fields of `Launch` that the kernel decides; `over_plan(map, result)` puts a launch's symbols in a map."""
         code = self._codes[kernel]
+        if isinstance(code, PendingKernel):
+            code = code.kernel
         return {
             "scratch": 0 if code.scratch_bytes is None else over_plan(code.scratch_bytes, 0),
             "work": -1 if code.work is None else over_plan(code.work, 0),
@@ -108,9 +107,16 @@ class KernelSet:
         }
 
     def finish(self) -> tuple[list[Kernel], list[bytes]]:
-        """The plan's kernels and objects."""
+        """The plan's kernels and objects. Raises CompileError where LLVM failed."""
+        codes = [self._finished(code) for code in self._codes]
         kernels = [
             Kernel(code.name, code.entry, i, kind, code.pointers, code.symbols)
-            for i, (code, kind) in enumerate(zip(self._codes, self._kinds, strict=True))
+            for i, (code, kind) in enumerate(zip(codes, self._kinds, strict=True))
         ]
-        return kernels, [code.object_bytes for code in self._codes]
+        return kernels, [code.object_bytes for code in codes]
+
+    def _finished(self, code: KernelObject | PendingKernel) -> KernelObject:
+        if isinstance(code, PendingKernel):
+            code = code.result()  # a failure is reported for each graph anew
+            self._cache[code.name] = code
+        return code
