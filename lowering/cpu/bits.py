@@ -36,8 +36,8 @@ def bf16_as_bits(module: ir.Module) -> None:
             for block in region:
                 for argument in block.arguments:
                     _retype(argument)
-        if op.name == "llvm.bitcast":
-            continue  # bits become bf16 for an instruction that takes them
+        if op.name in ("llvm.bitcast", "llvm.call_intrinsic"):
+            continue  # bits become bf16 for an instruction that takes them, or are those of one's result
         for result in op.results:
             _retype(result)
 

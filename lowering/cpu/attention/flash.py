@@ -27,27 +27,14 @@ LOG2E = math.log2(math.e)
 _LOWEST = -3.4028234663852886e38  # of the finite f32
 
 
-def emit_attention(
-    b: Builder,
-    problem: AttentionProblem,
-    schedule: dict,
-    operands: AttentionBuffers,
-    epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits one thread's share of attention at the current insertion point.
-
-    `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
-    scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
-    """
-    _Attention(b, problem, schedule, operands, epilogue, ctx).emit()
-
-
-def _unit(strides: tuple[Size, ...]) -> bool:
+def unit(strides: tuple[Size, ...]) -> bool:
+    """Whether neighbours along the last dim are neighbours in memory."""
     return isinstance(strides[-1], int) and strides[-1] == 1
 
 
-class _Attention:
+class Attention:
+    """One thread's share; sums and, in scratch, operands in f32 (attention/pairs.py: operands in bf16)."""
+
     def __init__(
         self,
         b: Builder,
@@ -63,7 +50,7 @@ class _Attention:
         self.vector = b.vec(self.width, b.f32)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
         self.queries, self.keys = known(problem.queries), known(problem.keys)
-        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0 and _unit(problem.v_strides)
+        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0 and unit(problem.v_strides)
         self.low = b.float_(-math.inf, b.f32)
 
     # -- tasks ------------------------------------------------------------------------------------
@@ -95,7 +82,7 @@ class _Attention:
         k_at = offset_of(b, self.operands.k_offset, [*batch, kv_head], p.k_strides[:-2])
         v_at = offset_of(b, self.operands.v_offset, [*batch, kv_head], p.v_strides[:-2])
         padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
-        self.copy_rows(self.operands.q, q_at, p.q_strides, lay["q"], lay["q_stride"], rows, padded, p.qk_size)
+        self.load_queries(q_at, rows, padded)
         zero, low = b.zero(self.vector), b.broadcast(self.low, self.width)
         b.for_(0, b.muli(padded, lay["v_padded"]), self.width, lambda i: self.store(zero, b.addi(lay["out"], i)))
 
@@ -120,26 +107,11 @@ class _Attention:
     def key_block(
         self, q0: Index, rows: Index, k0: Index, count: Index, k_at: Index, v_at: Index, mask_at: Index
     ) -> None:
-        b, p, lay = self.b, self.p, self.lay
-        row = known(p.k_strides[-2])
-        first = b.addi(k_at, b.muli(k0, row))
-
-        def strip_of_keys(j: Index) -> None:
-            source = (self.operands.k, b.addi(first, b.muli(j, row)), row)
-            target = (self.scratch, b.addi(lay["k"], j), lay["keys"])
-            if _unit(p.k_strides):
-                pack.pack_transposed(b, *source, *target, b.subi(count, j), p.qk_size, self.width)
-            else:
-                self.pack_columns(*source, b.addi(lay["k"], j), b.subi(count, j))
-
+        b, p = self.b, self.p
+        first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
         if not self.few:
-            b.for_(0, count, self.width, strip_of_keys)
-        v_row = known(p.v_strides[-2])
-        v_first = b.addi(v_at, b.muli(k0, v_row))
-        values = (self.operands.v, v_first, v_row)
-        if not self.v_in_place:
-            self.copy_rows(self.operands.v, v_first, p.v_strides, lay["v"], lay["v_padded"], count, count, p.v_size)
-            values = (self.scratch, lay["v"], lay["v_padded"])
+            self.load_keys(first, count)
+        values = self.load_values(b.addi(v_at, b.muli(k0, known(p.v_strides[-2]))), count)
 
         begin: Index = 0
         if p.causal:  # strips whose rows all come before the first key of the block see nothing of it
@@ -158,6 +130,34 @@ class _Attention:
 
     # -- packing -----------------------------------------------------------------------------------
 
+    def load_queries(self, at: Index, rows: Index, padded: Index) -> None:
+        """The block's queries to scratch; rows up to `padded` repeat the last one."""
+        p, lay = self.p, self.lay
+        self.copy_rows(self.operands.q, at, p.q_strides, lay["q"], lay["q_stride"], rows, padded, p.qk_size)
+
+    def load_keys(self, first: Index, count: Index) -> None:
+        """The block's keys to scratch, transposed: one row for each element of the head."""
+        b, p, lay = self.b, self.p, self.lay
+        row = known(p.k_strides[-2])
+
+        def strip(j: Index) -> None:
+            source = (self.operands.k, b.addi(first, b.muli(j, row)), row)
+            target = (self.scratch, b.addi(lay["k"], j), lay["keys"])
+            if unit(p.k_strides):
+                pack.pack_transposed(b, *source, *target, b.subi(count, j), p.qk_size, self.width)
+            else:
+                self.pack_columns(*source, b.addi(lay["k"], j), b.subi(count, j))
+
+        b.for_(0, count, self.width, strip)
+
+    def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
+        """The block's values, where they are or in scratch: (buffer, offset, stride of a row)."""
+        p, lay = self.p, self.lay
+        if self.v_in_place:
+            return self.operands.v, first, known(p.v_strides[-2])
+        self.copy_rows(self.operands.v, first, p.v_strides, lay["v"], lay["v_padded"], count, count, p.v_size)
+        return self.scratch, lay["v"], lay["v_padded"]
+
     def copy_rows(
         self,
         source: ir.Value,
@@ -171,7 +171,7 @@ class _Attention:
     ) -> None:
         """Rows of an operand to scratch, whatever their stride; see `pack.copy_rows`."""
         b, width, row, column = self.b, self.width, known(strides[-2]), known(strides[-1])
-        if _unit(strides):
+        if unit(strides):
             out = (self.scratch, target, target_stride)
             pack.copy_rows(b, source, at, row, *out, rows, padded_rows, cols, width)
             return
@@ -201,13 +201,9 @@ class _Attention:
     def scores(self, i: Index, count: Index) -> None:
         """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
         b, lay, nr = self.b, self.lay, self.nv * self.width
-        base = b.addi(lay["q"], b.muli(i, lay["q_stride"]))
-        left = Left(self.scratch, [b.addi(base, r * lay["q_stride"]) for r in range(self.mr)], 1)
 
         def tile(j: Index, vectors: int) -> None:
-            acc = [b.zero(self.vector)] * (self.mr * vectors)
-            right = Right(self.scratch, b.addi(lay["k"], j), lay["keys"])
-            acc = outer_products(b, left, right, self.p.qk_size, acc, vectors)
+            acc = self.score_products(i, j, [b.zero(self.vector)] * (self.mr * vectors), vectors)
             for r in range(self.mr):
                 for v in range(vectors):
                     at = b.sum_(lay["p"], j, r * lay["p_stride"] + v * self.width)
@@ -219,28 +215,47 @@ class _Attention:
             rest = (lay["keys"] - full) // self.width
             b.if_(b.cmpi("sgt", count, full), lambda: tile(full, rest))
 
+    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
+        """Adds q[i + r] . k[j + n] to a tile of sums."""
+        b, lay = self.b, self.lay
+        left = Left(self.scratch, self.query_rows(i), 1)
+        right = Right(self.scratch, b.addi(lay["k"], j), lay["keys"])
+        return outer_products(b, left, right, self.p.qk_size, acc, vectors)
+
     def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
-        b, lay, width, size, group = self.b, self.lay, self.width, self.p.qk_size, min(4, self.width)
+        b, lay, width, group = self.b, self.lay, self.width, min(4, self.width)
         row = known(self.p.k_strides[-2])
-        q_at = [b.sum_(lay["q"], b.muli(i, lay["q_stride"]), r * lay["q_stride"]) for r in range(self.mr)]
+        q_at = self.query_rows(i)
 
         def tile(j: Index) -> None:
             last = b.subi(count, 1)
             k_at = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(group)]
             acc = [b.zero(self.vector)] * (self.mr * group)
-            for e in range(0, size, width):
-                mask = b.mask_below(size - e, width)
-                right = [b.cast_float(b.vload(self.operands.k, b.addi(x, e), width, mask), b.f32) for x in k_at]
-                for r in range(self.mr):
-                    left = self.load(b.addi(q_at[r], e))
-                    for n in range(group):
-                        acc[r * group + n] = b.fma(left, right[n], acc[r * group + n])
+            acc = self.dot_products(q_at, k_at, acc)
             for r in range(self.mr):
                 sums = collapse(b, acc[r * group : (r + 1) * group], width)
                 b.vstore(sums, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
 
         b.for_(0, count, group, tile)
+
+    def query_rows(self, i: Index) -> list[Index]:
+        """Where the queries of a strip lie in scratch."""
+        b, lay = self.b, self.lay
+        return [b.sum_(lay["q"], b.muli(i, lay["q_stride"]), r * lay["q_stride"]) for r in range(self.mr)]
+
+    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[ir.Value]:
+        """Adds the products of the queries in scratch at `q_at` and the keys at `k_at`, lanes along the head."""
+        b, width, group = self.b, self.width, len(k_at)
+        out = list(acc)
+        for e in range(0, self.p.qk_size, width):
+            mask = b.mask_below(self.p.qk_size - e, width)
+            right = [b.cast_float(b.vload(self.operands.k, b.addi(x, e), width, mask), b.f32) for x in k_at]
+            for r in range(self.mr):
+                left = self.load(b.addi(q_at[r], e))
+                for n in range(group):
+                    out[r * group + n] = b.fma(left, right[n], out[r * group + n])
+        return out
 
     def softmax_row(
         self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index
@@ -274,11 +289,15 @@ class _Attention:
         safe = b.select(b.cmpf("oeq", new, self.low), b.float_(0.0, b.f32), new)
         top = b.broadcast(safe, width)
         powers = [self.exp2(b.subf(x, top)) for x in scores]
-        for n, x in enumerate(powers):
-            self.store(x, b.addi(at, n * width))
+        self.keep_powers(powers, at)
         b.store(new, self.scratch, b.sum_(lay["top"], state, r))
         b.store(b.subf(old, safe), self.scratch, b.addi(lay["drop"], r))
         b.store(b.reduce("add", self.tree(b.addf, powers)), self.scratch, b.addi(lay["part"], r))
+
+    def keep_powers(self, powers: list[ir.Value], at: Index) -> None:
+        """A row's exponentials to scratch, where `accumulate` finds them."""
+        for n, x in enumerate(powers):
+            self.store(x, self.b.addi(at, n * self.width))
 
     def masked(self, x: ir.Value, mask_at: Index, j: int, count: Index) -> ir.Value:
         """The scores of keys j ... with the mask applied; keys past `count` are not read."""
@@ -321,8 +340,6 @@ class _Attention:
     def accumulate(self, i: Index, count: Index, values: tuple[ir.Value, Index, Index]) -> None:
         """out[i + r] = out[i + r] * drop[r] + p[r] @ v."""
         b, lay = self.b, self.lay
-        buffer, start, row = values
-        left = Left(self.scratch, [lay["p"] + r * lay["p_stride"] for r in range(self.mr)], 1)
         base = b.addi(lay["out"], b.muli(i, lay["v_padded"]))
 
         def tile(j: Index, vectors: int) -> None:
@@ -331,7 +348,7 @@ class _Attention:
             for r in range(self.mr):
                 factor = b.broadcast(b.load(self.scratch, lay["drop"] + r), self.width)
                 acc += [b.mulf(self.load(x), factor) for x in at[r * vectors : (r + 1) * vectors]]
-            acc = outer_products(b, left, Right(buffer, b.addi(start, j), row), count, acc, vectors)
+            acc = self.value_products(values, j, count, acc, vectors)
             for x, index in zip(acc, at, strict=True):
                 self.store(x, index)
 
@@ -340,6 +357,15 @@ class _Attention:
         b.for_(0, full, nr, lambda j: tile(j, self.nv))
         if full < lay["v_padded"]:
             tile(full, (lay["v_padded"] - full) // self.width)
+
+    def value_products(
+        self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
+    ) -> list[ir.Value]:
+        """Adds p[r] @ v[:, j ...] to a tile of the output."""
+        b, lay = self.b, self.lay
+        buffer, start, row = values
+        left = Left(self.scratch, [lay["p"] + r * lay["p_stride"] for r in range(self.mr)], 1)
+        return outer_products(b, left, Right(buffer, b.addi(start, j), row), count, acc, vectors)
 
     def finish(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
         """Divides by the sums (a row without keys stays zero, or is NaN with ``fill``) and calls the epilogue."""

@@ -44,13 +44,23 @@ def as_integers(b: Builder, x: ir.Value) -> ir.Value:
 
 def add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
     """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two operands (see `as_pairs`)."""
+    return _intrinsic("dpbf16ps.512", acc.type, acc, x, y)
+
+
+def narrow(b: Builder, x: ir.Value) -> ir.Value:
+    """16 f32 rounded to bf16; subnormal numbers become zero."""
+    bits = llvm.bitcast(b.vec(LANES, b.i16), _intrinsic("cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
+    return vector.bitcast(b.vec(LANES, ir.BF16Type.get()), bits)
+
+
+def _intrinsic(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     attributes = {
-        "intrin": ir.StringAttr.get("llvm.x86.avx512bf16.dpbf16ps.512"),
+        "intrin": ir.StringAttr.get(f"llvm.x86.avx512bf16.{name}"),
         "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
     }
     return ir.Operation.create(
-        "llvm.call_intrinsic", results=[acc.type], operands=[acc, x, y], attributes=attributes
+        "llvm.call_intrinsic", results=[result], operands=list(operands), attributes=attributes
     ).result
 
 

@@ -1,0 +1,30 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""`emit_attention`: from a scheduled attention problem to loops."""
+
+from kiln.lowering.cpu.attention.flash import Attention
+from kiln.lowering.cpu.attention.pairs import PairedAttention
+from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
+from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.matmul.bf16 import has_pairs
+from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
+
+__all__ = ["emit_attention"]
+
+
+def emit_attention(
+    b: Builder,
+    problem: AttentionProblem,
+    schedule: dict,
+    operands: AttentionBuffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
+) -> None:
+    """Emits one thread's share of attention at the current insertion point.
+
+    `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
+    scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
+    """
+    kind = PairedAttention if has_pairs(problem.dtype, schedule["width"]) else Attention
+    kind(b, problem, schedule, operands, epilogue, ctx).emit()

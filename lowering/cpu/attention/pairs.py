@@ -1,0 +1,163 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attention of bf16 in pairs (AVX512-BF16): scores pair elements of the head, sums of values pair keys.
+
+Queries, transposed keys and values lie in scratch as bf16, two rows of the latter interleaved. Exponentials are rounded
+to bf16 for the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
+"""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.attention.flash import Attention, unit
+from kiln.lowering.cpu.attention.problem import AttentionProblem
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_integers, as_pairs, broadcast_pair, interleave, narrow
+from kiln.lowering.cpu.matmul.problem import Size, known
+
+__all__ = ["PairedAttention"]
+
+
+class PairedAttention(Attention):
+    """The kernel with operands in bf16. Its areas of scratch are those of f32, half used."""
+
+    p: AttentionProblem
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        b, count = self.b, self.lay["elements"]
+        self.bf16 = ir.BF16Type.get()
+        self.halves = b.view(self.ctx.scratch, self.ctx.scratch_offset, 2 * count, self.bf16)
+        self.pairs = b.view(self.ctx.scratch, self.ctx.scratch_offset, count, b.i32)
+        self.head = -(-self.p.qk_size // 2)  # pairs
+        self.v_in_place = False
+
+    # -- packing -----------------------------------------------------------------------------------
+
+    def rows16(self, source: ir.Value, at: Index, strides: tuple[Size, ...], j: int, cols: int, lanes: int) -> ir.Value:
+        """Columns j ... of the row at `at`; zeros past the last one."""
+        b, column = self.b, known(strides[-1])
+        mask = b.mask_below(cols - j, lanes)
+        return b.gather(source, b.addi(at, b.muli(column, j)), column, lanes, mask)
+
+    def load_queries(self, at: Index, rows: Index, padded: Index) -> None:
+        b, lay, p = self.b, self.lay, self.p
+        row, lanes = known(p.q_strides[-2]), 2 * self.width
+
+        def copy(i: Index) -> None:
+            first = b.addi(at, b.muli(b.mini(i, b.subi(rows, 1)), row))
+            for j in range(0, p.qk_size, lanes):
+                x = self.rows16(self.operands.q, first, p.q_strides, j, p.qk_size, lanes)
+                b.vstore(x, self.halves, b.sum_(2 * lay["q"], b.muli(i, self.q_row), j))
+
+        b.for_(0, padded, 1, copy)
+
+    @property
+    def q_row(self) -> int:
+        """Stride of a query in scratch: whole vectors of 32, and a line more."""
+        return -(-self.p.qk_size // (2 * self.width)) * 2 * self.width + 2 * self.width
+
+    def load_keys(self, first: Index, count: Index) -> None:
+        b, p, lay, lanes = self.b, self.p, self.lay, 2 * self.width
+        row, last = known(p.k_strides[-2]), b.subi(count, 1)
+
+        def strip(j: Index) -> None:
+            keys = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(self.width)]
+            for e in range(0, p.qk_size, lanes):
+                block = [self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes) for at in keys]
+                turned = pack.transpose_registers(b, [as_integers(b, x) for x in block])
+                for q, x in enumerate(turned[: self.head - e // 2]):
+                    b.vstore(x, self.pairs, b.sum_(lay["k"], j, (e // 2 + q) * lay["keys"]))
+
+        b.for_(0, count, self.width, strip)
+
+    def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
+        b, p, lay = self.b, self.p, self.lay
+        row = known(p.v_strides[-2])
+        if self.few and unit(p.v_strides):
+            return self.operands.v, first, row
+
+        def pair(k: Index) -> None:
+            at = b.addi(first, b.muli(k, row))
+            # The key behind an odd last one is that one again; its exponential is 0.
+            other = b.addi(first, b.muli(b.mini(b.addi(k, 1), b.subi(count, 1)), row))
+            for j in range(0, p.v_size, self.width):
+                x, y = (self.rows16(self.operands.v, a, p.v_strides, j, p.v_size, self.width) for a in (at, other))
+                target = b.sum_(lay["v"], b.muli(b.divi(k, 2), lay["v_padded"]), j)
+                b.vstore(as_integers(b, interleave(b, x, y)), self.pairs, target)
+
+        b.for_(0, count, 2, pair)
+        return self.pairs, lay["v"], lay["v_padded"]
+
+    # -- products ----------------------------------------------------------------------------------
+
+    def tile(self, left: list[Index], right, pairs: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
+        """acc[r, v] += sum over `pairs` of the pair of `left[r]` times `right(pair, v)`."""
+        b = self.b
+
+        def step(q: Index, acc: list[ir.Value]) -> list[ir.Value]:
+            out = list(acc)
+            row = [right(q, v) for v in range(vectors)]
+            for r, start in enumerate(left):
+                x = broadcast_pair(b, self.halves, b.addi(start, b.muli(q, 2)))
+                for v in range(vectors):
+                    out[r * vectors + v] = add_pairs(x, row[v], out[r * vectors + v])
+            return out
+
+        return b.for_(0, pairs, 1, step, acc)
+
+    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
+        b, lay = self.b, self.lay
+
+        def keys(q: Index, v: int) -> ir.Value:
+            at = b.sum_(lay["k"], j, b.muli(q, lay["keys"]), v * self.width)
+            return as_pairs(b, b.vload(self.pairs, at, self.width))
+
+        return self.tile(self.query_rows(i), keys, self.head, acc, vectors)
+
+    def query_rows(self, i: Index) -> list[Index]:
+        b = self.b
+        return [b.sum_(2 * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
+
+    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[ir.Value]:
+        b, p, lanes, group = self.b, self.p, 2 * self.width, len(k_at)
+        out = list(acc)
+        for e in range(0, p.qk_size, lanes):
+            right = [as_pairs(b, self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes)) for at in k_at]
+            for r, start in enumerate(q_at):
+                left = as_pairs(b, b.vload(self.halves, b.addi(start, e), lanes))
+                for n in range(group):
+                    out[r * group + n] = add_pairs(left, right[n], out[r * group + n])
+        return out
+
+    def keep_powers(self, powers: list[ir.Value], at: Index) -> None:
+        """Over the first half of the row's scores, which have been read."""
+        b = self.b
+        for n, x in enumerate(powers):
+            b.vstore(narrow(b, x), self.halves, b.addi(b.muli(at, 2), n * self.width))
+
+    def value_products(
+        self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
+    ) -> list[ir.Value]:
+        b, lay, p = self.b, self.lay, self.p
+        buffer, start, row = values
+        left = [2 * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)]
+        in_place = buffer == self.operands.v
+        last = b.subi(count, 1)
+
+        def rows(q: Index, v: int) -> ir.Value:
+            if not in_place:
+                at = b.sum_(start, b.muli(q, row), j, v * self.width)
+                return as_pairs(b, b.vload(self.pairs, at, self.width))
+            k = b.muli(q, 2)
+            column = b.addi(j, v * self.width)
+            whole = p.v_size % self.width == 0
+            mask = None if whole else b.mask_below(b.subi(p.v_size, column), self.width)
+            x, y = (
+                b.vload(buffer, b.sum_(start, b.muli(b.mini(key, last), row), column), self.width, mask)
+                for key in (k, b.addi(k, 1))
+            )
+            return as_pairs(b, interleave(b, x, y))
+
+        return self.tile(left, rows, b.ceildivi(count, 2), acc, vectors)
