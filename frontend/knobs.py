@@ -14,9 +14,23 @@ import platformdirs
 
 from kiln.errors import BackendOptionError
 
-__all__ = ["KNOBS", "Knob", "cache", "cache_dir", "cache_mib", "dump_dir", "fallback", "target", "verbose"]
+__all__ = [
+    "KNOBS",
+    "TUNED_BYTES",
+    "Knob",
+    "cache",
+    "cache_dir",
+    "cache_mib",
+    "dump_dir",
+    "fallback",
+    "target",
+    "tuned_dir",
+    "verbose",
+]
 
 _CACHE_MIB = 1024
+TUNED_BYTES = 16 << 20
+"""How large the folder of tuned schedules may grow."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,11 @@ def cache_dir() -> Path:
     """``KILN_CACHE_DIR``: where they are kept."""
     text = os.environ.get("KILN_CACHE_DIR", "").strip()
     return Path(text) if text else Path(platformdirs.user_cache_dir("kiln", appauthor=False))
+
+
+def tuned_dir() -> Path:
+    """Where the schedules that tuning found are kept: inside of the folder of the compiled graphs."""
+    return cache_dir() / "tuned"
 
 
 def cache_mib() -> int:

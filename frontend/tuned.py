@@ -12,21 +12,14 @@ from kiln.frontend.options import Options
 from kiln.lowering.cpu.tune.store import TunedSchedules
 from kiln.runtime.disk_cache import DiskCache
 
-__all__ = ["tuned_folder", "tuned_schedules"]
-
-_MAX_BYTES = 16 << 20
-
-
-def tuned_folder() -> Path:
-    """The folder, inside of that of the compiled graphs."""
-    return knobs.cache_dir() / "tuned"
+__all__ = ["tuned_schedules"]
 
 
 def tuned_schedules(options: Options) -> TunedSchedules:
     """Those of this process, and with the persistent cache on those of other processes with the same versions."""
-    return _opened(tuned_folder() if options.cache else None)
+    return _opened(knobs.tuned_dir() if options.cache else None)
 
 
 @functools.lru_cache(maxsize=8)
 def _opened(folder: Path | None) -> TunedSchedules:
-    return TunedSchedules(DiskCache(folder, _MAX_BYTES) if folder is not None else None, version_text())
+    return TunedSchedules(DiskCache(folder, knobs.TUNED_BYTES) if folder is not None else None, version_text())

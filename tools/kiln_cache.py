@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""``kiln-cache``: show and clear the folder of compiled graphs."""
+"""``kiln-cache``: show and clear the folders of compiled graphs and of tuned schedules."""
 
 import sys
 import time
@@ -16,34 +16,46 @@ from kiln.runtime.disk_cache import DiskCache
 
 __all__ = ["main"]
 
-app = typer.Typer(help="Show and clear the cache of compiled graphs.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Show and clear the cache of compiled graphs and tuned schedules.", no_args_is_help=True, add_completion=False
+)
 
 
-def _cache() -> DiskCache:
-    return DiskCache(knobs.cache_dir(), knobs.cache_mib() << 20)
+def _caches() -> dict[str, DiskCache]:
+    """The folders, by what an entry of each is called."""
+    return {
+        "graphs": DiskCache(knobs.cache_dir(), knobs.cache_mib() << 20),
+        "tuned schedules": DiskCache(knobs.tuned_dir(), knobs.TUNED_BYTES),
+    }
 
 
 @app.command()
-def show(all_: bool = typer.Option(False, "--all", help="list every graph, the last used first")) -> None:
+def show(all_: bool = typer.Option(False, "--all", help="list every entry, the last used first")) -> None:
     """Where the cache is and how much it holds."""
-    cache = _cache()
-    entries = cache.entries()
-    size = sum(entry.bytes for entry in entries)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"folder: {cache.folder}", markup=False)
-    console.print(f"{len(entries)} graphs, {size / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
-    if all_ and entries:
-        table = Table("key", "KiB", "last used")
-        for entry in reversed(entries):
-            used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used))
-            table.add_row(entry.key[:16], f"{entry.bytes / 1024:.1f}", used)
-        console.print(table)
+    for name, cache in _caches().items():
+        entries = cache.entries()
+        size = sum(entry.bytes for entry in entries)
+        console.print(f"folder: {cache.folder}", markup=False)
+        console.print(f"{len(entries)} {name}, {size / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
+        if all_ and entries:
+            table = Table("key", "KiB", "last used")
+            for entry in reversed(entries):
+                used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used))
+                table.add_row(entry.key[:16], f"{entry.bytes / 1024:.1f}", used)
+            console.print(table)
 
 
 @app.command()
-def clear() -> None:
-    """Remove every graph."""
-    count, freed = _cache().clear()
+def clear(
+    tuned: bool = typer.Option(True, help="remove the tuned schedules as well, which take longest to find again"),
+) -> None:
+    """Remove every graph, and every tuned schedule."""
+    count = freed = 0
+    for name, cache in _caches().items():
+        if name == "graphs" or tuned:
+            files, size = cache.clear()
+            count, freed = count + files, freed + size
     print(f"{count} files removed, {freed / 2**20:.1f} MiB freed")
 
 

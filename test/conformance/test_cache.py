@@ -16,6 +16,7 @@ import kiln
 from kiln.frontend import graph_key
 from kiln.frontend.cached import graph_cache
 from kiln.frontend.report import collect
+from kiln.runtime.disk_cache import DiskCache
 
 from .conftest import assert_same
 
@@ -244,11 +245,16 @@ def test_command(cache, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert str(cache.folder) in shown
     assert "1 graphs" in shown
-    monkeypatch.setattr(sys, "argv", ["kiln-cache", "clear"])
-    with pytest.raises(SystemExit):
-        kiln_cache.main()
-    assert "1 files removed" in capsys.readouterr().out
-    assert cache.entries() == []
+    assert "0 tuned schedules" in shown
+    tuned = DiskCache(cache.folder / "tuned", 1 << 20)
+    for arguments, removed, left in ((["--no-tuned"], 1, 1), ([], 1, 0)):
+        assert tuned.put("ab" * 32, b"a schedule")
+        monkeypatch.setattr(sys, "argv", ["kiln-cache", "clear", *arguments])
+        with pytest.raises(SystemExit):
+            kiln_cache.main()
+        assert f"{removed} files removed" in capsys.readouterr().out
+        assert cache.entries() == []
+        assert len(tuned.entries()) == left
     monkeypatch.setenv("KILN_CACHE_MIB", "many")
     monkeypatch.setattr(sys, "argv", ["kiln-cache", "show"])
     assert kiln_cache.main() == 1
