@@ -13,7 +13,9 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products
+from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.outline import Outliner
+from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
 from kiln.passes.fusion.walk import walk
@@ -103,13 +105,17 @@ class Fuse(Pass):
 
     def _fuse(self, function: ir.OpView) -> None:
         graph = FusionGraph(function)
+        singles = Grouping(graph)
+        held = Schedule(singles).peak(singles)
         if self.strategy == "search":
-            grouping, made = search(lambda choices: self._grouping(graph, choices), self.limit)
+            grouping, made = search(lambda choices: self._grouping(graph, choices, held), self.limit)
             self.count("groupings", made)
         elif self.strategy == "greedy":
-            grouping = self._grouping(graph, {})
+            grouping = self._grouping(graph, {}, held)
+            grouping, apart = relieve(grouping, lambda choices: self._grouping(graph, choices, held), held)
+            self.count("producers apart to save memory", apart)
         else:
-            grouping = Grouping(graph)
+            grouping = singles
         for op, reason in grouping.decisions:
             self.note(op, reason)
         self.count("ops", len(graph.compute))
@@ -117,12 +123,12 @@ class Fuse(Pass):
         for fusion, reason in keep_shared_rows(function) if self.row_blocks else ():
             self.note(fusion, reason)
 
-    def _grouping(self, graph: FusionGraph, choices: Mapping[int, int]) -> Grouping:
-        """Walk greedily, but for `choices` (see search.py), then fuse horizontally."""
+    def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
+        """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""
         grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
         walk(grouping)
         if self.horizontal:
-            room = Room.of(grouping)
+            room = Room.of(grouping, held)
             fuse_products(grouping, room)
             fuse_nests(grouping, room)
         return grouping

@@ -13,30 +13,29 @@ from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import merge_loops, share_loops
-from kiln.passes.fusion.order import Schedule
+from kiln.passes.fusion.order import SPARE, Schedule
 from kiln.passes.fusion.reach import Reach
 
 __all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products"]
 
 MOST_PARTS = 8
 """Parts of one kernel: its code grows with each, and what they share fits into a cache or it does not."""
-SPARE = 8
-"""Launches may cost this fraction (1/n) of the memory that the kernels take by themselves."""
 
 
 @dataclass
 class Room:
-    """How much memory kernels may take: little more than before any of them become parts of one."""
+    """How much memory kernels may take: little more than before any of them become parts of one, and not for that
+    reason more than the ops one by one."""
 
     schedule: Schedule
     most: int
 
     @classmethod
-    def of(cls, grouping: Grouping) -> "Room":
-        """The room that the kernels of a grouping take."""
+    def of(cls, grouping: Grouping, one_by_one: int) -> "Room":
+        """The room that the kernels of a grouping take; the ops one by one take `one_by_one` bytes."""
         schedule = Schedule(grouping)
         peak = schedule.peak(grouping)
-        return cls(schedule, peak + peak // SPARE)
+        return cls(schedule, max(peak, min(peak + peak // SPARE, one_by_one)))
 
     def lacks(self, grouping: Grouping, a: Group, b: Group) -> int:
         """Bytes alive at once, if two groups were one, that there is no room for."""

@@ -4,18 +4,23 @@
 """In which order kernels and calls run, and how much memory that takes at most.
 
 A value that another kernel or call reads is in memory from the step that makes it to the last one that reads it;
-results of the function to its end. What kernels write over an operand is not known here: it lowers the peak of all
-orders alike.
+results of the function to its end. A kernel of loops alone writes a result over an operand of the same size that dies
+there (as reuse-buffers does, where the indices allow it, which is not known here).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from torch_mlir import ir
 
 from kiln.lowering.tile.body import defining_op
+from kiln.passes.fusion.graph import NAMED
 from kiln.passes.fusion.groups import Group, Grouping
 
-__all__ = ["Node", "Schedule"]
+__all__ = ["SPARE", "Node", "Schedule"]
+
+SPARE = 8
+"""Fewer kernels may cost this fraction (1/n) of the memory that is held without them."""
 
 Node = Group | ir.Operation
 """A kernel, or a call or constant between kernels."""
@@ -30,6 +35,7 @@ class Schedule:
         self.ops: list[ir.Operation] = []
         self.sources: list[set[int]] = []  # numbers of the ops that make what an op reads
         self.sizes: list[int] = []  # bytes of an op's results
+        self.loops: list[bool] = []  # whether an op may write over its operands
         below: list[set[int]] = []  # per op of the function: what makes its results, free ops looked through
         last_call = -1
         self.calls: dict[int, int] = {}  # call -> the one before it
@@ -48,6 +54,7 @@ class Schedule:
                 below.append({number})
                 self.ops.append(op)
                 self.sources.append(found)
+                self.loops.append(op in grouping.of and op.name not in NAMED)
                 tensors = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
                 is_constant = op.name == "arith.constant"
                 self.sizes.append(0 if is_constant else sum(grouping.model.bytes_of(r) for r in tensors))
@@ -72,6 +79,13 @@ class Schedule:
             merged = [i for i, n in enumerate(nodes) if any(n is g for g in together)]
             of = [merged[0] if i in merged else i for i in of]
         return self._best(of, len(nodes))[1]
+
+    def crowded(self, grouping: Grouping, limit: int) -> list[Group]:
+        """The groups during which more than `limit` bytes are alive."""
+        nodes, of = self._nodes(grouping)
+        order, _ = self._best(of, len(nodes))
+        live = _Memory(self, of).live(order)
+        return [n for i, bytes_ in zip(order, live, strict=True) if bytes_ > limit and isinstance(n := nodes[i], Group)]
 
     def _nodes(self, grouping: Grouping) -> tuple[list[Node], list[int]]:
         """The nodes, and which one each op is in."""
@@ -112,6 +126,7 @@ class _Memory:
         for s in schedule.returned:
             readers.setdefault(s, set()).add(-1)  # the caller, who is never done
         self.readers = readers
+        self.fixed = {of[i] for i, is_loop in enumerate(schedule.loops) if not is_loop}
         self.sizes = {s: schedule.sizes[s] for s in readers}
         self.made: dict[int, list[int]] = {}
         self.read: dict[int, list[int]] = {}
@@ -128,14 +143,22 @@ class _Memory:
 
     def peak(self, order: Sequence[int]) -> int:
         """Most bytes alive at once."""
-        live = most = 0
+        return max(self.live(order), default=0)
+
+    def live(self, order: Sequence[int]) -> list[int]:
+        """Bytes alive during each node of an order."""
+        found: list[int] = []
+        live = 0
         done: set[int] = set()
         for node in order:
-            live += sum(self.sizes[s] for s in self.made.get(node, ()))
-            most = max(most, live)
             done.add(node)
-            live -= sum(self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done)
-        return most
+            made = [self.sizes[s] for s in self.made.get(node, ())]
+            freed = [self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done]
+            live += sum(made)
+            over = 0 if node in self.fixed else sum((Counter(made) & Counter(freed)).elements())
+            found.append(live - over)
+            live -= sum(freed)
+        return found
 
 
 def _walk(needs: Sequence[set[int]], nodes: set[int], memory: _Memory | None) -> list[int]:
