@@ -238,11 +238,6 @@ def _walk(e: ir.AffineExpr, ranges: Ranges, single: set[int]) -> Poly:
         return poly.recombine(poly.add(lhs, rhs), ranges)
     if isinstance(e, ir.AffineMulExpr):
         return poly.mul(lhs, rhs)
-    k = poly.as_const(rhs)
-    if k is not None and k <= 0:
-        # Undefined; kept as it is.
-        kind = "m" if isinstance(e, ir.AffineModExpr) else "f"
-        return poly.atom((kind, lhs, rhs))
     if isinstance(e, ir.AffineModExpr):
         return poly.divmod_(lhs, rhs, ranges)[1]
     if isinstance(e, ir.AffineCeilDivExpr):

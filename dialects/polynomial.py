@@ -104,12 +104,20 @@ def divide_exact(p: Poly, k: Poly) -> Poly | None:
 
 @lru_cache(maxsize=1 << 15)
 def divmod_(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
-    """`(p floordiv k, p mod k)`, simplified; `k` is positive."""
+    """`(p floordiv k, p mod k)`, simplified; undefined, and kept as they are, where `k` is a number below 1."""
+    if _is_undefined(k):
+        return atom(("f", p, k)), atom(("m", p, k))
     whole, rest = _split(p, k)
     if not rest or (nonnegative(rest, ranges, k) and nonnegative(sub(sub(k, ONE), rest), ranges, k)):
         return whole, rest
     quotient, remainder = _divide_rest(rest, k, ranges)
     return recombine(add(whole, quotient), ranges), remainder
+
+
+def _is_undefined(k: Poly) -> bool:
+    """Whether `k` is no divisor: a number below 1, as the sizes of empty tensors are."""
+    number = as_const(k)
+    return number is not None and number <= 0
 
 
 def _split(p: Poly, k: Poly) -> tuple[Poly, Poly]:
@@ -212,7 +220,7 @@ def recombine(p: Poly, ranges: Ranges) -> Poly:
         terms = dict(p)
         for m, c in p:
             for a in m:
-                if a[0] != "m":
+                if a[0] != "m" or _is_undefined(a[2]):
                     continue
                 rest = divide_mono(m, (a,))
                 assert rest is not None

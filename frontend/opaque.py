@@ -48,18 +48,9 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     template: list[Any] = []
     inputs: list[Node] = []
-    parameters: list[str] = []
     for leaf in leaves:
-        if not isinstance(leaf, Node):
-            template.append(leaf)
-            continue
-        bound = _attribute(leaf)
-        if bound is not None:
-            template.append(bound)
-            continue
-        parameters.append(f"{_kind(leaf)} a{len(inputs)}")
-        template.append(_Slot(len(inputs)))
-        inputs.append(leaf)
+        template.append(_operand(leaf, inputs) if isinstance(leaf, Node) else leaf)
+    parameters = [f"{_kind(operand)} a{i}" for i, operand in enumerate(inputs)]
     returns = ", ".join(["Tensor"] * len(values))
     signature = f"({', '.join(parameters)}) -> ({returns})"
     kept = positions if isinstance(value, (tuple, list)) else None
@@ -97,6 +88,38 @@ class _Slot:
         return f"%{self.index}"
 
 
+class _Number:
+    """A float that the graph computes from sizes (the scale of attention over heads of a dynamic size), computed again
+    inside of the call: an operand is a tensor or an integer."""
+
+    def __init__(self, target: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.target, self.args = target, args
+
+    def __repr__(self) -> str:
+        return f"{self.target}{self.args}"
+
+
+def _operand(node: Node, inputs: list[Node]) -> Any:
+    """What stands for ``node`` in the template; the operands that it needs are appended to ``inputs``."""
+    bound = _attribute(node)
+    if bound is not None:
+        return bound
+    if isinstance(node_value(node), torch.SymFloat) and node.op == "call_function" and not node.kwargs:
+        assert callable(node.target), "call_function nodes call functions"
+        return _Number(node.target, tuple(_operand(a, inputs) if isinstance(a, Node) else a for a in node.args))
+    inputs.append(node)
+    return _Slot(len(inputs) - 1)
+
+
+def _filled(leaf: Any, operands: Sequence[Any]) -> Any:
+    """A leaf of the template with the operands of one call."""
+    if isinstance(leaf, _Slot):
+        return operands[leaf.index]
+    if isinstance(leaf, _Number):
+        return leaf.target(*(_filled(a, operands) for a in leaf.args))
+    return leaf
+
+
 def _kind(node: Node) -> str:
     value = node_value(node)
     if isinstance(value, torch.Tensor):
@@ -130,7 +153,7 @@ def _register(
         return _registered[name][1]
 
     def call(*operands: Any) -> Any:
-        filled = [operands[leaf.index] if isinstance(leaf, _Slot) else leaf for leaf in template]
+        filled = [_filled(leaf, operands) for leaf in template]
         args, kwargs = pytree.tree_unflatten(filled, spec)
         with torch.no_grad():
             results = target(*args, **kwargs)

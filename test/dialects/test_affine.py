@@ -127,3 +127,12 @@ def test_compose_reshape_chain() -> None:
     flat = ir.AffineMapAttr(ir.Attribute.parse("affine_map<(d0, d1) -> (d0 floordiv 6, d0 mod 6, d1)>")).value
     back = ir.AffineMapAttr(ir.Attribute.parse("affine_map<(d0, d1, d2) -> (d0 * 6 + d1, d2)>")).value
     assert affine.compose(flat, back, [4, 6, 8]) == ir.AffineMap.get_identity(3)
+
+
+@pytest.mark.parametrize("text", ["(d0 mod 0) + d1", "d0 floordiv 0 + (d0 mod 0) mod 7", "(d0 floordiv 0) mod 3"])
+def test_divisors_below_one_are_kept(text):
+    """The layouts of empty tensors divide by their sizes; nothing evaluates them, but they are simplified."""
+    with create_context():
+        expr = ir.AffineMapAttr(ir.Attribute.parse(f"affine_map<(d0, d1) -> ({text})>")).value.results[0]
+        simple = affine.simplify(expr.maybe_downcast(), [4, 5])
+        assert affine.dims_in(simple) == affine.dims_in(expr.maybe_downcast())
