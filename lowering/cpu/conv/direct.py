@@ -46,10 +46,12 @@ def emit_direct(
     b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mr (pixels), nv (vectors), width (lanes), tiles (of a row at once), piece."""
-    _Direct(b, p, s, operands, epilogue, ctx).emit()
+    Direct(b, p, s, operands, epilogue, ctx).emit()
 
 
-class _Direct:
+class Direct:
+    """One thread's share; products of single elements, in the sum type (pairs.py: of two at a time)."""
+
     def __init__(
         self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
     ):
@@ -254,14 +256,12 @@ class _Direct:
         def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
             out = list(acc)
             at = b.addi(weights, b.muli(z, self.lanes))
-            row = [b.vload(self.weights, b.addi(at, v * self.width), self.width) for v in range(self.nv)]
-            row = [b.cast_float(x, self.sum_type) for x in row]
+            row = [self.factor(b.addi(at, v * self.width)) for v in range(self.nv)]
             for r in range(low, high):
                 pixel = b.muli(b.addi(b.muli(z, p.dilation[1]), r * p.stride[1]), self.x_column)
-                value = b.cast_float(b.load(self.operands.x, b.addi(line, pixel)), self.sum_type)
-                value = b.broadcast(value, self.width)
+                value = self.pixel(b.addi(line, pixel))
                 for v in range(self.nv):
-                    out[r * self.nv + v] = b.fma(value, row[v], out[r * self.nv + v])
+                    out[r * self.nv + v] = self.add(value, row[v], out[r * self.nv + v])
             return out
 
         if valid is None:
@@ -271,6 +271,19 @@ class _Direct:
             if low < high:
                 acc = column(z, low, high, acc)
         return list(acc)
+
+    def factor(self, at: Index) -> ir.Value:
+        """A vector of weights."""
+        return self.b.cast_float(self.b.vload(self.weights, at, self.width), self.sum_type)
+
+    def pixel(self, at: Index) -> ir.Value:
+        """An element of the input in all lanes."""
+        value = self.b.cast_float(self.b.load(self.operands.x, at), self.sum_type)
+        return self.b.broadcast(value, self.width)
+
+    def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
+        """acc + value * factor."""
+        return self.b.fma(value, factor, acc)
 
     def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
         """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""

@@ -6,6 +6,7 @@
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
 from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
+from kiln.lowering.cpu.conv.pairs import emit_direct_pairs, takes_pairs
 from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
@@ -13,6 +14,7 @@ from kiln.lowering.cpu.matmul.problem import KernelContext
 
 _KERNELS = {
     "direct": (emit_direct, direct_layout),
+    "pairs": (emit_direct_pairs, direct_layout),
     "depthwise": (emit_depthwise, depthwise_layout),
     "planar": (emit_planar, planar_layout),
     "product": (emit_product, product_layout),
@@ -24,8 +26,8 @@ def emit_conv(
 ) -> None:
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
-    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, depthwise.py,
-    planar.py, product.py).
+    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, pairs.py,
+    depthwise.py, planar.py, product.py).
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kernel = schedule["kernel"]
@@ -33,6 +35,8 @@ def emit_conv(
         raise ValueError(f"unknown convolution kernel {kernel!r}; expected {' or '.join(_KERNELS)}")
     if kernel in ("depthwise", "planar") and not problem.depthwise:
         raise ValueError(f"convolution kernel {kernel!r} needs one channel in each group")
+    if kernel == "pairs" and not takes_pairs(problem, schedule["width"]):
+        raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
     if kernel == "planar" and not problem.planar:
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
     _KERNELS[kernel][0](b, problem, schedule, operands, epilogue, ctx)

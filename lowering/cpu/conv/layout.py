@@ -12,8 +12,9 @@ from kiln.lowering.cpu.conv.problem import ConvProblem
 def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
     """Map from the index of a weight of rank 3 or 4 to the element's offset, and how many elements there are.
 
-    direct: [group][block][kh][c][kw][lanes of a block], depthwise: [kh][kw][channels]; lanes that are no channel are
-    padding, whose value does not matter as long as it is finite. planar, product: row-major.
+    direct: [group][block][kh][c][kw][lanes of a block], pairs: [group][block][kh][c / 2][kw][lanes][2], depthwise:
+    [kh][kw][channels]; lanes that are no channel are padding, whose value does not matter as long as it is finite.
+    planar, product: row-major.
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
@@ -29,5 +30,10 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
     blocks = -(-p.outputs // lanes)
     group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
     block = group * blocks + ir.AffineExpr.get_floor_div(inner, lanes)
+    if schedule["kernel"] == "pairs":
+        pair = (kh * (p.channels // 2) + ir.AffineExpr.get_floor_div(c, 2)) * columns + kw
+        address = (block * (p.steps // 2) + pair) * lanes + ir.AffineExpr.get_mod(inner, lanes)
+        address = address * 2 + ir.AffineExpr.get_mod(c, 2)
+        return ir.AffineMap.get(rank, 0, [address]), p.groups * blocks * p.steps * lanes
     address = (block * p.steps + (kh * p.channels + c) * columns + kw) * lanes + ir.AffineExpr.get_mod(inner, lanes)
     return ir.AffineMap.get(rank, 0, [address]), p.groups * blocks * p.steps * lanes

@@ -4,6 +4,7 @@
 """Which convolution kernel, with which tiles."""
 
 from kiln.lowering.cpu.conv.borders import tile_runs
+from kiln.lowering.cpu.conv.pairs import takes_pairs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.matmul.problem import Isa
@@ -35,7 +36,8 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
         if isinstance(p.rows, int) and isinstance(p.images, int) and p.rows * p.images < _DEPTHWISE_TASKS:
             # One tall row of pixels: parts that threads can share.
             tiles = max(1, min(tiles, -(-p.columns // mr) // (_DEPTHWISE_TASKS // max(1, p.rows * p.images)) or 1))
-    return {"kernel": "direct", "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
+    kernel = "pairs" if takes_pairs(p, width) else "direct"
+    return {"kernel": kernel, "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
 
 
 def _depthwise(p: ConvProblem, width: int) -> dict:

@@ -26,6 +26,7 @@ class ReluEpilogue:
 
     def __init__(self, out: ir.Value, strides: Sequence[Index], bias: ir.Value):
         self.out, self.strides, self.bias = out, strides, bias
+        self.element = ir.MemRefType(out.type).element_type
 
     @contextmanager
     def channels(
@@ -37,7 +38,7 @@ class ReluEpilogue:
         def pixel(column: Index, sums: ir.Value) -> None:
             value = b.addf(b.cast_float(sums, bias.type.element_type), bias)
             value = b.fmax(value, b.zero(value.type))
-            b.vstore(value, self.out, b.addi(at, b.muli(column, self.strides[3])), mask)
+            b.vstore(b.cast_float(value, self.element), self.out, b.addi(at, b.muli(column, self.strides[3])), mask)
 
         yield pixel
 
@@ -50,7 +51,8 @@ class ReluEpilogue:
 
         def pixels(column: Index, width: int, sums: ir.Value, mask: ir.Value | None) -> None:
             value = b.addf(b.cast_float(sums, bias.type), b.broadcast(bias, width))
-            b.vstore(b.fmax(value, b.zero(value.type)), self.out, b.addi(at, column), mask)
+            value = b.fmax(value, b.zero(value.type))
+            b.vstore(b.cast_float(value, self.element), self.out, b.addi(at, column), mask)
 
         yield pixels
 

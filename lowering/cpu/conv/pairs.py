@@ -1,0 +1,82 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Direct convolution of bf16 by pairs of input channels (VDPBF16PS), which are neighbours in a channels-last image.
+
+The direct kernel (direct.py) with two channels as one 32-bit element: weights lie as [kh][c / 2][kw][lanes][2].
+"""
+
+from dataclasses import replace
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.direct import Direct
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
+from kiln.lowering.cpu.matmul.problem import KernelContext
+
+__all__ = ["emit_direct_pairs", "takes_pairs"]
+
+
+def takes_pairs(p: ConvProblem, width: int) -> bool:
+    """Whether input channels come in pairs that the CPU multiplies at once."""
+    return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width)
+
+
+def emit_direct_pairs(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_pairs`."""
+    _Pairs(b, p, s, operands, epilogue, ctx).emit()
+
+
+class _Pairs(Direct):
+    """`p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
+
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    ):
+        super().__init__(b, p, s, operands, epilogue, ctx)
+        self.single = p
+        self.p = replace(p, channels=p.channels // 2)
+        self.x_channel = 2
+        self.pairs = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.i32)
+
+    def pack(self, channel: Index, count: Index) -> None:
+        """Packed as f32 by the direct kernel, then two channels at a time put together, in place."""
+        b, half = self.b, self.p
+        self.p = self.single
+        super().pack(channel, count)
+        self.p = half
+        window = half.kernel[1] * self.lanes
+
+        def pair(index: Index) -> None:  # a row of the window of two channels; what it overwrites has been read
+            source, target = b.muli(index, 2 * window), b.muli(index, window)
+
+            def vector(at: Index) -> None:
+                low, high = (self.bits(b.sum_(source, at, offset)) for offset in (0, window))
+                type_ = low.type
+                low = arith.shrui(low, b.int_(16, type_))
+                high = arith.andi(high, b.int_(-65536, type_))
+                b.vstore(arith.ori(low, high), self.pairs, b.addi(target, at))
+
+            b.for_(0, window, self.width, vector)
+
+        b.for_(0, half.kernel[0] * half.channels, 1, pair)
+
+    def bits(self, at: Index) -> ir.Value:
+        return self.b.vload(self.pairs, at, self.width)
+
+    def factor(self, at: Index) -> ir.Value:
+        b = self.b
+        if self.single.packed:
+            return as_pairs(b, b.vload(self.operands.weight, b.muli(at, 2), 2 * self.width))
+        return as_pairs(b, self.bits(at))
+
+    def pixel(self, at: Index) -> ir.Value:
+        return broadcast_pair(self.b, self.operands.x, at)
+
+    def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
+        return add_pairs(value, factor, acc)

@@ -1,0 +1,85 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Convolutions of bf16 by pairs of channels: against float64, alone and in compiled models; what is left to oneDNN."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from conv_support import conv_kernel, conv_problem
+from matmul_support import Machine
+from test_conv import CASES, LAST
+
+import kiln
+from kiln.lowering.cpu import isa
+
+pytestmark = pytest.mark.skipif(
+    not isa.host().has("avx512bf16") or isa.host().has("amx-bf16"), reason="a CPU without the instruction, or with AMX"
+)
+
+
+def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact).norm() / exact.norm().clamp_min(1e-30))
+
+
+@pytest.mark.parametrize(
+    ("case", "planar"), [(c, False) for c in CASES] + [(c, True) for c in CASES if c[-1] == 1], ids=str
+)
+def test_cases(case, planar: bool) -> None:
+    torch.manual_seed(0)
+    size, (o, *window), stride, padding, dilation, groups = case
+    x = torch.randn(size).bfloat16().contiguous(memory_format=LAST)
+    weight, bias = torch.randn(o, size[1] // groups, *window).bfloat16(), torch.randn(o)
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups).relu()
+    out = torch.full(exact.shape, torch.nan, dtype=torch.bfloat16)
+    out = out if planar else out.contiguous(memory_format=LAST)
+    problem = conv_problem(x, weight, out, stride, padding, dilation, groups)
+    call, schedule = conv_kernel(x, weight, bias, out, problem, Machine(64, 32), 2)
+    call()
+    even = size[1] // groups % 2 == 0 and x.stride(1) == 1
+    assert (schedule["kernel"] == "pairs") == even
+    if exact.numel():
+        assert relative(out, exact) <= 1.02 * max(relative(exact.bfloat16(), exact), 1e-3)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 20, 3, stride=2, padding=1), nn.BatchNorm2d(20)
+        self.middle = nn.Conv2d(20, 36, 3, padding=1)
+        self.last = nn.Conv2d(36, 20, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norm(self.first(x)))
+        return (F.silu(self.last(F.relu(self.middle(y)))) + y).mean((2, 3))
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_models(freezing: bool, dynamic: bool) -> None:
+    torch.manual_seed(0)
+    model = Net().eval().bfloat16()
+    exact = Net().eval().double()
+    exact.load_state_dict({k: v.double() if v.is_floating_point() else v for k, v in model.state_dict().items()})
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="kiln", dynamic=dynamic, options={"freezing": freezing})
+    for batch, size in ((2, 21), (3, 34)) if dynamic else ((2, 21),):
+        x = torch.randn(batch, 3, size, size).bfloat16()
+        with torch.no_grad():
+            found, eager, wanted = compiled(x), model(x), exact(x.double())
+        assert relative(found, wanted) <= 1.1 * relative(eager, wanted)
+
+
+def test_what_is_left_to_the_library() -> None:
+    x = torch.randn(1, 8, 9, 9).bfloat16()
+    with torch.no_grad():
+        own = str(kiln.explain(nn.Conv2d(8, 8, 3).bfloat16(), x.contiguous(memory_format=LAST)))
+        left = str(kiln.explain(nn.Conv2d(8, 8, 3).bfloat16(), x))
+    assert "do not lie in pairs" in left and "do not lie in pairs" not in own
