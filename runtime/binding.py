@@ -60,6 +60,8 @@ class StateLayout:
 
     TABLE = 1
     WORKSPACE = 2
+    alignment = 8
+    """Bytes of which the state's address is to be a multiple."""
 
     def __init__(self, plan: Plan, parts: Sequence[Segment]) -> None:
         # A call that returns sizes ends its epoch, whether or not a step follows.
@@ -100,7 +102,7 @@ class Binding:
     scratch: int = 0  # offset of the scratch area in the workspace
     offsets: dict[int, int] = field(default_factory=dict)
     tables: dict[int, int] = field(default_factory=dict)  # segment -> address of its launch table
-    keep: list[array.array] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list)  # what the tables point to
     previous: "Binding | None" = None
     tensors: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)  # shape, strides
     views: dict[int, list[Any]] = field(default_factory=dict)  # segment (-1: outputs) -> view arguments
@@ -226,6 +228,9 @@ class Binder:
                 found.extend((*step.grid, *(size for _, size in step.clear)))
                 for descriptor in step.descriptors:
                     found.extend((*descriptor.shape, *descriptor.strides))
+                if step.product is not None:
+                    p = step.product
+                    found.extend((*p.sizes, *p.lhs, *p.rhs, *p.result))
             else:
                 for o in step.operands:
                     operand(o)

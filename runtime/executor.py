@@ -16,7 +16,7 @@ from kiln.runtime.aten_call import AtenCallable, decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
 from kiln.runtime.loader import load
 from kiln.runtime.packing import packed
-from kiln.runtime.plan import AtenStep, Buffer, Plan
+from kiln.runtime.plan import AtenStep, Buffer, Operand, Plan
 from kiln.runtime.program import derived_values, write_program
 from kiln.runtime.threads import max_threads
 
@@ -71,6 +71,7 @@ class Executor:
             "bad_index": self._bad_index,
             "restride": _restride,
             "view": _view,
+            "within": _within,
             "constants": self.constants,
             "launch": launch,
             **self._device_functions(),
@@ -171,8 +172,13 @@ class _State:
     __slots__ = ("address", "bases", "sizes", "tensors", "words")
 
     def __init__(self, layout: StateLayout) -> None:
-        self.words = bytearray(8 * layout.words)
+        self.words: bytearray | memoryview = bytearray(8 * layout.words)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.words))
+        if self.address % layout.alignment:
+            memory = bytearray(8 * layout.words + layout.alignment)
+            start = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % layout.alignment
+            self.words = memoryview(memory)[start : start + 8 * layout.words]
+            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.words))
         self.sizes = [0] * layout.epochs
         self.bases = [0] * layout.epochs
         self.tensors: list[torch.Tensor | None] = [None] * layout.epochs
@@ -192,12 +198,28 @@ def _add_sizes(binding: Binding, plan: Plan, parts: Sequence[Any], epoch: int, e
         if b.epoch <= epoch and b.kind in ("tensor", "aten")
     }
     binding.views = {
-        k: [binding.view(o) for o in part.aten.operands]
+        k: [_view_of(plan, binding, o) for o in part.aten.operands]
         for k, part in enumerate(parts)
         if part.aten is not None and part.epoch == epoch
     }
     if epoch == epochs - 1:
         binding.views[-1] = [binding.view(o.tensor) if o.tensor else None for o in plan.outputs]
+
+
+def _view_of(plan: Plan, binding: Binding, operand: Operand) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """(shape, strides, offset) of an operand; for one in the workspace the offset is in bytes, from its start."""
+    shape, strides, offset = binding.view(operand)
+    if plan.buffers[operand.buffer].kind == "workspace":
+        item = getattr(torch, operand.dtype or plan.buffers[operand.buffer].dtype).itemsize
+        offset = binding.offset(operand.buffer) + item * offset
+    return shape, strides, offset
+
+
+def _within(
+    workspace: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], start: int
+) -> torch.Tensor:
+    """A tensor in the workspace, `start` bytes past its beginning."""
+    return workspace[start:].view(dtype).as_strided(shape, strides)
 
 
 def _constant(plan: Plan, index: int, given: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -30,6 +30,7 @@ __all__ = [
     "Output",
     "Plan",
     "Pointer",
+    "Product",
     "Step",
     "Symbol",
     "TensorMap",
@@ -39,7 +40,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 6
+_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: function `entry` of `Plan.objects[object]`.
+    """A compiled kernel: function `entry` of `Plan.objects[object]`, or with kind "library" one that a library has.
 
     On a GPU: threads of a program, bytes of dynamic shared memory, bytes of global memory that each program needs for
     itself, and the formats of its tensor descriptors in the order of its arguments.
@@ -136,6 +137,24 @@ class Descriptor:
 
 
 @dataclass(frozen=True)
+class Product:
+    """A product that the GPU's library does: result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], plus bias[n].
+
+    The launch's pointers are lhs, rhs, the bias if there is one, and the result, all of `dtype`. sizes: (b, m, n, k).
+    lhs, rhs, result: strides in elements, (batch, row, column); in each one of the last two is 1, in `result` the last.
+    candidate: which algorithm, by its place in the library's own ranking. reason: why it is not a kernel of its own.
+    """
+
+    dtype: str
+    sizes: tuple[Expr, ...]
+    lhs: tuple[Expr, ...]
+    rhs: tuple[Expr, ...]
+    result: tuple[Expr, ...]
+    reason: str = ""
+    candidate: int = 0
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
@@ -143,7 +162,8 @@ class Launch:
     results: how many of the pointers, the last ones, are written; the others are read.
     checks: the ops that report an index out of range; the kernel takes the address to do so at as its last symbol.
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
-    grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors.
+    grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product: what a kernel
+    of kind "library" computes.
     """
 
     kernel: int
@@ -160,6 +180,7 @@ class Launch:
     clear: tuple[tuple[int, Expr], ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
     checks: tuple[str, ...] = ()
+    product: Product | None = None
 
 
 @dataclass(frozen=True)

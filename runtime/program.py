@@ -30,7 +30,7 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls),
-    ``pack_K``, and for plans of a GPU ``workspace``, ``describe`` and ``aligned``.
+    ``pack_K``, and for plans of a GPU ``workspace``, ``within`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
 
@@ -52,6 +52,7 @@ class _Writer:
             # Between a test of `free` and its pop another thread may take the last one.
             self._emit("try: state = free.pop()")
             self._emit("except IndexError: state = make_state()")
+        if self._has_workspace():
             self._workspace(0)
         for k, part in enumerate(self.parts):
             if part.launches:
@@ -107,6 +108,13 @@ class _Writer:
         kinds = ("input", "aten", "tensor", "constant")
         return {b: k for b, k in last.items() if self.plan.buffers[b].kind in kinds}
 
+    def _has_workspace(self) -> bool:
+        """Whether launches need one, or calls have operands in one."""
+        calls = (part.aten.operands for part in self.parts if part.aten is not None)
+        return any(part.launches for part in self.parts) or any(
+            self.plan.buffers[o.buffer].kind == "workspace" for operands in calls for o in operands
+        )
+
     def _workspace(self, epoch: int) -> None:
         if self.is_device:
             # From the allocator of the device at each call: a workspace that is kept could still be in use there.
@@ -142,8 +150,6 @@ class _Writer:
             self._pack(f"{k}t", self.layout.TABLE, [f"b{e}.tables[{k}]", *(self._base(i) for i in range(e + 1))])
             if addresses:
                 self._pack(k, start, addresses)
-        if any(launch.descriptors for launch in part.launches):
-            self._emit(f"describe(state, b{e}, {k})")
         self._emit("launch(state.address)")
         checks = sorted({name for launch in part.launches for name in launch.checks})
         if checks:
@@ -188,12 +194,17 @@ class _Writer:
         known = "".join(f"s{i}, " for i in self._known(epoch))
         self._emit(f"key = ({epoch}, {known}threads(),)")
         self._emit(f"b{epoch} = bound.get(key) or bind({epoch}, key, b{epoch - 1}, None)")
-        if any(part.launches for part in self.parts):
+        if self._has_workspace():
             self._workspace(epoch)
 
     def _tensor(self, operand: Operand, dynamic: str) -> str:
         """Source of a tensor: the buffer's own, or a view with given sizes, or sizes taken from `dynamic`."""
         kind = self.plan.buffers[operand.buffer].kind
+        if kind == "workspace":
+            data = self.plan.buffers[operand.buffer]
+            dtype = operand.dtype or data.dtype
+            self.namespace[f"dtype_{dtype}"] = dtype
+            return f"within(w{data.epoch}, dtype_{dtype}, *{dynamic})"
         text = f"constants[{self.plan.buffers[operand.buffer].index}]" if kind == "constant" else f"t{operand.buffer}"
         if operand.dtype and operand.dtype != self.plan.buffers[operand.buffer].dtype:
             self.namespace[f"dtype_{operand.dtype}"] = operand.dtype

@@ -6,15 +6,21 @@
 ``int64_t kiln_run_cuda(int64_t* state, CUstream stream)`` reads
 
     state  = [0, table, words of state...]
-    table  = [most parameters of a launch, cuLaunchKernel, cuMemsetD8Async, cuCtxSetCurrent, context,
+    table  = [most parameters of an entry (16 at least), cuLaunchKernel, cuMemsetD8Async, cuCtxSetCurrent, context,
               number of checks, slots to check..., entries..., 0]
     launch = [function, words of the entry, grid x, y, z, threads of a program, shared bytes, n, n x (slot, addend)]
     clear  = [1, words of the entry, slot, addend, bytes]
+    call   = [2, words of the entry, function, n, n x (slot, addend)]
+    change = [3, words of the entry, slot, addend, record, serial]
 
-A parameter is ``state[slot] + addend``, passed by value; with bit 32 of the slot set (`BY_ADDRESS`) that is the address
-of the parameter (a tensor descriptor). Before anything is launched the words in the slots to check must be multiples
-of 16; else the function returns -1 and has done nothing. The result is 0, or the driver's error code plus 2^32 times
-the number of the entry that failed.
+A parameter is ``state[slot] + addend``, passed by value. With bit 32 of the slot set (`IN_PLACE`) the parameter is what
+lies in the state from the slot on: a kernel gets it (a tensor descriptor), a call its address. A call is one of a
+function of the host, of at most 15 integers or pointers, to which the stream is added as the last; with bit 33
+(`BY_REFERENCE`) it gets the address of the parameter. A change skips the next entry if the words at ``record`` in the
+state are ``state[slot] + addend`` and ``serial``, and else makes them so.
+
+Before anything is launched the words in the slots to check must be multiples of 16; else the function returns -1 and
+has done nothing. The result is 0, or the error code of the function that failed plus 2^32 times its entry's number.
 
 As on the CPU (launcher.py), a table costs nothing to make, while code for each graph would have to be compiled.
 """
@@ -37,7 +43,8 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %c15 = llvm.mlir.constant(15 : i64) : i64
   %c32 = llvm.mlir.constant(32 : i64) : i64
   %failed = llvm.mlir.constant(-1 : i64) : i64
-  %by_address = llvm.mlir.constant(4294967296 : i64) : i64
+  %in_place = llvm.mlir.constant(4294967296 : i64) : i64
+  %by_reference = llvm.mlir.constant(8589934592 : i64) : i64
   %low_bits = llvm.mlir.constant(4294967295 : i64) : i64
   %zero = llvm.mlir.constant(0 : i32) : i32
   %one = llvm.mlir.constant(1 : i32) : i32
@@ -48,6 +55,7 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %most = llvm.load %table : !llvm.ptr -> i64
   %values = llvm.alloca %most x i64 : (i64) -> !llvm.ptr
   %params = llvm.alloca %most x !llvm.ptr : (i64) -> !llvm.ptr
+  %arguments = llvm.alloca %most x i64 : (i64) -> !llvm.ptr
   %launch_at = llvm.getelementptr %table[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %launch = llvm.load %launch_at : !llvm.ptr -> !llvm.ptr
   %memset_at = llvm.getelementptr %table[2] : (!llvm.ptr) -> !llvm.ptr, i64
@@ -90,7 +98,9 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %number1 = llvm.add %number, %c1 : i64
   llvm.switch %function : i64, ^kernel [
     0: ^return(%c0 : i64),
-    1: ^clear
+    1: ^clear,
+    2: ^host,
+    3: ^change
   ]
 ^clear:
   %clear_length = llvm.load %length_at : !llvm.ptr -> i64
@@ -106,9 +116,90 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %start = llvm.add %clear_base, %clear_addend : i64
   %clear_code = llvm.call %memset(%start, %byte, %bytes, %stream) : !llvm.ptr, (i64, i8, i64, !llvm.ptr) -> i32
   llvm.br ^next(%clear_code, %clear_next, %number1, %number : i32, !llvm.ptr, i64, i64)
+^change:
+  %change_length = llvm.load %length_at : !llvm.ptr -> i64
+  %guarded = llvm.getelementptr %at[%change_length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %seen_slot_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %seen_slot = llvm.load %seen_slot_at : !llvm.ptr -> i64
+  %seen_addend_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %seen_addend = llvm.load %seen_addend_at : !llvm.ptr -> i64
+  %record_slot_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %record_slot = llvm.load %record_slot_at : !llvm.ptr -> i64
+  %serial_at = llvm.getelementptr %at[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %serial = llvm.load %serial_at : !llvm.ptr -> i64
+  %seen_base_at = llvm.getelementptr %state[%seen_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %seen_base = llvm.load %seen_base_at : !llvm.ptr -> i64
+  %now = llvm.add %seen_base, %seen_addend : i64
+  %record = llvm.getelementptr %state[%record_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %record_serial = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %before = llvm.load %record : !llvm.ptr -> i64
+  %before_serial = llvm.load %record_serial : !llvm.ptr -> i64
+  %same = llvm.icmp "eq" %before, %now : i64
+  %same_serial = llvm.icmp "eq" %before_serial, %serial : i64
+  %is_known = llvm.and %same, %same_serial : i1
+  llvm.store %now, %record : i64, !llvm.ptr
+  llvm.store %serial, %record_serial : i64, !llvm.ptr
+  llvm.cond_br %is_known, ^skip, ^next(%zero, %guarded, %number1, %number : i32, !llvm.ptr, i64, i64)
+^skip:
+  %skipped_at = llvm.getelementptr %guarded[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %skipped = llvm.load %skipped_at : !llvm.ptr -> i64
+  %behind = llvm.getelementptr %guarded[%skipped] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %number2 = llvm.add %number, %c2 : i64
+  llvm.br ^next(%zero, %behind, %number2, %number1 : i32, !llvm.ptr, i64, i64)
+^host:
+  %host_n_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %host_n = llvm.load %host_n_at : !llvm.ptr -> i64
+  %host_pairs = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.br ^fill(%c0, %host_pairs, %host_n : i64, !llvm.ptr, i64)
 ^kernel:
+  %n_at = llvm.getelementptr %at[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %n = llvm.load %n_at : !llvm.ptr -> i64
+  %pairs = llvm.getelementptr %at[8] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.br ^fill(%c0, %pairs, %n : i64, !llvm.ptr, i64)
+^fill(%i: i64, %pair: !llvm.ptr, %count: i64):
+  %left = llvm.icmp "ult" %i, %count : i64
+  llvm.cond_br %left, ^param, ^filled
+^param:
+  %flagged = llvm.load %pair : !llvm.ptr -> i64
+  %slot = llvm.and %flagged, %low_bits : i64
+  %place_flag = llvm.and %flagged, %in_place : i64
+  %reference_flag = llvm.and %flagged, %by_reference : i64
+  %addend_at = llvm.getelementptr %pair[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %addend = llvm.load %addend_at : !llvm.ptr -> i64
+  %base_at = llvm.getelementptr %state[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %base = llvm.load %base_at : !llvm.ptr -> i64
+  %value = llvm.add %base, %addend : i64
+  %value_at = llvm.getelementptr %values[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  llvm.store %value, %value_at : i64, !llvm.ptr
+  %is_value = llvm.icmp "eq" %place_flag, %c0 : i64
+  %param = llvm.select %is_value, %value_at, %base_at : i1, !llvm.ptr
+  %param_at = llvm.getelementptr %params[%i] : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
+  llvm.store %param, %param_at : !llvm.ptr, !llvm.ptr
+  %flags = llvm.or %place_flag, %reference_flag : i64
+  %is_plain = llvm.icmp "eq" %flags, %c0 : i64
+  %address = llvm.ptrtoint %param : !llvm.ptr to i64
+  %argument = llvm.select %is_plain, %value, %address : i1, i64
+  %argument_at = llvm.getelementptr %arguments[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  llvm.store %argument, %argument_at : i64, !llvm.ptr
+  %i1 = llvm.add %i, %c1 : i64
+  %pair1 = llvm.getelementptr %pair[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.br ^fill(%i1, %pair1, %count : i64, !llvm.ptr, i64)
+^filled:
   %length = llvm.load %length_at : !llvm.ptr -> i64
   %following = llvm.getelementptr %at[%length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %is_call = llvm.icmp "eq" %function, %c2 : i64
+  llvm.cond_br %is_call, ^call, ^launch
+^call:
+  %last_at = llvm.getelementptr %arguments[%count] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %stream_word = llvm.ptrtoint %stream : !llvm.ptr to i64
+  llvm.store %stream_word, %last_at : i64, !llvm.ptr
+  %called_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %called = llvm.load %called_at : !llvm.ptr -> !llvm.ptr
+@LOADS@
+  %call_code = llvm.call %called(@NAMES@)
+    : !llvm.ptr, (@TYPES@) -> i32
+  llvm.br ^next(%call_code, %following, %number1, %number : i32, !llvm.ptr, i64, i64)
+^launch:
   %gx_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
   %gx = llvm.load %gx_at : !llvm.ptr -> i32
   %gy_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
@@ -119,33 +210,6 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %threads = llvm.load %threads_at : !llvm.ptr -> i32
   %shared_at = llvm.getelementptr %at[6] : (!llvm.ptr) -> !llvm.ptr, i64
   %shared = llvm.load %shared_at : !llvm.ptr -> i32
-  %n_at = llvm.getelementptr %at[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %n = llvm.load %n_at : !llvm.ptr -> i64
-  %pairs = llvm.getelementptr %at[8] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.br ^fill(%c0, %pairs : i64, !llvm.ptr)
-^fill(%i: i64, %pair: !llvm.ptr):
-  %left = llvm.icmp "ult" %i, %n : i64
-  llvm.cond_br %left, ^param, ^call
-^param:
-  %flagged = llvm.load %pair : !llvm.ptr -> i64
-  %slot = llvm.and %flagged, %low_bits : i64
-  %flag = llvm.and %flagged, %by_address : i64
-  %addend_at = llvm.getelementptr %pair[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %addend = llvm.load %addend_at : !llvm.ptr -> i64
-  %base_at = llvm.getelementptr %state[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %base = llvm.load %base_at : !llvm.ptr -> i64
-  %value = llvm.add %base, %addend : i64
-  %value_at = llvm.getelementptr %values[%i] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  llvm.store %value, %value_at : i64, !llvm.ptr
-  %is_value = llvm.icmp "eq" %flag, %c0 : i64
-  %given = llvm.inttoptr %value : i64 to !llvm.ptr
-  %param = llvm.select %is_value, %value_at, %given : i1, !llvm.ptr
-  %param_at = llvm.getelementptr %params[%i] : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
-  llvm.store %param, %param_at : !llvm.ptr, !llvm.ptr
-  %i1 = llvm.add %i, %c1 : i64
-  %pair1 = llvm.getelementptr %pair[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.br ^fill(%i1, %pair1 : i64, !llvm.ptr)
-^call:
   %kernel = llvm.inttoptr %function : i64 to !llvm.ptr
   %launch_code = llvm.call %launch(%kernel, %gx, %gy, %gz, %threads, %one, %one, %shared, %stream, %params, %null)
     : !llvm.ptr, (!llvm.ptr, i32, i32, i32, i32, i32, i32, i32, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
@@ -155,6 +219,24 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
 }
 """
 
+_ARGUMENTS = 16
+"""Arguments of every call. More than a function takes are harmless: the caller removes them."""
+
+
+def _text() -> str:
+    """The launcher in the LLVM dialect."""
+    numbers = range(_ARGUMENTS)
+    loads = [
+        f"  %argument{i}_at = llvm.getelementptr %arguments[{i}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
+        f"  %argument{i} = llvm.load %argument{i}_at : !llvm.ptr -> i64"
+        for i in numbers
+    ]
+    return (
+        _TEXT.replace("@LOADS@", "\n".join(loads))
+        .replace("@NAMES@", ", ".join(f"%argument{i}" for i in numbers))
+        .replace("@TYPES@", ", ".join(["i64"] * _ARGUMENTS))
+    )
+
 
 @functools.cache
 def cuda_launcher_object() -> bytes:
@@ -162,4 +244,4 @@ def cuda_launcher_object() -> bytes:
     context = ir.Context()
     context.enable_multithreading(False)
     with context, ir.Location.unknown():
-        return jit.object_bytes(ir.Module.parse(_TEXT), CUDA_LAUNCHER_SYMBOL, opt_level=2)
+        return jit.object_bytes(ir.Module.parse(_text()), CUDA_LAUNCHER_SYMBOL, opt_level=2)

@@ -124,13 +124,13 @@ class GpuKernelSet(KernelSet):
     ) -> None:
         super().__init__(compiler)
         self._emit, self._arch, self._write, self._failure = compiler, arch, write, failure
-        self._kernels: list[_Code | None] = []
+        self._kernels: list[_Code | str] = []  # or the name of one without code
 
     def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
         self._kinds.append(kind)
         module = self._emit(fusion.opview, name)
         if module is None:
-            self._kernels.append(None)
+            self._kernels.append("")
             return
         function = kernel_function(module)
         body = FusionBody(fusion.opview)
@@ -153,9 +153,12 @@ class GpuKernelSet(KernelSet):
             )
         )
 
+    def _reserve(self, name: str) -> None:
+        self._kernels.append(name)
+
     def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
         code = self._kernels[kernel]
-        if code is None:
+        if isinstance(code, str):
             return {}
         form = code.form
         fields: dict[str, Any] = {
@@ -175,8 +178,9 @@ class GpuKernelSet(KernelSet):
         kernels: list[Kernel] = []
         objects: list[bytes] = []
         for code, kind in zip(self._kernels, self._kinds, strict=True):
-            if code is None:
-                kernels.append(Kernel("", "", len(objects), kind, 0, 0))
+            if isinstance(code, str):
+                kernels.append(Kernel(code, "", len(objects), kind, 0, 0))
+                objects.append(b"")
                 continue
             made = self._result(code)
             data = made.metadata

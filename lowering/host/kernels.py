@@ -68,6 +68,19 @@ class KernelSet:
             self._make(fusion, name, kind)
         return self._known[key]
 
+    def add_library(self, name: str) -> int:
+        """The kernel that stands for a function of a library, by number."""
+        key = f"library {name}"
+        if key not in self._known:
+            self._known[key] = len(self._known)
+            self._kinds.append("library")
+            self._reserve(name)
+        return self._known[key]
+
+    def _reserve(self, name: str) -> None:
+        """Adds a kernel without code."""
+        self._codes.append(KernelObject(name, b"", 0, 0))
+
     def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
         """Adds the next kernel."""
         # One look-up: a cache that other threads share may drop the kernel at any time.
@@ -87,9 +100,7 @@ class KernelSet:
         if dump is None:
             return start_kernel(module, name, kind=kind, opt_level=level)
         dump(f"{name}.vector", module)
-        return start_kernel(
-            module, name, kind=kind, opt_level=level, dump=lambda stage, m: dump(f"{name}.{stage}", m)
-        )
+        return start_kernel(module, name, kind=kind, opt_level=level, dump=lambda stage, m: dump(f"{name}.{stage}", m))
 
     def _optimization_level(self, module: ir.Module) -> int | None:
         """LLVM's level for a kernel; None: by its kind."""

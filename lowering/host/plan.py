@@ -19,10 +19,11 @@ from kiln.lowering.host.hosting import host_in_tensors
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
+from kiln.lowering.host.library_calls import LIBRARY_KERNEL, LibraryProduct, library_product
 from kiln.lowering.host.plan_text import plan_text
 from kiln.lowering.host.sharing import shared_memory
 from kiln.runtime.memory import Interval, assign_offsets
-from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Symbol
+from kiln.runtime.plan import AtenStep, Buffer, Constant, Expr, Launch, Operand, Output, Plan, Pointer, Product, Symbol
 
 __all__ = ["InputSource", "build_plan"]
 
@@ -84,18 +85,20 @@ def build_plan(
         raise InvalidIRError("the module holds no func.func @main")
     with module.context, ir.Location.unknown():
         chosen = kernels if kernels is not None else KernelSet(kernel_compiler, dump, cache)
-        planner = _Planner(HostGraph(function), chosen, inputs)
-        planner.plan.device = device
+        planner = _Planner(HostGraph(function), chosen, inputs, device)
         return planner.build(name, num_inputs)
 
 
 class _Planner:
-    def __init__(self, graph: HostGraph, kernels: KernelSet, inputs: Sequence[InputSource] | None) -> None:
+    def __init__(
+        self, graph: HostGraph, kernels: KernelSet, inputs: Sequence[InputSource] | None, device: str = "cpu"
+    ) -> None:
         self.graph, self.kernels, self.inputs = graph, kernels, inputs
-        self.plan = Plan("", 0)
+        self.plan = Plan("", 0, device)
         self.buffers: dict[ir.Value, int] = {}
         self.memory = shared_memory(graph)
         self.epochs = self._symbol_epochs()
+        self.products = self._library_products() if device != "cpu" else {}
         self.owned = self._values_with_tensors()
         self.step_of: dict[int, int] = {}  # symbol -> step that makes it known
 
@@ -106,6 +109,8 @@ class _Planner:
             kind = name_of(op)
             if kind == "kiln.fusion":
                 plan.steps.append(self._launch(op.operation, epoch))
+            elif kind == "kiln.aten" and op.operation.results and op.operation.results[0] in self.products:
+                plan.steps.append(self._product(op.operation, self.products[op.operation.results[0]]))
             elif kind == "kiln.aten":
                 step = self._aten(op.operation, epoch)
                 plan.steps.append(step)
@@ -119,7 +124,7 @@ class _Planner:
         host_in_tensors(plan)
         self._workspace()
         plan.kernels, plan.objects = self.kernels.finish()
-        if any(plan.objects):
+        if any(plan.objects) or self.products:
             plan.launcher = launcher_object() if plan.device == "cpu" else cuda_launcher_object()
         plan.text = plan_text(plan)
         return plan
@@ -173,7 +178,7 @@ class _Planner:
         """Roots that must be tensors of their own: returned ones and operands of ATen calls."""
         values = [v for v in self.graph.returned if isinstance(v.type, ir.RankedTensorType)]
         for op in self.graph.operations:
-            if name_of(op) == "kiln.aten":
+            if name_of(op) == "kiln.aten" and not any(r in self.products for r in op.operation.results):
                 values += [v for v in op.operation.operands if isinstance(v.type, ir.RankedTensorType)]
         return {self._memory_of(v) for v in values}
 
@@ -238,7 +243,7 @@ class _Planner:
                 return "constant", len(self.plan.constants) - 1
             return "input", source.index
         op = root.owner.operation
-        if name_of(op) == "kiln.aten":
+        if name_of(op) == "kiln.aten" and root not in self.products:
             return "aten", -1
         if op.name == "arith.constant":
             return "constant", self._constant_data(op)
@@ -267,8 +272,8 @@ class _Planner:
         return len(self.plan.constants) - 1
 
     def _returned_strides(self, root: ir.Value) -> tuple[ir.AffineExpr, ...] | None:
-        """The exact strides asked for where a fusion's result is returned as it is (sizes of 1 included)."""
-        if isinstance(root.owner, ir.Block) or name_of(root.owner) != "kiln.fusion":
+        """The exact strides asked for where what kernels write is returned as it is (sizes of 1 included)."""
+        if isinstance(root.owner, ir.Block) or not (name_of(root.owner) == "kiln.fusion" or root in self.products):
             return None
         for i, value in enumerate(self.graph.returned):
             is_whole = self.memory.get(value, value) == root
@@ -289,16 +294,47 @@ class _Planner:
 
     # -- steps ---------------------------------------------------------------------------------------
 
+    def _library_products(self) -> dict[ir.Value, LibraryProduct]:
+        """Results of the ATen calls that the GPU's library does, up to the first call that returns sizes: if it refuses
+        a size, nothing has run that cannot be run again."""
+        found: dict[ir.Value, LibraryProduct] = {}
+        for op in self.graph.operations:
+            operation = op.operation
+            if name_of(op) != "kiln.aten":
+                continue
+            if any(isinstance(r.type, ir.IndexType) for r in operation.results):
+                break
+            tensors = [v for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
+            layouts = [layout for v in tensors if (layout := self.graph.layout(v)) is not None]
+            if len(operation.results) == 1 and len(layouts) == len(operation.operands):
+                product = library_product(operation, layouts, self._layout(operation.results[0]))
+                if product is not None:
+                    found[operation.results[0]] = product
+        return found
+
+    def _product(self, op: ir.Operation, product: LibraryProduct) -> Launch:
+        values = [*(op.operands[i] for i in product.operands), op.results[0]]
+        fields = {name: tuple(map(self.expr, getattr(product, name))) for name in ("sizes", "lhs", "rhs", "result")}
+        reason = ir.StringAttr(op.attributes["reason"]).value if _has(op, "reason") else ""
+        return Launch(
+            self.kernels.add_library(LIBRARY_KERNEL),
+            tuple(self._pointer(v) for v in values),
+            (),
+            name=ir.StringAttr(op.attributes["op"]).value,
+            product=Product(product.dtype, **fields, reason=reason, candidate=product.candidate),
+        )
+
+    def _pointer(self, value: ir.Value) -> Pointer:
+        layout = self._layout(value)
+        offset = mul(layout.offset, constant(item_bytes(value.type)))
+        return Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout)))
+
     def _launch(self, op: ir.Operation, epoch: int) -> Launch:
         if self.kernels.marks_alignment:
             self._mark_alignment(op)
         kernel = self.kernels.add(op)
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
-        pointers = []
-        for value in tensors:
-            layout = self._layout(value)
-            offset = mul(layout.offset, constant(item_bytes(value.type)))
-            pointers.append(Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout))))
+        pointers = [self._pointer(v) for v in tensors]
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
 
         def over_plan(text: str, result: int) -> Expr:

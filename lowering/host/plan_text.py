@@ -90,6 +90,15 @@ class _Text:
             parts["work"] = self._map([step.work])
         if step.scratch != 0:
             parts["scratch"] = self._map([step.scratch])
+        if step.product is not None:
+            product = step.product
+            names = ("sizes", "lhs", "rhs", "result")
+            maps = ", ".join(f"{name} = {self._map(getattr(product, name))}" for name in names)
+            parts["product"] = f"{{{maps}}}"
+            if product.candidate:
+                parts["candidate"] = str(product.candidate)
+            if product.reason:
+                parts["reason"] = _string(product.reason)
         return self._op("launch", [p.buffer for p in step.pointers], parts)
 
     def _call(self, step: AtenStep) -> str:

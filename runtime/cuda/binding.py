@@ -3,61 +3,92 @@
 
 """Bindings of plans for a GPU: launch tables as `kiln_run_cuda` reads them (lowering/host/cuda_launcher.py)."""
 
-from collections.abc import Sequence
+import array
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
+from kiln.runtime.cuda.cublaslt import BIAS_POINTER, Matrix, Prepared, Problem
 from kiln.runtime.memory import aligned
-from kiln.runtime.plan import Launch, Plan, TensorMap
+from kiln.runtime.plan import Launch, Plan, Product, TensorMap
 
-__all__ = ["BY_ADDRESS", "CudaBinder", "CudaLayout", "MapRequest", "SegmentLaunches"]
+__all__ = ["BY_REFERENCE", "IN_PLACE", "CudaBinder", "CudaLayout", "Entries", "Library", "SegmentLaunches"]
 
-BY_ADDRESS = 1 << 32
-"""Flag of a slot: the word there is the address of the parameter, not its value."""
+IN_PLACE = 1 << 32
+"""Flag of a slot: the parameter is what lies in the state from there on."""
+
+BY_REFERENCE = 1 << 33
+"""Flag of a slot: a function of the host gets the address of the parameter."""
 
 _ALIGNMENT = 128
-_CLEAR = 1
+_CLEAR, _CALL, _CHANGE = 1, 2, 3
+_CALL_PARAMETERS = 16
+_MAP_WORDS, _MAP_ALIGNMENT = 16, 64
+_PROMOTE_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+_INPUT_ALIGNMENT = 16
+
+_serials = itertools.count(1)
+
+Pair = tuple[int, int]
+"""A slot of the state, and what is added to the word there."""
 
 
 class CudaLayout(StateLayout):
-    """The state's words, with one more per tensor descriptor: its address, at `maps[segment, launch, pointer]`."""
+    """The state's words, and behind them for each tensor descriptor the descriptor itself, at word
+    `maps[segment, launch, pointer]`, and two words that tell what it was made from, at `records[...]`."""
+
+    alignment = _MAP_ALIGNMENT
 
     def __init__(self, plan: Plan, parts: Sequence[Segment]) -> None:
         super().__init__(plan, parts)
-        self.maps: dict[tuple[int, int, int], int] = {}
-        for k, part in enumerate(parts):
-            for i, launch in enumerate(part.launches):
-                for descriptor in launch.descriptors:
-                    self.maps[k, i, descriptor.pointer] = self.words
-                    self.words += 1
-
-
-@dataclass
-class MapRequest:
-    """A tensor descriptor that a segment needs: word `slot` gets the address of one for `state[base] + offset`."""
-
-    slot: int
-    base: int
-    offset: int
-    format: TensorMap
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    known: dict[int, tuple[object, int]] = field(default_factory=dict)  # by address: (memory, address of the map)
+        keys = [
+            (k, i, descriptor.pointer)
+            for k, part in enumerate(parts)
+            for i, launch in enumerate(part.launches)
+            for descriptor in launch.descriptors
+        ]
+        start = -(-self.words * 8 // _MAP_ALIGNMENT) * _MAP_ALIGNMENT // 8
+        self.maps = {key: start + _MAP_WORDS * i for i, key in enumerate(keys)}
+        self.records = {key: start + _MAP_WORDS * len(keys) + 2 * i for i, key in enumerate(keys)}
+        if keys:
+            self.words = start + (_MAP_WORDS + 2) * len(keys)
 
 
 @dataclass
 class SegmentLaunches:
-    """Of a segment's table: what each entry is, for error messages, and the tensor descriptors to make before."""
+    """Of a segment's table: what each entry is, for error messages, and which ones are calls of cuBLASLt."""
 
     names: list[str] = field(default_factory=list)
-    maps: list[MapRequest] = field(default_factory=list)
+    library: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Addresses of the driver's functions that tables name, and the context that they are called in."""
+
+    launch: int = 0
+    clear: int = 0
+    set_context: int = 0
+    context: int = 0
+    encode: int = 0  # cuTensorMapEncodeTiled
+
+
+@dataclass(frozen=True)
+class Library:
+    """cuBLASLt as tables use it: the addresses of cublasLtMatmul and cublasLtMatmulDescSetAttribute, its handle, and
+    `prepare(problem, candidate)`."""
+
+    matmul: int
+    set_attribute: int
+    handle: int
+    prepare: Callable[[Problem, int], Prepared]
+    tf32: bool = False
+    wide_sums: frozenset[str] = frozenset()
 
 
 class CudaBinder(Binder):
-    """Makes the bindings of a plan whose kernels are the device functions `functions`.
-
-    driver: the addresses of cuLaunchKernel, cuMemsetD8Async and cuCtxSetCurrent, and the context.
-    """
+    """Makes the bindings of a plan whose kernels are the device functions `functions`."""
 
     def __init__(
         self,
@@ -65,35 +96,39 @@ class CudaBinder(Binder):
         parts: Sequence[Segment],
         layout: CudaLayout,
         functions: Sequence[int],
-        driver: Sequence[int],
+        entries: Entries,
+        library: Library | None = None,
     ) -> None:
         super().__init__(plan, parts, layout, functions)
-        self.maps_at, self.driver = layout.maps, list(driver)
+        self.maps, self.records, self.entries, self.library = layout.maps, layout.records, entries, library
 
     def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
         words: list[int] = []
-        most, needed = 1, 0
+        most, needed = _CALL_PARAMETERS, 0
         found = binding.device[part] = SegmentLaunches()
         for i, launch in enumerate(self.parts[part].launches):
+            pointers = [self._address(binding, launch, p) for p in range(len(launch.pointers))]
+            if launch.product is not None:
+                needed = max(needed, self._product(binding, epoch, launch, launch.product, pointers, words, found))
+                continue
             grid = [binding.values[e] for e in launch.grid]
             if 0 in grid:
                 continue
-            pointers = [self._address(binding, launch, p) for p in range(len(launch.pointers))]
             for pointer, size in launch.clear:
                 if binding.values[size]:
                     words += (_CLEAR, 5, *pointers[pointer], binding.values[size])
                     found.names.append(f"clearing a result of {launch.name}")
             params, scratch = self._params(binding, epoch, launch, list(pointers), grid)
             for number, descriptor in enumerate(launch.descriptors):
-                request = MapRequest(
-                    self.maps_at[part, i, descriptor.pointer],
-                    *pointers[descriptor.pointer],
-                    self.plan.kernels[launch.kernel].tensor_maps[number],
-                    tuple(binding.values[e] for e in descriptor.shape),
-                    tuple(binding.values[e] for e in descriptor.strides),
-                )
-                params[descriptor.pointer] = (request.slot | BY_ADDRESS, 0)
-                found.maps.append(request)
+                key = part, i, descriptor.pointer
+                form = self.plan.kernels[launch.kernel].tensor_maps[number]
+                sizes = [binding.values[e] for e in descriptor.shape]
+                strides = [binding.values[e] for e in descriptor.strides]
+                words += (_CHANGE, 6, *pointers[descriptor.pointer], self.records[key], next(_serials))
+                words += self._encoding(binding, form, self.maps[key], pointers[descriptor.pointer], sizes, strides)
+                what = f"a tensor descriptor for sizes {tuple(sizes)} and strides {tuple(strides)} of {launch.name}"
+                found.names += [what, what]
+                params[descriptor.pointer] = (self.maps[key] | IN_PLACE, 0)
             kernel = self.plan.kernels[launch.kernel]
             flat = [word for pair in params for word in pair]
             words += (self.addresses[launch.kernel], 8 + len(flat), *grid, kernel.threads, kernel.shared, len(params))
@@ -101,7 +136,89 @@ class CudaBinder(Binder):
             found.names.append(launch.name)
             most, needed = max(most, len(params)), max(needed, scratch)
         checks = self._inputs_of(part)
-        return [most, *self.driver, len(checks), *checks, *words, 0], needed
+        e = self.entries
+        return [most, e.launch, e.clear, e.set_context, e.context, len(checks), *checks, *words, 0], needed
+
+    def _encoding(
+        self,
+        binding: Binding,
+        form: TensorMap,
+        place: int,
+        address: Pair,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+    ) -> list[int]:
+        """The call of cuTensorMapEncodeTiled that writes a descriptor to a place in the state.
+
+        sizes, strides: elements, outermost dim first; the last stride is 1.
+        """
+        rank = len(sizes)
+        wide = array.array("Q", [*reversed(sizes), *(form.item_bytes * s for s in reversed(strides[:-1])), 0])
+        narrow = array.array("I", [*reversed(form.block), *([1] * rank)])
+        binding.keep += [wide, narrow]
+        sizes_at, blocks_at = wide.buffer_info()[0], narrow.buffer_info()[0]
+        numbers = (0, form.swizzle, _PROMOTE_128_BYTES, 0)  # no interleaving; zeros out of bounds
+        return _call(
+            self.entries.encode,
+            [
+                (place | IN_PLACE, 0),
+                (0, form.type),
+                (0, rank),
+                address,
+                *((0, a) for a in (sizes_at, sizes_at + 8 * rank, blocks_at, blocks_at + 4 * rank)),
+                *((0, number) for number in numbers),
+            ],
+        )
+
+    def _product(
+        self,
+        binding: Binding,
+        epoch: int,
+        launch: Launch,
+        product: Product,
+        pointers: list[Pair],
+        words: list[int],
+        found: SegmentLaunches,
+    ) -> int:
+        """Adds the calls of a product to `words`; returns the bytes of scratch memory that it needs."""
+        library = self.library
+        assert library is not None, "a plan with products is bound with a library"
+        batch, m, n, k = (binding.values[e] for e in product.sizes)
+        if not batch * m * n:
+            return 0
+        lhs, rhs, *bias, result = pointers
+
+        def matrix(strides: Sequence[int | str], pair: Pair) -> Matrix:
+            steps = [binding.values[e] for e in strides]
+            return Matrix(steps[0], steps[1], steps[2], _alignment(pair))
+
+        problem = Problem(
+            product.dtype,
+            (batch, m, n, k),
+            matrix(product.lhs, lhs),
+            matrix(product.rhs, rhs),
+            matrix(product.result, result),
+            _alignment(bias[0]) if bias else 0,
+            library.tf32,
+            product.dtype in library.wide_sums,
+        )
+        made = library.prepare(problem, product.candidate)
+        binding.keep.append(made)
+        start = -(-binding.scratch // _ALIGNMENT) * _ALIGNMENT
+        calls = []
+        if bias:
+            where = (bias[0][0] | BY_REFERENCE, bias[0][1])
+            calls.append(_call(library.set_attribute, [(0, made.descriptor), (0, BIAS_POINTER), where, (0, 8)]))
+        fixed = [(0, a) for a in (library.handle, made.descriptor, made.one)]
+        matrices = [rhs, (0, made.rhs), lhs, (0, made.lhs), (0, made.zero), *([result, (0, made.result)] * 2)]
+        workspace = (self.layout.WORKSPACE + epoch, start) if made.workspace else (0, 0)
+        last = [(0, made.algorithm), workspace, (0, made.workspace)]
+        calls.append(_call(library.matmul, [*fixed, *matrices, *last]))
+        for call in calls:
+            words += call
+            found.library.add(len(found.names))
+            found.names.append(launch.name)
+        return start - binding.scratch + made.workspace if made.workspace else 0
 
     def _address(self, binding: Binding, launch: Launch, number: int) -> tuple[int, int]:
         """(slot, addend) of a pointer."""
@@ -113,7 +230,7 @@ class CudaBinder(Binder):
         return self.layout.slots[pointer.buffer], offset
 
     def _params(
-        self, binding: Binding, epoch: int, launch: Launch, pointers: list[tuple[int, int]], grid: Sequence[int]
+        self, binding: Binding, epoch: int, launch: Launch, pointers: list[Pair], grid: Sequence[int]
     ) -> tuple[list[tuple[int, int]], int]:
         """The parameters of a launch and its bytes of scratch memory.
 
@@ -135,3 +252,13 @@ class CudaBinder(Binder):
         """Slots of the graph's inputs that a segment reads first: nothing else may be unaligned."""
         fresh = self.layout.fresh[part]
         return [self.layout.slots[b] for b in fresh if self.plan.buffers[b].kind == "input"]
+
+
+def _call(function: int, parameters: Sequence[Pair]) -> list[int]:
+    """The entry of a call of the host."""
+    return [_CALL, 4 + 2 * len(parameters), function, len(parameters), *(word for pair in parameters for word in pair)]
+
+
+def _alignment(pair: Pair) -> int:
+    """Bytes of which an address is a multiple, where the memory's start is one of 16."""
+    return min(_INPUT_ALIGNMENT, pair[1] & -pair[1] or _INPUT_ALIGNMENT)

@@ -1,28 +1,24 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The CUDA driver API, through ctypes: modules, functions, tensor descriptors, the addresses of its entry points.
+"""The CUDA driver API, through ctypes: modules, functions, the addresses of its entry points.
 
-Sources: CUDA Driver API reference, sections Module, Execution, Tensor Map Object. Nothing is compiled or linked
+Sources: CUDA Driver API reference, sections Module, Execution. Nothing is compiled or linked
 against CUDA; the library comes with the GPU's driver.
 """
 
 import ctypes
 import functools
-from collections.abc import Sequence
 
 import torch
 
 from kiln.errors import KilnError
-from kiln.runtime.plan import TensorMap
 
 __all__ = ["CudaError", "Driver", "driver"]
 
 _OUT_OF_MEMORY = 2
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-_PROMOTE_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
 class CudaError(KilnError):
@@ -84,37 +80,6 @@ class Driver:
             what = f"{name} with {shared} bytes of shared memory"
             self.check(raise_limit(function, _MAX_DYNAMIC_SHARED, shared), what)
         return function.value or 0
-
-    def tensor_map(
-        self, wanted: TensorMap, address: int, shape: Sequence[int], strides: Sequence[int]
-    ) -> tuple[object, int]:
-        """Encodes a tensor descriptor: the memory that holds it, and its aligned address in there.
-
-        shape, strides: elements, outermost dim first; the last stride is 1.
-        """
-        memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
-        start = -(-ctypes.addressof(memory) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT
-        rank = len(shape)
-        sizes = (ctypes.c_uint64 * rank)(*reversed(shape))
-        steps = (ctypes.c_uint64 * rank)(*(wanted.item_bytes * s for s in reversed(strides[:-1])), 0)
-        block = (ctypes.c_uint32 * rank)(*reversed(wanted.block))
-        ones = (ctypes.c_uint32 * rank)(*([1] * rank))
-        code = self.library.cuTensorMapEncodeTiled(
-            ctypes.c_void_p(start),
-            wanted.type,
-            rank,
-            ctypes.c_void_p(address),
-            sizes,
-            steps,
-            block,
-            ones,
-            0,
-            wanted.swizzle,
-            _PROMOTE_128_BYTES,
-            0,
-        )
-        self.check(code, f"a tensor descriptor for sizes {tuple(shape)} and strides {tuple(strides)}")
-        return memory, start
 
 
 @functools.cache

@@ -4,24 +4,28 @@
 """Runs a plan on one NVIDIA GPU, in PyTorch's current stream and with memory from PyTorch's allocator."""
 
 import ctypes
-import struct
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from kiln.runtime.binding import Binding, Segment, StateLayout
-from kiln.runtime.cuda.binding import CudaBinder, CudaLayout, SegmentLaunches
+from kiln.runtime.binding import Segment, StateLayout
+from kiln.runtime.cuda.aten_products import through_aten
+from kiln.runtime.cuda.binding import CudaBinder, CudaLayout, Entries, Library, SegmentLaunches
+from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, cublaslt, status_text
 from kiln.runtime.cuda.driver import CudaError, driver
 from kiln.runtime.executor import Executor
 from kiln.runtime.loader import load
-from kiln.runtime.plan import Plan
+from kiln.runtime.plan import Launch, Plan
 
 __all__ = ["CudaExecutor"]
 
+log = logging.getLogger("kiln")
+
 _MISALIGNED = -1
-_MAX_MAPS = 64
-"""Tensor descriptors kept per use, by address."""
+_PLAIN_POINTERS = 3
+"""Pointers of a product without a bias."""
 
 
 class _Misaligned(Exception):
@@ -31,8 +35,9 @@ class _Misaligned(Exception):
 class CudaExecutor(Executor):
     """A callable that runs one plan on the GPU that the plan names; see :class:`kiln.runtime.executor.Executor`.
 
-    All launches between two ATen calls are one native call. It returns before they have run, as PyTorch's own
-    operators do. Workspace is allocated anew at each call, so that calls in different streams never share it, and an
+    All launches between two ATen calls are one native call, products of cuBLASLt among them; without that library, or
+    where it refuses a product, these are ATen calls. A call returns before its work is done, as PyTorch's own operators
+    do. Workspace is allocated anew at each call, so that calls in different streams never share it, and an
     allocation that fails is PyTorch's OutOfMemoryError.
 
     Raises CudaError when there is no driver or it refuses a kernel.
@@ -40,9 +45,11 @@ class CudaExecutor(Executor):
 
     def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False) -> None:
         self._index = torch.device(plan.device).index or 0
+        self._given = constants
         torch.cuda.init()
         with torch.cuda.device(self._index):
-            super().__init__(plan, constants, check=check)
+            self._blas = self._library(plan)
+            super().__init__(plan if self._blas else through_aten(plan), constants, check=check)
         self.constants[:] = [_aligned(c) for c in self.constants]
         self._written_out = self.run
         native = [part for part in self._parts if part.launches]
@@ -61,11 +68,18 @@ class CudaExecutor(Executor):
         assert isinstance(layout, CudaLayout)
         plan = self.plan
         if not any(part.launches for part in parts):
-            return CudaBinder(plan, parts, layout, [], [0, 0, 0, 0]), None
+            return CudaBinder(plan, parts, layout, [], Entries()), None
         cuda = driver()
         context = cuda.context(self._index)
-        functions = [cuda.load(plan.objects[k.object], k.entry, k.shared) for k in plan.kernels]
-        entries = [cuda.address(name) for name in ("cuLaunchKernel", "cuMemsetD8Async", "cuCtxSetCurrent")]
+        functions = [
+            0 if k.kind == "library" else cuda.load(plan.objects[k.object], k.entry, k.shared) for k in plan.kernels
+        ]
+        described = any(kernel.tensor_maps for kernel in plan.kernels)
+        entries = Entries(
+            *(cuda.address(name) for name in ("cuLaunchKernel", "cuMemsetD8Async", "cuCtxSetCurrent")),
+            context,
+            cuda.address("cuTensorMapEncodeTiled") if described else 0,
+        )
         self._code = load([plan.launcher], ["kiln_run_cuda"])
         run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._code["kiln_run_cuda"])
         current, index = torch._C._cuda_getCurrentRawStream, self._index
@@ -75,7 +89,48 @@ class CudaExecutor(Executor):
             if status:
                 self._fail(status, address)
 
-        return CudaBinder(plan, parts, layout, functions, [*entries, context]), launch
+        launches = [launch for part in parts for launch in part.launches]
+        if not any(x.product for x in launches) or self._blas is None:
+            return CudaBinder(plan, parts, layout, functions, entries), launch
+        lock = self._blas.lock
+
+        def launch_alone(address: int) -> None:
+            # Where a bias is, is a property of the library's structures, which all threads share.
+            with lock:
+                status = run(address, current(index))
+            if status:
+                self._fail(status, address)
+
+        biased = any(x.product and len(x.pointers) > _PLAIN_POINTERS for x in launches)
+        binder = CudaBinder(plan, parts, layout, functions, entries, self._prepared_library(self._blas))
+        return binder, launch_alone if biased else launch
+
+    def _library(self, plan: Plan) -> CublasLt | None:
+        """cuBLASLt, if the plan's products can be done by it."""
+        if not any(isinstance(step, Launch) and step.product for step in plan.steps):
+            return None
+        try:
+            found = cublaslt()
+            found.handle(self._index)
+            return found
+        except LibraryError as error:
+            log.info("graph %s: products are ATen calls: %s", plan.name, error)
+            return None
+
+    def _prepared_library(self, blas: CublasLt) -> Library:
+        settings = torch.backends.cuda.matmul
+        wide = {
+            "bfloat16": settings.allow_bf16_reduced_precision_reduction,
+            "float16": settings.allow_fp16_reduced_precision_reduction,
+        }
+        return Library(
+            blas.address("cublasLtMatmul"),
+            blas.address("cublasLtMatmulDescSetAttribute"),
+            blas.handle(self._index),
+            lambda problem, candidate: blas.prepare(self._index, problem, candidate),
+            bool(settings.allow_tf32),
+            frozenset(name for name, is_allowed in wide.items() if not is_allowed),
+        )
 
     def _device_functions(self) -> dict[str, Any]:
         empty = _allocator()
@@ -88,7 +143,6 @@ class CudaExecutor(Executor):
             "empty": empty,
             "threads": lambda: 1,
             "workspace": workspace,
-            "describe": self._describe,
             "aligned": _aligned,
         }
 
@@ -98,13 +152,17 @@ class CudaExecutor(Executor):
         if torch._C._cuda_getDevice() != self._index:
             with torch.cuda.device(self._index):
                 return self._run(inputs)
-        if self._looks_first:
-            return self._written_out(self._aligned_inputs(inputs))
         try:
-            return self._written_out(inputs)
+            return self._written_out(self._aligned_inputs(inputs) if self._looks_first else inputs)
         except _Misaligned:
             self._looks_first = True
             return self._written_out(self._aligned_inputs(inputs))
+        except LibraryError as error:
+            # Sizes of products are bound before anything runs.
+            log.info("graph %s: products are ATen calls from now on: %s", self.plan.name, error)
+            self._written_out = CudaExecutor(through_aten(self.plan), self._given, check=self._check).run
+            self._looks_first = False
+            return self._written_out(inputs)
 
     def _aligned_inputs(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs, with a copy of each one that kernels read and that is not aligned."""
@@ -113,34 +171,25 @@ class CudaExecutor(Executor):
             return inputs
         return [_aligned(value) if i in moved else value for i, value in enumerate(inputs)]
 
-    def _describe(self, state: Any, binding: Binding, part: int) -> None:
-        """Writes the addresses of the tensor descriptors that a segment's launches need into the state."""
-        words = state.words
-        for request in binding.device[part].maps:
-            address = struct.unpack_from("q", words, 8 * request.base)[0] + request.offset
-            found = request.known.get(address)
-            if found is None:
-                if len(request.known) >= _MAX_MAPS:
-                    request.known.clear()
-                found = driver().tensor_map(request.format, address, request.shape, request.strides)
-                request.known[address] = found
-            struct.pack_into("q", words, 8 * request.slot, found[1])
-
     def _fail(self, status: int, state: int) -> None:
         """Raises for what `kiln_run_cuda` returned."""
         if status == _MISALIGNED:
             raise _Misaligned
         code, number = status & 0xFFFFFFFF, status >> 32
         table = ctypes.c_int64.from_address(state + 8 * StateLayout.TABLE).value
-        names = [
-            found.names
+        tables = [
+            found
             for binding in self._bound.values()
             for part, found in binding.device.items()
             if isinstance(found, SegmentLaunches) and binding.tables.get(part) == table
         ]
-        entry = names[0][number] if names and number < len(names[0]) else f"launch {number}"
+        found = tables[0] if tables else None
+        entry = found.names[number] if found is not None and number < len(found.names) else f"launch {number}"
+        where = f"graph {self.plan.name!r}, kernel {entry}"
+        if found is not None and number in found.library:
+            raise CudaError(code, f"{where}: cuBLASLt says: {status_text(code)}")
         try:
-            driver().check(code, f"graph {self.plan.name!r}, kernel {entry}")
+            driver().check(code, where)
         except CudaError as error:
             raise CudaError(
                 error.code, f"{error}; CUDA_LAUNCH_BLOCKING=1 shows where an earlier launch failed"

@@ -9,6 +9,8 @@ Everything else is what runs on a GPU: the pipeline, the plan with its launch ta
 import array
 import contextlib
 import ctypes
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,12 +27,18 @@ from kiln.frontend.targets import Target
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.gpu.compile import Artifacts
 from kiln.lowering.ttcpu.lower import lower_kernel
+from kiln.runtime.cuda.cublaslt import CublasLt
 from kiln.runtime.loader import load
+
+sys.path.insert(0, os.path.dirname(__file__))
+from blas_support import EmulatedLibrary  # noqa: E402
 
 _U, _P = ctypes.c_uint, ctypes.c_void_p
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P)
 _CLEAR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_uint8, ctypes.c_size_t, _P)
 _SET = ctypes.CFUNCTYPE(ctypes.c_int, _P)
+_I = ctypes.c_int
+_ENCODE = ctypes.CFUNCTYPE(_I, _P, _I, _U, ctypes.c_int64, _P, _P, _P, _P, _I, _I, _I, _I)
 
 
 class EmulatedDriver:
@@ -43,12 +51,16 @@ class EmulatedDriver:
         self.descriptors: dict[str, int] = {}
         self.emitted = 0
         self.cleared = 0
+        self.library = EmulatedLibrary()
+        self.blas = CublasLt(self.library)
         self._loaded: dict[int, Any] = {}
         self._keep = {
             "cuLaunchKernel": _LAUNCH(self._launch),
             "cuMemsetD8Async": _CLEAR(self._clear),
             "cuCtxSetCurrent": _SET(lambda context: 0),
+            "cuTensorMapEncodeTiled": _ENCODE(self._encode),
         }
+        self.encoded: list[int] = []
 
     # -- compiling -------------------------------------------------------------------------------
 
@@ -82,11 +94,14 @@ class EmulatedDriver:
         self.names.append(image.decode())
         return 100 + len(self.names)
 
-    def tensor_map(self, wanted: Any, address: int, shape: Any, strides: Any) -> tuple[Any, int]:
+    def _encode(self, place, type_, rank, address, sizes, strides, block, ones, layout, swizzle, promotion, fill):
         """A descriptor's first word is what the emulation reads: the address."""
-        assert strides[-1] == 1 and address % 16 == 0
-        memory = ctypes.c_int64(address)
-        return memory, ctypes.addressof(memory)
+        assert place % 64 == 0 and address % 16 == 0 and rank == 2 and type_ == 9
+        assert list((ctypes.c_uint32 * 2).from_address(ones)) == [1, 1]
+        assert (ctypes.c_uint64 * 1).from_address(strides)[0] % 16 == 0
+        ctypes.c_int64.from_address(place).value = address
+        self.encoded.append(address)
+        return 0
 
     def check(self, code: int, what: str) -> None:
         raise AssertionError(what)
@@ -140,6 +155,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     monkeypatch.setattr(gpu_kernels, "to_ttir", emulated.to_ttir)
     monkeypatch.setattr(gpu_kernels, "compile_ttir", emulated.compile_ttir)
     monkeypatch.setattr(cuda_executor, "driver", lambda: emulated)
+    monkeypatch.setattr(cuda_executor, "cublaslt", lambda: emulated.blas)
     monkeypatch.setattr(cuda_executor, "_allocator", lambda: _empty)
     monkeypatch.setattr(executor, "_check_input", lambda *arguments: None)
     monkeypatch.setattr(graphs, "CudaCapture", RepeatingCapture)

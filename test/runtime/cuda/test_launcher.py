@@ -10,7 +10,7 @@ import pytest
 
 from kiln.lowering.host.cuda_launcher import CUDA_LAUNCHER_SYMBOL, cuda_launcher_object
 from kiln.runtime.binding import segments
-from kiln.runtime.cuda.binding import BY_ADDRESS, CudaBinder, CudaLayout
+from kiln.runtime.cuda.binding import BY_REFERENCE, IN_PLACE, CudaBinder, CudaLayout, Entries
 from kiln.runtime.cuda.driver import CudaError, Driver
 from kiln.runtime.loader import load
 from kiln.runtime.plan import Buffer, Descriptor, Kernel, Launch, Plan, Pointer, Symbol, TensorMap
@@ -21,6 +21,7 @@ _LAUNCH = ctypes.CFUNCTYPE(
 )
 _CLEAR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_uint8, ctypes.c_size_t, ctypes.c_void_p)
 _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * 16)
 
 
 class Recorder:
@@ -73,12 +74,51 @@ def test_launches_and_clears_in_order():
     ]
 
 
-def test_a_parameter_by_address():
-    descriptor = array.array("q", [11, 22])
+def test_a_parameter_in_place():
+    """A kernel gets what lies in the state, whatever its size."""
     driver = Recorder({1000: 1})
-    table = [1, *driver.addresses, 42, 0, 1000, 10, 1, 1, 1, 32, 0, 1, 2 | BY_ADDRESS, 0, 0]
-    assert run([descriptor.buffer_info()[0]], table) == 0
+    table = [16, *driver.addresses, 42, 0, 1000, 10, 1, 1, 1, 32, 0, 1, 3 | IN_PLACE, 0, 0]
+    assert run([7, 11, 22], table) == 0
     assert driver.calls[1][-1] == [11]
+
+
+def test_a_call_gets_its_arguments_and_the_stream():
+    """Numbers, the address of a word of the state, the address of a sum, and the stream behind the last one."""
+    driver, seen = Recorder({}), []
+
+    def called(*arguments: int) -> int:
+        seen.append((*arguments[:3], ctypes.c_int64.from_address(arguments[3]).value, arguments[15]))
+        assert ctypes.c_int64.from_address(arguments[4]).value == 9
+        return 0
+
+    keep = _CALL(called)
+    address = ctypes.cast(keep, ctypes.c_void_p).value
+    given = [(0, 5), (2, 1), (0, 1 << 40), (2 | BY_REFERENCE, 2), (3 | IN_PLACE, 0), *((0, i) for i in range(10))]
+    words = [2, 4 + 2 * len(given), address, len(given), *(x for pair in given for x in pair)]
+    assert run([100, 9], [16, *driver.addresses, 42, 0, *words, 0]) == 0
+    assert seen == [(5, 101, 1 << 40, 102, 77)]
+
+
+def test_a_call_is_made_again_only_after_a_change():
+    """By the address and by what else it was made for; what follows runs either way, and is counted alike."""
+    driver, made = Recorder({1000: 0}, fails_at=-1), []
+    keep = _CALL(lambda *arguments: made.append(arguments[0]) or 0)
+    address = ctypes.cast(keep, ctypes.c_void_p).value
+
+    def table(serial: int) -> list[int]:
+        words = [3, 6, 2, 16, 3, serial, 2, 6, address, 1, 2, 16, 1000, 8, 1, 1, 1, 32, 0, 0]
+        return [16, *driver.addresses, 42, 0, *words, 0]
+
+    code = load([cuda_launcher_object()], [CUDA_LAUNCHER_SYMBOL])
+    run_table = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code[CUDA_LAUNCHER_SYMBOL])
+    memory = array.array("q", [0, 0, 4096, 0, 0])
+    for base, serial in ((4096, 1), (4096, 1), (8192, 1), (8192, 2), (8192, 2)):
+        words = array.array("q", table(serial))
+        memory[1], memory[2] = words.buffer_info()[0], base
+        assert run_table(memory.buffer_info()[0], 77) == 0
+    assert made == [4112, 8208, 8208]
+    driver.fails_at = len(driver.calls) + 1  # the context comes first
+    assert run_table(memory.buffer_info()[0], 77) >> 32 == 2
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -113,7 +153,7 @@ def plan_with(launch: Launch, kernel: Kernel, shape: tuple) -> Plan:
 def bound(plan: Plan, n: int, driver: Recorder):
     parts = segments(plan)
     layout = CudaLayout(plan, parts)
-    binder = CudaBinder(plan, parts, layout, [1000], [*driver.addresses, 42])
+    binder = CudaBinder(plan, parts, layout, [1000], Entries(*driver.addresses, 42, encode=5000))
     return binder.bind(0, [n], 1), layout
 
 
@@ -145,16 +185,27 @@ def test_an_empty_grid_is_not_launched():
     assert driver.calls == [("context", 42)]
 
 
-def test_a_descriptor_has_a_word_of_its_own():
-    map_ = TensorMap((64,), 9, 2, 3)
+def test_a_descriptor_is_encoded_into_the_state():
+    map_ = TensorMap((64, 32), 9, 2, 3)
     kernel = Kernel("k", "k", 0, "matmul", 2, 1, threads=128, tensor_maps=(map_,))
     launch = Launch(
-        0, (Pointer(0, 32), Pointer(1)), ("s0",), grid=(1, 1, 1), descriptors=(Descriptor(0, ("s0",), (1,)),)
+        0, (Pointer(0, 32), Pointer(1)), ("s0",), grid=(1, 1, 1), descriptors=(Descriptor(0, ("s0", 40), (48, 1)),)
     )
     binding, layout = bound(plan_with(launch, kernel, ("s0",)), 100, Recorder({}))
-    (request,) = binding.device[0].maps
-    assert (request.slot, request.base, request.offset) == (layout.words - 1, layout.slots[0], 32)
-    assert (request.shape, request.strides, request.format) == ((100,), (1,), map_)
+    place, record = layout.maps[0, 0, 0], layout.records[0, 0, 0]
+    assert place * 8 % layout.alignment == 0 and place + 16 <= record and record + 2 == layout.words
+    entries = list(binding.keep[-1])[7:]
+    assert entries[:2] == [3, 6] and entries[2:5] == [layout.slots[0], 32, record]
+    function, count, *pairs = entries[8:10] + entries[10 : 10 + 24]
+    given = list(zip(pairs[::2], pairs[1::2], strict=True))
+    assert (function, count) == (5000, 12)
+    assert given[:4] == [(place | IN_PLACE, 0), (0, 9), (0, 2), (layout.slots[0], 32)]
+    sizes, strides = ((ctypes.c_uint64 * n).from_address(given[i][1]) for n, i in ((2, 4), (1, 5)))
+    block, ones = ((ctypes.c_uint32 * 2).from_address(given[i][1]) for i in (6, 7))
+    assert (list(sizes), list(strides), list(block), list(ones)) == ([40, 100], [96], [32, 64], [1, 1])
+    assert given[8:] == [(0, 0), (0, 3), (0, 2), (0, 0)]
+    kernel_entry = entries[6 + 28 :]
+    assert kernel_entry[8:10] == [place | IN_PLACE, 0]
 
 
 def test_no_driver_is_a_clear_error():

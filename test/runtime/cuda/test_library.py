@@ -1,0 +1,206 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of cuBLASLt out of the launch table, on the emulated GPU: results, settings, errors, threads."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import kiln
+import kiln.runtime.cuda.executor as cuda_executor
+from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, Matrix, Problem, cublaslt
+from kiln.runtime.cuda.driver import CudaError
+
+
+def compiled(function: Callable[..., Any], **arguments: Any) -> Callable[..., Any]:
+    return torch.compile(function, backend=kiln.backend, fullgraph=True, options={"fallback": False}, **arguments)
+
+
+def error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    assert found.shape == exact.shape
+    return ((found.double() - exact.double()).norm() / exact.double().norm().clamp_min(1e-30)).item()
+
+
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.randn(shape).to(dtype)
+
+
+def biased(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_types(gpu, dtype):
+    call = compiled(biased)
+    w, b = random(512, 520, dtype=dtype), random(512, dtype=dtype)
+    limit = {torch.bfloat16: 4e-3, torch.float16: 5e-4, torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
+    for _ in range(2):
+        x = random(2, 1024, 520, dtype=dtype)
+        assert error(call(x, w, b), biased(x.double(), w.double(), b.double())) < limit
+    assert gpu.library.calls == [(2048, 512, 520, True)] * 2
+    assert gpu.library.streams == [77, 77]
+    assert not gpu.launched
+
+
+def test_operands_wherever_they_lie(gpu):
+    """Parts of rows, weights either way round, an intermediate of a kernel, a result that a kernel reads."""
+
+    def run(x, w, u):
+        a = F.linear(x[:, 64:576], w)
+        return torch.softmax(torch.relu(x[:, :512]) @ u, -1), a
+
+    call = compiled(run)
+    x, w, u = random(2048, 640), random(512, 512) / 16, random(512, 512) / 16
+    for found, exact in zip(call(x, w, u), run(x.double(), w.double(), u.double()), strict=True):
+        assert error(found, exact) < 1e-2
+    assert gpu.library.calls == [(2048, 512, 512, False)] * 2
+    assert len(gpu.launched) == 2
+
+
+def test_one_native_call_for_kernels_and_products(gpu):
+    def run(x, w, b):
+        return F.linear(torch.relu(F.linear(torch.relu(x), w, b)) * 2, w, b)
+
+    call = compiled(run)
+    args = random(2048, 512), random(512, 512) / 16, random(512)
+    executors = []
+    original = cuda_executor.CudaExecutor.__init__
+
+    def keep(self: Any, *given: Any, **named: Any) -> None:
+        original(self, *given, **named)
+        executors.append(self)
+
+    cuda_executor.CudaExecutor.__init__ = keep
+    try:
+        call(*args)
+    finally:
+        cuda_executor.CudaExecutor.__init__ = original
+    assert executors[0].source.count("launch(state.address)") == 1
+    assert "call_" not in executors[0].source
+
+
+@pytest.mark.parametrize(("allow", "sums"), [(False, 68), (True, 77)])
+def test_tf32_as_pytorch_is_set(gpu, allow, sums):
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allow
+    try:
+        torch._dynamo.reset()
+        compiled(torch.mm)(random(512, 512, dtype=torch.float32), random(512, 512, dtype=torch.float32))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    (made,) = gpu.blas._known.values()
+    assert gpu.library._things[made.descriptor].sums == sums
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_partial_sums_as_pytorch_is_set(gpu, allow):
+    before = torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = allow
+    try:
+        torch._dynamo.reset()
+        compiled(torch.mm)(random(2048, 512), random(512, 512))
+    finally:
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before
+    (preference,) = gpu.library.heuristics
+    assert preference.get(3) == (None if allow else 2)
+
+
+def test_without_the_library_products_are_aten_calls(gpu, monkeypatch):
+    def missing() -> CublasLt:
+        raise LibraryError("no cuBLASLt: not there")
+
+    monkeypatch.setattr(cuda_executor, "cublaslt", missing)
+
+    def run(x, w, b):
+        return F.linear(torch.relu(F.linear(torch.relu(x), w, b)), w, b)
+
+    call = compiled(run)
+    w, b = random(512, 512) / 16, random(512)
+    for _ in range(2):
+        x = random(2048, 512)
+        assert error(call(x, w, b), run(x.double(), w.double(), b.double())) < 1e-2
+    assert not gpu.library.calls and gpu.launched
+
+
+def test_a_product_that_the_library_refuses_is_an_aten_call(gpu):
+    gpu.library.algorithms = 0
+    call = compiled(biased)
+    w, b = random(512, 520), random(512)
+    for _ in range(2):
+        x = random(2048, 520)
+        assert error(call(x, w, b), biased(x.double(), w.double(), b.double())) < 4e-3
+    assert not gpu.library.calls
+
+
+def test_a_failure_names_the_product(gpu):
+    call = compiled(biased)
+    args = random(2048, 520), random(512, 520), random(512)
+    call(*args)
+    gpu.library.fails = 13
+    with pytest.raises(CudaError, match=r"aten.linear.default.*execution failed \(status 13\)"):
+        call(*args)
+    gpu.library.fails = 0
+    assert error(call(*args), biased(*(x.double() for x in args))) < 4e-3
+
+
+def test_threads_with_biases_of_their_own(gpu):
+    call = compiled(biased)
+    x, w = random(2048, 256), random(512, 256) / 16
+    biases = [torch.full((512,), float(i)).bfloat16() for i in range(8)]
+    plain = (x.double() @ w.double().mT).bfloat16()
+    call(x, w, biases[0])
+    with ThreadPoolExecutor(4) as pool:
+        for i, found in enumerate(pool.map(lambda b: call(x, w, b), biases)):
+            assert error(found, plain.double() + i) < 1e-2
+
+
+def test_equal_products_are_prepared_once(gpu):
+    def run(x, w, u):
+        return F.linear(F.linear(x, w), u)
+
+    call = compiled(run)
+    call(random(2048, 512), random(512, 512), random(512, 512))
+    assert len(gpu.library.calls) == 2 and len(gpu.blas._known) == 1
+
+
+def test_a_plan_out_of_the_cache(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    args = random(2048, 520), random(512, 520), random(512)
+    for _ in range(2):
+        torch._dynamo.reset()
+        assert error(compiled(biased)(*args), biased(*(x.double() for x in args))) < 4e-3
+    assert len(gpu.library.calls) == 2
+
+
+def test_descriptors_are_encoded_when_an_address_changes(gpu):
+    call = compiled(lambda x, w: F.gelu(F.linear(x, w)))
+    w, x, y = random(512, 64), random(2048, 64), random(2048, 64)
+    for inputs in (x, x, y, y, x):
+        assert error(call(inputs, w), F.gelu(F.linear(inputs.double(), w.double()))) < 1e-2
+    assert gpu.encoded.count(w.data_ptr()) == 1
+    assert gpu.encoded.count(x.data_ptr()) == 2 and gpu.encoded.count(y.data_ptr()) == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the library is there")
+def test_no_library_is_a_clear_error():
+    with pytest.raises(LibraryError, match="no cuBLASLt"):
+        cublaslt()
+
+
+def test_the_librarys_ranking(gpu):
+    """Candidates in order; one past the last is the last."""
+    problem = Problem("bfloat16", (1, 64, 32, 16), Matrix(0, 16, 1), Matrix(0, 1, 16), Matrix(0, 32, 1))
+    assert gpu.blas.candidates(0, problem) == 4
+    assert gpu.blas.candidates(0, problem, 2) == 2
+    made = [gpu.blas.prepare(0, problem, i) for i in (0, 3, 9)]
+    assert len({id(m) for m in made}) == 3
+    assert all(m.workspace == 1000 for m in made)
+    gpu.library.algorithms = 0
+    with pytest.raises(LibraryError, match="no algorithm"):
+        gpu.blas.prepare(0, problem, 1)
