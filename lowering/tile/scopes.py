@@ -150,6 +150,8 @@ class Scopes:
         if isinstance(expr, ir.AffineCeilDivExpr):
             return b.ceildivi(x, y)
         quotient = isinstance(expr, ir.AffineFloorDivExpr)
+        if isinstance(y, int) and y < 1:
+            return 0  # by the size of an empty tensor: no element is ever there
         if isinstance(x, int) and isinstance(y, int):
             return x // y if quotient else x % y
         if affine.nonnegative(expr.lhs, dict(enumerate(self.loops.extents)) if extents is None else extents):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compiling import STATIC, attempt, fails_in_pytorch
 from families import programs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs import Program
-from test_random_graphs import attempt, fails_in_pytorch
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
@@ -80,11 +80,11 @@ def run(program: Program, passes: Sequence[str]) -> None:
         fw_compiler=compile_, decompositions=decomposition_table(), keep_inference_input_mutations=True
     )
     try:
-        attempt(program, False, backend, None)
+        attempt(program, STATIC, backend, None)
     except UnsupportedError:
         return  # what the reference executor does not run
     except Exception:
-        if not refused and not fails_in_pytorch(program, False):
+        if not refused and not fails_in_pytorch(program, STATIC):
             raise
 
 

@@ -5,8 +5,8 @@
 
 import pytest
 import torch
+from compiling import Setting, run
 from programs import Input, Program
-from test_random_graphs import run
 
 BF16, F32, F64, I64 = torch.bfloat16, torch.float32, torch.float64, torch.int64
 
@@ -76,14 +76,14 @@ DYNAMIC = {
 def test_integer_beside_bf16(integer: torch.dtype, cpu: str) -> None:
     """MLIR folds the two conversions into one, int64 to bf16, for which a CPU without bf16 has no instruction."""
     program = Program([*inputs((5, 7), dtype=BF16), Input((5, 7), integer, 3)], ["(v1 > v0).to(torch.float32)"], [2])
-    run(program, **({"cpu": cpu} if cpu else {}))
+    assert run(program, Setting("one CPU", {"cpu": cpu} if cpu else {}))
 
 
 @pytest.mark.parametrize("name", STATIC)
 def test_static(name: str) -> None:
-    run(STATIC[name])
+    assert run(STATIC[name])
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic(name: str) -> None:
-    run(DYNAMIC[name], dynamic=True)
+    assert run(DYNAMIC[name], Setting("dynamic", dynamic=True))

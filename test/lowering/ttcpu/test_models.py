@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "reductions": (lambda x: (x.sum(0), x.mean(1), x.amax(), x.argmax(1) * 1.0), [(33, 501)]),
     "transpose": (lambda x: (x.t() + 1).contiguous(), [(33, 70)]),
     "cat": (lambda x, y: torch.cat([x, y * 2], 1), [(10, 8), (10, 5)]),
+    "empty": (lambda x: -x, [(0, 7, 1)]),
     "pad": (lambda x: F.pad(x, (1, 2, 3, 0)) * 2, [(5, 7)]),
     "scan": (lambda x: x.cumsum(-1), [(5, 300)]),
     "product": (lambda a, b: F.gelu(a @ b), [(37, 50), (50, 70)]),

@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Compiles a random program in one of the ways that models are compiled, and judges what it returns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from gradients import check_gradients, has_gradients
+from oracle import check
+from programs import Program
+
+import kiln
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is compiled. `options`: the backend's; `freezing` makes all inputs but the first constants."""
+
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+    dynamic: bool = False
+    training: bool = False
+
+
+STATIC, DYNAMIC = Setting("static"), Setting("dynamic", dynamic=True)
+SETTINGS: tuple[Setting, ...] = (
+    STATIC, STATIC, STATIC, DYNAMIC, DYNAMIC, DYNAMIC,
+    Setting("freezing", {"freezing": True}),
+    Setting("freezing, AVX2", {"freezing": True, "cpu": "x86-64-v3"}),
+    Setting("AVX2", {"cpu": "x86-64-v3"}),
+    Setting("AVX2, dynamic", {"cpu": "x86-64-v3"}, dynamic=True),
+    Setting("training", training=True),
+    Setting("training", training=True),
+    Setting("training, dynamic", dynamic=True, training=True),
+    Setting("GPU kernels", {"target": "tt-cpu"}),
+    Setting("GPU kernels, dynamic", {"target": "tt-cpu"}, dynamic=True),
+)  # fmt: skip
+
+
+class Holder(torch.nn.Module):
+    """A module of the function: inputs behind the first are buffers."""
+
+    def __init__(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.function, self.count = function, len(tensors)
+        for i, tensor in enumerate(tensors):
+            self.register_buffer(f"b{i}", tensor)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, *(getattr(self, f"b{i}") for i in range(self.count)))
+
+
+def run(program: Program, setting: Setting = STATIC) -> bool:
+    """Compile `program`, run it, compare it with eager; a graph that is not compiled is a failure.
+
+    False if it says nothing: PyTorch itself does not trace it, or traces it wrongly (`backend="aot_eager"` tells).
+    """
+    if setting.training and not has_gradients(program):
+        setting = replace(setting, training=False)
+    try:
+        attempt(program, setting, kiln.backend, {"fallback": False, **setting.options})
+    except Exception:
+        if not fails_in_pytorch(program, setting):
+            raise
+        return False
+    return True
+
+
+def fails_in_pytorch(program: Program, setting: Setting) -> bool:
+    """Whether PyTorch itself does not trace `program`, or traces it wrongly."""
+    try:
+        attempt(program, setting, "aot_eager", None)
+    except Exception:
+        return True
+    return False
+
+
+def attempt(program: Program, setting: Setting, backend: Any, options: dict[str, Any] | None) -> None:
+    """One compilation by `backend`, compared with eager; at two sizes if they are dynamic."""
+    inputs = [x.make() for x in program.inputs]
+    torch._dynamo.reset()
+    model, given = program.function(), inputs
+    if options is not None and options.get("freezing"):
+        model, given = Holder(model, inputs[1:]), inputs[:1]
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
+    judge_call(program, compiled, given, inputs, setting.training)
+    grown = larger(program) if setting.dynamic else None
+    if grown is not None:
+        inputs = [x.make() for x in grown.inputs]
+        judge_call(grown, compiled, inputs, inputs, setting.training)
+
+
+def judge_call(
+    program: Program,
+    compiled: Callable[..., Any],
+    given: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    training: bool,
+) -> None:
+    """Call `compiled`, and compare results and effects, or results and gradients, with eager's."""
+    if training:
+        check_gradients(program, compiled, given)
+        return
+    with torch.no_grad():
+        actual = compiled(*given)
+    check(program, inputs, actual)
+
+
+def larger(program: Program) -> Program | None:
+    """The same program at other sizes: each size above 1 is larger by 2, if eager takes that."""
+    sizes = {n for x in program.inputs for n in x.shape if n > 1}
+    if any(not x.dtype.is_floating_point for x in program.inputs):
+        return None  # indices may be out of bounds or in other relations to the sizes
+    inputs = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
+    grown = Program(inputs, program.lines, program.results)
+    try:
+        grown.trace([x.make() for x in inputs])
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    return grown
