@@ -24,8 +24,9 @@ from benchmarks.cases import CASES, select
 from benchmarks.cold import ROOT, measure_cold
 from benchmarks.contenders import CONTENDERS
 from benchmarks.growth import main as growth
+from benchmarks.headline import headline
 from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
-from benchmarks.report import ALLOCATION, headline, machine, markdown, show
+from benchmarks.report import ALLOCATION, machine, markdown, show
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -132,7 +133,7 @@ def _run_apart(
 
 
 def _cold(arguments: argparse.Namespace, console: Console) -> dict[str, dict[str, Any]]:
-    """Cold compile times by case and contender, with the first of the thread counts and of the dtypes."""
+    """Compile times and memory by case and contender, with the first of the thread counts and of the dtypes."""
     found: dict[str, dict[str, Any]] = {}
     wanted = [c for c in arguments.cases if arguments.cold == "all" or c.group == arguments.cold]
     for case in wanted:

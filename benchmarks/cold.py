@@ -1,8 +1,8 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Compile time: the first call of a compiled model in a fresh process, with empty caches (cold), and once more with the
-caches that this left (warm).
+"""Compile time and memory: the first call of a compiled model in a fresh process, with empty caches (cold), and once
+more with the caches that this left (warm).
 
 ``python -m benchmarks.cold CASE CONTENDER`` is that process; it prints one JSON object. Imports are excluded: before
 the clock starts, the process has compiled and run ``x + 1`` with the same contender, which loads every module of the
@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import DescendantPeak, peak_bytes, resident_bytes, start_peak
+
 __all__ = ["measure_cold"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,8 +35,11 @@ def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: st
     Returns:
         ``compile``: seconds of the model's first call; ``cpu``: CPU seconds of it, child processes included; ``start``:
         seconds of the first trivial call, imports included; ``steady``: seconds of the model's second call, which the
-        first one includes as well; ``peak_rss``: bytes; ``warm`` and ``warm_cpu``: ``compile`` and ``cpu`` of the second
-        process, which finds what the first one left on the disk. Or ``failure``: why there are none.
+        first one includes as well; ``warm`` and ``warm_cpu``: ``compile`` and ``cpu`` of the second process, which
+        finds what the first one left on the disk. In bytes, None where the system does not say: ``compile_memory``,
+        what the first call took at its peak above what the process held before; ``children_memory``, the most that the
+        processes held which it started (C++ compilers, workers); ``run_memory``, what the second process took at the
+        peak of a later call above what it held before its first. Or ``failure``: why there are none of these.
     """
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         command = [case, contender, "--threads", str(threads), "--dtype", dtype, *["--small"] * small]
@@ -42,6 +47,7 @@ def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: st
         if "failure" not in found:
             again = _process(folder, command)
             found["warm"], found["warm_cpu"] = again.get("compile"), again.get("cpu")
+            found["run_memory"] = again.get("run_memory")
         return found
 
 
@@ -49,22 +55,25 @@ def _process(folder: str, arguments: list[str]) -> dict[str, Any]:
     caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "KILN_CACHE_DIR": f"{folder}/kiln", "KILN_CACHE": "1"}
     environment = {**os.environ, **caches, "TMPDIR": folder}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.cold", *arguments],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"failure": f"not done after {LIMIT} s"}
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"failure": lines[-1] if lines else f"exit status {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.cold", *arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
+        # Started and watched from here, so that looking at its children takes none of its time.
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=log) as process:
+            children = DescendantPeak(process)
+            end = time.monotonic() + LIMIT
+            while process.poll() is None:
+                if time.monotonic() > end:
+                    process.kill()
+                    return {"failure": f"not done after {LIMIT} s"}
+                children.sample()
+                time.sleep(0.02)
+        texts = []
+        for file in (out, log):
+            file.seek(0)
+            texts.append([line for line in file.read().decode(errors="replace").splitlines() if line.strip()])
+    if process.returncode:
+        return {"failure": texts[1][-1] if texts[1] else f"exit status {process.returncode}"}
+    return {**json.loads(texts[0][-1]), "children_memory": children.bytes}
 
 
 def _cpu_seconds() -> float:
@@ -75,13 +84,10 @@ def _cpu_seconds() -> float:
     )
 
 
-def _peak_bytes() -> int:
-    """Peak resident memory of this process. Not ru_maxrss where it can be had: that begins at the parent's."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = status.read_text(encoding="utf-8").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _above(base: int | None) -> int | None:
+    """The peak above ``base`` bytes."""
+    peak = peak_bytes()
+    return None if peak is None or base is None else max(0, peak - base)
 
 
 def _main() -> None:
@@ -118,15 +124,22 @@ def _main() -> None:
         try:
             first = timed(contender.prepare(Trivial()), torch.randn(64, dtype=DTYPES[arguments.dtype]))
             prepared = contender.prepare(module)
+            base = resident_bytes()
+            base = base if start_peak() else None
             before = _cpu_seconds()
             compile_seconds = timed(prepared, *inputs)
             cpu = _cpu_seconds() - before
+            compiling = _above(base)
             steady = timed(prepared, *inputs)
+            resident_bytes()  # gives back what compiling left
+            start_peak()
+            timed(prepared, *inputs)
+            running = _above(base)
         except Exception as error:  # for the report, in one line
             print(json.dumps({"failure": f"{type(error).__name__}: {summary(error)}"}))
             return
-    peak = _peak_bytes()
-    found = {"compile": compile_seconds, "cpu": cpu, "start": first, "steady": steady, "peak_rss": peak}
+    found = {"compile": compile_seconds, "cpu": cpu, "start": first, "steady": steady}
+    found |= {"compile_memory": compiling, "run_memory": running}
     print(json.dumps(found))
 
 

@@ -5,7 +5,6 @@
 
 import os
 import platform
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +12,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.headline import SETTINGS, headline_lines
 from benchmarks.measure import CaseResult, Outcome
 
-__all__ = ["ALLOCATION", "headline", "machine", "markdown", "markdown_table", "show"]
+__all__ = ["ALLOCATION", "machine", "markdown", "markdown_table", "show"]
 
 ALLOCATION = (
     "Allocation: every contender returns newly allocated tensors (PyTorch's CPU allocator, default malloc settings), "
@@ -57,15 +57,12 @@ def _ratio(value: float | None, base: float | None) -> str:
     return f"{value / base:.2f}x" if value and base else "-"
 
 
-#: What is added to a contender's name for each of the settings that Kiln and Inductor share.
-_SETTINGS = ("", "-freezing", "-max-autotune", "-max-autotune-freezing")
-
 #: Title, headers, rows.
 Section = tuple[str, list[str], list[list[str]]]
 
 
 def _times(results: Sequence[CaseResult], names: Sequence[str], clock: str) -> Section:
-    pairs = [s for s in _SETTINGS if f"kiln{s}" in names and f"inductor{s}" in names]
+    pairs = [s for s in SETTINGS if f"kiln{s}" in names and f"inductor{s}" in names]
     ratios = [f"inductor{s} / kiln{s}" for s in pairs]
     rows = []
     for result in results:
@@ -110,17 +107,38 @@ def _compile_times(cold: dict[str, dict[str, Any]], names: Sequence[str]) -> Sec
     return "cold compilation in seconds; in brackets a warm one", ["case", *compiled], rows
 
 
+def _memory(cold: dict[str, dict[str, Any]], names: Sequence[str]) -> Section:
+    def mebibytes(found: dict[str, Any], key: str) -> str:
+        value = found.get(key)
+        return "-" if value is None else f"{value / 2**20:.0f}"
+
+    compiled = [n for n in names if n != "eager"]
+    rows = []
+    for case, by_name in cold.items():
+        cells = [case]
+        for name in compiled:
+            found = by_name.get(name, {})
+            children = f" ({mebibytes(found, 'children_memory')})" if found.get("children_memory") else ""
+            cells += [mebibytes(found, "compile_memory") + children, mebibytes(found, "run_memory")]
+        rows.append(cells)
+    headers = ["case", *(h for n in compiled for h in (f"{n}, compiling", "running"))]
+    title = (
+        "peak memory in MiB above what the process held before its first call; in brackets that of processes it started"
+    )
+    return title, headers, rows
+
+
 def _sections(
     results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str], clock: str
 ) -> list[Section]:
     sections = [_times(results, names, clock), _errors(results, names)]
-    return [*sections, _compile_times(cold, names)] if cold else sections
+    return [*sections, _compile_times(cold, names), _memory(cold, names)] if cold else sections
 
 
 def show(
     console: Console, results: Sequence[CaseResult], cold: dict[str, dict[str, Any]], names: Sequence[str], clock: str
 ) -> None:
-    """Print times, errors and compile times, each as a table, then what failed."""
+    """Print times, errors, compile times and memory, each as a table, then the summary, and what failed."""
     for title, headers, rows in _sections(results, cold, names, clock):
         table = Table(title=title, title_justify="left")
         for number, header in enumerate(headers):
@@ -128,6 +146,8 @@ def show(
         for row in rows:
             table.add_row(*row)
         console.print(table)
+    for line in headline_lines(results, cold):
+        console.print(line, markup=False, highlight=False)
     console.print(ALLOCATION, highlight=False)
     for result in results:
         for name, outcome in result.outcomes.items():
@@ -151,36 +171,3 @@ def markdown_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[s
     """One table with its title above."""
     lines = ["| " + " | ".join(row) + " |" for row in (headers, ["---"] * len(headers), *rows)]
     return "\n".join([f"{title[0].upper()}{title[1:]}:", "", *lines])
-
-
-def _gains(results: Sequence[CaseResult], setting: str) -> list[float]:
-    """Inductor's time over Kiln's with this setting, for the models that both ran."""
-    found = []
-    for result in results:
-        kiln, inductor = (result.outcomes.get(f"{name}{setting}", Outcome()) for name in ("kiln", "inductor"))
-        if result.group == "model" and kiln.median and inductor.median:
-            found.append(inductor.median / kiln.median)
-    return found
-
-
-def headline(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What the project promises, from these rows: slowest case against eager, least gain in cold compile time."""
-    models = [r for r in results if r.group == "model" and r.outcomes.get("kiln", Outcome()).speedup is not None]
-    slowest = min(models, key=lambda r: r.outcomes["kiln"].speedup or 0.0, default=None)
-    gains_by_setting = {
-        f"inductor{s} / kiln{s}": statistics.geometric_mean(found) for s in _SETTINGS if (found := _gains(results, s))
-    }
-    gains = {
-        case: found["inductor"]["compile"] / found["kiln"]["compile"]
-        for case, found in cold.items()
-        if "compile" in found.get("inductor", {}) and "compile" in found.get("kiln", {})
-    }
-    worst = min(gains, key=lambda case: gains[case], default=None)
-    speedups = [r.outcomes["kiln"].speedup or 0.0 for r in models]
-    return {
-        "slowest_model_against_eager": [slowest.case, slowest.outcomes["kiln"].speedup] if slowest else None,
-        "mean_model_speedup": statistics.geometric_mean(speedups) if speedups else None,
-        "mean_speedup_over_inductor": gains_by_setting,
-        "least_cold_compile_gain": [worst, gains[worst]] if worst else None,
-        "wrong": [f"{r.case}, {r.dtype}: {n}" for r in results for n, o in r.outcomes.items() if o.right is False],
-    }

@@ -3,15 +3,20 @@
 
 """The benchmarks' cases can be built, and their tables say what was measured."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from benchmarks.case import built
 from benchmarks.cases import CASES, select
 from benchmarks.growth import CLASSES, compile_growth
+from benchmarks.headline import headline, headline_lines
 from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
+from benchmarks.memory import DescendantPeak, peak_bytes, resident_bytes, start_peak
 from benchmarks.networks import BUILDERS
-from benchmarks.report import headline, markdown
+from benchmarks.report import markdown
 
 
 def test_every_network_is_a_case():
@@ -52,18 +57,70 @@ def test_tables():
     outcomes["kiln"].error, outcomes["kiln"].right = 1e-5, False
     outcomes["inductor"].right = None  # timed, but never compared
     results = [CaseResult("bert", "model", 1, outcomes, "bf16")]
-    cold = {"bert": {"kiln": {"compile": 1.5, "warm": 0.25}, "inductor": {"compile": 6.0, "warm": None}}}
+    mib = 1 << 20
+    cold = {
+        "bert": {
+            "kiln": {
+                "compile": 1.5,
+                "warm": 0.25,
+                "compile_memory": 10 * mib,
+                "children_memory": 0,
+                "run_memory": 2 * mib,
+            },
+            "inductor": {
+                "compile": 6.0,
+                "compile_memory": 50 * mib,
+                "children_memory": 300 * mib,
+                "run_memory": 8 * mib,
+            },
+        }
+    }
     text = markdown(results, cold, list(times))
     assert "| bert | bf16 | 1 | 4.000 | 3.000 (1.33x) | 2.000 (2.00x) | 1.000 (4.00x) | 0.800 (5.00x) |" in text
     assert "(5.00x) | 3.00x | 2.50x |" in text  # Inductor's time over Kiln's, by setting
     assert "100.00x WRONG" in text
     assert text.count("WRONG") == 1
     assert "| bert | 6.00 | - | 1.50 (0.25) | - | - |" in text
+    assert "| bert | 50 (300) | 8 | - | - | 10 | 2 | - | - |" in text  # memory
     summary = headline(results, cold)
     assert summary["wrong"] == ["bert, bf16: kiln"]
-    assert summary["least_cold_compile_gain"] == ["bert", 4.0]
-    gains = summary["mean_speedup_over_inductor"]
-    assert gains == pytest.approx({"inductor / kiln": 3.0, "inductor-freezing / kiln-freezing": 2.5})
+    assert summary["compile_gains"] == {"compile": [pytest.approx(4.0), "bert", 4.0]}
+    gains = {(s["against"], s["kiln"]): s["mean"] for s in summary["standings"]}
+    assert gains["inductor", "kiln"] == pytest.approx(3.0)
+    assert gains["inductor-freezing", "kiln-freezing"] == pytest.approx(2.5)
+
+
+def test_standings():
+    def row(case, group, eager, inductor, kiln):
+        times = {"eager": eager, "inductor": inductor, "kiln": kiln}
+        return CaseResult(case, group, 1, {n: Outcome(median=t) for n, t in times.items()})
+
+    results = [row("bert", "model", 8, 4, 1), row("swin", "model", 8, 1, 4), row("chain", "micro", 6, 3, 1)]
+    results[2].outcomes["eager"].median = None  # it failed: no part of any mean
+    assert headline_lines(results, {}) == [
+        "model, f32, 1 threads: inductor / kiln: 1.00 (geometric mean of 2), least 0.25 (swin)",
+        "model, f32, 1 threads: eager / kiln: 4.00 (geometric mean of 2), least 2.00 (swin)",
+        "micro, f32, 1 threads: inductor / kiln: 3.00 (geometric mean of 1), least 3.00 (chain)",
+    ]
+
+
+def test_memory_of_a_process():
+    """A peak that has passed is seen, and so is that of a child."""
+    before = resident_bytes()
+    if before is None or not start_peak():
+        pytest.skip("the system does not tell peaks")
+    block = bytearray(b"x" * (64 << 20))
+    del block
+    peak = peak_bytes()
+    assert peak is not None and (60 << 20) < peak - before < (200 << 20)
+    text = "x = bytearray(b'x' * (64 << 20)); print(1, flush=True); input()"
+    command = ["sh", "-c", f'"$0" -c "{text}"; true', sys.executable]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        children = DescendantPeak(process)
+        assert process.stdout is not None and process.stdout.readline() == b"1\n"
+        children.sample()
+        process.communicate(b"\n")
+    assert children.bytes is not None and children.bytes > 64 << 20
 
 
 def test_growth():

@@ -1,0 +1,98 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a run comes down to: Kiln beside Inductor with the same settings, beside eager, and in compile time."""
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.measure import CaseResult, Outcome
+
+__all__ = ["SETTINGS", "Standing", "headline", "headline_lines", "standings"]
+
+#: What is added to a contender's name for each of the settings that Kiln and Inductor share.
+SETTINGS = ("", "-freezing", "-max-autotune", "-max-autotune-freezing")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Time of ``against`` over that of ``kiln`` (with the same settings), on the cases of a group that both ran: the
+    geometric mean, how many there are, and the case with the least."""
+
+    against: str
+    kiln: str
+    group: str
+    dtype: str
+    threads: int
+    mean: float
+    count: int
+    least_case: str
+    least: float
+
+
+def standings(results: Sequence[CaseResult]) -> list[Standing]:
+    """One for each group, dtype, thread count and setting that was measured."""
+    found = []
+    keys = dict.fromkeys((r.group, r.dtype, r.threads) for r in results)
+    pairs = [
+        (f"{rival}{s}" if rival != "eager" else rival, f"kiln{s}") for rival in ("inductor", "eager") for s in SETTINGS
+    ]
+    for (group, dtype, threads), (rival, kiln) in itertools.product(keys, pairs):
+        ratios: dict[str, float] = {}
+        for result in results:
+            theirs, ours = (result.outcomes.get(name, Outcome()).median for name in (rival, kiln))
+            if (result.group, result.dtype, result.threads) == (group, dtype, threads) and theirs and ours:
+                ratios[result.case] = theirs / ours
+        if ratios:
+            least = min(ratios, key=lambda case: ratios[case])
+            mean = statistics.geometric_mean(ratios.values())
+            found.append(Standing(rival, kiln, group, dtype, threads, mean, len(ratios), least, ratios[least]))
+    return found
+
+
+def _compile_gains(cold: dict[str, dict[str, Any]], key: str) -> dict[str, float]:
+    """Inductor's figure over Kiln's, by case."""
+    return {
+        case: found["inductor"][key] / found["kiln"][key]
+        for case, found in cold.items()
+        if all(found.get(name, {}).get(key) for name in ("inductor", "kiln"))
+    }
+
+
+def headline(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """For JSON: ``standings``, gains in compile time (mean, least case, least) by figure, wrong results."""
+    compile_gains = {}
+    for key in ("compile", "cpu", "warm", "warm_cpu"):
+        gains = _compile_gains(cold, key)
+        if gains:
+            worst = min(gains, key=lambda case: gains[case])
+            compile_gains[key] = [statistics.geometric_mean(gains.values()), worst, gains[worst]]
+    return {
+        "standings": [asdict(standing) for standing in standings(results)],
+        "compile_gains": compile_gains,
+        "wrong": [f"{r.case}, {r.dtype}: {n}" for r in results for n, o in r.outcomes.items() if o.right is False],
+    }
+
+
+_COMPILE_FIGURES = {
+    "compile": "cold compilation",
+    "cpu": "cold compilation, CPU time",
+    "warm": "warm compilation",
+    "warm_cpu": "warm compilation, CPU time",
+}
+
+
+def headline_lines(results: Sequence[CaseResult], cold: dict[str, dict[str, Any]]) -> list[str]:
+    """The same as text, a line each."""
+    lines = []
+    for s in standings(results):
+        what = f"{s.group}, {s.dtype}, {s.threads} threads: {s.against} / {s.kiln}"
+        lines.append(f"{what}: {s.mean:.2f} (geometric mean of {s.count}), least {s.least:.2f} ({s.least_case})")
+    for key, (mean, case, least) in headline(results, cold)["compile_gains"].items():
+        lines.append(
+            f"{_COMPILE_FIGURES[key]}: inductor / kiln: {mean:.2f} (geometric mean), least {least:.2f} ({case})"
+        )
+    return lines
