@@ -5,7 +5,7 @@
 
 import itertools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
 from kiln.frontend.runners import make_runner
+from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
 from kiln.frontend.specs import Signature
 from kiln.frontend.stored_graph import StoredGraph
 from kiln.frontend.targets import Target, choose_target
@@ -57,19 +58,23 @@ class NativeGraph:
 def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> NativeGraph:
     """Compile ``gm`` to kernels and a host plan.
 
-    An op that converts but that the code generator has no kernel for becomes an ATen call: the graph is compiled again
-    with that op avoided.
+    A kernel that Triton does not compile gets a smaller schedule, as long as there is one. An op that converts but that
+    the code generator has no kernel for becomes an ATen call: the graph is compiled again with that op avoided.
 
     Raises:
         ImportUnsupported: the graph holds what the torch dialect cannot express.
         CompileError: a pass or the code generation failed; it carries a reproducer.
     """
     avoid: dict[str, str] = {}
+    smaller = SmallerSchedules()
     while True:
         try:
             with isa.compiling_for(isa.named(options.cpu)):
-                return _attempt(gm, options, report, avoid)
+                return _attempt(gm, options, report, avoid, smaller)
         except CompileError as error:
+            if smaller.learn([getattr(failure, "rejected", None) for failure in _failures(error)]):
+                report.decisions.clear()
+                continue
             culprits = _culprits(error, report, options)
             if culprits.keys() <= avoid.keys() or len(avoid) >= _MAX_RETRIES:
                 raise
@@ -77,13 +82,16 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
             report.decisions.clear()
 
 
-def _attempt(gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> NativeGraph:
+def _attempt(
+    gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str], smaller: SmallerSchedules
+) -> NativeGraph:
     target = choose_target(gm, options)
     with report.stage("import"):
         imported = import_graph(gm, create_context())
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     folder = _dump_folder(options, report)
     planning = _Planning(compile=True)
+    planning.smaller = smaller
     planning.imported, planning.folder, planning.graph, planning.target = imported, folder, report.graph, target
     planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
     _run_passes(planning, options, report, avoid)
@@ -100,9 +108,8 @@ def _attempt(gm: GraphModule, options: Options, report: CompileReport, avoid: Ma
 
 def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:
     """Torch ops, with a reason, that a failure to make a kernel is about; none when it is about something else."""
-    cause = error.__cause__
     culprits: dict[str, str] = {}
-    for failure in cause.failures if isinstance(cause, _NoKernels) else [cause]:
+    for failure in _failures(error):
         if not isinstance(failure, _NoKernel) or (failure.is_defect and not options.fallback):
             return {}
         if failure.is_defect:
@@ -114,10 +121,20 @@ def _culprits(error: CompileError, report: CompileReport, options: Options) -> d
     return culprits
 
 
-class _NoKernel(UnsupportedError):
-    """A fusion without a kernel: ``names`` are the FX nodes it is about; ``is_defect``: a bug, not a known limit."""
+def _failures(error: CompileError) -> Sequence[BaseException | None]:
+    """What a failed attempt failed for."""
+    cause = error.__cause__
+    return cause.failures if isinstance(cause, _NoKernels) else [cause]
 
-    def __init__(self, fusion: ir.OpView, error: Exception) -> None:
+
+class _NoKernel(UnsupportedError):
+    """A fusion without a kernel: ``names`` are the FX nodes it is about; ``is_defect``: a bug, not a known limit.
+
+    ``rejected`` has what is to be tried next where it was emitted, and did not compile.
+    """
+
+    def __init__(self, fusion: ir.OpView, error: Exception, rejected: Rejected | None = None) -> None:
+        self.rejected = rejected
         self.is_defect = not isinstance(error, UnsupportedError)
         op = error.op if isinstance(error, UnsupportedError) else "kiln.fusion"
         reason = error.reason if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
@@ -148,9 +165,12 @@ class _Planning(PlanHost):
     graph: str = ""
     placeholders: int = 0
     target: Target = Target("cpu")
+    smaller: SmallerSchedules | None = None
     plan: Plan | None = None
 
     def run(self, module: ir.Module) -> None:
+        if self.smaller is not None:
+            self.smaller.apply(module, self.note)
         failures: list[_NoKernel] = []
 
         def compiler(fusion: ir.OpView, name: str) -> ir.Module | None:
@@ -162,7 +182,10 @@ class _Planning(PlanHost):
 
         has_dump = self.folder is not None
         kernels = self.target.kernels(
-            compiler, self._dump if has_dump else None, self._write if has_dump else None, _NoKernel
+            compiler,
+            self._dump if has_dump else None,
+            self._write if has_dump else None,
+            lambda fusion, error: _NoKernel(fusion, error, Rejected.of(fusion, error)),
         )
         self.plan = build_plan(
             module,
@@ -200,6 +223,7 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
     for step in steps:
         if isinstance(step.pass_, ConvertTorchToKiln):
             step.pass_.aten = (*step.pass_.aten, *avoid)
+            step.pass_.reasons.update(avoid)
         elif isinstance(step.pass_, AutotunePass):
             step.pass_.store = tuned_schedules(options)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
@@ -217,5 +241,4 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
             report.notes += step.pass_.notes
             report.rewrites.update(rewrites_of(step.pass_))
             for decision in getattr(step.pass_, "decisions", ()):
-                reason = avoid.get(decision.op, decision.reason)
-                report.decisions.append(Decision(decision.op, decision.location, decision.way, reason))
+                report.decisions.append(Decision(decision.op, decision.location, decision.way, decision.reason))

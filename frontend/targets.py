@@ -20,6 +20,7 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 
+from kiln.errors import CompileError
 from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.lowering.host.kernels import KernelSet
@@ -89,7 +90,8 @@ class Target:
 def choose_target(gm: GraphModule, options: Options) -> Target:
     """The target of a graph: by where its tensors are, unless the options ask for one.
 
-    Raises ImportUnsupported, with the reason, for a graph on several devices or on one that no target is for.
+    Raises ImportUnsupported, with the reason, for a graph on several devices or on one that no target is for;
+    CompileError where what makes its kernels is not installed.
     """
     places: dict[torch.device, str] = {}
     for node in gm.graph.nodes:
@@ -113,4 +115,9 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
     major, minor = torch.cuda.get_device_capability(index)
     if major < 8:
         raise ImportUnsupported(f"GPU {index} has compute capability {major}.{minor}; kernels need 8.0 or later")
+    from kiln.lowering.gpu.compile import triton_problem
+
+    problem = triton_problem()
+    if problem is not None:
+        raise CompileError(problem)
     return Target("cuda", f"cuda:{index}", f"sm_{major}{minor}")

@@ -68,6 +68,11 @@ class ConvertTorchToKiln(Pass):
     """Ops that always become ATen calls, by name (``torch.aten.relu``): to bisect a wrong result."""
 
     @property
+    def reasons(self) -> dict[str, str]:
+        """Why ops in ``aten`` are there, by name."""
+        return self.__dict__.setdefault("_reasons", {})
+
+    @property
     def decisions(self) -> list[Decision]:
         """One entry per converted op, in order."""
         return self.__dict__.setdefault("_decisions", [])
@@ -188,7 +193,9 @@ class ConvertTorchToKiln(Pass):
         from kiln.passes.torch_to_kiln.registry import find_rule
 
         if cx.name in self.aten or cx.op.name in self.aten:
-            return "aten", "asked for by an option", self._aten(cx, "asked for by an option")
+            reasons = self.reasons
+            reason = reasons.get(cx.name) or reasons.get(cx.op.name) or "asked for by an option"
+            return "aten", reason, self._aten(cx, reason)
         rule = find_rule(cx.name)
         if "kiln.unbacked" in cx.op.attributes:
             reason = "its result's size or value is known only at run time"

@@ -4,7 +4,7 @@
 """Diagnostics as plain data: from MLIR's handlers, from ``MLIRError``, and from Kiln's own errors."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch_mlir import ir
@@ -69,15 +69,17 @@ def from_info(info: Any) -> Diagnostic:
 def diagnostics_of(error: BaseException) -> list[Diagnostic]:
     """The diagnostics behind an exception; at least one, of severity ``error``.
 
-    A Kiln error that wraps another (``raise CompileError(...) from error``) gives the diagnostics of the cause.
+    A Kiln error that wraps another (``raise CompileError(...) from error``) gives the diagnostics of the cause, at its
+    own place where the cause has none.
     """
     if isinstance(error, ir.MLIRError):
         found = [from_info(d) for d in error.error_diagnostics]
         return found or [Diagnostic("error", str(error) + " (MLIR gave no diagnostic)")]
     if isinstance(error, KilnError):
-        if isinstance(error.__cause__, KilnError | ir.MLIRError):
-            return diagnostics_of(error.__cause__)
         where = locate(getattr(error, "location", "") or "")
+        if isinstance(error.__cause__, KilnError | ir.MLIRError):
+            found = diagnostics_of(error.__cause__)
+            return [d if d.line else replace(d, file=where[0], line=where[1], column=where[2]) for d in found]
         # The message without the location that is printed before it, where the error keeps them apart.
         message = getattr(error, "message", None) or str(error)
         return [Diagnostic("error", message, *where)]

@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Triton IR text -> machine code, by Triton, for a target that need not be present."""
 
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kiln.errors import CompileError
+from kiln.errors import CompileError, UnsupportedError
 
-__all__ = ["Artifacts", "compile_ttir", "gpu_target"]
+__all__ = ["Artifacts", "compile_ttir", "gpu_target", "triton_problem"]
 
 _ASSEMBLY = ("ptx", "amdgcn")
 _BINARY = ("cubin", "hsaco")
+_OLDEST, _OLDEST_NAME = (3, 6), "Triton 3.6"
+_OLDEST_CHIP = 80
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,31 @@ class Artifacts:
         return self.binary
 
 
+def triton_problem() -> str | None:
+    """Why no kernel can be compiled here: Triton is not installed, or is older than what is supported. None: it can."""
+    try:
+        import triton
+    except ImportError as error:
+        return f"Triton is not installed ({error}); kernels for GPUs need {_OLDEST_NAME} or later"
+    found = re.match(r"(\d+)\.(\d+)", triton.__version__)
+    if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+        return f"Triton {triton.__version__} is too old; kernels for GPUs need {_OLDEST_NAME} or later"
+    return None
+
+
 def gpu_target(name: str) -> Any:
-    """Triton's target for "sm_90" or "gfx942".  Raises ValueError for any other form."""
+    """Triton's target for "sm_90" or "gfx942".
+
+    Raises ValueError for any other form, UnsupportedError for a GPU that is too old.
+    """
     from triton.backends.compiler import GPUTarget
 
     if name.startswith("sm_") and name[3:].rstrip("a").isdigit():
-        return GPUTarget("cuda", int(name[3:].rstrip("a")), 32)
-    if name.startswith("gfx"):
+        number = int(name[3:].rstrip("a"))
+        if number < _OLDEST_CHIP:
+            raise UnsupportedError("kiln.fusion", "", f"kernels need a GPU of sm_{_OLDEST_CHIP} or later, found {name}")
+        return GPUTarget("cuda", number, 32)
+    if re.fullmatch(r"gfx\d{2,3}[0-9a-f]", name):
         # CDNA (gfx9) has waves of 64 lanes, RDNA of 32.
         return GPUTarget("hip", name, 64 if name.startswith("gfx9") else 32)
     raise ValueError(f"GPU target: expected sm_NN or gfxNNN, found {name!r}")
@@ -62,18 +83,20 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         `enable_fp_fusion` says otherwise.
 
     Triton caches by text and options, so a second call is cheap.  May be called from several threads at once.
-    Raises CompileError with Triton's message.
+    Raises CompileError with Triton's message, or that there is no Triton; UnsupportedError for a GPU that is too old.
     """
+    problem = triton_problem()
+    if problem is not None:
+        raise CompileError(problem)
     import triton
 
+    wanted = gpu_target(target)
     chosen = {"enable_fp_fusion": True, **(options or {})}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.ttir"
         path.write_text(text)
         try:
-            compiled: Any = triton.compile(str(path), target=gpu_target(target), options=chosen)
-        except ValueError:
-            raise
+            compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
         except Exception as error:
             raise CompileError(f"Triton cannot compile for {target} with {chosen}: {error}") from error
     asm = compiled.asm

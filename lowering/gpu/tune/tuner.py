@@ -54,6 +54,8 @@ class GpuTuner(Tuner):
 
     def prepared(self, fusion: ir.OpView) -> Contest:
         """Have the candidates for a fusion compiled, in other threads: `decide` runs them."""
+        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise no_trial(fusion, "there is no GPU to run it on")
         default: dict[str, Any] = from_attribute(fusion.operation.attributes["schedule"])
         trial = GpuTrial(fusion, self.device, self.options.arch)
         known = trial.known
@@ -77,7 +79,6 @@ class GpuTuner(Tuner):
         except torch.OutOfMemoryError:
             raise no_trial(fusion, "no memory for its operands beside those of the model") from None
         except (RuntimeError, AssertionError) as error:
-            # No GPU: PyTorch says so in many ways.
             raise no_trial(fusion, f"it cannot be run: {_first_line(error)}") from error
         for label, candidate in others:
             try:
