@@ -11,7 +11,7 @@ from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, library_symbol
-from kiln.lowering.gpu.tile.erf import emit_short_erf, short_erf_suffices
+from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh, is_beside_one
 
 # Ops whose operands and results are blocks of one shape and which Triton lowers for every element type that they have.
 _SAME = {
@@ -21,6 +21,7 @@ _SAME = {
     *("arith.cmpi", "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf", "arith.minimumf"),
     *("arith.maxnumf", "arith.minnumf", "arith.cmpf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"),
 }
+_SHORT = {"math.erf": emit_short_erf, "math.tanh": emit_short_tanh}
 _NARROW = (ir.BF16Type, ir.F16Type)
 
 
@@ -46,8 +47,8 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
     wide = [_widen(b, v) for v in values]
     element = tt.element_of(wide[0].type)
     computed = b.f32 if isinstance(target, _NARROW) else target
-    if name == "math.erf" and short_erf_suffices(op):
-        results = [emit_short_erf(b, wide[0])]
+    if name in _SHORT and is_beside_one(op):
+        results = [_SHORT[name](b, wide[0])]
     elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
     elif (symbol := library_symbol(name, element, backend)) is not None:
