@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.memory import DescendantPeak, peak_bytes, resident_bytes, start_peak
 
-__all__ = ["measure_cold"]
+__all__ = ["ROOT", "cpu_seconds", "measure_cold"]
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 600
@@ -76,7 +76,7 @@ def _process(folder: str, arguments: list[str]) -> dict[str, Any]:
     return {**json.loads(texts[0][-1]), "children_memory": children.bytes}
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     """CPU time of this process and of its children that have ended (the C++ compiler)."""
     return sum(
         usage.ru_utime + usage.ru_stime
@@ -126,9 +126,9 @@ def _main() -> None:
             prepared = contender.prepare(module)
             base = resident_bytes()
             base = base if start_peak() else None
-            before = _cpu_seconds()
+            before = cpu_seconds()
             compile_seconds = timed(prepared, *inputs)
-            cpu = _cpu_seconds() - before
+            cpu = cpu_seconds() - before
             compiling = _above(base)
             steady = timed(prepared, *inputs)
             resident_bytes()  # gives back what compiling left

@@ -24,8 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.case import Case
-from benchmarks.cold import ROOT
+from benchmarks.charts import svg
+from benchmarks.cold import ROOT, cpu_seconds
 from benchmarks.contenders import CONTENDERS
+from benchmarks.growth_plot import growth_charts
 from benchmarks.measure import CaseResult, Settings, measure_case, summary
 from benchmarks.micro_cases import micro
 from benchmarks.networks import gpt2
@@ -52,19 +54,22 @@ class Growth:
     failure: str = ""
 
 
-def _first_call(contender: str, layers: int) -> float:
+def _first_call(contender: str, layers: int, cpu_time: bool = False) -> float:
     """Seconds of the first call of a GPT-2 of width 256 with new weights."""
+    clock = cpu_seconds if cpu_time else time.perf_counter
     torch._dynamo.reset()
     model, make_inputs = gpt2(layers=layers, width=256, heads=4, batch=1, length=64, vocabulary=1000)
     inputs = make_inputs(torch.Generator().manual_seed(1))
     prepared = CONTENDERS[contender].prepare(model)
     with torch.no_grad():
-        start = time.perf_counter()
+        start = clock()
         prepared(*inputs)
-        return time.perf_counter() - start
+        return clock() - start
 
 
-def compile_growth(contenders: Sequence[str], layers: Sequence[int], repeats: int) -> list[Growth]:
+def compile_growth(
+    contenders: Sequence[str], layers: Sequence[int], repeats: int, cpu_time: bool = False
+) -> list[Growth]:
     """First calls of every contender at every number of layers, those of one number in turn."""
     rows: list[Growth] = []
     last: dict[str, Growth] = {}
@@ -78,7 +83,7 @@ def compile_growth(contenders: Sequence[str], layers: Sequence[int], repeats: in
                 row.failure = row.failure or CONTENDERS[row.contender].unavailable()
                 if not row.failure:
                     try:
-                        row.seconds.append(_first_call(row.contender, count))
+                        row.seconds.append(_first_call(row.contender, count, cpu_time))
                     except Exception as error:  # one that fails must not end the run; the report says so
                         row.failure = f"{type(error).__name__}: {summary(error)}"
         for row in here:
@@ -146,12 +151,16 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--repeats", type=int, default=3, help="first calls of each model")
     add("--threads", type=int, default=1)
     add("--rounds", type=int, default=15, help="interleaved rounds of run times")
+    add("--cpu-time", action="store_true", help="CPU time instead of wall time, for a machine with other work")
     add("--quick", action="store_true", help="the three smallest of everything, few rounds: a look, no measurement")
     add("--json", type=Path, default=ROOT / "build" / "growth.json", help="where the figures go")
+    add("--svg", type=Path, default=ROOT / "build" / "growth.svg", help="where the charts go")
     add("--markdown", type=Path, help="write the tables as markdown, too")
     arguments = parser.parse_args(argv)
     if min([arguments.repeats, arguments.threads, arguments.rounds, *arguments.layers]) < 1:
         parser.error("--layers, --repeats, --threads and --rounds must be positive")
+    if arguments.cpu_time and arguments.threads != 1:
+        parser.error("--cpu-time counts one thread: it needs --threads 1")
     arguments.layers = sorted(set(arguments.layers))
     return arguments
 
@@ -195,11 +204,11 @@ def main(argv: Sequence[str]) -> int:
     os.environ["KILN_CACHE"] = "0"
     here = machine()
     console.print(", ".join(f"{k} {v}" for k, v in here.items()), highlight=False)
-    quick, names = arguments.quick, arguments.contenders
+    quick, names, cpu = arguments.quick, arguments.contenders, arguments.cpu_time
     layers = arguments.layers[:3] if quick else arguments.layers
     compiling = [n for n in dict.fromkeys([*names, "tracing"]) if CONTENDERS[n].compiles]
-    rows = compile_growth(compiling, layers, 1 if quick else arguments.repeats) if layers else []
-    settings = Settings(arguments.threads, 3 if quick else arguments.rounds, 0.005 if quick else 0.02)
+    rows = compile_growth(compiling, layers, 1 if quick else arguments.repeats, cpu) if layers else []
+    settings = Settings(arguments.threads, 3 if quick else arguments.rounds, 0.005 if quick else 0.02, cpu)
     results = []
     for name in arguments.classes:
         build, _, sizes = CLASSES[name]
@@ -220,11 +229,16 @@ def main(argv: Sequence[str]) -> int:
         "allocation": ALLOCATION,
         "quick": quick,
         "threads": arguments.threads,
+        "clock": "CPU time" if cpu else "wall time",
         "compile": [asdict(row) for row in rows],
-        "run": [result.as_dict() for result in results],
+        "run": [result.as_dict() | {"size": CLASSES[result.case.partition(" ")[0]][1]} for result in results],
     }
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    charts = growth_charts(document)
+    if charts:
+        arguments.svg.parent.mkdir(parents=True, exist_ok=True)
+        arguments.svg.write_text(svg(charts), encoding="utf-8")
     if arguments.markdown:
         text = "\n\n".join(markdown_table(*section) for section in sections)
         arguments.markdown.write_text(text + "\n", encoding="utf-8")

@@ -5,13 +5,16 @@
 
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 import torch
 
 from benchmarks.case import built
 from benchmarks.cases import CASES, select
+from benchmarks.charts import Chart, svg
 from benchmarks.growth import CLASSES, compile_growth
+from benchmarks.growth_plot import growth_charts
 from benchmarks.headline import headline, headline_lines
 from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
 from benchmarks.memory import DescendantPeak, peak_bytes, resident_bytes, start_peak
@@ -128,3 +131,34 @@ def test_growth():
     assert (one.layers, one.per_layer) == (1, None)
     assert one.median is not None and three.median is not None and one.median > 0
     assert three.per_layer == pytest.approx((three.median - one.median) / 2)
+
+
+def test_charts():
+    """Every line and point is there; a larger value is higher up, and farther to the right."""
+    outcomes = {"eager": {"median": 4e-6}, "kiln": {"median": None}}
+    document = {
+        "clock": "CPU time",
+        "compile": [
+            {"contender": name, "layers": layers, "median": seconds}
+            for name, layers, seconds in (
+                ("kiln", 1, 0.5),
+                ("kiln", 48, 3.0),
+                ("tracing", 1, None),
+                ("inductor", 1, 7.0),
+            )
+        ],
+        "run": [{"case": f"softmax {n}", "size": "columns", "outcomes": outcomes} for n in (16, 1024)],
+    }
+    charts = growth_charts(document)
+    assert [chart.title for chart in charts] == ["first call of a GPT-2 of width 256", "softmax"]
+    assert set(charts[0].lines) == {"kiln", "inductor"} and set(charts[1].lines) == {"eager"}
+    space = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(svg(charts))
+    lines = [line.get("points", "").split() for line in root.iter(f"{space}polyline")]
+    assert sorted(map(len, lines)) == [1, 2, 2]
+    (left, low), (right, high) = ([float(value) for value in point.split(",")] for point in lines[0])
+    assert left < right and high < low  # pixels are counted downwards
+    texts = {text.text for text in root.iter(f"{space}text")}
+    assert {"layers", "columns", "1Ki", "kiln", "eager", "us per call, CPU time"} <= texts
+    with pytest.raises(ValueError, match="positive"):
+        svg([Chart("nothing", "x", "y", {"kiln": [(0, 1)]})])
