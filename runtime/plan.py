@@ -40,7 +40,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 7
+_VERSION = 8
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Product:
-    """A product that the GPU's library does: result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], plus bias[n].
+    """A product that the GPU's library does: result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], plus bias[n],
+    and behind it the activation: "", or "gelu" (GELU through tanh).
 
     The launch's pointers are lhs, rhs, the bias if there is one, and the result, all of `dtype`. sizes: (b, m, n, k).
     lhs, rhs, result: strides in elements, (batch, row, column); in each one of the last two is 1, in `result` the last.
@@ -152,6 +153,7 @@ class Product:
     result: tuple[Expr, ...]
     reason: str = ""
     candidate: int = 0
+    activation: str = ""
 
 
 @dataclass(frozen=True)

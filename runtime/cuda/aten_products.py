@@ -35,10 +35,13 @@ def _call(launch: Launch, product: Product) -> AtenStep:
         operands.append(_operand(bias[0], product.dtype, (n,), (1,)))
         arguments.insert(0, {"operand": 3})
     name = "aten.bmm.out" if is_batch else "aten.addmm.out" if bias else "aten.mm.out"
+    named: dict[str, object] = {"out": {"operand": 2}}
+    if product.activation:
+        name, named["use_gelu"] = "aten._addmm_activation.out", True
     return AtenStep(
         name,
         json.dumps(arguments),
-        json.dumps({"out": {"operand": 2}}),
+        json.dumps(named),
         tuple(operands),
         (),
         (),

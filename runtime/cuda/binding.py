@@ -199,6 +199,7 @@ class CudaBinder(Binder):
             matrix(product.rhs, rhs),
             matrix(product.result, result),
             _alignment(bias[0]) if bias else 0,
+            product.activation,
             library.tf32,
             product.dtype in library.wide_sums,
         )

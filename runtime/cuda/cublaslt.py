@@ -27,7 +27,8 @@ WORKSPACE_BYTES = 32 << 20
 
 BIAS_POINTER = 8  # CUBLASLT_MATMUL_DESC_BIAS_POINTER
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE = 3, 4, 7  # cublasLtMatmulDescAttributes_t
-_WITH_BIAS, _PLAIN = 4, 1  # cublasLtEpilogue_t
+_PLAIN, _WITH_BIAS = 1, 4  # cublasLtEpilogue_t
+_ACTIVATIONS = {"": 0, "gelu": 32}  # beside the bias
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE, _REDUCTIONS, _ALIGNMENT_A = 1, 3, 5  # cublasLtMatmulPreferenceAttributes_t; B, C and D follow A
 _IN_SUM_TYPE = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
@@ -60,7 +61,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Problem:
-    """result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], plus bias[n] if there is one.
+    """result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], plus bias[n] if there is one,
+    and behind it the activation: "", or "gelu" (GELU through tanh).
 
     bias: of how many bytes its address is a multiple; 0 without one. tf32: whether tensor cores may round f32 operands.
     wide_sums: whether partial sums may only be added up in the type of the sums, as PyTorch's settings for
@@ -73,6 +75,7 @@ class Problem:
     rhs: Matrix
     result: Matrix
     bias: int = 0
+    activation: str = ""
     tf32: bool = False
     wide_sums: bool = False
 
@@ -178,7 +181,8 @@ class CublasLt:
         result, _ = self._matrix(p.dtype, batch, (n, m), p.result.batch, 1, p.result.row)
         self._set(descriptor, _TRANSPOSE_A, ctypes.c_int32(turn_rhs))
         self._set(descriptor, _TRANSPOSE_B, ctypes.c_int32(turn_lhs))
-        self._set(descriptor, _EPILOGUE, ctypes.c_uint32(_WITH_BIAS if p.bias else _PLAIN))
+        epilogue = (_WITH_BIAS if p.bias else 0) | _ACTIVATIONS[p.activation]
+        self._set(descriptor, _EPILOGUE, ctypes.c_uint32(epilogue or _PLAIN))
         if p.bias:
             # Not an address: what algorithms are chosen by is how its multiples are aligned.
             self._set(descriptor, BIAS_POINTER, ctypes.c_void_p(p.bias))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 _P = ctypes.c_void_p
 _MATMUL = ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, ctypes.c_size_t, _P)
@@ -120,10 +121,13 @@ class EmulatedLibrary:
         left = left.mT if found.number(3) else left
         right = right.mT if found.number(4) else right
         total = left.double() @ right.double()
-        biased = found.number(7) == 4
+        biased, epilogue = bool(found.number(7) & 4), found.number(7)
+        assert epilogue in (1, 4, 36)
         if biased:
             rows = _Layout(self._things[layout_d].type, result.shape[1], 1, result.shape[1])
             total += rows.tensor(found.number(8)).double()
+        if epilogue & 32:
+            total = F.gelu(total, approximate="tanh")
         if size:
             ctypes.memset(workspace, 0xFF, size)  # the library may write anything there
         result.copy_(total.to(result.dtype))
