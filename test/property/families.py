@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from growing import SIZES, Grower, leaves
 from hypothesis import strategies as st
-from index_ops import advanced_index, order, parts, scans, scatter, write_in_place
+from index_ops import accumulate, advanced_index, order, parts, scans, scatter, write_in_place
 from network_ops import attend_to, channel_norm, convolve, pool, product_with_bias
-from programs import SIZES, Grower, Program, leaves
+from programs import Program
 
 SMOOTH = ("torch.tanh", "torch.sigmoid", "F.gelu", "F.silu", "torch.sin", "torch.cos", "torch.erf", "torch.atan",
           "F.softplus", "torch.exp", "torch.expm1", "torch.square", "F.elu", "F.mish", "F.hardswish")  # fmt: skip
@@ -217,7 +218,8 @@ def lookup(g: Grower) -> None:
     if kind == 0:
         index = g.input((g.one_of(SIZES[:7]), g.one_of(SIZES[:7]))[: g.number(1, 2)], torch.int64, high=9)
         table = g.input((9, g.one_of(SIZES)), torch.float32)
-        g.add(f"F.embedding({index.name}, {table.name})", True)
+        padding = g.one_of(("", ", padding_idx=2", ", padding_idx=-1"))  # whose row has no gradient
+        g.add(f"F.embedding({index.name}, {table.name}{padding})", True)
         return
     v = g.pick(lambda v: v.rank > 0 and min(v.tensor.shape) > 0)
     if v is None:
@@ -260,7 +262,7 @@ def create(g: Grower) -> None:
 FAMILIES: tuple[Callable[[Grower], None], ...] = (
     unary, unary, unary, binary, binary, binary, view, view, view, reduce, reduce, normalise, product, join, compare,
     where, cast, lookup, integer, scan, attend, pool, create, convolve, convolve, pool, channel_norm, product_with_bias,
-    attend_to, scatter, advanced_index, order, scans, parts, parts, write_in_place,
+    attend_to, scatter, accumulate, advanced_index, order, scans, parts, parts, write_in_place,
 )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ def has_gradients(program: Program) -> bool:
     and a result depends on an input by ops that have derivatives."""
     if program.has_writes or any(x.special for x in program.inputs):
         return False
-    values = program.trace(leaves(program))
     try:
+        values = program.trace(leaves(program))
         return any(g is not None for g in derive(program, values, [values[i] for i in program.results]))
     except (RuntimeError, NotImplementedError):
         return False

@@ -4,7 +4,7 @@
 """Families of ops that choose and place elements: indexing, scatter, sorting, splits, and writes in place."""
 
 import torch
-from programs import SIZES, Grower
+from growing import SIZES, Grower
 
 
 def scatter(g: Grower) -> None:
@@ -31,6 +31,34 @@ def scatter(g: Grower) -> None:
         g.add(f"torch.select_scatter({v.name}, {v.name}.select({d}, 0) * 2, {d}, {n - 1})")
     else:
         g.add(f"torch.slice_scatter({v.name}, {v.name}.narrow({d}, 0, {n // 2}) * 2, {d}, {n - n // 2}, {n})")
+
+
+def accumulate(g: Grower) -> None:
+    """Sums at given places, more of them than there are places: duplicates, and indices that count from the end."""
+    v = g.pick(lambda v: v.rank > 0 and min(v.tensor.shape) > 0 and v.is_float)
+    if v is None:
+        return
+    d, shape = g.number(0, v.rank - 1), v.tensor.shape
+    n, count = shape[0], g.one_of((1, 3, 8, 33))
+    kind = g.number(0, 3)
+    i = g.input((count,), torch.int64, high=2 * n)
+    if kind == 0:
+        values = g.input(g.one_of(((count, *shape[1:]), (1,))), v.tensor.dtype)
+        g.add(f"torch.index_put({v.name}, ({i.name} - {n},), {values.name}, accumulate=True)")
+    elif kind == 1 and v.rank >= 2:
+        j = g.input((2, count), torch.int64, high=2 * shape[1])
+        values = g.input((2, count, *shape[2:]), v.tensor.dtype)
+        g.add(f"torch.index_put({v.name}, ({i.name} - {n}, {j.name} - {shape[1]}), {values.name}, accumulate=True)")
+    elif kind == 2:
+        at = g.input((*shape[:d], count, *shape[d + 1 :]), torch.int64, high=shape[d])
+        values = g.input(at.tensor.shape, v.tensor.dtype)
+        how = g.one_of(("sum", "mean", "amax", "amin"))
+        keep = g.one_of(("True", "False"))
+        g.add(f"torch.scatter_reduce({v.name}, {d}, {at.name}, {values.name}, '{how}', include_self={keep})")
+    else:
+        at = g.input((count,), torch.int64, high=shape[d])
+        values = g.input((*shape[:d], count, *shape[d + 1 :]), v.tensor.dtype)
+        g.add(f"torch.index_add({v.name}, {d}, {at.name}, {values.name}, alpha=0.5)")
 
 
 def advanced_index(g: Grower) -> None:

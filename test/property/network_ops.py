@@ -4,7 +4,7 @@
 """Families of ops that networks are made of: convolutions, pooling, norms with statistics, products, attention."""
 
 import torch
-from programs import SIZES, Grower, Value
+from growing import SIZES, Grower, Value
 
 ACTIVATIONS = ("{}", "torch.relu({})", "F.gelu({})", "F.silu({})", "torch.sigmoid({})", "{} * 2 - 1")
 
@@ -71,7 +71,8 @@ def channel_norm(g: Grower) -> None:
     kind = g.number(0, 3)
     if kind < 2:
         mean, var = g.input((channels,), v.tensor.dtype), g.input((channels,), v.tensor.dtype)
-        g.add(f"F.batch_norm({v.name}, {mean.name}, {var.name}.abs() + 0.5, {w.name}, {b.name})")
+        statistics = f"{mean.name}.detach(), ({var.name}.abs() + 0.5).detach()"  # no derivatives by these
+        g.add(f"F.batch_norm({v.name}, {statistics}, {w.name}, {b.name})")
     elif kind == 2:
         groups = g.one_of([k for k in (1, 2, 3, channels) if channels % k == 0])
         g.add(f"F.group_norm({v.name}, {groups}, {w.name}, {b.name})")

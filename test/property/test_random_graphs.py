@@ -5,20 +5,18 @@
 
 `pytest test/property` runs a fixed sample; `pytest test/property/test_random_graphs.py --slow` runs two thousand
 programs that differ each time, goes on behind failures, and prints at the end how many of each kind there were, with
-the seed that repeats the run (`--hypothesis-seed`).
+the seed that repeats the run (`--hypothesis-seed=N`; the same `--jobs=N` as well, which is the number of processes).
 """
 
 import random
-import traceback
-from collections.abc import Callable
 
 import pytest
+from campaign import campaign
 from compiling import DYNAMIC, SETTINGS, Setting, run
 from families import programs
-from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from programs import Program
-from tally import Tally
 
 COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
 GRAPHS = 2000
@@ -37,24 +35,10 @@ def test_dynamic(program: Program) -> None:
 
 
 @pytest.mark.slow
-def test_many(request: pytest.FixtureRequest, tally: Callable[[int], Tally]) -> None:
-    number = request.config.getoption("hypothesis_seed", None)
-    chosen = random.SystemRandom().randrange(1 << 32) if number is None else int(number)
-    counts, failures = tally(chosen), []
-
-    @seed(chosen)
-    @settings(max_examples=GRAPHS, phases=[Phase.generate], database=None, **COMMON)
-    @given(programs(14), st.sampled_from(SETTINGS))
-    def each(program: Program, setting: Setting) -> None:
-        says = True
-        try:
-            says = run(program, setting)
-        except Exception as error:
-            failures.append(f"{setting}\n{program!r}\n{''.join(traceback.format_exception(error))[-2000:]}")
-            counts.failed += 1
-        assume(says)
-        counts.add(setting.kind)
-
-    each()
-    assert not failures, f"{len(failures)} of {counts.total} programs:\n\n" + "\n\n".join(failures)
-    assert counts.total >= GRAPHS
+def test_many(request: pytest.FixtureRequest, summary: list[str]) -> None:
+    chosen = request.config.getoption("hypothesis_seed", None)
+    number = random.SystemRandom().randrange(1 << 32) if chosen is None else int(chosen)
+    tally, failures = campaign(number, GRAPHS, request.config.getoption("--jobs", 1))
+    summary.append(f"random programs: {tally}")
+    assert not failures, f"{len(failures)} of {tally.total} programs:\n\n" + "\n\n".join(failures)
+    assert tally.total >= GRAPHS
