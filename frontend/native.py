@@ -34,7 +34,7 @@ from kiln.passes import PassManager, PipelineStep, parse_pipeline
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
-from kiln.passes.tuning import AutotunePass
+from kiln.passes.tuning import RemembersSchedules
 from kiln.runtime.plan import Plan
 
 __all__ = ["NativeGraph", "compile_native"]
@@ -224,7 +224,7 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
         if isinstance(step.pass_, ConvertTorchToKiln):
             step.pass_.aten = (*step.pass_.aten, *avoid)
             step.pass_.reasons.update(avoid)
-        elif isinstance(step.pass_, AutotunePass):
+        elif isinstance(step.pass_, RemembersSchedules):
             step.pass_.store = tuned_schedules(options)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
     timing = Timing()

@@ -4,15 +4,26 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
-from kiln.lowering.gpu.dot.choice import added_bias, attention_reason, convolution_reason, product_reason
+from kiln.lowering.gpu.dot.choice import (
+    added_bias,
+    attention_reason,
+    convolution_reason,
+    product_reason,
+    stands_alone,
+)
 from kiln.lowering.host.followers import FOLLOWS
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.tuning import RemembersSchedules
+
+if TYPE_CHECKING:
+    from kiln.lowering.gpu.tune.library import ProductJudge
 
 __all__ = ["ChooseVendor"]
 
@@ -154,7 +165,7 @@ _TABLE: dict[tuple[str, str], VendorRule] = {
 
 @register_pass
 @dataclass
-class ChooseVendor(Pass):
+class ChooseVendor(RemembersSchedules, Pass):
     """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
 
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
@@ -190,20 +201,31 @@ class ChooseVendor(Pass):
 
     tensor_maps: bool = False
     """Kernels of products may load their operands through tensor maps, as ``schedule-gpu{descriptors=true}`` allows."""
+    seconds: float = 0.0
+    """How long the two ways of a product are timed; 0: the rules decide."""
+    graph_seconds: float = 60.0
+    """From when on the rules decide."""
+    device: str = "cuda:0"
+    """The GPU that products are timed on."""
+    arch: str = "sm_90"
+    """What it is, as ``schedule-gpu`` is told."""
+    tf32: bool = False
+    """As ``schedule-gpu`` is told."""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the ops at function level."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: _Symbols | None = None
             # Decided first: rules look at neighbours, and replacing one op may erase another one.
+            judge = self._judge()
             candidates = [
-                (op.operation, rule, rule.reason(op.operation, **{name: getattr(self, name) for name in rule.options}))
+                (op.operation, rule, *self._decide(op.operation, rule, judge))
                 for op in function.regions[0].blocks[0].operations
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]
-            for op, rule, reason in candidates:
+            for op, rule, reason, why_not in candidates:
                 if reason is None:
-                    self.note(op, "a kernel of its own is as fast")
+                    self.note(op, why_not)
                     self.count("kept")
                     continue
                 symbols = symbols or _Symbols(function)
@@ -215,6 +237,25 @@ class ChooseVendor(Pass):
                 for dead in [op] if owner == op else [owner, op]:
                     dead.erase()
                 self.count("matched")
+
+    def _decide(self, op: ir.Operation, rule: VendorRule, judge: "ProductJudge | None") -> tuple[str | None, str]:
+        """Why to call the library, and if there is no reason, why not."""
+        reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
+        if judge is not None and kiln.name_of(op) == "kiln.matmul" and stands_alone(op):
+            verdict = judge.verdict(op)
+            if verdict is not None:
+                return verdict.reason if verdict.library else None, f"a kernel of its own: {verdict.reason}"
+        return reason, "a kernel of its own is as fast"
+
+    def _judge(self) -> "ProductJudge | None":
+        """What runs products both ways, if that is asked for and there is a GPU to do so."""
+        if not self.seconds or self.target != "cuda":
+            return None
+        from kiln.lowering.gpu.dot.fusions import DotOptions
+        from kiln.lowering.gpu.tune.library import ProductJudge
+
+        options = DotOptions(self.arch, self.tf32, self.tensor_maps)
+        return ProductJudge(self.store, options, self.device, self.seconds, self.graph_seconds)
 
     def _rule(self, name: str) -> VendorRule | None:
         return None if name.removeprefix("kiln.") in self.keep else _TABLE.get((self.target, name))

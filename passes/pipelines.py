@@ -60,12 +60,23 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
 
 def _autotuning(options: object | None, target: str = "cpu", given: str = "") -> list[PipelineStep]:
     """The step that ``mode="max-autotune"`` adds."""
-    if not str(getattr(options, "mode", "")).startswith("max-autotune"):
+    if not _is_tuned(options):
         return []
-    seconds = float(getattr(options, "tune_seconds", 0.5))
-    text = f"autotune-{target}{{seconds={seconds!r} graph-seconds={_GRAPH_SECONDS * seconds!r}{given}}}"
+    text = f"autotune-{target}{{{_timing(options).strip()}{given}}}"
     reason = "; constants are packed as it chose" if target == "cpu" else ""
     return [PipelineStep(text, f"the rules' tiles are where it starts{reason}")]
+
+
+def _timing(options: object | None, given: str = "") -> str:
+    """How long ``mode="max-autotune"`` may try, as options of a pass, and what it tries on; nothing in other modes."""
+    if not _is_tuned(options):
+        return ""
+    seconds = float(getattr(options, "tune_seconds", 0.5))
+    return f" seconds={seconds!r} graph-seconds={_GRAPH_SECONDS * seconds!r}{given}"
+
+
+def _is_tuned(options: object | None) -> bool:
+    return str(getattr(options, "mode", "")).startswith("max-autotune")
 
 
 _GRAPH_SECONDS = 120
@@ -83,10 +94,11 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
     descriptors = str(allowed).lower()
     chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
+    timing = _timing(options, f" device={device} arch={arch} tf32={tf32}") if device else ""
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
-            f"choose-vendor{{target=cuda tensor-maps={descriptors}}}",
+            f"choose-vendor{{target=cuda tensor-maps={descriptors}{timing}}}",
             "what a library does faster is called, before it is expanded",
             stage="kiln",
         ),

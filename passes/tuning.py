@@ -16,26 +16,30 @@ from kiln.lowering.cpu.tune.tuner import Contest, Tuner
 from kiln.passes.core import Pass
 from kiln.passes.fusion.kernels import fusions_of
 
-__all__ = ["AutotunePass"]
+__all__ = ["AutotunePass", "RemembersSchedules"]
 
 _in_memory = TunedSchedules()
 
 
-class AutotunePass(Pass):
-    """A pass that tunes every fusion with a schedule; subclasses have the options, and make the tuner."""
-
-    graph_seconds: float
-    ahead: ClassVar[int] = 0
-    """Kernels whose candidates are made before those of the kernel in front of them are timed."""
+class RemembersSchedules:
+    """A pass that keeps what it measured."""
 
     @property
     def store(self) -> TunedSchedules:
-        """Where schedules are remembered: in this process, unless set."""
+        """Where that is kept: in this process, unless set."""
         return self.__dict__.get("_store", _in_memory)
 
     @store.setter
     def store(self, store: TunedSchedules) -> None:
         self.__dict__["_store"] = store
+
+
+class AutotunePass(RemembersSchedules, Pass):
+    """A pass that tunes every fusion with a schedule; subclasses have the options, and make the tuner."""
+
+    graph_seconds: float
+    ahead: ClassVar[int] = 0
+    """Kernels whose candidates are made before those of the kernel in front of them are timed."""
 
     def tuner(self) -> Tuner:
         """What finds schedules."""

@@ -16,7 +16,7 @@ from kiln.dialects import kiln
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 
-__all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason"]
+__all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason", "stands_alone"]
 
 _NARROW = (ir.BF16Type, ir.F16Type)
 _FEW = 16
@@ -100,6 +100,14 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     if terms >= _LONG:
         return "cuBLAS: the sums are so long that what follows them hardly counts"
     return None
+
+
+def stands_alone(op: ir.Operation) -> bool:
+    """Whether a product's kernel holds nothing but it and pointwise ops behind it: no other product of the same matrix,
+    and no reduction that those ops would rather be with."""
+    value = added_bias(op.results[0])[1]
+    meets = any(_meets_sibling(op, reader) for reader in _generic_readers(value))
+    return _siblings(op) == 1 and not meets and not _ends_in_rows(value)
 
 
 def _row_grain(*matrices: ir.Value) -> int:

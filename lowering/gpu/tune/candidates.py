@@ -9,13 +9,13 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
-from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
 from kiln.lowering.gpu.dot.fusions import DotOptions, product_shape
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import pow2
 from kiln.lowering.gpu.dot.windows import find_attention
 from kiln.lowering.gpu.tune.products import in_turn, product_schedules
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["candidates"]
 

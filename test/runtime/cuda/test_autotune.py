@@ -234,3 +234,46 @@ def test_no_time_no_tuning(gpu, monkeypatch):
         step.run(module)
         assert [note.reason for note in step.notes] == ["f: not tuned: the -1 s for this graph are over"]
         assert str(fusion.operation.attributes["schedule"]) == before
+
+
+def both_ways(monkeypatch, fast):
+    """A product with a bias and GELU under a measure that finds the last run (`fast` "library") or the first one
+    (`fast` "own") twice as fast; returns the error, the ATen calls with reasons, and what choose-vendor noted."""
+
+    def measure(runs, seconds):
+        for run in runs:
+            run()
+        best = {"library": len(runs) - 1, "own": 0}[fast]
+        return [Timing(1.0, 1.0) if i != best else Timing(0.5, 0.5) for i in range(len(runs))]
+
+    monkeypatch.setattr(tuner_module, "replay_times", measure)
+    monkeypatch.setattr(tuner_module, "MAX_CANDIDATES", 1)
+    torch._dynamo.reset()
+    x, w, b = torch.randn(4, 100, 512).bfloat16(), torch.randn(640, 512).bfloat16(), torch.randn(640).bfloat16()
+
+    def model(x, w, b):
+        return F.gelu(F.linear(x, w, b) / 16)
+
+    with collect() as reports:
+        run = torch.compile(model, backend=kiln.backend, mode="max-autotune-no-cudagraphs", fullgraph=True)
+        found = run(x, w, b)
+    calls = {call.op: call.reason for call in reports[0].aten_calls}
+    notes = [n.reason for n in reports[0].notes if n.pass_name == "choose-vendor"]
+    return error(found, model(x.double(), w.double(), b.double())), calls, notes
+
+
+def test_a_product_goes_to_the_library_where_that_is_faster(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    found, calls, notes = both_ways(monkeypatch, "library")
+    assert found < 1e-2
+    assert calls == {"aten.linear.default": notes[0]} or not calls
+    assert notes == ["cuBLAS: 500000.0 us with cuBLAS, 1000000.0 us in a kernel of its own"]
+
+
+def test_a_product_stays_where_its_own_kernel_is_faster(gpu, monkeypatch, tmp_path):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    found, calls, notes = both_ways(monkeypatch, "own")
+    assert found < 1e-2 and not calls
+    assert notes == ["a kernel of its own: 1000000.0 us with cuBLAS, 500000.0 us in a kernel of its own"]
