@@ -55,7 +55,8 @@ def segments(plan: Plan) -> list[Segment]:
 class StateLayout:
     """Which word of the state holds what.
 
-    `fresh[k]` are the buffers whose address segment k needs first, in consecutive words from `start[k]` on.
+    `fresh[k]` are the buffers whose address segment k needs first, in consecutive words from `start[k]` on. If the plan
+    begins with native code, that segment has the addresses of all inputs.
     """
 
     TABLE = 1
@@ -79,13 +80,14 @@ class StateLayout:
                 at += 1
         for k, part in enumerate(parts):
             self.fresh[k], self.start[k] = [], at
-            for step in part.launches:
-                for pointer in step.pointers:
-                    buffer = pointer.buffer
-                    if buffer not in self.slots and plan.buffers[buffer].kind != "workspace":
-                        self.slots[buffer] = at
-                        self.fresh[k].append(buffer)
-                        at += 1
+            mine = [pointer.buffer for step in part.launches for pointer in step.pointers]
+            if k == 0 and part.launches:
+                mine += [b for b in used if plan.buffers[b].kind == "input"]
+            for buffer in mine:
+                if buffer not in self.slots and plan.buffers[buffer].kind != "workspace":
+                    self.slots[buffer] = at
+                    self.fresh[k].append(buffer)
+                    at += 1
         # The address of the word behind it, where kernels report an index out of range.
         self.flag_address, self.flag = at, at + 1
         self.words = at + 2

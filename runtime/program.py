@@ -211,7 +211,10 @@ class _Writer:
             text = f"{text}.view(dtype_{operand.dtype})"
         if operand.shape is None:
             return text
-        if all(isinstance(e, int) for e in (*operand.shape, *(operand.strides or ()), operand.offset)):
+        is_static = all(isinstance(e, int) for e in (*operand.shape, *(operand.strides or ()), operand.offset))
+        if is_static and kind == "tensor":  # it begins where its storage does
+            return f"{text}.as_strided({operand.shape!r}, {operand.strides!r}, {operand.offset})"
+        if is_static:
             return f"view({text}, {operand.shape!r}, {operand.strides!r}, {operand.offset})"
         return f"view({text}, *{dynamic})"
 

@@ -55,7 +55,8 @@ class CudaExecutor(Executor):
         native = [part for part in self._parts if part.launches]
         read = {p.buffer for part in native for launch in part.launches for p in launch.pointers}
         self._inputs = sorted({b.index for i, b in enumerate(plan.buffers) if b.kind == "input" and i in read})
-        self._looks_first = len(native) > 1  # a later segment would find out too late
+        # The first segment looks at all inputs; behind an ATen call it would find out too late.
+        self._looks_first = bool(native) and not self._parts[0].launches
         self.run = self._run
 
     # -- what depends on the device ------------------------------------------------------------------

@@ -102,6 +102,25 @@ def test_inputs_that_are_mutated(gpu, start):
     assert error(result, 2 * expected) < 1e-6
 
 
+@pytest.mark.parametrize("begins", ["native", "aten"])
+def test_unaligned_inputs_that_only_a_later_kernel_reads(gpu, begins):
+    """They are found before anything runs: what is mutated is mutated once."""
+
+    def step(x, y):
+        if begins == "native":
+            x.mul_(2)
+        return torch.sort(x, dim=-1).values + y
+
+    run = compiled(step)
+    memory = torch.randn(80)
+    for start in (0, 1, 0, 3):
+        x, y = torch.randn(2, 32), memory[start : start + 64].view(2, 32)
+        given = x.clone()
+        exact = step(given, y.double())
+        assert error(run(x, y), exact) < 1e-6
+        assert torch.equal(x, given)
+
+
 def test_slices_of_inputs_inside_of_the_graph(gpu):
     """The pointer of a slice is known to be unaligned when the kernel is compiled."""
     run = compiled(lambda x: torch.relu(x[1:]) + x[:-1])
