@@ -12,12 +12,13 @@ from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
-from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products
+from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_small
 from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
+from kiln.passes.fusion.statistics import join_statistics
 from kiln.passes.fusion.walk import walk
 
 
@@ -127,8 +128,10 @@ class Fuse(Pass):
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""
         grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
         walk(grouping)
+        join_statistics(grouping)
         if self.horizontal:
             room = Room.of(grouping, held)
             fuse_products(grouping, room)
             fuse_nests(grouping, room)
+            fuse_small(grouping, room)
         return grouping

@@ -11,7 +11,9 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.tile.body import defining_op, indexing_maps, output_map, reduction_dims
+from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.views.refine import reshaped, split_rows
 
 __all__ = ["SinkReshapes"]
 
@@ -23,8 +25,9 @@ class SinkReshapes(Pass):
 
     A group norm reduces over [n, groups, channels of a group, h, w]; its weights, an activation and a residual come
     behind the reshape to [n, channels, h, w], whose loops the reductions do not fit. Computed in the first shape they
-    do, and all is one kernel. So it is with an instance norm over [samples * channels, h, w]. Moves pointwise ops of
-    static sizes alone; their other operands are read through views.
+    do, and all is one kernel. So it is with an instance norm over [samples * channels, h, w]. Where the reshape takes
+    rows apart, as behind a group norm written out over [n, groups, elements], the reductions get its loops first. Moves
+    pointwise ops of static sizes alone; their other operands are read through views.
 
     Before::
 
@@ -101,6 +104,8 @@ class SinkReshapes(Pass):
             if function.operation.name != "func.func" or not function.operation.regions[0].blocks:
                 continue
             block = function.operation.regions[0].blocks[0]
+            if self._split_rows(block):
+                compose_views(function.operation)
             for op in [op.operation for op in block.operations]:
                 view = _reshape_of_rows(op)
                 if view is not None:
@@ -108,14 +113,39 @@ class SinkReshapes(Pass):
                     self.count("matched" if moved else "failed")
                     if not moved:
                         self.note(op, "not before the reshape: an operand is not read along whole dims")
-            for op in reversed([op.operation for op in block.operations]):
-                is_free = op.name in ("kiln.view", "kiln.empty", "linalg.generic")
-                if is_free and not any(True for r in op.results for _ in r.uses):
-                    op.erase()
+            _erase_dead(block)
+
+    def _split_rows(self, block: ir.Block) -> int:
+        """Takes rows apart where the reshape behind them does; returns how often."""
+        done = 0
+        for op in [op.operation for op in block.operations]:
+            view = _reshape_of_rows(op, split=True)
+            if view is None:
+                continue
+            source = view.operands[0]
+            if split_rows(view) is None:
+                self.note(op, "the rows of its reductions are not taken apart as the reshape behind them does")
+                continue
+            self.note(op, f"the rows of {source.owner.name} are several loops, as in the reshape behind them")
+            done += 1
+        self.count("rows taken apart", done)
+        if done:
+            _erase_dead(block)
+        return done
 
 
-def _reshape_of_rows(op: ir.Operation) -> ir.Operation | None:
-    """The view, among the operands of a pointwise op, that reshapes what reductions along rows gave."""
+def _erase_dead(block: ir.Block) -> None:
+    for op in reversed([op.operation for op in block.operations]):
+        is_free = op.name in ("kiln.view", "kiln.empty", "linalg.generic")
+        if is_free and not any(True for r in op.results for _ in r.uses):
+            op.erase()
+
+
+def _reshape_of_rows(op: ir.Operation, split: bool = False) -> ir.Operation | None:
+    """The view, among the operands of a pointwise op, that reshapes what reductions along rows gave.
+
+    split: one that takes the rows apart.
+    """
     if not _is_pointwise(op) or any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
         return None
     maps = indexing_maps(op.opview)
@@ -124,7 +154,10 @@ def _reshape_of_rows(op: ir.Operation) -> ir.Operation | None:
         if view is None or view.name != "kiln.view" or map_ != maps[-1]:
             continue
         source = defining_op(view.operands[0])
-        if source is not None and _is_pointwise(source) and _inverse(view) is not None and _has_rows(source):
+        if source is None or not _is_pointwise(source):
+            continue
+        fits = (_inverse(view) is not None) != split and (not split or _is_reshape(view))
+        if fits and _has_rows(source):
             return view
     return None
 
@@ -152,35 +185,30 @@ def _has_rows(op: ir.Operation) -> bool:
     return False
 
 
-def _inverse(view: ir.Operation) -> list[ir.AffineExpr] | None:
-    """Each index of a reshape over those of its source, where rows stay rows; None for other views."""
+def _is_reshape(view: ir.Operation) -> bool:
+    """Whether the view has its source's elements in their order, with static sizes."""
     map_ = ir.AffineMapAttr(view.attributes["map"]).value
     types = ir.RankedTensorType(view.operands[0].type), ir.RankedTensorType(view.results[0].type)
     if map_.n_symbols or not all(t.has_static_shape and t.rank for t in types):
-        return None
+        return False
     source, shape = (list(t.shape) for t in types)
     if math.prod(source) != math.prod(shape) or 0 in shape:
+        return False
+    forward = reshaped(shape, source)
+    return all(affine.equal(e, f, shape) for e, f in zip(map_.results, forward, strict=True))
+
+
+def _inverse(view: ir.Operation) -> list[ir.AffineExpr] | None:
+    """Each index of a reshape over those of its source, where rows stay rows; None for other views."""
+    if not _is_reshape(view):
         return None
-    forward = _reshaped(shape, source)
-    if not all(affine.equal(e, f, shape) for e, f in zip(map_.results, forward, strict=True)):
-        return None
-    back = _reshaped(source, shape)
+    map_ = ir.AffineMapAttr(view.attributes["map"]).value
+    source, shape = (list(ir.RankedTensorType(v.type).shape) for v in (view.operands[0], view.results[0]))
+    back = reshaped(source, shape)
     # The last loop is the one that vectors are along: its index must not be taken apart.
     last = len(source) - 1
     is_moved = any(not isinstance(e, ir.AffineDimExpr | ir.AffineConstantExpr) for e in (*back, *map_.results))
     return back if is_moved and all(affine.is_linear(e) for e in back if last in affine.dims_in(e)) else None
-
-
-def _reshaped(sizes: Sequence[int], shape: Sequence[int]) -> list[ir.AffineExpr]:
-    """The index in `shape`, over dims of `sizes`, of the element at the same place in row-major order."""
-    position: ir.AffineExpr = _constant(0)
-    for d, size in enumerate(sizes):
-        position = position * size + ir.AffineDimExpr.get(d)
-    found: list[ir.AffineExpr] = []
-    for d, size in enumerate(shape):
-        step = ir.AffineExpr.get_floor_div(position, _constant(math.prod(shape[d + 1 :])))
-        found.append(affine.simplify(ir.AffineExpr.get_mod(step, _constant(size)), sizes))
-    return found
 
 
 def _sink(op: ir.Operation, view: ir.Operation) -> bool:

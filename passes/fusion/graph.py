@@ -118,6 +118,37 @@ class FusionGraph:
             return 1
         return sum(OP_COST.get(o.operation.name, 1) for o in op.regions[0].blocks[0].operations)
 
+    def innermost(self, value: ir.Value) -> int | None:
+        """The dim whose elements are neighbours in memory, as far as it is known by now; None for scalars.
+
+        Arguments and calls say their strides; what pointwise ops compute follows what they read; else it is the last.
+        """
+        dims = self.dims(value)
+        strides = self._strides(value)
+        if strides is not None:
+            one = [d for d, s in enumerate(strides) if affine.constant_of(s) == 1 and affine.constant_of(dims[d]) != 1]
+            return one[-1] if one else None
+        op = defining_op(value)
+        if op is not None and op.name == "linalg.generic" and not self.reduces(op):
+            maps = indexing_maps(op.opview)
+            for operand, m in zip(list(op.operands)[: -len(op.results)], maps, strict=False):
+                if m == maps[-1] and isinstance(operand.type, ir.RankedTensorType) and self.dims(operand) == dims:
+                    return self.innermost(operand)
+        return len(dims) - 1 if dims else None
+
+    def _strides(self, value: ir.Value) -> tuple[ir.AffineExpr, ...] | None:
+        op = defining_op(value)
+        if op is not None:
+            attribute = op.attributes["strides"] if "strides" in op.attributes else None
+            if isinstance(attribute, ir.ArrayAttr):
+                attribute = attribute[list(op.results).index(value)]
+        else:
+            function = self.function.operation
+            entries = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None
+            entry = {} if entries is None else ir.DictAttr(ir.ArrayAttr(entries)[ir.BlockArgument(value).arg_number])
+            attribute = entry["kiln.strides"] if "kiln.strides" in entry else None
+        return tuple(attribute.value.results) if isinstance(attribute, ir.AffineMapAttr) else None
+
     # -- reads ----------------------------------------
 
     def _reads_of(self, op: ir.Operation) -> Iterator[Read]:

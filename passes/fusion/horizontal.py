@@ -16,10 +16,12 @@ from kiln.passes.fusion.loops import merge_loops, share_loops
 from kiln.passes.fusion.order import SPARE, Schedule
 from kiln.passes.fusion.reach import Reach
 
-__all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products"]
+__all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products", "fuse_small"]
 
 MOST_PARTS = 8
 """Parts of one kernel: its code grows with each, and what they share fits into a cache or it does not."""
+SMALL = 0.1
+"""A kernel is small if it computes for less than this fraction of what its launch takes."""
 
 
 @dataclass
@@ -82,6 +84,27 @@ def fuse_nests(grouping: Grouping, room: Room) -> None:
                 )
             continue
         fuse_parts(grouping, reach, room, family, "reads the same value, saves a launch")
+
+
+def fuse_small(grouping: Grouping, room: Room) -> None:
+    """Kernels that a launch costs more than what they compute become parts of the next one that is independent.
+
+    A batch norm's count of batches is one element; nothing that it reads or writes has to do with another kernel.
+    """
+    reach = Reach(grouping)
+    machine = grouping.model.machine
+    for small in grouping.groups():
+        group = _now(grouping, small)
+        computes = grouping.model.cost(group).seconds(machine) - machine.launch
+        if group.kind not in ("pointwise", "reduction") or computes > SMALL * machine.launch:
+            continue
+        nests = [g for g in grouping.groups() if g is not group and g.kind in ("pointwise", "reduction")]
+        start = grouping.graph.position[group.ops[-1]]
+        nests.sort(key=lambda g: (abs(grouping.graph.position[g.ops[0]] - start), grouping.graph.position[g.ops[0]]))
+        for other in nests:
+            if reach.independent(group, other) and len(group.all_parts) + len(other.all_parts) <= MOST_PARTS:
+                fuse_parts(grouping, reach, room, [other, group], "computes less than a launch costs")
+                break
 
 
 def _now(grouping: Grouping, group: Group) -> Group:

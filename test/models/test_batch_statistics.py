@@ -83,8 +83,12 @@ def test_instance_norm_takes_one_kernel(model):
     assert not graph.aten_calls
 
 
-def test_batch_norm_calls_nothing():
+@pytest.mark.parametrize(("memory_format", "most"), [(torch.contiguous_format, 1), (torch.channels_last, 2)])
+def test_batch_norm_takes_few_kernels(memory_format, most):
+    """Statistics, running statistics, the count of batches and the normalised result; see passes/fusion/statistics.py
+    for why two kernels are faster where channels are neighbours."""
+    x = torch.randn(2, 16, 9, 7).to(memory_format=memory_format)
     with torch.no_grad():
-        (graph,) = kiln.explain(nn.BatchNorm2d(16), torch.randn(2, 16, 9, 7), options={"fallback": False}).graphs
-    assert sum(kernel.launches for kernel in graph.kernels) <= 3
+        (graph,) = kiln.explain(nn.BatchNorm2d(16), x, options={"fallback": False}).graphs
+    assert sum(kernel.launches for kernel in graph.kernels) <= most
     assert not graph.aten_calls

@@ -75,6 +75,23 @@ def test_group_norm(groups, shape):
     assert (result.double() - exact).norm() <= 1e-6 * exact.norm()
 
 
+def group_norm_written_out(x, weight, bias, groups=4):
+    rows = x.reshape(x.shape[0], groups, -1)
+    rows = rows - rows.mean(-1, keepdim=True)
+    rows = rows / torch.sqrt((rows**2).mean(-1, keepdim=True) + 1e-5)
+    return torch.relu(rows.reshape(x.shape) * weight[:, None, None] + bias[:, None, None])
+
+
+@pytest.mark.parametrize("shape", [(2, 32, 9, 7), (1, 4, 3, 5), (3, 8, 1, 1)])
+def test_group_norm_written_out(shape):
+    """Rows of all elements of a group, which the reshape behind the norm takes apart."""
+    x, weight, bias = torch.randn(shape), torch.randn(shape[1]), torch.randn(shape[1])
+    assert launches(compiled(group_norm_written_out, x, weight, bias)) == 1
+    call = torch.compile(group_norm_written_out, backend=kiln.backend, options={"fallback": False})
+    exact = group_norm_written_out(x.double(), weight.double(), bias.double())
+    assert (call(x, weight, bias).double() - exact).norm() <= 2e-6 * exact.norm()
+
+
 @pytest.mark.parametrize("rows", [3, 160])
 def test_mlp(rows):
     mlp = nn.Sequential(nn.Linear(40, 96), nn.GELU(), nn.Linear(96, 40))

@@ -72,3 +72,53 @@ func.func @pointwise(%x: tensor<2x3xf32>, %w: tensor<6xf32>) -> tensor<6xf32> {
   } -> tensor<6xf32>
   return %2 : tensor<6xf32>
 }
+
+// -----
+
+// Groups of 20 elements in a row, which the reshape takes apart into four channels of five.
+
+// CHECK-LABEL: func.func @written_out
+// CHECK-COUNT-1: "kiln.fusion"
+// CHECK: iterator_types = ["parallel", "parallel", "reduction", "reduction"]
+// CHECK: kind = "reduction"
+// CHECK-NOT: "kiln.fusion"
+// CHECK: "kiln.view"(%{{.*}}) {{.*}}tensor<3x2x4x5xf32>) -> tensor<3x8x5xf32>
+// WITHOUT-LABEL: func.func @written_out
+// WITHOUT-COUNT-2: "kiln.fusion"
+func.func @written_out(%x: tensor<3x8x5xf32>, %w: tensor<8xf32>) -> tensor<3x8x5xf32> {
+  %c = arith.constant 0.0 : f32
+  %rows = "kiln.view"(%x) {map = affine_map<(a, b, c) -> (a, b * 4 + c floordiv 5, c mod 5)>, shape = affine_map<() -> (3, 2, 20)>}
+    : (tensor<3x8x5xf32>) -> tensor<3x2x20xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (3, 2)>} : () -> tensor<3x2xf32>
+  %fill = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+    outs(%e : tensor<3x2xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %c : f32
+  } -> tensor<3x2xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, b)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%rows : tensor<3x2x20xf32>) outs(%fill : tensor<3x2xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %a = arith.addf %i, %o : f32
+    linalg.yield %a : f32
+  } -> tensor<3x2xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (3, 2, 20)>} : () -> tensor<3x2x20xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, b)>,
+      affine_map<(a, b, c) -> (a, b, c)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%rows, %sum : tensor<3x2x20xf32>, tensor<3x2xf32>) outs(%f : tensor<3x2x20xf32>) {
+  ^bb0(%i: f32, %s: f32, %o: f32):
+    %a = arith.divf %i, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<3x2x20xf32>
+  %v = "kiln.view"(%y) {map = affine_map<(a, b, c) -> (a, b floordiv 4, (b mod 4) * 5 + c)>, shape = affine_map<() -> (3, 8, 5)>}
+    : (tensor<3x2x20xf32>) -> tensor<3x8x5xf32>
+  %g = "kiln.empty"() {shape = affine_map<() -> (3, 8, 5)>} : () -> tensor<3x8x5xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (b)>,
+      affine_map<(a, b, c) -> (a, b, c)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %w : tensor<3x8x5xf32>, tensor<8xf32>) outs(%g : tensor<3x8x5xf32>) {
+  ^bb0(%i: f32, %s: f32, %o: f32):
+    %a = arith.mulf %i, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<3x8x5xf32>
+  return %r : tensor<3x8x5xf32>
+}
