@@ -44,7 +44,8 @@ def describe_plan(report: CompileReport, module: ir.Module, plan: Plan, gm: Grap
             report.aten_calls.append(Decision(step.op, step.name, "aten", step.reason))
     for number, names in launches.items():
         kernel = plan.kernels[number]
-        report.kernels.append(Kernel(kernel.name, kernel.kind, held.get(names[0], ()), len(names)))
+        ops = tuple(names) if kernel.kind == "library" else held.get(names[0], ())
+        report.kernels.append(Kernel(kernel.name, kernel.kind, ops, len(names)))
     if plan.offsets is not None:
         ends = [offset + size for i, offset in plan.offsets.items() if isinstance(size := plan.buffers[i].bytes, int)]
         report.workspace_bytes = max(ends, default=0)

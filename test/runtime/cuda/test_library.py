@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import kiln
 import kiln.runtime.cuda.executor as cuda_executor
+from kiln.frontend.report import collect
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, Matrix, Problem, cublaslt
 from kiln.runtime.cuda.driver import CudaError
 
@@ -204,3 +205,11 @@ def test_the_librarys_ranking(gpu):
     gpu.library.algorithms = 0
     with pytest.raises(LibraryError, match="no algorithm"):
         gpu.blas.prepare(0, problem, 1)
+
+
+def test_the_report_tells_what_the_library_does(gpu):
+    with collect() as reports:
+        compiled(biased)(random(2048, 520), random(512, 520), random(512))
+    (kernel,) = reports[0].kernels
+    assert (kernel.name, kernel.kind, kernel.ops) == ("cublasLtMatmul", "library", ("aten.linear.default",))
+    assert not reports[0].aten_calls
