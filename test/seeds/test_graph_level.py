@@ -8,7 +8,7 @@ does it runs in its place, on the torch dialect. CUDA tensors are CPU tensors he
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,14 +23,6 @@ from kiln.passes import run_pipeline
 from kiln.passes.patterns.graph import trace
 
 X = torch.randn(8, 16)
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 class Graph:

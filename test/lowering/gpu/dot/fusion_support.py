@@ -23,6 +23,15 @@ from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.ttcpu.run import run_kernel
 
+TYPES = {"f32": (torch.float32, 2e-6), "bf16": (torch.bfloat16, 1.5e-2), "f16": (torch.float16, 2e-3)}
+"""Element types, and the relative error of a result that is right."""
+
+
+def close(out, expected, tolerance):
+    assert out.shape == expected.shape
+    error = (out.double() - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert error < tolerance
+
 
 def emit_fusion(text: str, options: DotOptions = DEFAULTS, changes: dict[str, Any] | None = None) -> ir.Module:
     """The kernel of the first fusion of @main; `changes` replace entries of the schedule that is chosen."""

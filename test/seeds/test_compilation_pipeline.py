@@ -1,23 +1,22 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The torch.compile code samples of three public introductions, run with ``backend="kiln"``.
+"""The torch.compile code samples of "PyTorch 2.x Compilation Pipeline: From FX to Hardware", run with ``backend="kiln"``.
 
-Sources: "Inside torch.compile's Kernel Optimization" (A. Sarkar), "Graph-Level Optimizations" (ML compilers course, day
-17), "PyTorch 2.x Compilation Pipeline: From FX to Hardware". Samples for a GPU run on the CPU, with smaller sizes where
-theirs would take seconds; a comment says so. Samples that use CUDA kernels or Inductor's internals are left out.
+Samples for a GPU run on the CPU, with smaller sizes where theirs would take seconds; a comment says so. Samples that
+use CUDA kernels or Inductor's internals are left out.
 """
 
 import math
-import operator
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from sample_support import same
 from torch import fx
 
 import kiln  # noqa: F401 - makes backend="kiln" known in a checkout that is not installed
@@ -25,191 +24,6 @@ import kiln  # noqa: F401 - makes backend="kiln" known in a checkout that is not
 pytestmark = pytest.mark.filterwarnings("error:kiln.*:RuntimeWarning")
 
 MODES = [None, "default", "reduce-overhead", "max-autotune"]
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
-
-
-def same(actual: Any, expected: Any) -> None:
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
-
-
-# -- Inside torch.compile's Kernel Optimization
-
-
-def test_linear_then_relu() -> None:
-    linear = nn.Linear(64, 32)
-    compiled = torch.compile(lambda x: torch.relu(linear(x)), backend="kiln")
-    x = torch.randn(16, 64)
-    with torch.no_grad():
-        same(compiled(x), torch.relu(linear(x)))
-
-
-def test_specialised_convolution() -> None:
-    conv = nn.Conv2d(3, 8, 3, stride=1)
-    compiled = torch.compile(conv, backend="kiln", dynamic=False)
-    x = torch.randn(64, 3, 8, 8)
-    with torch.no_grad():
-        same(compiled(x), conv(x))
-
-
-def test_layer_norm_and_its_decomposition() -> None:
-    norm, linear = nn.LayerNorm(32), nn.Linear(16, 32)
-
-    def decomposed(x: torch.Tensor) -> torch.Tensor:
-        y = linear(x)
-        mean = y.mean(-1, keepdim=True)
-        var = y.var(-1, unbiased=False, keepdim=True)
-        return (y - mean) / torch.sqrt(var + norm.eps) * norm.weight + norm.bias
-
-    x = torch.randn(4, 16)
-    with torch.no_grad():
-        same(torch.compile(lambda x: norm(linear(x)), backend="kiln")(x), norm(linear(x)))
-        same(torch.compile(decomposed, backend="kiln")(x), norm(linear(x)))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mode": "max-autotune", "dynamic": False, "fullgraph": True},
-        {"mode": "reduce-overhead", "dynamic": True, "fullgraph": False},
-        {"mode": "default", "dynamic": True, "fullgraph": False},
-    ],
-    ids=["production", "development", "variable-lengths"],
-)
-def test_common_configurations(options: dict[str, Any]) -> None:
-    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).eval()
-    compiled = torch.compile(model, backend="kiln", **options)
-    with torch.no_grad():
-        for rows in (4, 7, 12):
-            x = torch.randn(rows, 32)
-            same(compiled(x), model(x))
-
-
-# -- Graph-Level Optimizations
-
-
-class WithConstants(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = torch.tensor(2.0) * torch.tensor(3.0)  # constant!
-        return x * scale
-
-
-class HasDeadCode(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        a = torch.relu(x)
-        b = torch.exp(x)  # computed but never used!  # noqa: F841
-        return torch.log(a)
-
-
-class HasCSE(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        a = torch.relu(x)
-        b = torch.relu(x)  # redundant!
-        return a * 2 + b * 3
-
-
-class FusableModel(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        a = x * 2.0
-        b = a + 1.0
-        return torch.relu(b)
-
-
-class UnoptimizedModel(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = 2.0 * 3.0
-        a = torch.relu(x)
-        b = torch.relu(x)  # redundant
-        c = a * 1.0  # identity
-        d = torch.exp(x)  # unused  # noqa: F841
-        e = b * scale
-        f = e + 1.0
-        g = torch.relu(f)
-        return c + g
-
-
-class GeluApprox(nn.Module):
-    """GELU written as individual ops: ripe for pattern matching."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-
-GRAPH_MODELS = [WithConstants, HasDeadCode, HasCSE, FusableModel, UnoptimizedModel, GeluApprox]
-
-
-@pytest.mark.parametrize("model_type", GRAPH_MODELS)
-def test_graph_level_model(model_type: type[nn.Module]) -> None:
-    model = model_type()
-    x = torch.randn(32, 17)
-    with torch.no_grad():
-        same(torch.compile(model, backend="kiln", fullgraph=True)(x), model(x))
-
-
-def test_models_after_the_samples_own_passes() -> None:
-    """The samples' CSE and simplification on FX graphs; the rewritten module compiles as well."""
-    traced = fx.symbolic_trace(UnoptimizedModel())
-    for node in list(traced.graph.nodes):
-        if node.target is operator.mul and 1.0 in node.args:
-            node.replace_all_uses_with(node.args[0])
-    seen: dict[Any, fx.Node] = {}
-    for node in list(traced.graph.nodes):
-        if node.op == "call_function":
-            key = (node.target, tuple(id(arg) for arg in node.args))
-            if key in seen:
-                node.replace_all_uses_with(seen[key])
-            else:
-                seen[key] = node
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
-    x = torch.randn(8, 8)
-    with torch.no_grad():
-        same(torch.compile(traced, backend="kiln")(x), UnoptimizedModel()(x))
-
-
-def test_algebraic_identities() -> None:
-    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x * 1.0, x + 0.0, x * 0.0, x**2, torch.exp(torch.log(x)), x / x, torch.relu(torch.relu(x)), x.T.T
-
-    x = torch.rand(5, 6) + 0.5
-    with torch.no_grad():
-        for ours, theirs in zip(torch.compile(fn, backend="kiln")(x), fn(x), strict=True):
-            same(ours, theirs)
-
-
-def unfused(x: torch.Tensor) -> torch.Tensor:
-    x = x * 2.0
-    x = x + 1.0
-    x = torch.relu(x)
-    x = x * 0.5
-    return torch.sigmoid(x)
-
-
-def test_fusion_impact_exercise() -> None:
-    compiled = torch.compile(unfused, mode="reduce-overhead", backend="kiln")
-    x = torch.randn(256, 256)  # 4096 x 4096 on a GPU there
-    with torch.no_grad():
-        for _ in range(3):
-            same(compiled(x), unfused(x))
-
-
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_layout_of_convolutions(memory_format: torch.memory_format) -> None:
-    model = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1)).to(memory_format=memory_format)
-    x = torch.randn(2, 4, 6, 6).to(memory_format=memory_format)
-    with torch.no_grad():
-        ours, theirs = torch.compile(model, backend="kiln")(x), model(x)
-    assert ours.stride() == theirs.stride()
-    same(ours, theirs)
-
-
-# -- PyTorch 2.x Compilation Pipeline
 
 
 class SimpleModel(nn.Module):
