@@ -42,6 +42,7 @@ from kiln.dialects.tt.memory import (
     SCOPE,
     SEMANTICS,
     AddPtrOp,
+    AssertOp,
     AtomicCasOp,
     AtomicRmwOp,
     LoadOp,
@@ -66,6 +67,7 @@ OPS: list[type] = sorted(
 
 __all__ = [
     "AddPtrOp",
+    "AssertOp",
     "AtomicCasOp",
     "AtomicRmwOp",
     "BitcastOp",

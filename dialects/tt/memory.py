@@ -181,3 +181,22 @@ def _hints(op: Any) -> None:
         base.integer(op, "cache", 1, 8)
     if "evict" in op.attributes:
         base.integer(op, "evict", 1, 4)
+
+
+class AssertOp(base.Operation, name="assert", traits=[base.Effects("Read", "Write")]):
+    """Ends all programs, with the message on stderr, where an element of `condition` is false: the error that the GPU's
+    driver then has for every later call is one of the device, as `torch._assert_async` makes.
+
+    ```mlir
+    %c = "test.value"() : () -> tensor<64xi1>
+    "tt.assert"(%c) {message = "index out of range"} : (tensor<64xi1>) -> ()
+    ```
+    """
+
+    condition: ir.Value[Any]
+    message: ir.StringAttr
+
+    @base.verified
+    def verify_invariants(self: Any) -> None:
+        element = base.element_of(self.condition.type)
+        base.require(str(element) == "i1", "condition", "i1", element)

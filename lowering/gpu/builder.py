@@ -129,6 +129,11 @@ class Builder(BlockBuilder):
         }
         return tt.AtomicRmwOp.create(operands, [operands[1].type], attributes).result
 
+    def assert_(self, condition: ir.Value | bool, message: str) -> None:
+        """Ends the kernel where an element of the condition is false."""
+        if isinstance(condition, ir.Value):
+            tt.AssertOp.create([condition], [], {"message": ir.StringAttr.get(message)})
+
     # -- descriptors -----------------------------------------------------------------------------------------
 
     def make_tensor_descriptor(

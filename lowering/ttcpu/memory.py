@@ -148,6 +148,11 @@ def _atomic(low: Lowering, op: ir.Operation) -> None:
     _each(low, op, pointer, masks, update)
 
 
+@handles("tt.assert")
+def _assert(low: Lowering, op: ir.Operation) -> None:
+    """Nothing: what an assertion guards is clamped, and loops on a CPU have no way to end all programs."""
+
+
 @handles("tt.atomic_cas")
 def _compare_and_swap(low: Lowering, op: ir.Operation) -> None:
     pointer, expected, value = list(op.operands)

@@ -5,8 +5,8 @@
 Bounds. Eager PyTorch raises IndexError on an index out of range. A kernel cannot raise, and it must never read memory
 that is not the table's: indices are clamped to the table (after a negative one has wrapped, where PyTorch wraps). The
 clamp's last op has the attribute ``kiln.checked``, the op's name: kernels of the CPU tell the executor when it changed
-an index, and the call raises (``lowering/cpu/tile/bounds.py``); other targets read an edge element. A table with no
-elements along an indexed dim has nothing to clamp to: that stays ATen's.
+an index, and the call raises (``lowering/cpu/tile/bounds.py``); those of a GPU end with an assertion, as eager's do. A
+table with no elements along an indexed dim has nothing to clamp to: that stays ATen's.
 
 Writing with indices (``index_put``, ``scatter`` and their kin) has an order of writes to keep and stays ATen's too.
 """

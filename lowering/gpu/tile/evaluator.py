@@ -13,6 +13,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.lowering.cpu.tile.bounds import CHECKED, unclamped
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.tile.scalar import emit_scalar_op, type_of
 from kiln.lowering.gpu.tile.scopes import Scopes
@@ -77,6 +78,20 @@ class Evaluator(Scopes, Traversal):
 
     def fill(self, element: ir.Type) -> ir.Value:
         return self.b.constant(0, type_of(self.b, element))
+
+    def emitted(self, op: ir.OpView, env: dict[ir.Value, Any], guard: Guard | None) -> None:
+        """An index that a checked clamp changes ends the kernel, in lanes that are in use."""
+        if CHECKED not in op.operation.attributes:
+            return
+        index = unclamped(op.operation)
+        if index is None:
+            return
+        b = self.b
+        given, clamped = b.together(self.lookup(env, index), self.lookup(env, op.operation.results[0]))
+        mask = self.mask_for(given, guard)
+        same = b.cmpi("eq", given, clamped)
+        name = ir.StringAttr(op.operation.attributes[CHECKED]).value
+        b.assert_(same if mask is True else b.select(mask, same, b.constant(1, b.i1)), f"index out of range in {name}")
 
     # -- memory ------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,22 @@ KERNELS = {
         %0 = "kiln.embedding"(%w, %i) : (tensor<100x24xf16>, tensor<16xi64>) -> tensor<16x24xf16>
         return %0 : tensor<16x24xf16>
       }""",
+    "checked": """
+      func.func @main(%t: tensor<50xf32>, %i: tensor<1000xi64>) -> tensor<1000xf32> {
+        %e = "kiln.empty"() {shape = affine_map<() -> (1000)>} : () -> tensor<1000xf32>
+        %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+            iterator_types = ["parallel"]} ins(%i : tensor<1000xi64>) outs(%e : tensor<1000xf32>) {
+        ^bb0(%at: i64, %o: f32):
+          %zero = arith.constant 0 : i64
+          %last = arith.constant 49 : i64
+          %low = arith.maxsi %at, %zero : i64
+          %in = arith.minsi %low, %last {kiln.checked = "aten.index_select"} : i64
+          %x = arith.index_cast %in : i64 to index
+          %v = tensor.extract %t[%x] : tensor<50xf32>
+          linalg.yield %v : f32
+        } -> tensor<1000xf32>
+        return %r : tensor<1000xf32>
+      }""",
     "random": """
       func.func @main(%s: tensor<i64>, %o: tensor<i64>) -> tensor<33x8xf32> {
         %0 = "kiln.random"(%s, %o) {kind = "normal", shape = affine_map<() -> (33, 8)>}
@@ -81,13 +97,22 @@ def test_cubin(name: str) -> None:
         assert made.metadata["num_warps"] == options["num_warps"]
 
 
+@pytest.mark.parametrize("name", ["rows", "checked"])
 @pytest.mark.parametrize(("target", "sign"), [("sm_80", ".target sm_80"), ("gfx942", "amdgcn")])
-def test_other_targets(target: str, sign: str) -> None:
+def test_other_targets(target: str, sign: str, name: str) -> None:
     from kiln.lowering.gpu.compile import compile_ttir
 
     backend = "hip" if target.startswith("gfx") else "cuda"
-    for text, options in _kernels(KERNELS["rows"], PIPELINE + f"{{backend={backend}}}"):
+    for text, options in _kernels(KERNELS[name], PIPELINE + f"{{backend={backend}}}"):
         assert sign in compile_ttir(text, target, options).assembly
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_an_index_out_of_range_is_an_assertion_that_names_the_op(target: str) -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    made = [compile_ttir(text, target, options) for text, options in _kernels(KERNELS["checked"])]
+    assert any("__assertfail" in m.assembly and "index out of range in aten.index_select" in m.llir for m in made)
 
 
 def test_an_error_of_triton_is_a_compile_error() -> None:

@@ -4,6 +4,8 @@
 """Compiled functions on an NVIDIA GPU against eager PyTorch in float64; skipped where there is none."""
 
 import copy
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -200,6 +202,25 @@ def test_an_error_of_the_driver_names_what_failed() -> None:
     with pytest.raises(CudaError, match="nonsense"):
         driver().context(0)
         driver().load(b"no code", "nonsense", 0)
+
+
+def test_an_index_out_of_range_is_the_device_s_assertion() -> None:
+    """In a process of its own, which can use the GPU no more."""
+    program = """
+import torch, kiln
+run = torch.compile(lambda w, i: torch.nn.functional.embedding(i, w) * 2, backend="kiln", options={"fallback": False})
+w = torch.randn(50, 7, device="cuda")
+good = torch.randint(0, 50, (30,), device="cuda")
+assert torch.equal(run(w, good), w[good] * 2)
+try:
+    run(w, good + 25)
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print("raised", "assert" in str(error))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "raised True" in done.stdout, done.stderr[-2000:]
+    assert "index out of range in aten.embedding" in done.stderr + done.stdout
 
 
 def test_reduce_overhead() -> None:

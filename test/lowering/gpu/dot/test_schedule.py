@@ -96,3 +96,8 @@ def test_measured_attention(size, tile):
 def test_few_queries_take_a_small_block():
     s = choose_attention(AttentionShape(32, 1, 4096, 128, 128, "bf16"), H200)
     assert s["block_m"] == 16
+
+
+@pytest.mark.parametrize(("heads", "stages"), [(32, 1), (16, 2), (64, 2)])
+def test_one_stage_where_that_makes_room_for_all_programs(heads, stages):
+    assert choose_attention(AttentionShape(heads, 1024, 1024, 64, 64, "bf16"), H200)["num_stages"] == stages
