@@ -1,7 +1,9 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Reductions and scans as loops along their axis."""
+"""Reductions as trees along their axis, scans as loops."""
+
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
@@ -21,62 +23,66 @@ def _with(index: Index, axis: int, at: ir.Value) -> Index:
 
 @handles("tt.reduce")
 def _reduce(low: Lowering, op: ir.Operation) -> None:
-    sources, axis = [low.block(v) for v in op.operands], _axis(op)
+    """As a tree, as a GPU's threads do: halves are combined until one element is left. So a sum rounds as often as
+    there, and not once an element; and the innermost loop runs over elements that do not depend on each other."""
+    axis, size = _axis(op), low.block(op.operands[0]).shape[_axis(op)]
+    half = -(-size // 2)
+    partial = _first_half(low, op, axis, half)
+    while half > 1:
+        size, half = half, -(-half // 2)
+        _fold(low, op, axis, size - half, half, partial, partial)
+    for result, block in zip(op.results, partial, strict=True):
+        low.values[result] = _start(low, block, axis) if is_block(result.type) else _start_of_all(low, block)
+
+
+def _first_half(low: Lowering, op: ir.Operation, axis: int, half: int) -> list[Stored]:
+    """Memory for the first `half` of the elements along the axis, each combined with its partner in the second."""
+    sources = [low.block(v) for v in op.operands]
     shape = sources[0].shape
-    rest = (*shape[:axis], *shape[axis + 1 :])
-    if not is_block(op.results[0].type):
-        for result, value in zip(op.results, _along(low, op, sources, (), axis), strict=True):
-            low.values[result] = value
-        return
-    targets = [low.scratch.block(rest, source.element) for source in sources]
-    if axis == len(shape) - 1:
+    partial = [low.scratch.block((*shape[:axis], half, *shape[axis + 1 :]), s.element) for s in sources]
+    pairs = shape[axis] - half
+    if pairs < half:  # an odd size: the last of the half has no partner
 
-        def row(index: Index) -> None:
-            for target, value in zip(targets, _along(low, op, sources, index, axis), strict=True):
-                target.write(value, index)
+        def last(index: Index) -> None:
+            cursor, at = Cursor(), _with(index, axis, low.b.value(pairs))
+            for source, target in zip(sources, partial, strict=True):
+                target.write(cursor.value(source, at), at)
 
-        loop_nest(low.b, rest, row)
-    else:
-        _over_rows(low, op, sources, targets, axis)
-    low.values.update(zip(op.results, targets, strict=True))
+        loop_nest(low.b, (*shape[:axis], *shape[axis + 1 :]), last)
+    _fold(low, op, axis, pairs, half, sources, partial)
+    return partial
 
 
-def _along(low: Lowering, op: ir.Operation, sources: list[Block], index: Index, axis: int) -> list[ir.Value]:
-    """The reduction of one row, in registers."""
-    b = low.b
-    first = Cursor()
-    inits = [first.value(s, _with(index, axis, b.value(0))) for s in sources]
+def _fold(
+    low: Lowering,
+    op: ir.Operation,
+    axis: int,
+    pairs: int,
+    half: int,
+    sources: Sequence[Block],
+    targets: Sequence[Stored],
+) -> None:
+    """target[i] = source[i] with source[i + half], for i below `pairs` along the axis."""
+    b, shape = low.b, targets[0].shape
 
-    def step(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        cursor = Cursor()
-        new = [cursor.value(s, _with(index, axis, b.value(i))) for s in sources]
-        return low.combine(op.regions[0], [*carried, *new])
+    def pair(index: Index) -> None:
+        cursor, partner = Cursor(), (*index[:axis], b.value(b.addi(index[axis], half)), *index[axis + 1 :])
+        values = [cursor.value(s, index) for s in sources] + [cursor.value(s, partner) for s in sources]
+        for target, value in zip(targets, low.combine(op.regions[0], values), strict=True):
+            target.write(value, index)
 
-    return b.for_(1, sources[0].shape[axis], 1, step, inits)
+    loop_nest(b, (*shape[:axis], pairs, *shape[axis + 1 :]), pair)
 
 
-def _over_rows(low: Lowering, op: ir.Operation, sources: list[Block], targets: list[Stored], axis: int) -> None:
-    """A reduction over another axis than the last: row by row, so that consecutive elements are combined."""
-    b = low.b
+def _start(low: Lowering, block: Stored, axis: int) -> Block:
+    """The first elements along the axis."""
+    shape = (*block.shape[:axis], *block.shape[axis + 1 :])
+    zero = low.b.value(0)
+    return Block(shape, block.element, lambda cursor, index: cursor.value(block, _with(index, axis, zero)))
 
-    def first(index: Index) -> None:
-        cursor = Cursor()
-        for source, target in zip(sources, targets, strict=True):
-            target.write(cursor.value(source, _with(index, axis, b.value(0))), index)
 
-    loop_nest(b, targets[0].shape, first)
-
-    def step(i: ir.Value) -> None:
-        def body(index: Index) -> None:
-            cursor = Cursor()
-            old = [cursor.value(t, index) for t in targets]
-            new = [cursor.value(s, _with(index, axis, b.value(i))) for s in sources]
-            for target, value in zip(targets, low.combine(op.regions[0], [*old, *new]), strict=True):
-                target.write(value, index)
-
-        loop_nest(b, targets[0].shape, body)
-
-    b.for_(1, sources[0].shape[axis], 1, step)
+def _start_of_all(low: Lowering, block: Stored) -> ir.Value:
+    return Cursor().value(block, [low.b.value(0)] * len(block.shape))
 
 
 @handles("tt.scan")

@@ -125,3 +125,11 @@ def test_the_knob_and_a_wrong_target(monkeypatch):
     assert kiln.frontend.options.Options.build().target == "tt-cpu"
     with pytest.raises(BackendOptionError, match="did you mean 'tt-cpu'"):
         kiln.frontend.options.Options.build(None, {"target": "ttcpu"})
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_round_as_often_as_a_tree(axis):
+    """A chain of thousands of additions would be off by 1e-5; a GPU adds in pairs."""
+    x = torch.rand(4096, 3) + 1 if axis == 0 else torch.rand(3, 4096) + 1
+    found, exact = compiled(lambda x: x.sum(axis))(x), x.double().sum(axis)
+    assert ((found.double() - exact) / exact).abs().max() < 3e-7
