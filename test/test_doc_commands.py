@@ -1,0 +1,151 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The commands and code samples of README.md and docs/ work as written, and the files that they name are there.
+
+Two tutorials have tests of their own: first-pass.md and fusion-pattern.md.
+"""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.__main__ import _arguments
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {"first-pass.md", "fusion-pattern.md"}
+
+#: What the samples take for granted.
+PRELUDE = """
+import torch, kiln
+import torch.nn.functional as F
+from torch import nn
+from kiln.passes.instruments import Instrument
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32))
+x = torch.randn(4, 16)
+inputs = (x,)
+text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+"""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def commands(program: str) -> list[list[str]]:
+    """The command lines of all pages that run a program, with the page's name before them."""
+    found = []
+    for page in PAGES:
+        if page.name not in ELSEWHERE:
+            lines = "\n".join(blocks(page, "sh")).splitlines()
+            split = [shlex.split(line, comments=True) for line in lines]
+            found += [[page.name, *words] for words in split if " ".join(words).startswith(program)]
+    return found
+
+
+SAMPLES = [
+    pytest.param(sample, id=f"{page.name}-{number}")
+    for page in PAGES
+    if page.name not in ELSEWHERE
+    for number, sample in enumerate(blocks(page, "python"))
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in, and nothing compiled."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    yield tmp_path
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_sample(sample: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"__name__": "sample"}
+    exec(PRELUDE, names)
+    exec(sample, names)
+    printed = capsys.readouterr().out
+    for promised in re.findall(r"print\(.*\)  # ([-\d.]+)", sample):
+        assert promised.rstrip(".,") in printed
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``model.STAGE.mlir`` for each stage of architecture.md's model."""
+    folder = tmp_path_factory.mktemp("stages")
+    names: dict[str, object] = {"__name__": "sample"}
+    exec(PRELUDE, names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(blocks(ROOT / "docs" / "architecture.md", "python")[0], names)
+    for file in folder.rglob("*.mlir"):
+        stage = re.search(r"\.(\w+)\.mlir$", file.name)
+        if stage is not None:
+            (folder / f"model.{stage[1]}.mlir").write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+def run(module: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KILN_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("command", commands("kiln-opt"), ids=" ".join)
+def test_kiln_opt(command: list[str], stages: Path) -> None:
+    *options, file = command[2:]
+    if not (stages / file).exists():
+        assert file == "model.mlir", f"{file} is no stage's name"
+        file = "model.graph.mlir"
+    done = run("kiln.tools.kiln_opt", [*options, file], stages)
+    assert done.returncode == 0, done.stderr
+    assert "func" in done.stdout
+
+
+@pytest.mark.parametrize("command", commands("kiln-cache"), ids=" ".join)
+def test_kiln_cache(command: list[str], here: Path) -> None:
+    done = run("kiln.tools.kiln_cache", command[2:], here)
+    assert done.returncode == 0, done.stderr
+    assert "MiB" in done.stdout
+
+
+@pytest.mark.parametrize("command", commands("python -m benchmarks"), ids=" ".join)
+def test_options_of_benchmarks(command: list[str]) -> None:
+    assert _arguments(command[4:]).cases
+
+
+def test_commands_are_found() -> None:
+    """The patterns above fit what the pages say."""
+    assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
+    rest = [command for command in commands("") if command[1:]]
+    known = ("kiln-opt", "kiln-cache", "python", "scripts/demo", "scripts/test")
+    assert [command for command in rest if command[1] not in known] == []
+    assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_modules_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for module in re.findall(r"python -m ([\w.]+\w)", text):
+        assert importlib.util.find_spec(module) is not None, f"{page.name} runs {module}"
+    for name in re.findall(r"`((?:[\w.-]+/)*[\w-]+\.py)`", text):
+        if page.name != "first-pass.md":  # whose files the reader writes
+            assert any(ROOT.glob(name)) or any(path for path in _sources() if path.endswith(f"/{name}")), name
+
+
+def _sources() -> list[str]:
+    folders = ("benchmarks", "dialects", "frontend", "kiln", "lowering", "passes", "runtime", "test", "tools")
+    return [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
