@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -11,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
+from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import (
     added_bias,
     attention_reason,
@@ -135,6 +137,9 @@ def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.V
     """``aten.linear`` of a weight ``[N, K]`` (a view of one ``[K, N]``), with the bias that is added right after it."""
     result = ir.RankedTensorType(op.results[0].type)
     bias, replaced = added_bias(op.results[0])
+    activated = gelu_behind(replaced) if bias is not None else None
+    if bias is not None and activated is not None:
+        return _activated_product(op, bias, activated, reason)
     weight = op.operands[1]
     # Behind the addition: the bias may be computed between the two.
     with ir.InsertionPoint(replaced.owner.operation), op.location:
@@ -148,6 +153,37 @@ def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.V
             "aten.linear.default", inputs, args, {}, [result], [_static(result.shape)], [None], reason=reason
         )
     return replaced, call.results[0]
+
+
+def _activated_product(op: ir.Operation, bias: ir.Value, replaced: ir.Value, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten._addmm_activation`` of matrices: leading dims are rows, in views around the call."""
+    result = ir.RankedTensorType(op.results[0].type)
+    lhs, weight = op.operands[0], op.operands[1]
+    *lead, terms = ir.RankedTensorType(lhs.type).shape
+    columns = result.shape[-1]
+    sizes = [prod(lead), columns]
+    d = [ir.AffineExpr.get_dim(i) for i in range(result.rank)]
+    with ir.InsertionPoint(replaced.owner.operation), op.location:
+        if result.rank > 2:
+            parts, rest = list[ir.AffineExpr](), d[0]
+            for size in reversed(lead[1:]):
+                parts.insert(0, ir.AffineExpr.get_mod(rest, size))
+                rest = ir.AffineExpr.get_floor_div(rest, size)
+            lhs = kiln.view(lhs, ir.AffineMap.get(2, 0, [rest, *parts, d[1]]), _static([sizes[0], terms]))
+        if op.attributes["transpose_rhs"].value:
+            weight = kiln.view(weight, ir.AffineMap.get(2, 0, [d[1], d[0]]), _static([terms, columns]))
+        type_ = ir.RankedTensorType.get(sizes, result.element_type)
+        args = [{"operand": i} for i in range(3)]
+        named = {"use_gelu": True}
+        name = "aten._addmm_activation.default"
+        call = kiln.aten(name, [bias, lhs, weight], args, named, [type_], [_static(sizes)], [None], reason=reason)
+        made = call.results[0]
+        if result.rank > 2:
+            row = d[0]
+            for i, size in enumerate(lead[1:], 1):
+                row = row * size + d[i]
+            made = kiln.view(made, ir.AffineMap.get(result.rank, 0, [row, d[-1]]), _static(result.shape))
+    return replaced, made
 
 
 def _static(sizes: Sequence[int]) -> ir.AffineMap:
@@ -169,7 +205,7 @@ class ChooseVendor(RemembersSchedules, Pass):
     """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
 
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
-    after a convolution or product goes into the call.
+    after a convolution or product goes into the call, and so does GELU through tanh behind a product's bias.
 
     Before::
 
@@ -232,10 +268,13 @@ class ChooseVendor(RemembersSchedules, Pass):
                 old, new = rule.build(op, symbols, reason)
                 self.note(op, reason)
                 old.replace_all_uses_with(new)
-                owner = old.owner.operation
-                # The addition first: it reads the convolution.
-                for dead in [op] if owner == op else [owner, op]:
+                # The last one first: each reads the one before.
+                dead = old.owner.operation
+                while dead != op:
+                    maker = dead.operands[0].owner.operation
                     dead.erase()
+                    dead = maker
+                op.erase()
                 self.count("matched")
 
     def _decide(self, op: ir.Operation, rule: VendorRule, judge: "ProductJudge | None") -> tuple[str | None, str]:

@@ -21,7 +21,7 @@ from kiln.passes.core import Pass, register_pass
 __all__ = ["ReuseBuffers"]
 
 _FRESH = ("aten.convolution.default", "aten.mm.default", "aten.addmm.default", "aten.bmm.default",
-          "aten.baddbmm.default", "aten.linear.default")  # fmt: skip
+          "aten.baddbmm.default", "aten.linear.default", "aten._addmm_activation.default")  # fmt: skip
 """ATen ops whose results are new memory and that keep no reference to their operands."""
 
 _END = 1 << 60

@@ -3,12 +3,13 @@
 
 """ATen calls that a GPU's library does from the launch table, without Python between the kernels: matrix products.
 
-`kiln.aten` of linear, mm, addmm and bmm, whose operands are matrices in memory. Everything else stays a call of ATen.
+`kiln.aten` of linear, mm, addmm (with GELU, too) and bmm, whose operands are matrices in memory. Everything else stays
+a call of ATen.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -39,6 +40,7 @@ class LibraryProduct:
     rhs: Exprs
     result: Exprs
     candidate: int = 0
+    activation: str = ""
 
 
 def library_product(op: ir.Operation, operands: Sequence[Layout], result: Layout) -> LibraryProduct | None:
@@ -47,7 +49,9 @@ def library_product(op: ir.Operation, operands: Sequence[Layout], result: Layout
     order = _OPERANDS.get((name, len(operands)))
     arguments = json.loads(ir.StringAttr(op.attributes["args"]).value)
     plain = [{"operand": i} for i in range(len(operands))]
-    if order is None or arguments != plain or json.loads(ir.StringAttr(op.attributes["kwargs"]).value):
+    named = json.loads(ir.StringAttr(op.attributes["kwargs"]).value)
+    activated = name == _ACTIVATED
+    if order is None or arguments != plain or named != ({"use_gelu": True} if activated else {}):
         return None
     dtype = dtype_name(op.results[0].type)
     if dtype not in _TYPES or any(dtype_name(v.type) != dtype for v in op.operands):
@@ -62,15 +66,18 @@ def library_product(op: ir.Operation, operands: Sequence[Layout], result: Layout
         return _tall(order, dtype, lhs, turned, result, _candidate(op))
     if name == "aten.bmm.default":
         return _batched(order, dtype, lhs, rhs, result, _candidate(op))
-    return _tall(order, dtype, lhs, rhs, result, _candidate(op))
+    product = _tall(order, dtype, lhs, rhs, result, _candidate(op))
+    return replace(product, activation="gelu") if product is not None and activated else product
 
 
+_ACTIVATED = "aten._addmm_activation.default"
 # (op, number of operands) -> which are lhs, rhs, bias.
 _OPERANDS: dict[tuple[str, int], tuple[int, ...]] = {
     ("aten.linear.default", 2): (0, 1),
     ("aten.linear.default", 3): (0, 1, 2),
     ("aten.mm.default", 2): (0, 1),
     ("aten.addmm.default", 3): (1, 2, 0),
+    (_ACTIVATED, 3): (1, 2, 0),
     ("aten.bmm.default", 2): (0, 1),
 }
 

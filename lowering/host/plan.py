@@ -134,7 +134,9 @@ class _Planner(PlanValues):
             tuple(self._pointer(v) for v in values),
             (),
             name=ir.StringAttr(op.attributes["op"]).value,
-            product=Product(product.dtype, **fields, reason=reason, candidate=product.candidate),
+            product=Product(
+                product.dtype, **fields, reason=reason, candidate=product.candidate, activation=product.activation
+            ),
         )
 
     def _pointer(self, value: ir.Value) -> Pointer:

@@ -232,3 +232,91 @@ func.func @logits(%x: tensor<1x1024x1024xbf16>, %w: tensor<50257x1024xbf16>, %d:
     : (tensor<1024x50257xbf16>, tensor<50257x1024xbf16>) -> tensor<1024x1024xbf16>
   return %0, %1 : tensor<1x1024x50257xbf16>, tensor<1024x1024xbf16>
 }
+
+// -----
+
+// GELU through tanh behind a bias goes into the call, whose leading dims are views; through erf it is a kernel's.
+// CHECK-LABEL: func.func @gelu
+// CHECK-SAME: %[[X:.*]]: tensor<2x1024x1024xbf16>, %[[W:.*]]: tensor<1024x4096xbf16>, %[[B:.*]]: tensor<4096xbf16>)
+// CHECK: %[[T:.*]] = "kiln.view"(%[[X]])
+// CHECK-NEXT: %[[R:.*]] = "kiln.aten"(%[[B]], %[[T]], %[[W]])
+// CHECK-SAME: use_gelu
+// CHECK-SAME: op = "aten._addmm_activation.default"
+// CHECK-SAME: reason = "cuBLAS: GELU through tanh is part of its products"
+// CHECK-NEXT: %[[V:.*]] = "kiln.view"(%[[R]])
+// CHECK-NEXT: return %[[V]]
+func.func @gelu(%x: tensor<2x1024x1024xbf16>, %w: tensor<1024x4096xbf16>, %b: tensor<4096xbf16>) -> tensor<2x1024x4096xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<2x1024x1024xbf16>, tensor<1024x4096xbf16>) -> tensor<2x1024x4096xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2, 1024, 4096)>} : () -> tensor<2x1024x4096xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d2)>,
+      affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%0, %b : tensor<2x1024x4096xbf16>, tensor<4096xbf16>) outs(%e : tensor<2x1024x4096xbf16>) {
+  ^bb0(%c: bf16, %d: bf16, %o: bf16):
+    %f = arith.extf %c : bf16 to f32
+    %g = arith.extf %d : bf16 to f32
+    %s = arith.addf %f, %g : f32
+    %r = arith.truncf %s : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<2x1024x4096xbf16>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>,
+      affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%1 : tensor<2x1024x4096xbf16>) outs(%e : tensor<2x1024x4096xbf16>) {
+  ^bb0(%c: bf16, %o: bf16):
+    %k0 = arith.constant 4.471500e-02 : f32
+    %k1 = arith.constant 0.797884583 : f32
+    %k2 = arith.constant 5.000000e-01 : f32
+    %k3 = arith.constant 1.000000e+00 : f32
+    %x0 = arith.extf %c : bf16 to f32
+    %x2 = arith.mulf %x0, %x0 : f32
+    %x3 = arith.mulf %x0, %x2 : f32
+    %t0 = arith.mulf %k0, %x3 : f32
+    %t1 = arith.addf %t0, %x0 : f32
+    %t2 = arith.mulf %t1, %k1 : f32
+    %t3 = math.tanh %t2 : f32
+    %t4 = arith.addf %k3, %t3 : f32
+    %t5 = arith.mulf %t4, %k2 : f32
+    %t6 = arith.mulf %t5, %x0 : f32
+    %r = arith.truncf %t6 : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<2x1024x4096xbf16>
+  return %2 : tensor<2x1024x4096xbf16>
+}
+
+// -----
+
+// Almost: another factor inside of tanh.
+// CHECK-LABEL: func.func @almost
+// CHECK: "kiln.matmul"
+func.func @almost(%x: tensor<2048x1024xbf16>, %w: tensor<1024x4096xbf16>, %b: tensor<4096xbf16>) -> tensor<2048x4096xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<2048x1024xbf16>, tensor<1024x4096xbf16>) -> tensor<2048x4096xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2048, 4096)>} : () -> tensor<2048x4096xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>,
+      affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<2048x4096xbf16>, tensor<4096xbf16>) outs(%e : tensor<2048x4096xbf16>) {
+  ^bb0(%c: bf16, %d: bf16, %o: bf16):
+    %s = arith.addf %c, %d : bf16
+    linalg.yield %s : bf16
+  } -> tensor<2048x4096xbf16>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]} ins(%1 : tensor<2048x4096xbf16>) outs(%e : tensor<2048x4096xbf16>) {
+  ^bb0(%c: bf16, %o: bf16):
+    %k0 = arith.constant 4.471500e-02 : f32
+    %k1 = arith.constant 0.897884583 : f32
+    %k2 = arith.constant 5.000000e-01 : f32
+    %x0 = arith.extf %c : bf16 to f32
+    %x2 = arith.mulf %x0, %x0 : f32
+    %x3 = arith.mulf %x0, %x2 : f32
+    %t0 = arith.mulf %k0, %x3 : f32
+    %t1 = arith.addf %t0, %x0 : f32
+    %t2 = arith.mulf %t1, %k1 : f32
+    %t3 = math.tanh %t2 : f32
+    %t5 = arith.mulf %t3, %k2 : f32
+    %t6 = arith.addf %t5, %k2 : f32
+    %t7 = arith.mulf %t6, %x0 : f32
+    %r = arith.truncf %t7 : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<2048x4096xbf16>
+  return %2 : tensor<2048x4096xbf16>
+}

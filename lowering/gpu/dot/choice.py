@@ -13,6 +13,7 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 
@@ -62,7 +63,8 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     Against cuBLAS, 16 bits: 0.96 at 4096 cubed, 0.94 at 1024 cubed, 0.84 to 0.87 where rows are no whole lines, 0.65
     with 64 rows (1.18 with GELU and `tensor_maps`), and 1.2 to 1.7 times as fast up to 16 rows. f32 without tensor
     cores is emitted as plain multiply-adds. A bias goes into the call. Small products are ours: a call costs more
-    than it saves.
+    than it saves. So are 16-bit ones where rows of the result do not start at multiples of 16 bytes (the logits of a
+    vocabulary of 50257): cuBLAS has slow kernels only for these, while ours need that of operands alone.
     """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
     if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2 or _transposed(op, "transpose_lhs"):
@@ -81,6 +83,8 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
         return None
     bias, value = added_bias(op.results[0])
     readers = list(_generic_readers(value))
+    if bias is not None and work >= _LARGE and gelu_behind(value) is not None:
+        return "cuBLAS: GELU through tanh is part of its products"
     if not readers and work < _LARGE and _siblings(op) > 1:
         return None  # one launch in place of three; not measured against three calls
     if not readers:

@@ -3,6 +3,7 @@
 
 """Products of cuBLASLt out of the launch table, on the emulated GPU: results, settings, errors, threads."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -111,10 +112,11 @@ def test_partial_sums_as_pytorch_is_set(gpu, allow):
     assert preference.get(3) == (None if allow else 2)
 
 
-def test_without_the_library_products_are_aten_calls(gpu, monkeypatch):
-    def missing() -> CublasLt:
-        raise LibraryError("no cuBLASLt: not there")
+def missing() -> CublasLt:
+    raise LibraryError("no cuBLASLt: not there")
 
+
+def test_without_the_library_products_are_aten_calls(gpu, monkeypatch):
     monkeypatch.setattr(cuda_executor, "cublaslt", missing)
 
     def run(x, w, b):
@@ -213,3 +215,26 @@ def test_the_report_tells_what_the_library_does(gpu):
     (kernel,) = reports[0].kernels
     assert (kernel.name, kernel.kind, kernel.ops) == ("cublasLtMatmul", "library", ("aten.linear.default",))
     assert not reports[0].aten_calls
+
+
+def written_out(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = torch.addmm(b, x.view(-1, x.shape[-1]), w).view(*x.shape[:-1], -1)
+    return 0.5 * y * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (y + 0.044715 * torch.pow(y, 3.0))))
+
+
+def composite(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.gelu(F.linear(x, w.mT, b), approximate="tanh")
+
+
+@pytest.mark.parametrize("model", [written_out, composite])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_gelu_belongs_to_the_product(gpu, monkeypatch, model, is_there):
+    """Also as an ATen call, where the library is missing: on a CPU that is GELU through erf, 5e-4 away."""
+    if not is_there:
+        monkeypatch.setattr(cuda_executor, "cublaslt", missing)
+    call = compiled(lambda x, w, b: model(torch.relu(x), w, b) * 2)
+    w, b = random(1024, 512) / 16, random(512)
+    for _ in range(2):
+        x = random(2, 3000, 1024)
+        assert error(call(x, w, b), model(torch.relu(x).double(), w.double(), b.double()) * 2) < 4e-3
+    assert gpu.library.calls == [(6000, 512, 1024, True)] * (2 if is_there else 0)
