@@ -18,6 +18,7 @@ from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.report import Freezing
+from kiln.frontend.traced import keeping_traces, output_strides, serializable
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -30,14 +31,15 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     """
     inference = _freezing if options.freezing and not torch.is_grad_enabled() else partial(_compile, kind="inference")
     compiler = aot_autograd(
-        fw_compiler=_reporting_strides(partial(_compile, options=options, kind="forward")),
-        bw_compiler=partial(_compile, options=options, kind="backward"),
-        inference_compiler=partial(inference, options=options),
+        fw_compiler=serializable(_reporting_strides(partial(_compile, options=options, kind="forward")), options),
+        bw_compiler=serializable(partial(_compile, options=options, kind="backward"), options),
+        inference_compiler=serializable(partial(inference, options=options), options),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
     )
-    return compiler(gm, example_inputs)
+    with keeping_traces(example_inputs, options):
+        return compiler(gm, example_inputs)
 
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
@@ -59,13 +61,7 @@ def _reporting_strides(compile_forward: Callable[..., Any]) -> Callable[..., Any
         compiled = compile_forward(gm, inputs)
         context = TracingContext.try_get()
         if context is not None and context.output_strides is not None and not context.output_strides:
-            output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-            for node in output.args[0]:
-                value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-                strides = None
-                if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                    strides = tuple(value.stride())
-                context.output_strides.append(strides)
+            context.output_strides.extend(output_strides(gm))
         return compiled
 
     return compile_and_report

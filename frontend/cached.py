@@ -7,7 +7,7 @@ The key is everything that the code depends on (``frontend/graph_key.py``), the 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from kiln.frontend.stored_graph import StoredGraph
 from kiln.runtime.disk_cache import DiskCache
 from kiln.runtime.plan import AtenStep
 
-__all__ = ["compile_cached", "graph_cache"]
+__all__ = ["compile_cached", "graph_cache", "load_graph"]
 
 
 @functools.lru_cache(maxsize=8)
@@ -47,9 +47,8 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
     cache = graph_cache()
     if key:
         with report.stage("cache"):
-            loaded = _load(cache, key, gm, options, report)
+            loaded = _load(cache, key, lambda stored: _constants(gm, stored), options, report)
         if loaded is not None:
-            report.cache = "loaded"
             return loaded
     from kiln.frontend.native import compile_native  # imports MLIR: only if something is to be compiled
 
@@ -58,9 +57,24 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
         reason = _why_not(graph.stored, graph.constants, gm)
         report.cache = f"not stored: {reason}" if reason else "stored"
         with report.stage("cache"):
-            if not reason and not cache.put(key, graph.stored.to_bytes()):
-                report.cache = "not stored: the cache cannot be written"
+            if not reason:
+                if cache.put(key, graph.stored.to_bytes()):
+                    report.key = key
+                else:
+                    report.cache = "not stored: the cache cannot be written"
     return graph.run
+
+
+def load_graph(
+    key: str, constants: Mapping[str, torch.Tensor], options: Options, report: CompileReport
+) -> Callable[[list[Any]], list[Any]] | None:
+    """The graph that ``compile_cached`` stored with a key, or None.
+
+    Args:
+        constants: at least the tensors lifted into the graph, by name.
+    """
+    with report.stage("cache"):
+        return _load(graph_cache(), key, lambda stored: {n: constants[n] for n in _names(stored)}, options, report)
 
 
 def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
@@ -79,27 +93,36 @@ def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
 
 
 def _load(
-    cache: DiskCache, key: str, gm: GraphModule, options: Options, report: CompileReport
+    cache: DiskCache,
+    key: str,
+    constants_of: Callable[[StoredGraph], dict[str, torch.Tensor]],
+    options: Options,
+    report: CompileReport,
 ) -> Callable[[list[Any]], list[Any]] | None:
     data = cache.get(key)
     if data is None:
         return None
     try:
         stored = StoredGraph.from_bytes(data)
-        constants = _constants(gm, stored)
+        constants = constants_of(stored)
         run = make_runner(stored.plan, constants, options)
     except KilnError as error:
         cache.discard(key, str(error))
         return None
     stored.fill(report)
+    report.cache, report.key = "loaded", key
     return BoxedGraph(stored.signature, run, constants)
+
+
+def _names(stored: StoredGraph) -> list[str]:
+    """The lifted tensors that the code reads or returns."""
+    names = [constant.name for constant in stored.plan.constants if constant.name]
+    return names + [spec.name for spec in stored.signature.outputs if spec.kind == "constant"]
 
 
 def _constants(gm: GraphModule, stored: StoredGraph) -> dict[str, torch.Tensor]:
     """The graph's lifted tensors; their elements are part of the key."""
-    names = [constant.name for constant in stored.plan.constants if constant.name]
-    names += [spec.name for spec in stored.signature.outputs if spec.kind == "constant"]
-    return {name: functools.reduce(getattr, name.split("."), gm) for name in names}  # type: ignore[misc]
+    return {name: functools.reduce(getattr, name.split("."), gm) for name in _names(stored)}  # type: ignore[misc]
 
 
 def _why_not(stored: StoredGraph, constants: dict[str, torch.Tensor], gm: GraphModule) -> str:

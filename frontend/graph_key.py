@@ -25,7 +25,7 @@ from torch.fx.node import map_aggregate
 
 from kiln.frontend.options import Options
 
-__all__ = ["Uncacheable", "graph_key", "graph_text", "version_text"]
+__all__ = ["Uncacheable", "graph_key", "graph_text", "settings_text", "version_text"]
 
 _PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
 _FUNCTIONS = ("_operator", "math", "torch")
@@ -44,13 +44,22 @@ def graph_key(gm: GraphModule, kind: str, options: Options) -> str:
     Raises:
         Uncacheable: part of that exists in this process only.
     """
+    text = "\n".join([settings_text(options), kind, graph_text(gm)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def settings_text(options: Options) -> str:
+    """All that the code of every graph depends on: versions, the processor, settings, options.
+
+    Raises:
+        Uncacheable: part of that exists in this process only.
+    """
     if _extended():
         raise Uncacheable("patterns registered from outside are code of this process")
     if options.pipeline:
         raise Uncacheable("a pipeline of one's own may hold passes of this process")
     settings = {name: value for name, value in asdict(options).items() if name not in _NOT_KEYS}
-    text = "\n".join([version_text(), _torch_settings(), repr(sorted(settings.items())), kind, graph_text(gm)])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return "\n".join([version_text(), _torch_settings(), repr(sorted(settings.items()))])
 
 
 def graph_text(gm: GraphModule) -> str:

@@ -28,7 +28,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One generated kernel: its fusion's name and kind, the ops in its body, how often the graph launches it."""
+    """One generated kernel: its fusion's name and kind, the ops in its body, how often the graph launches it.
+
+    Kind "library": a function of a GPU's library that the launch table calls, and the ATen ops that it does.
+    """
 
     name: str
     kind: str
@@ -72,8 +75,8 @@ class CompileReport:
     reads. ``memory``, ``eager_memory``: bytes moved and held, with the example inputs' sizes, by the plan and by
     eager's operators; None where sizes are known at run time only. ``freezing``: None unless the option is on.
     ``cache``: what the persistent cache did: "loaded", "stored", "off", or "off: ..." and "not stored: ..." with
-    the reason. ``rewrites``: how often each pattern of ``rewrite-patterns`` matched. ``notes``: why passes did what
-    they did, or did not.
+    the reason; ``key``: where the graph is in it, if it is. ``rewrites``: how often each pattern of
+    ``rewrite-patterns`` matched. ``notes``: why passes did what they did, or did not.
     """
 
     graph: str
@@ -93,6 +96,7 @@ class CompileReport:
     eager_memory: EagerMemory | None = None
     freezing: Freezing | None = None
     cache: str = ""
+    key: str = ""
     rewrites: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
@@ -137,7 +141,8 @@ def collect() -> Iterator[list[CompileReport]]:
     try:
         yield reports
     finally:
-        _sinks.active.remove(reports)
+        # By identity: blocks inside of each other may have gathered the same.
+        _sinks.active = [active for active in _sinks.active if active is not reports]
 
 
 def publish(report: CompileReport) -> None:

@@ -1,0 +1,177 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Graphs whose AOTAutograd result is in PyTorch's cache: not traced again, and never taken for another graph."""
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+
+from kiln.frontend import compile as compiling
+from kiln.frontend.cached import graph_cache
+from kiln.frontend.report import collect
+
+from .conftest import assert_same
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "kiln"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """The graphs that are traced and given to the compiler, by kind."""
+    kinds = []
+    compile_native = compiling._compile_native
+
+    def counting(gm, options, report):
+        kinds.append(report.graph)
+        return compile_native(gm, options, report)
+
+    monkeypatch.setattr(compiling, "_compile_native", counting)
+    return kinds
+
+
+def run(fn, *args, **settings):
+    """Compile as another process would; returns (result, what the cache did for each graph)."""
+    torch._dynamo.reset()
+    with collect() as reports:
+        result = torch.compile(fn, backend="kiln", **settings)(*args)
+    return result, [report.cache for report in reports]
+
+
+def f(x, w):
+    return torch.relu(x @ w + 1).sum(-1), x.transpose(0, 1)
+
+
+def test_a_known_graph_is_not_traced(traced):
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    for expected in ("stored", "loaded"):
+        result, did = run(f, x, w)
+        assert did == [expected]
+        assert_same(result, f(x, w))
+    assert traced == ["inference"]
+
+
+def test_code_that_is_gone_is_made_again(traced):
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    run(f, x, w)
+    graph_cache().clear()
+    result, did = run(f, x, w)
+    assert did == ["stored"]
+    assert_same(result, f(x, w))
+    assert run(f, x, w)[1] == ["loaded"]
+    assert traced == ["inference"] * 2
+
+
+def test_training(traced):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.LayerNorm(5), nn.Linear(5, 2))
+    x = torch.randn(4, 6, requires_grad=True)
+
+    def step(model):
+        model.zero_grad()
+        x.grad = None
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        return loss.detach(), x.grad, *(p.grad.clone() for p in model.parameters())
+
+    expected = step(model)
+    for _ in range(2):
+        torch._dynamo.reset()
+        assert_same(step(torch.compile(model, backend="kiln")), expected)
+    assert sorted(traced) == ["backward", "forward"]
+
+
+def test_dynamic_sizes(traced):
+    def g(x):
+        return (x * 2).reshape(-1), x.shape[0] + 1, torch.softmax(x, -1)
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled = torch.compile(g, backend="kiln", dynamic=True, fullgraph=True)
+        for n in (4, 9, 17):
+            x = torch.randn(n, n + 3)
+            assert_same(compiled(x), g(x))
+    assert traced == ["inference"]
+
+
+def test_guards_of_a_traced_graph_hold():
+    """Reshaping needs to know that the size is even: a graph from the cache is not called with another."""
+
+    def g(x):
+        return (x.reshape(2, -1) if x.shape[0] % 2 == 0 else x.reshape(1, -1)).sum(-1)
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled = torch.compile(g, backend="kiln", dynamic=True)
+        for n in (8, 7, 12, 5):
+            x = torch.randn(n)
+            assert_same(compiled(x), g(x))
+
+
+def test_mutated_inputs(traced):
+    def g(x, y):
+        y.add_(x)
+        return y, x.view(-1), None, 3
+
+    for _ in range(2):
+        x, y = torch.randn(3, 4), torch.randn(3, 4)
+        expected = y + x
+        result, _ = run(g, x, y)
+        assert result[0] is y
+        torch.testing.assert_close(y, expected)
+        assert result[1].data_ptr() == x.data_ptr()
+        assert result[2:] == (None, 3)
+    assert traced == ["inference"]
+
+
+def test_inputs_that_share_memory_are_another_graph():
+    def g(x, y):
+        x.add_(1)
+        return x * y
+
+    def inputs(is_shared):
+        base = torch.arange(8.0)
+        return (base[:6], base[2:]) if is_shared else (base[:6].clone(), base[2:].clone())
+
+    for _ in range(2):
+        for is_shared in (False, True):
+            expected, given = inputs(is_shared), inputs(is_shared)
+            assert_same(run(g, *given)[0], g(*expected))
+            assert_same(given, expected)
+
+
+def test_elements_of_constants_are_in_the_key():
+    x = torch.randn(2, 3)
+    for values in ([1.0, 2.0, 3.0], [1.0, 2.0, 4.0]):
+
+        def g(x, values=values):
+            return x * torch.tensor(values) + torch.tensor([True, False, True])
+
+        for _ in range(2):
+            assert_same(run(g, x)[0], g(x))
+
+
+def test_modes_are_in_the_key():
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    run(f, x, w)
+    assert run(f, x, w, options={"fast_math": True})[1] == ["stored"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result, did = run(f, x, w)
+        assert did == ["stored"]
+        assert_same(result, f(x, w), rtol=2e-2, atol=2e-2)
+    assert run(f, x, w)[1] == ["loaded"]
+
+
+def test_off(traced):
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    before = counters["aot_autograd"]["autograd_cache_saved"]
+    for _ in range(2):
+        assert run(f, x, w, options={"cache": False})[1] == ["off"]
+    assert traced == ["inference"] * 2
+    assert counters["aot_autograd"]["autograd_cache_saved"] == before
