@@ -15,6 +15,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
+from kiln.lowering.tile.body import indexing_maps
 
 CONVOLUTION = "aten.convolution.default"
 
@@ -40,10 +41,10 @@ def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
 def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """Strides for the results of fusions that are written channels-last; the strides of convolution calls are set.
 
-    A fusion with a `kiln.conv` has that op's order. Any other is channels-last if a convolution call that should be
-    reads its result, else it has the order that most bytes of its operands of the same rank have. Left row-major: what
-    the function returns (it has its own strides), what a call other than a convolution reads, and what a view reads
-    that would need a copy.
+    A fusion with a `kiln.conv` has that op's order, one with a `kiln.matmul` is row-major. Any other is channels-last
+    if a convolution call that should be reads its result, else it has the order that most bytes of its operands of the
+    same rank have, with their dims where they are in the result. Left row-major: what the function returns (it has its
+    own strides), what a call other than a convolution reads, and what a view reads that would need a copy.
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
@@ -70,28 +71,77 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
 
 def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value) -> bool:
     type_ = ir.RankedTensorType(value.type)
-    shape = graph.shape(value)
-    if type_.rank < 3 or not is_channels_last(shape, channels_last(shape)):
+    result = graph.shape(value)
+    if type_.rank < 3 or not is_channels_last(result, channels_last(result)):
         return False
     for op in fusion.regions[0].blocks[0]:
         if name_of(op) == "kiln.conv":
             attributes = op.operation.attributes
+            if _places(op.operation.results[0], value)[1] != 1:
+                return False
             return "strides" in attributes and is_constant(ir.AffineMapAttr(attributes["strides"]).value.results[1], 1)
+        if name_of(op) == "kiln.matmul":
+            return False
     if any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
         return True
     votes = 0
-    for operand in fusion.operands:
+    arguments = fusion.regions[0].blocks[0].arguments
+    for operand, argument in zip(fusion.operands, arguments, strict=True):
         if not isinstance(operand.type, ir.RankedTensorType) or ir.RankedTensorType(operand.type).rank != type_.rank:
             continue
         layout = graph.layout(operand)
-        if layout is None or all(is_constant(n, 1) for n in layout.shape[2:]):
+        if layout is None:
             continue
+        # A permuted operand has the order that it is read in; one whose channels do not get to the result has none.
+        places = _places(argument, value)
+        if places[1] is None or all(p is None or is_constant(layout.shape[p], 1) for p in places[2:]):
+            continue
+        dims = [p for p in places if p is not None]
+        shape, strides = ([values[p] for p in dims] for values in (layout.shape, layout.strides))
+        if places[0] is None:
+            shape, strides = [constant(1), *shape], [constant(1), *strides]
         size = item_bytes(operand.type)
         for n in layout.shape:
             known = affine.constant_of(n)
             size *= 1 if known is None else known
-        votes += size if is_channels_last(layout.shape, layout.strides) else -size
+        votes += size if is_channels_last(tuple(shape), tuple(strides)) else -size
     return votes > 0
+
+
+def _places(source: ir.Value, result: ir.Value) -> list[int | None]:
+    """Which dim of a value in a fusion's body, or None, each dim of one of its results is, on some way between them.
+
+    Ops other than loops and views (windows, pads, concatenations) leave dims in their places.
+    """
+    block = source.owner if isinstance(source.owner, ir.Block) else source.owner.operation.block
+    root = list(block.operations)[-1].operation.operands[ir.OpResult(result).result_number]
+    found: list[int | None] = [None] * ir.RankedTensorType(result.type).rank
+    for dim in reversed(range(ir.RankedTensorType(source.type).rank)):
+        places: dict[ir.Value, set[int]] = {source: {dim}}
+        for op in block.operations:
+            for number, operand in enumerate(op.operands):
+                if operand not in places:
+                    continue
+                for target in op.results:
+                    if isinstance(target.type, ir.RankedTensorType):
+                        moved = {_moved(op, number, target, place) for place in places[operand]}
+                        places.setdefault(target, set()).update(place for place in moved if place is not None)
+        for place in places.get(root, set()):
+            found[place] = dim
+    return found
+
+
+def _moved(op: ir.OpView, number: int, target: ir.Value, place: int) -> int | None:
+    """Which dim of `target`, a result, is dim `place` of an op's operand; None where there is none."""
+    if op.operation.name == "linalg.generic":
+        maps = indexing_maps(op)
+        walked, written = maps[number].results, maps[len(op.operands) - len(op.results)].results
+        used = affine.dims_in(walked[place]) if place < len(walked) else set()
+        return next((i for i, e in enumerate(written) if isinstance(e, ir.AffineDimExpr) and e.position in used), None)
+    if name_of(op) == "kiln.view":
+        walked = ir.AffineMapAttr(op.operation.attributes["map"]).value.results
+        return min(affine.dims_in(walked[place]), default=None) if place < len(walked) else None
+    return place if place < ir.RankedTensorType(target.type).rank else None
 
 
 def views_of(value: ir.Value) -> Iterator[ir.Operation]:

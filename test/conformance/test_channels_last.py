@@ -4,6 +4,8 @@
 """Convolutional networks, whose tensors lie channels-last inside: results and strides are eager's all the same."""
 
 import copy
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -63,6 +65,19 @@ class Excite(nn.Module):
         return x * self.scale(x)
 
 
+class Permuted(nn.Module):
+    """Linear layers over the channels, with a norm and a residual, as ConvNeXt has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.wide, self.narrow = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(24, 8)
+        self.depthwise, self.scale = conv(8, 8, groups=8), nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        inner = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + (self.scale * self.narrow(F.gelu(self.wide(inner)))).permute(0, 3, 1, 2)
+
+
 class Mixed(nn.Module):
     """A call between convolutions that is no convolution."""
 
@@ -85,6 +100,7 @@ NETS = {
     "branches": lambda: Net(Branches(), 16),
     "shuffle": lambda: Net(Shuffle(), 8),
     "excite": lambda: Net(Excite(), 8),
+    "permuted": lambda: Net(nn.Sequential(Permuted(), Permuted()), 8),
     "mixed": lambda: Net(Mixed(), 8),
     "flatten": lambda: Net(nn.Identity(), 8, nn.Flatten()),
     "tokens": lambda: Net(nn.Identity(), 8, lambda x: x.flatten(2).transpose(1, 2).softmax(-1)),
@@ -175,3 +191,18 @@ def test_calls_return_the_strides_that_the_plan_expects(name, monkeypatch):
     explanation = kiln.explain(model, torch.randn(2, 3, 10, 12), options=OPTIONS)
     assert explanation.aten_calls
     assert not any(copies)
+
+
+def test_linear_layers_over_channels_are_products_of_all_pixels():
+    """A permuted image is row-major, so that no product has a batch of columns, or gathers its operand's rows."""
+    schedules = scheduled(NETS["permuted"]().eval(), torch.randn(2, 3, 10, 12))
+    assert len(schedules) == 4
+    assert not any("pack_lhs = true" in schedule for schedule in schedules)
+
+
+def scheduled(model, x):
+    """The text of the schedules of the products of a model's only graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.compile(model, backend="kiln", options=OPTIONS | {"debug_dir": folder})(x)
+        (file,) = Path(folder).rglob("*.sched.mlir")
+        return [line for line in file.read_text().splitlines() if 'kind = "matmul"' in line]
