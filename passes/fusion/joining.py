@@ -56,7 +56,7 @@ def _try_pointwise(
         return f"read at {len(indices)} indices: a kernel computes a value at {MOST_INDICES} at most"
     plain = [_plain(i) for i in indices]
     if stored:
-        full = len(indices) == 1 and plain[0] is not None and not any(r.guarded for r in reads)
+        full = len(indices) == 1 and plain[0] is not None and not _is_guarded(grouping, group, reads)
         if not full or not _storable(group, plain[0] or []):
             return "needed in memory, and not over the consumer's loops"
     times = grouping.model.evaluations(indices, group.space)
@@ -74,6 +74,20 @@ def _try_pointwise(
         grouping.alternatives.setdefault(grouping.graph.position[op], 1)
     grouping.adopt(op, group, [grouping.graph.producer_point(op, index) for index in indices])
     return None
+
+
+def _is_guarded(grouping: Grouping, group: Group, reads: Sequence[Read]) -> bool:
+    """Whether a pad or concatenation in `group` lies between these reads and its loops, directly or behind other ops:
+    what is below is computed where it exists only, and is asked for outside of that."""
+    pending, seen = list(reads), set()
+    while pending:
+        read = pending.pop()
+        if read.guarded:
+            return True
+        for value in read.consumer.results if read.consumer not in seen else ():
+            pending += [r for r in grouping.graph.readers.get(value, []) if grouping.of[r.consumer] is group]
+        seen.add(read.consumer)
+    return False
 
 
 def _plain(index: tuple[ir.AffineExpr, ...]) -> list[int] | None:
@@ -105,7 +119,7 @@ def _try_reduction(
 ) -> str | None:
     if group.named is not None:
         return "a reduction before a matrix product or attention"
-    if any(r.guarded for r in reads):
+    if _is_guarded(grouping, group, reads):
         return "a reduction below a pad or concatenation"
     if len(indices) != 1:
         return "a reduction read at several indices"
@@ -156,7 +170,7 @@ def _try_epilogue(
         reason = why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
         if reason is not None:
             return reason
-    if any(r.guarded for r in reads) or len(indices) != 1:
+    if _is_guarded(grouping, group, reads) or len(indices) != 1:
         return "the result is read at several indices, or in part"
     same = _same_loops if op.name == "kiln.conv" else _same_rows
     if not same(group, indices[0], grouping.graph.dims(op.results[0])):

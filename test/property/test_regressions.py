@@ -71,6 +71,22 @@ DYNAMIC = {
 }
 
 
+TRAINING = {
+    # The gradient of diff is a difference of two pads: what is below them may be no reduction of the same kernel, not
+    # even with an op between.
+    "reduction_behind_an_op_below_a_pad": Program(
+        inputs((7, 17, 4)),
+        [
+            "torch.diff(v0, dim=2)",
+            "torch.linalg.vector_norm(v1, dim=[0], keepdim=True)",
+            "torch.minimum(v2, v1)",
+            "F.avg_pool1d(v3, 2, 1, 0, ceil_mode=True, count_include_pad=False)",
+        ],
+        [2, 4],
+    ),
+}
+
+
 @pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
 @pytest.mark.parametrize("integer", [I64, torch.uint8])
 def test_integer_beside_bf16(integer: torch.dtype, cpu: str) -> None:
@@ -87,3 +103,8 @@ def test_static(name: str) -> None:
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic(name: str) -> None:
     assert run(DYNAMIC[name], Setting("dynamic", dynamic=True))
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training(name: str) -> None:
+    assert run(TRAINING[name], Setting("training", training=True))
