@@ -120,4 +120,7 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
     problem = triton_problem()
     if problem is not None:
         raise CompileError(problem)
+    from kiln.lowering.host.gpu_kernels import start_compiler
+
+    start_compiler(f"sm_{major}{minor}")
     return Target("cuda", f"cuda:{index}", f"sm_{major}{minor}")

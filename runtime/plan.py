@@ -40,7 +40,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 8
+_VERSION = 9
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Launch:
     checks: the ops that report an index out of range; the kernel takes the address to do so at as its last symbol.
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
     grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product: what a kernel
-    of kind "library" computes.
+    of kind "library" computes. source: the line of the model that it comes from ("model.py:12:5"), for error messages.
     """
 
     kernel: int
@@ -183,6 +183,12 @@ class Launch:
     descriptors: tuple[Descriptor, ...] = ()
     checks: tuple[str, ...] = ()
     product: Product | None = None
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name and the line that it comes from."""
+        return f"{self.name} ({self.source})" if self.source else self.name
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Triton IR text -> machine code, by Triton, for a target that need not be present."""
 
+import contextlib
+import importlib.metadata
+import importlib.util
 import re
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,14 +49,26 @@ class Artifacts:
 
 def triton_problem() -> str | None:
     """Why no kernel can be compiled here: Triton is not installed, or is older than what is supported. None: it can."""
+    if importlib.util.find_spec("triton") is None:
+        return f"Triton is not installed; kernels for GPUs need {_OLDEST_NAME} or later"
     try:
-        import triton
+        version = _version()
     except ImportError as error:
-        return f"Triton is not installed ({error}); kernels for GPUs need {_OLDEST_NAME} or later"
-    found = re.match(r"(\d+)\.(\d+)", triton.__version__)
+        return f"Triton cannot be imported ({error}); kernels for GPUs need {_OLDEST_NAME} or later"
+    found = re.match(r"(\d+)\.(\d+)", version)
     if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
-        return f"Triton {triton.__version__} is too old; kernels for GPUs need {_OLDEST_NAME} or later"
+        return f"Triton {version} is too old; kernels for GPUs need {_OLDEST_NAME} or later"
     return None
+
+
+def _version() -> str:
+    """Triton's version, without the import where its package tells: that takes a while."""
+    if "triton" not in sys.modules:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version("triton")
+    import triton
+
+    return triton.__version__
 
 
 def gpu_target(name: str) -> Any:

@@ -24,9 +24,20 @@ from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.tile.body import FusionBody
 from kiln.runtime.plan import Descriptor, Expr, Kernel, TensorMap
 
-__all__ = ["GpuKernelSet", "LaunchForm", "cleared_results", "compile_fitting", "kernel_function"]
+__all__ = [
+    "GpuKernelSet",
+    "LaunchForm",
+    "cleared_results",
+    "compile_fitting",
+    "kernel_function",
+    "start_compiler",
+]
 
 _WARP = 32
+_NOTHING = """"builtin.module"() ({
+  "tt.func"() ({ "tt.return"() : () -> () }) {sym_name = "nothing", sym_visibility = "public", function_type = () -> (),
+    arg_attrs = [], noinline = false} : () -> ()
+}) : () -> ()"""
 _LOOP_STAGES = re.compile(r"tt\.num_stages = (\d+) : i32")
 # Triton's element types of descriptors -> CUtensorMapDataType, where they differ.
 _MAP_TYPES = {8: 10, 9: 8, 10: 9}
@@ -239,6 +250,13 @@ def _tensor_map(meta: Any) -> TensorMap:
     block: Sequence[int] = found["block_size"]
     type_: int = _MAP_TYPES.get(found["elem_type"]) or found["elem_type"]
     return TensorMap(tuple(block), type_, found["elem_size"], found["swizzle"])
+
+
+@functools.cache
+def start_compiler(arch: str) -> None:
+    """Has Triton imported and made ready in another thread, by a kernel that does nothing: its first compilation in a
+    process costs half a second more than the others."""
+    _pool().submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})
 
 
 @functools.cache

@@ -4,13 +4,13 @@
 """From a module at the fused (or scheduled) stage to a plan: launch order, buffers, workspace, kernels, ATen calls."""
 
 import dataclasses
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
-from kiln.errors import InvalidIRError
+from kiln.errors import InvalidIRError, location_text
 from kiln.lowering.cpu.codegen import KernelObject
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import item_bytes
@@ -81,10 +81,11 @@ class _Planner(PlanValues):
     def build(self, name: str, num_inputs: int | None) -> Plan:
         plan, epoch = self.plan, 0
         plan.name = name
+        kernels = self._start_kernels()
         for op in self.graph.operations:
             kind = name_of(op)
             if kind == "kiln.fusion":
-                plan.steps.append(self._launch(op.operation, epoch))
+                plan.steps.append(self._launch(op.operation, next(kernels), epoch))
             elif kind == "kiln.aten" and op.operation.results and op.operation.results[0] in self.products:
                 plan.steps.append(self._product(op.operation, self.products[op.operation.results[0]]))
             elif kind == "kiln.aten":
@@ -144,10 +145,17 @@ class _Planner(PlanValues):
         offset = mul(layout.offset, constant(item_bytes(value.type)))
         return Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout)))
 
-    def _launch(self, op: ir.Operation, epoch: int) -> Launch:
-        if self.kernels.marks_alignment:
-            self._mark_alignment(op)
-        kernel = self.kernels.add(op)
+    def _start_kernels(self) -> Iterator[int]:
+        """Has all kernels emitted, and so compiled in other threads while the plan is made; their numbers."""
+        found = []
+        for op in self.graph.operations:
+            if name_of(op) == "kiln.fusion":
+                if self.kernels.marks_alignment:
+                    self._mark_alignment(op.operation)
+                found.append(self.kernels.add(op.operation))
+        return iter(found)
+
+    def _launch(self, op: ir.Operation, kernel: int, epoch: int) -> Launch:
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
         pointers = [self._pointer(v) for v in tensors]
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
@@ -163,6 +171,7 @@ class _Planner(PlanValues):
             results=len(op.results),
             name=ir.StringAttr(op.attributes["name"]).value,
             epoch=epoch,
+            source=location_text(op.location),
             **self.kernels.launch_fields(kernel, over_plan),
         )
 

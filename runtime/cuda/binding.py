@@ -117,7 +117,7 @@ class CudaBinder(Binder):
             for pointer, size in launch.clear:
                 if binding.values[size]:
                     words += (_CLEAR, 5, *pointers[pointer], binding.values[size])
-                    found.names.append(f"clearing a result of {launch.name}")
+                    found.names.append(f"clearing a result of {launch.title}")
             params, scratch = self._params(binding, epoch, launch, list(pointers), grid)
             for number, descriptor in enumerate(launch.descriptors):
                 key = part, i, descriptor.pointer
@@ -126,14 +126,14 @@ class CudaBinder(Binder):
                 strides = [binding.values[e] for e in descriptor.strides]
                 words += (_CHANGE, 6, *pointers[descriptor.pointer], self.records[key], next(_serials))
                 words += self._encoding(binding, form, self.maps[key], pointers[descriptor.pointer], sizes, strides)
-                what = f"a tensor descriptor for sizes {tuple(sizes)} and strides {tuple(strides)} of {launch.name}"
+                what = f"a tensor descriptor for sizes {tuple(sizes)} and strides {tuple(strides)} of {launch.title}"
                 found.names += [what, what]
                 params[descriptor.pointer] = (self.maps[key] | IN_PLACE, 0)
             kernel = self.plan.kernels[launch.kernel]
             flat = [word for pair in params for word in pair]
             words += (self.addresses[launch.kernel], 8 + len(flat), *grid, kernel.threads, kernel.shared, len(params))
             words += flat
-            found.names.append(launch.name)
+            found.names.append(launch.title)
             most, needed = max(most, len(params)), max(needed, scratch)
         checks = self._inputs_of(part)
         e = self.entries
@@ -218,7 +218,7 @@ class CudaBinder(Binder):
         for call in calls:
             words += call
             found.library.add(len(found.names))
-            found.names.append(launch.name)
+            found.names.append(launch.title)
         return start - binding.scratch + made.workspace if made.workspace else 0
 
     def _address(self, binding: Binding, launch: Launch, number: int) -> tuple[int, int]:
