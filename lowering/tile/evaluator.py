@@ -250,7 +250,7 @@ class Traversal(Scopes, ABC):
 
     # -- pads and concatenations -----------------------------------------------------------------------------
 
-    def _within(self, expr: ir.AffineExpr, low: ir.AffineExpr, high: ir.AffineExpr, guard: Condition) -> Condition:
+    def within(self, expr: ir.AffineExpr, low: ir.AffineExpr, high: ir.AffineExpr, guard: Condition) -> Condition:
         """low <= expr < high, and `guard`; comparisons that always hold are left out."""
         size = self.loops.simplify(high - low)
         at = self.position(self.loops.simplify(expr - low))
@@ -269,7 +269,7 @@ class Traversal(Scopes, ABC):
         sizes = self.body.dims(op.operands[0])
         for e, lo, hi, size in zip(indices, low, high, sizes, strict=True):
             if lo != zero or hi != zero:
-                mask = self._within(e, lo, self.loops.simplify(lo + size), mask)
+                mask = self.within(e, lo, self.loops.simplify(lo + size), mask)
         source = tuple(self.loops.simplify(e - lo) for e, lo in zip(indices, low, strict=True))
         inner = self.eval(op.operands[0], source, self._guard(mask, indices, guard))
         return self.b.select(mask, inner, self.scalar(op.operands[1]))
@@ -281,7 +281,7 @@ class Traversal(Scopes, ABC):
         result: ir.Value | None = None
         for piece in pieces:
             stop = self.loops.simplify(start + self.body.dims(piece)[dim])
-            mask = self._within(indices[dim], start, stop, guard.mask if guard else True)
+            mask = self.within(indices[dim], start, stop, guard.mask if guard else True)
             source = tuple(self.loops.simplify(e - start) if i == dim else e for i, e in enumerate(indices))
             inner = self.eval(piece, source, self._guard(mask, indices, guard))
             result = inner if result is None else self.b.select(mask, inner, result)

@@ -9,7 +9,6 @@ vectors is taken, with larger strides the elements are gathered.
 """
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import window_range
@@ -113,23 +112,10 @@ class _Planar:
             low = b.ceildivi(b.maxi(b.subi(0, at), 0), stride)
             high = b.ceildivi(b.maxi(b.subi(size, at), 0), stride)
             offset = b.addi(line, b.muli(at, self.x_column))
-            lanes = b.gather(x, offset, b.muli(stride, self.x_column), width, between(b, low, high, width))
+            lanes = b.gather(x, offset, b.muli(stride, self.x_column), width, b.mask_between(low, high, width))
             return b.cast_float(lanes, self.sum_type)
 
         if step == 2 and self.x_column == 1:
             even = [2 * i for i in range(width)]
             return b.shuffle(piece(first, 1), piece(b.addi(first, width), 1), even)
         return piece(first, step)
-
-
-def between(b: Builder, low: Index, high: Index, width: int) -> ir.Value | None:
-    """vector<width x i1>, low <= lane < high; None where all lanes are known to be on."""
-    if isinstance(low, int) and isinstance(high, int):
-        if low <= 0 and high >= width:
-            return None
-        type_ = b.vec(width, b.i1)
-        bits = [ir.BoolAttr.get(low <= i < high) for i in range(width)]
-        return b.constant(ir.DenseElementsAttr.get(bits, type_), type_)
-    type_ = b.vec(width, b.i1)
-    below, before = (vector.create_mask(type_, [b.value(x)]) for x in (high, low))
-    return arith.andi(below, arith.xori(before, b.int_(-1, type_)))

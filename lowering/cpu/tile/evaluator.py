@@ -13,7 +13,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
 from kiln.lowering.cpu.tile.memory import Memory, Scratch
 from kiln.lowering.cpu.tile.roundings import Roundings
@@ -54,6 +54,22 @@ class Evaluator(Memory, Traversal):
             p, q = self.b.together(*self.b.pair(x, y))
             return p, q
         return x, y
+
+    def within(self, expr: ir.AffineExpr, low: ir.AffineExpr, high: ir.AffineExpr, guard: Condition) -> Condition:
+        """As the traversal's; lanes on a rising line are told from two numbers, not one by one in 64 bits."""
+        b, lane = self.b, self.lane
+        moved = self.loops.simplify(expr - low)
+        line = None if lane.dim is None or self.is_uniform([moved]) else lane.line(moved)
+        step = line[0].maybe_downcast() if line is not None else None
+        if line is None or not isinstance(step, ir.AffineConstantExpr) or step.value <= 0:
+            return super().within(expr, low, high, guard)
+        first = self.index(line[1])
+        stop = b.ceildivi(b.maxi(b.subi(self.index(self.loops.simplify(high - low)), first), 0), step.value)
+        start: Index = 0
+        if low != ir.AffineConstantExpr.get(0):
+            start = b.ceildivi(b.maxi(b.subi(0, first), 0), step.value)
+        mask = b.mask_between(start, stop, lane.width)
+        return guard if mask is None else b.andc(guard, mask)
 
     def emit_reduction(self, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
         from kiln.lowering.cpu.tile.reduction import emit_reduction

@@ -53,6 +53,8 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
     linear = lane_coefficient(offset, lane, width)
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         return count / width
+    if linear is not None and linear[0] == ir.AffineConstantExpr.get(2):
+        return 3 * count / width  # two loads and a shuffle (`Builder.gather`)
     # A gather costs about what its elements cost one by one, and it touches a cache line for each.
     return count * 1.5
 
@@ -75,7 +77,7 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops, aro
                 # Inside a reduction that is free to vectorise along one of its own dims.
                 total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)
             else:
-                total += a.bytes * count / (16 if lane is not None else 1)
+                total += a.bytes * count / (max(1, min(16, loops.count(lane))) if lane is not None else 1)
         scores.append(total)
     best = min(range(len(options)), key=lambda i: scores[i])
     return options[best]
