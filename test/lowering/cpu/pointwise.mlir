@@ -130,9 +130,10 @@ func.func @gather(%table: tensor<1000xf32>, %ids: tensor<64xi64>) -> tensor<64xf
 
 // CHECK-LABEL: func.func @pad
 // CHECK-DAG: %[[VALUE:.*]] = arith.constant 1.000000e+00 : f32
-// CHECK: arith.cmpi sge
-// CHECK: arith.cmpi slt
-// CHECK: %[[INSIDE:.*]] = arith.andi {{.*}} : vector<{{[0-9]+}}xi1>
+// CHECK: %[[BELOW:.*]] = vector.create_mask
+// CHECK: %[[BEFORE:.*]] = vector.create_mask
+// CHECK: %[[AFTER:.*]] = arith.xori %[[BEFORE]]
+// CHECK: %[[INSIDE:.*]] = arith.andi %[[BELOW]], %[[AFTER]] : vector<{{[0-9]+}}xi1>
 // CHECK-NEXT: %[[X:.*]] = vector.maskedload %arg0[%{{.*}}], %[[INSIDE]]
 // CHECK-NEXT: %[[FILL:.*]] = vector.broadcast %[[VALUE]]
 // CHECK-NEXT: arith.select %[[INSIDE]], %[[X]], %[[FILL]]
@@ -147,7 +148,7 @@ func.func @pad(%x: tensor<30xf32>) -> tensor<32xf32> {
 // The pieces of a concatenation, each under the mask of its range.
 
 // CHECK-LABEL: func.func @cat
-// CHECK: %[[LOW:.*]] = arith.cmpi slt, {{.*}} : vector
+// CHECK: %[[LOW:.*]] = vector.create_mask
 // CHECK-NEXT: %[[X:.*]] = vector.maskedload %arg0[%{{.*}}], %[[LOW]]
 // CHECK: %[[HIGH:.*]] = arith.andi
 // CHECK-NEXT: %[[Y:.*]] = vector.maskedload %arg1[%{{.*}}], %[[HIGH]]
