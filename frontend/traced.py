@@ -26,7 +26,7 @@ from unittest.mock import patch
 import torch
 from torch._functorch import config
 from torch._functorch._aot_autograd import autograd_cache
-from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
 from torch._guards import TracingContext
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
 from torch._inductor.output_code import OutputCode
