@@ -15,6 +15,7 @@ from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_small
 from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.outline import Outliner
+from kiln.passes.fusion.recompute import copy_for_readers, estimate, worth_repeating
 from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
@@ -96,6 +97,9 @@ class Fuse(Pass):
     horizontal: bool = True
     """Kernels that do not depend on each other share loops or become parts of one kernel, where they read the same."""
 
+    recompute: bool = True
+    """Cheap values that several kernels read are computed in each of them, where that is faster than storing them."""
+
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "search", "none"):
             expected = "expected 'greedy', 'search' or 'none'"
@@ -117,12 +121,35 @@ class Fuse(Pass):
             self.count("producers apart to save memory", apart)
         else:
             grouping = singles
+        origin: Mapping[ir.Value, ir.Value] = {}
+        if self.recompute and self.strategy != "none":
+            grouping, origin = self._repeat(function, grouping, held)
         for op, reason in grouping.decisions:
             self.note(op, reason)
         self.count("ops", len(graph.compute))
-        self.count("kernels", Outliner(graph, grouping).run())
+        self.count("kernels", Outliner(grouping.graph, grouping, origin).run())
         for fusion, reason in keep_shared_rows(function) if self.row_blocks else ():
             self.note(fusion, reason)
+
+    def _repeat(
+        self, function: ir.OpView, grouping: Grouping, held: int
+    ) -> tuple[Grouping, Mapping[ir.Value, ir.Value]]:
+        """A grouping whose kernels compute cheap values for themselves, if that is faster; what is a copy of what."""
+        repeated = worth_repeating(grouping)
+        if not repeated:
+            return grouping, {}
+        seconds, moved = estimate(grouping)  # asked now: what knows ops by their operands is wrong behind a copy
+        copies = copy_for_readers(repeated)
+        candidate = self._grouping(FusionGraph(function), {}, held)
+        time, bytes_ = estimate(candidate)
+        if time >= seconds or bytes_ > moved:
+            copies.undo()
+            self.count("values stored after all", len(repeated))
+            return grouping, {}
+        for entry in repeated:
+            self.note(entry.ops[-1], entry.why)
+        self.count("values computed in several kernels", len(repeated))
+        return candidate, copies.origin
 
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""

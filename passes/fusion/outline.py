@@ -4,6 +4,7 @@
 """Rewrites a function into kernels: each group into one `kiln.fusion`, in an order that dataflow allows."""
 
 import re
+from collections.abc import Mapping
 
 from torch_mlir import ir
 
@@ -17,7 +18,9 @@ from kiln.passes.fusion.order import Schedule
 class Outliner:
     """Builds the fused function behind the old ops, then erases these."""
 
-    def __init__(self, graph: FusionGraph, grouping: Grouping):
+    def __init__(self, graph: FusionGraph, grouping: Grouping, origin: Mapping[ir.Value, ir.Value] | None = None):
+        """origin: result of a copied op -> that of the op it is a copy of; a kernel computes such ops once."""
+        self.origin = origin or {}
         self.graph, self.grouping = graph, grouping
         self.block = graph.block
         self.terminator = graph.operations[-1]
@@ -140,8 +143,15 @@ class Outliner:
                 fusion.attributes["parts"] = ir.DenseI64ArrayAttr.get(numbers)
         env: dict[ir.Value, ir.Value] = dict(zip([*tensors, *symbols], block.arguments, strict=True))
         with ir.InsertionPoint(block):
+            known: dict[tuple[ir.Value, ...], ir.Value] = {}
             for op in body:
+                first = self.origin.get(op.results[0], op.results[0])
+                key = (first, *(env[v] for v in op.operands))
+                if key in known:
+                    env[op.results[0]] = known[key]
+                    continue
                 clone = op.clone().operation
+                known[key] = clone.results[0]
                 for i, v in enumerate(op.operands):
                     clone.operands[i] = env[v]
                 for region in clone.regions:
