@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.dialects.shapes import SymbolicShapes
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.lowering.gpu.dot.activation import gelu_behind
@@ -33,10 +34,11 @@ __all__ = ["ChooseVendor"]
 @dataclass(frozen=True)
 class VendorRule:
     """``reason`` tells why the library is faster for an op, None where it is not; ``build`` makes the kiln.aten and
-    returns (old value, new value). ``options`` are those of the pass that ``reason`` takes."""
+    returns (old value, new value), or None where sizes of the result have no names. ``options`` are those of the pass
+    that ``reason`` takes."""
 
     reason: "Callable[..., str | None]"
-    build: "Callable[[ir.Operation, _Symbols, str], tuple[ir.Value, ir.Value]]"
+    build: "Callable[[ir.Operation, _Symbols, str], tuple[ir.Value, ir.Value] | None]"
     options: tuple[str, ...] = ()
 
 
@@ -44,6 +46,7 @@ class _Symbols:
     """The function's symbols: names in the order of ``kiln.symbols``, and their index values."""
 
     def __init__(self, function: ir.Operation) -> None:
+        self.function = function
         block = function.regions[0].blocks[0]
         attributes = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None
         self.values: dict[str, ir.Value] = {}
@@ -58,6 +61,21 @@ class _Symbols:
                 self.values.update(zip(names, indices, strict=True))
         given = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else []
         self.names = [ir.StringAttr(name).value for name in given] or list(self.values)
+
+    def sizes(self, value: ir.Value) -> tuple[ir.AffineMap, list[ir.Value]] | None:
+        """A tensor's sizes as a map over those symbols of the function that they need, and the symbols' values; None if
+        they need others."""
+        type_ = ir.RankedTensorType(value.type)
+        if type_.has_static_shape:
+            return _static(type_.shape), []
+        shapes = SymbolicShapes(self.function)
+        dims = shapes.dims(value)
+        used = sorted({p for e in dims for p in affine.symbols_in(e)})
+        if any(p >= len(shapes.symbols) for p in used):
+            return None
+        table = {old: ir.AffineExpr.get_symbol(new) for new, old in enumerate(used)}
+        packed = ir.AffineMap.get(0, len(used), [affine.substitute(e, {}, table) for e in dims])
+        return packed, [shapes.symbols[p] for p in used]
 
     def pack(
         self, op: ir.Operation, maps: Sequence[ir.AffineMap | None]
@@ -133,9 +151,12 @@ def _attention(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir
     return op.results[0], call.results[0]
 
 
-def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+def _product(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value, ir.Value] | None:
     """``aten.linear`` of a weight ``[N, K]`` (a view of one ``[K, N]``), with the bias that is added right after it."""
     result = ir.RankedTensorType(op.results[0].type)
+    sizes = symbols.sizes(op.results[0])
+    if sizes is None:
+        return None
     bias, replaced = added_bias(op.results[0])
     activated = gelu_behind(replaced) if bias is not None else None
     if bias is not None and activated is not None:
@@ -145,13 +166,12 @@ def _product(op: ir.Operation, _: _Symbols, reason: str) -> tuple[ir.Value, ir.V
     with ir.InsertionPoint(replaced.owner.operation), op.location:
         if not op.attributes["transpose_rhs"].value:
             turned = [ir.AffineExpr.get_dim(1), ir.AffineExpr.get_dim(0)]
-            sizes = list(reversed(ir.RankedTensorType(weight.type).shape))
-            weight = kiln.view(weight, ir.AffineMap.get(2, 0, turned), _static(sizes))
+            exchanged = list(reversed(ir.RankedTensorType(weight.type).shape))
+            weight = kiln.view(weight, ir.AffineMap.get(2, 0, turned), _static(exchanged))
         inputs = [op.operands[0], weight, *([bias] if bias is not None else [])]
         args = [{"operand": i} for i in range(len(inputs))]
-        call = kiln.aten(
-            "aten.linear.default", inputs, args, {}, [result], [_static(result.shape)], [None], reason=reason
-        )
+        shape, values = sizes
+        call = kiln.aten("aten.linear.default", inputs, args, {}, [result], [shape], [None], values, reason=reason)
     return replaced, call.results[0]
 
 
@@ -265,7 +285,12 @@ class ChooseVendor(RemembersSchedules, Pass):
                     self.count("kept")
                     continue
                 symbols = symbols or _Symbols(function)
-                old, new = rule.build(op, symbols, reason)
+                built = rule.build(op, symbols, reason)
+                if built is None:
+                    self.note(op, "a kernel of its own: its sizes have no names outside of it")
+                    self.count("kept")
+                    continue
+                old, new = built
                 self.note(op, reason)
                 old.replace_all_uses_with(new)
                 # The last one first: each reads the one before.

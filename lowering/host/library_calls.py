@@ -54,7 +54,8 @@ def library_product(op: ir.Operation, operands: Sequence[Layout], result: Layout
     if order is None or arguments != plain or named != ({"use_gelu": True} if activated else {}):
         return None
     dtype = dtype_name(op.results[0].type)
-    if dtype not in _TYPES or any(dtype_name(v.type) != dtype for v in op.operands):
+    tensors = list(op.operands)[: len(operands)]  # sizes follow
+    if dtype not in _TYPES or any(dtype_name(v.type) != dtype for v in tensors):
         return None
     lhs, rhs, *bias = (operands[i] for i in order)
     if bias and (len(bias[0].shape) != 1 or not is_constant(bias[0].strides[0], 1)):

@@ -120,7 +120,7 @@ class _Planner(PlanValues):
                 break
             tensors = [v for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
             layouts = [layout for v in tensors if (layout := self.graph.layout(v)) is not None]
-            if len(operation.results) == 1 and len(layouts) == len(operation.operands):
+            if len(operation.results) == 1 and len(layouts) == len(tensors):
                 product = library_product(operation, layouts, self._layout(operation.results[0]))
                 if product is not None:
                     found[operation.results[0]] = product

@@ -320,3 +320,22 @@ func.func @almost(%x: tensor<2048x1024xbf16>, %w: tensor<1024x4096xbf16>, %b: te
   } -> tensor<2048x4096xbf16>
   return %2 : tensor<2048x4096xbf16>
 }
+
+// -----
+
+// A number of rows known at run time only: the library chooses then; not where weights are few.
+// CHECK-LABEL: func.func @any_rows
+// CHECK-SAME: %[[N:.*]]: index
+// CHECK: "kiln.aten"(%{{.*}}, %{{.*}}, %[[N]])
+// CHECK-SAME: reason = "cuBLAS: it chooses when the number of rows is known"
+// CHECK-SAME: shapes = [#[[M:map.*]]], strides = [unit]
+// CHECK: "kiln.matmul"
+func.func @any_rows(%n: index {kiln.symbol = "n"}, %x: tensor<?x1024xbf16> {kiln.shape = affine_map<()[s0] -> (s0, 1024)>},
+    %w: tensor<4096x1024xbf16>, %u: tensor<512x1024xbf16>) -> (tensor<?x4096xbf16>, tensor<?x512xbf16>)
+    attributes {kiln.symbols = ["n"]} {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<?x1024xbf16>, tensor<4096x1024xbf16>) -> tensor<?x4096xbf16>
+  %1 = "kiln.matmul"(%x, %u) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<?x1024xbf16>, tensor<512x1024xbf16>) -> tensor<?x512xbf16>
+  return %0, %1 : tensor<?x4096xbf16>, tensor<?x512xbf16>
+}

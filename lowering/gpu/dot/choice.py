@@ -34,6 +34,7 @@ _LINE = 64
 """Elements of 16 bits in 128 bytes."""
 _WIDE = (ir.F32Type, ir.F64Type)
 _LARGE_WIDE = 1 << 25
+_LARGE_FOR_ANY_ROWS = 1 << 20
 _LONG = 8192
 """Terms of a sum from which 4 % of the product's time is more than one pass over its result."""
 _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
@@ -67,8 +68,10 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     vocabulary of 50257): cuBLAS has slow kernels only for these, while ours need that of operands alone.
     """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2 or _transposed(op, "transpose_lhs"):
+    if rhs.rank != 2 or not rhs.has_static_shape or _transposed(op, "transpose_lhs"):
         return None
+    if not (lhs.has_static_shape and result.has_static_shape):
+        return _reason_for_any_rows(op)
     rows, terms = prod(result.shape[:-1]), lhs.shape[-1]
     weights = terms * result.shape[-1]
     work = rows * weights
@@ -104,6 +107,21 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     if terms >= _LONG:
         return "cuBLAS: the sums are so long that what follows them hardly counts"
     return None
+
+
+def _reason_for_any_rows(op: ir.Operation) -> str | None:
+    """The same where the number of rows is known at run time only. Ours has one tile for all of them then, and loads
+    operands through pointers; the library chooses when it knows the number."""
+    weights = ir.RankedTensorType(op.operands[1].type)
+    narrow = isinstance(weights.element_type, _NARROW)
+    if not (narrow or isinstance(weights.element_type, _WIDE)) or prod(weights.shape) < _LARGE_FOR_ANY_ROWS:
+        return None
+    if narrow and _row_grain(*op.operands, op.results[0]) % _GRAIN:
+        return None
+    _, value = added_bias(op.results[0])
+    if list(_generic_readers(value)):
+        return None
+    return "cuBLAS: it chooses when the number of rows is known"
 
 
 def stands_alone(op: ir.Operation) -> bool:

@@ -238,3 +238,26 @@ def test_gelu_belongs_to_the_product(gpu, monkeypatch, model, is_there):
         x = random(2, 3000, 1024)
         assert error(call(x, w, b), model(torch.relu(x).double(), w.double(), b.double()) * 2) < 4e-3
     assert gpu.library.calls == [(6000, 512, 1024, True)] * (2 if is_there else 0)
+
+
+def test_any_number_of_rows(gpu):
+    """One plan; the library is asked once for each number."""
+    call = compiled(lambda x, w, b: F.linear(torch.relu(x), w, b))
+    w, b = random(1024, 1032) / 32, random(1024)
+    for rows in (2, 700, 2, 33):
+        x = random(rows, 5, 1032)
+        torch._dynamo.mark_dynamic(x, 0)
+        exact = F.linear(torch.relu(x).double(), w.double(), b.double())
+        assert error(call(x, w, b), exact) < 4e-3
+    assert [m for m, *_ in gpu.library.calls] == [10, 3500, 10, 165]
+    assert len(gpu.kernels) == 1
+
+
+def test_no_rows_at_all(gpu):
+    call = compiled(lambda x, w: F.linear(x, w))
+    w = random(1024, 1024)
+    for rows in (3, 0, 2):
+        x = random(rows, 1024)
+        torch._dynamo.decorators.mark_unbacked(x, 0)
+        assert error(call(x, w), F.linear(x.double(), w.double())) < 4e-3
+    assert all(m for m, *_ in gpu.library.calls)
