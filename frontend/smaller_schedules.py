@@ -9,9 +9,9 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.schedule_attr import from_attribute, to_attribute
 from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.lowering.host.kernels import fusion_key
+from kiln.lowering.schedule_attr import from_attribute, to_attribute
 from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["Rejected", "SmallerSchedules"]

@@ -9,11 +9,11 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import FusionOp
-from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.host.constants import constant_name
+from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["PackConstants"]

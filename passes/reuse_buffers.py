@@ -12,10 +12,10 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.emit import KERNEL_KINDS
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.cpu.tile.overwrite import overwritable
 from kiln.lowering.host.layout import Exprs, HostGraph, Layout, is_constant
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ReuseBuffers"]

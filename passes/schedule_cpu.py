@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.lowering.cpu.emit import plan_kernel
-from kiln.lowering.cpu.schedule_attr import to_attribute
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
+from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of
 

@@ -13,11 +13,13 @@ from torch_mlir.dialects import func
 from kiln.dialects import kiln
 from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.conv import emit_conv_fusion, plan_conv
-from kiln.lowering.cpu.tile.kernel import Kernel, fusion_layouts
-from kiln.lowering.cpu.tile.nest import NestEmitter, group_roots, plan_nest, work
+from kiln.lowering.cpu.tile.kernel import Kernel
+from kiln.lowering.cpu.tile.nest import NestEmitter, plan_nest, work
 from kiln.lowering.cpu.tile.rows import emit_product_fusion, plan_product_fusion
 from kiln.lowering.cpu.tile.scan import emit_scan_fusion
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
+from kiln.lowering.tile.roots import group_roots
 
 
 def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:

@@ -6,7 +6,7 @@
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.tile.scan import SCANS
+from kiln.lowering.tile.combiner import SCANS
 
 __all__ = ["no_kernel"]
 

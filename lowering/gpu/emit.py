@@ -24,9 +24,6 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
-from kiln.lowering.cpu.tile.nest import group_roots
 from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.dot.fusions import (
@@ -43,8 +40,11 @@ from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
 from kiln.lowering.gpu.tile.scan import emit_scan, plan_scan
+from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
+from kiln.lowering.tile.roots import group_roots
 
 __all__ = ["KERNEL_KINDS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
 

@@ -15,13 +15,13 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.runtime.plan import Descriptor, Expr, Kernel, TensorMap
 
 __all__ = [

@@ -1,6 +1,6 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How a reduction combines two partial results: what is known to be associative, and its identity."""
+"""How a reduction or scan combines two partial results: what is known to be associative, and its identity."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from kiln.lowering.tile.body import defining_op
 
-__all__ = ["Combiner", "combiners"]
+__all__ = ["SCANS", "Combiner", "combiners"]
 
 # Combiner op -> (vector.reduction kind, identity as a function of the element type).
 _KINDS: dict[str, str] = {
@@ -17,6 +17,8 @@ _KINDS: dict[str, str] = {
     "arith.minnumf": "minnumf", "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui",
     "arith.minui": "minui", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
 }  # fmt: skip
+SCANS = {"sum": ("arith.addf", "arith.addi", 0), "prod": ("arith.mulf", "arith.muli", 1)}
+"""Kinds of scans that have a kernel: combiner for floats, for integers, and the value before the first element."""
 
 
 @dataclass(frozen=True)

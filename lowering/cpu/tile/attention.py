@@ -21,8 +21,9 @@ from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.product import offset_of, static_size, strides_of
+from kiln.lowering.cpu.tile.product import static_size
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import offset_of, strides_of
 
 _NAMES = ("query", "key", "value", "mask")
 

@@ -26,10 +26,11 @@ from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.product import offset_of, static_size, strides_of
+from kiln.lowering.cpu.tile.product import static_size
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.tile.access import Indices
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import offset_of, strides_of
 
 Exprs = tuple[ir.AffineExpr, ...]
 

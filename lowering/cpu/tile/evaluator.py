@@ -14,11 +14,12 @@ from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.tile.bounds import CHECKED, emit_check, unclamped
+from kiln.lowering.cpu.tile.bounds import emit_check
 from kiln.lowering.cpu.tile.memory import Memory, Scratch
 from kiln.lowering.cpu.tile.roundings import Roundings
 from kiln.lowering.tile.access import Indices, memory_type
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.bounds import CHECKED, unclamped
 from kiln.lowering.tile.evaluator import Traversal
 from kiln.lowering.tile.scopes import Guard
 

@@ -4,7 +4,7 @@
 """The function of one kernel: its signature, the layouts of its buffers, what the host has to know of it."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,28 +14,12 @@ from torch_mlir.dialects import func
 from kiln.dialects import affine
 from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.schedule_attr import from_attribute
-from kiln.lowering.cpu.tile.bounds import checked_ops
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.memory import Scratch
+from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
-
-
-def fusion_layouts(fusion: ir.OpView, body: FusionBody) -> list[ir.AffineMap]:
-    """Element offsets of the operands and results: the `layouts` attribute, or row-major where it is absent."""
-    attributes = fusion.operation.attributes
-    if "layouts" in attributes:
-        return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(attributes["layouts"])]
-    return [contiguous(body.dims(v), len(body.symbols)) for v in [*body.tensors, *body.roots]]
-
-
-def contiguous(sizes: Sequence[ir.AffineExpr], symbols: int) -> ir.AffineMap:
-    """Row-major layout of a tensor of these sizes."""
-    offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
-    for i, size in enumerate(sizes):
-        offset = offset * size + ir.AffineDimExpr.get(i)
-    return ir.AffineMap.get(len(sizes), symbols, [offset])
+from kiln.lowering.tile.bounds import checked_ops
 
 
 @dataclass

@@ -19,6 +19,7 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.tile.access import Accesses, Indices
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.merging import merge_groups, merged_dims
 
 CHEAP = 24
 """Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four
@@ -61,52 +62,6 @@ class Nest:
     tile: tuple[int, int] | None = None
 
 
-def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
-    """Roots that can share a nest: each with the main root's dim for each of its own dims (None: index 0)."""
-    order = sorted(body.mine, key=lambda i: (-len(body.dims(body.roots[i])), i))
-    groups: list[list[tuple[int, ir.Value, list[int | None]]]] = []
-    for i in order:
-        value = body.roots[i]
-        dims = body.dims(value)
-        for group in groups:
-            main = body.dims(group[0][1])
-            mapping = _embed(dims, main)
-            if mapping is not None:
-                group.append((i, value, mapping))
-                break
-        else:
-            groups.append([(i, value, list(range(len(dims))))])
-    return groups
-
-
-def _embed(dims: Sequence[ir.AffineExpr], main: Sequence[ir.AffineExpr]) -> list[int | None] | None:
-    """Match `dims` to a subsequence of `main` (equal sizes, from the left); size 1 may match nothing."""
-    one = ir.AffineConstantExpr.get(1)
-    mapping: list[int | None] = []
-    k = 0
-    for position, d in enumerate(dims):
-        if position < len(main) and len(dims) == len(main):
-            # Same rank: positions correspond (a kept reduced dim has size 1).
-            if d == main[position]:
-                mapping.append(position)
-            elif d == one:
-                mapping.append(None)
-            else:
-                return None
-            continue
-        while k < len(main) and main[k] != d:
-            k += 1
-        if k == len(main):
-            if d != one:
-                return None
-            mapping.append(None)
-            k = (mapping[-2] + 1) if len(mapping) > 1 and mapping[-2] is not None else 0
-            continue
-        mapping.append(k)
-        k += 1
-    return mapping
-
-
 def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
     """Choose the loops of a group of roots.
 
@@ -119,7 +74,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     reduced = _reduced(accesses, dims)
     if by_rows:
         return _rows_nest(e, group, dims, accesses)
-    groups = planning.merge_groups(accesses, dims, e.loops, [d in reduced for d in dims])
+    groups = merge_groups(accesses, dims, e.loops, [d in reduced for d in dims])
     partial = [set(x for x in m if x is not None) for _, _, m in group[1:]]
     for g in list(groups):
         # A root on some of the dims only needs these by themselves.
@@ -127,7 +82,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         if len(g) > 1 and any(members & p and not members <= p for p in partial):
             at = groups.index(g)
             groups[at : at + 1] = [[d] for d in g]
-    merged = planning.merged_dims(groups, e.loops)
+    merged = merged_dims(groups, e.loops)
     if merged.dims != dims:
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)

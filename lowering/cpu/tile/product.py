@@ -27,6 +27,7 @@ from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import offset_of, strides_of
 
 _DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
 
@@ -107,16 +108,6 @@ def _is_zero(expr: ir.AffineExpr) -> bool:
 def _flag(op: ir.OpView, name: str) -> bool:
     value = op.operation.attributes[name]
     return bool(value.value)
-
-
-def strides_of(layout: ir.AffineMap, rank: int) -> list[ir.AffineExpr]:
-    """Strides of an operand; leading dims that it lacks have stride 0."""
-    linear = affine.linear_coefficients(layout.results[0])
-    if linear is None:
-        raise UnsupportedError("kiln.matmul", "", f"an operand that is not strided: {layout}")
-    zero = ir.AffineConstantExpr.get(0)
-    strides = [linear[1].get(i, zero) for i in range(layout.n_dims)]
-    return [zero] * (rank - len(strides)) + strides
 
 
 def _strides(layout: ir.AffineMap, transposed: bool, batch: int) -> list[ir.AffineExpr]:
@@ -215,9 +206,3 @@ def emit_matmul_fusion(kernel: Kernel) -> None:
     for x in product.batch:
         total = total * x
     kernel.work = total
-
-
-def offset_of(layout: ir.AffineMap) -> ir.AffineExpr:
-    """The offset of a strided layout's first element; a packed one starts at 0."""
-    linear = affine.linear_coefficients(layout.results[0])
-    return linear[0] if linear is not None else ir.AffineConstantExpr.get(0)

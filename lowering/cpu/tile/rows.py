@@ -42,7 +42,7 @@ from kiln.lowering.cpu.matmul.problem import known
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.nest import Nest, NestEmitter, group_roots, plan_nest, work
+from kiln.lowering.cpu.tile.nest import Nest, NestEmitter, plan_nest, work
 from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_hosts, find_phases, kept_layout, row_count
 from kiln.lowering.cpu.tile.product import (
     Product,
@@ -52,9 +52,10 @@ from kiln.lowering.cpu.tile.product import (
     schedule_product,
     static_size,
 )
-from kiln.lowering.cpu.tile.product import offset_of as layout_offset
 from kiln.lowering.cpu.tile.scopes import Scope
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import offset_of as layout_offset
+from kiln.lowering.tile.roots import group_roots
 
 __all__ = ["emit_product_fusion", "plan_product_fusion", "split_of"]
 

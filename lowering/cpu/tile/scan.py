@@ -21,9 +21,7 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.scopes import Lane
-
-SCANS = {"sum": ("arith.addf", "arith.addi", 0), "prod": ("arith.mulf", "arith.muli", 1)}
-"""Kinds that have a kernel: combiner for floats, for integers, and the value before the first element."""
+from kiln.lowering.tile.combiner import SCANS
 
 
 def emit_scan_fusion(kernel: Kernel) -> None:

@@ -10,8 +10,8 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 
 __all__ = ["KnownTensors", "is_close", "no_trial", "random_values", "value_of"]
 

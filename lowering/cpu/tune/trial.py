@@ -14,10 +14,10 @@ from kiln.dialects import affine
 from kiln.errors import KilnError
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
-from kiln.lowering.cpu.schedule_attr import to_attribute
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
 from kiln.lowering.host.constants import constant_name
+from kiln.lowering.schedule_attr import to_attribute
 from kiln.runtime.binding import WORK_PER_THREAD
 from kiln.runtime.loader import LoadedCode, load
 from kiln.runtime.packing import packed

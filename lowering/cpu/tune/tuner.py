@@ -11,13 +11,13 @@ from torch_mlir import ir
 
 from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tune.candidates import candidates, difference
 from kiln.lowering.cpu.tune.measure import Measure, interleaved
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.host.kernels import fusion_key
+from kiln.lowering.schedule_attr import from_attribute
 from kiln.runtime.threads import max_threads
 
 __all__ = ["Contest", "Tuner"]

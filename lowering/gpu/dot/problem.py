@@ -10,9 +10,9 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile.product import offset_of, strides_of
 from kiln.lowering.gpu.dot.schedule import Known, ProductShape, known_product
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import offset_of, strides_of
 
 _INTEGERS = ("i8", "i16", "i32", "i64")
 _FLOATS = ("f64", "f32", "bf16", "f16")

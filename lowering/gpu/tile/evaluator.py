@@ -13,12 +13,12 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
-from kiln.lowering.cpu.tile.bounds import CHECKED, unclamped
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.tile.scalar import emit_scalar_op, type_of
 from kiln.lowering.gpu.tile.scopes import Scopes
 from kiln.lowering.tile.access import Indices, compose_one
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.bounds import CHECKED, unclamped
 from kiln.lowering.tile.evaluator import Traversal
 from kiln.lowering.tile.scopes import Guard
 

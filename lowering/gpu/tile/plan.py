@@ -13,11 +13,11 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile import planning
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
+from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients
 
 STRIP = 16
 """Elements of a dim from which on a program's columns are all along it."""
@@ -224,20 +224,20 @@ class _Planner:
         row = [d for x in self.row_exprs for d in affine.dims_in(x)]
         outer = [self.dims[k] for k in kept]
         partial = [{x for x in mapping if x is not None} for _, _, mapping in self.group[1:]]
-        groups = planning.merge_groups(accesses, outer, self.loops, [0] * len(outer))
+        groups = merge_groups(accesses, outer, self.loops, [0] * len(outer))
         for g in list(groups):
             # A root on some of the dims only needs these by themselves.
             members = {self.dims.index(d) for d in g}
             if len(g) > 1 and any(members & p and not members <= p for p in partial):
                 at = groups.index(g)
                 groups[at : at + 1] = [[d] for d in g]
-        merged = planning.merged_dims(groups, self.loops)
+        merged = merged_dims(groups, self.loops)
         replaced = dict(zip(outer, merged.exprs, strict=True))
         one: int | None = None
         if row:
-            groups = planning.merge_groups(accesses, row, self.loops, [0] * len(row))
-            parts = planning.merged_dims(groups, self.loops)
-            flat = planning.merged_dims([parts.dims], self.loops)
+            groups = merge_groups(accesses, row, self.loops, [0] * len(row))
+            parts = merged_dims(groups, self.loops)
+            flat = merged_dims([parts.dims], self.loops)
             one = flat.dims[0]
             table = dict(zip(parts.dims, flat.exprs, strict=True))
             replaced |= {d: affine.substitute(x, table) for d, x in zip(row, parts.exprs, strict=True)}
@@ -254,7 +254,7 @@ class _Planner:
             return dims[0]
         if not dims:
             return self.loops.new(ir.AffineConstantExpr.get(1)).position
-        flat = planning.merged_dims([dims], self.loops)
+        flat = merged_dims([dims], self.loops)
         self._replace(dict(zip(dims, flat.exprs, strict=True)))
         return flat.dims[0]
 
@@ -339,5 +339,5 @@ def contiguous_dims(offset: ir.AffineExpr, dims: Sequence[int]) -> list[int]:
     """Dims along which neighbours are neighbours in memory."""
     one = ir.AffineConstantExpr.get(1)
     linear = affine.linear_coefficients(offset)
-    found = linear[1] if linear is not None else planning._partial_coefficients(offset)
+    found = linear[1] if linear is not None else partial_coefficients(offset)
     return [d for d in dims if d in found and found[d] == one]

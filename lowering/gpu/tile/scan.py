@@ -11,13 +11,13 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tile.scan import SCANS
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Loops
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.combiner import SCANS
 
 LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""

@@ -17,7 +17,6 @@ import torch
 from torch_mlir import ir
 
 from kiln.errors import KilnError
-from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tune.measure import Measure
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.gpu.dot.choice import added_bias
@@ -26,6 +25,7 @@ from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN, GpuTuner, chip_name
 from kiln.lowering.host.kernels import fusion_key
+from kiln.lowering.schedule_attr import from_attribute
 
 __all__ = ["ProductJudge", "Verdict"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tune.candidates import difference
 from kiln.lowering.cpu.tune.measure import Measure
 from kiln.lowering.cpu.tune.operands import no_trial
@@ -19,6 +18,7 @@ from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.lowering.gpu.tune.trial import GpuTrial, Started
+from kiln.lowering.schedule_attr import from_attribute
 
 __all__ = ["GpuTuner"]
 

@@ -16,8 +16,8 @@ import kiln
 from kiln.dialects import affine, create_context
 from kiln.dialects import kiln as dialect
 from kiln.lowering.cpu.tile.conv import packed_weight_layout, plan_conv
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 
 sys.path.insert(0, str(Path(__file__).parent))
 

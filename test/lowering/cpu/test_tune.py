@@ -12,12 +12,12 @@ import kiln
 from kiln.dialects import create_context
 from kiln.dialects import kiln as dialect
 from kiln.errors import KilnError, UnsupportedError
-from kiln.lowering.cpu.schedule_attr import from_attribute
 from kiln.lowering.cpu.tune.candidates import candidates, difference
 from kiln.lowering.cpu.tune.measure import Timing, interleaved
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.lowering.schedule_attr import from_attribute
 from kiln.passes import run_pipeline
 from kiln.passes.autotune_cpu import AutotuneCpu
 from kiln.runtime.disk_cache import DiskCache

@@ -14,13 +14,13 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln, tt
-from kiln.lowering.cpu.schedule_attr import to_attribute
-from kiln.lowering.cpu.tile.kernel import fusion_layouts
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
 from kiln.lowering.gpu.emit import emit_kernel, plan_kernel
 from kiln.lowering.gpu.ttir import to_ttir
+from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.ttcpu.run import run_kernel
 
 TYPES = {"f32": (torch.float32, 2e-6), "bf16": (torch.bfloat16, 1.5e-2), "f16": (torch.float16, 2e-3)}

@@ -1,0 +1,108 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Loops that memory walks as one become one loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering.tile.access import Accesses, Loops
+
+__all__ = ["Merged", "merge_groups", "merged_dims", "partial_coefficients"]
+
+
+@dataclass
+class Merged:
+    """Loop dims after merging; `exprs` gives each original dim in terms of them."""
+
+    dims: list[int]
+    exprs: list[ir.AffineExpr]
+
+
+def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes: Sequence[object]) -> list[list[int]]:
+    """Runs of adjacent dims that every access walks as one: stride(d_i) = stride(d_i+1) * extent(d_i+1).
+
+    Dims of different `classes` stay apart, as do dims used other than linearly.
+    """
+    coefficients = []
+    usable = set(dims) - accesses.opaque
+    for a in accesses.found:
+        used = affine.dims_in(a.offset) & usable
+        if not used:
+            coefficients.append({})
+            continue
+        linear = affine.linear_coefficients(a.offset)
+        if linear is None:
+            usable -= _nonlinear_dims(a.offset)
+            linear = (None, partial_coefficients(a.offset))
+        coefficients.append(linear[1])
+    zero = ir.AffineConstantExpr.get(0)
+    groups: list[list[int]] = []
+    for k, d in enumerate(dims):
+        previous = groups[-1][-1] if groups else None
+        ok = previous is not None and classes[k] == classes[k - 1] and d in usable and previous in usable
+        if ok:
+            extent = loops.extents[d]
+            for c in coefficients:
+                inner, outer = c.get(d, zero), c.get(previous, zero)
+                if loops.simplify(outer - inner * extent) != zero:
+                    ok = False
+                    break
+        if ok:
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    return groups
+
+
+def _nonlinear_dims(expr: ir.AffineExpr) -> set[int]:
+    expr = expr.maybe_downcast()
+    if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return set()
+    if isinstance(expr, ir.AffineAddExpr):
+        return _nonlinear_dims(expr.lhs) | _nonlinear_dims(expr.rhs)
+    if isinstance(expr, ir.AffineMulExpr) and not affine.dims_in(expr.rhs):
+        return _nonlinear_dims(expr.lhs)
+    return affine.dims_in(expr)
+
+
+def partial_coefficients(expr: ir.AffineExpr) -> dict[int, ir.AffineExpr]:
+    """Coefficients of the dims that occur linearly; the other dims are not merged anyway."""
+    found: dict[int, ir.AffineExpr] = {}
+
+    def walk(e: ir.AffineExpr, factor: ir.AffineExpr) -> None:
+        if isinstance(e, ir.AffineDimExpr):
+            found[e.position] = found[e.position] + factor if e.position in found else factor
+        elif isinstance(e, ir.AffineAddExpr):
+            walk(e.lhs, factor)
+            walk(e.rhs, factor)
+        elif isinstance(e, ir.AffineMulExpr) and not affine.dims_in(e.rhs):
+            walk(e.lhs, factor * e.rhs)
+
+    walk(expr, ir.AffineConstantExpr.get(1))
+    return found
+
+
+def merged_dims(groups: list[list[int]], loops: Loops) -> Merged:
+    """New loop dims, one per group, and the old dims as quotients and remainders of them."""
+    dims: list[int] = []
+    exprs: list[ir.AffineExpr] = []
+    for group in groups:
+        if len(group) == 1:
+            dims.append(group[0])
+            exprs.append(ir.AffineDimExpr.get(group[0]))
+            continue
+        total: ir.AffineExpr = ir.AffineConstantExpr.get(1)
+        for d in group:
+            total = total * loops.extents[d]
+        fresh = loops.new(total)
+        dims.append(fresh.position)
+        rest: ir.AffineExpr = fresh
+        parts: list[ir.AffineExpr] = []
+        for d in reversed(group[1:]):
+            parts.append(ir.AffineExpr.get_mod(rest, loops.extents[d]))
+            rest = ir.AffineExpr.get_floor_div(rest, loops.extents[d])
+        exprs += [rest, *reversed(parts)]
+    return Merged(dims, [loops.simplify(x) for x in exprs])
