@@ -3,14 +3,18 @@
 
 """Schedules: how each kernel is tiled and vectorised, as an attribute that people and tuners can read and change."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import plan_kernel
+from kiln.lowering.cpu.matmul import describe_schedule
 from kiln.lowering.schedule_attr import to_attribute
-from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
+from kiln.lowering.tile.body import FusionBody
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of
 
@@ -22,7 +26,7 @@ class ScheduleCpu(Pass):
 
     Sets the dictionary `schedule` on each `kiln.fusion` whose kind has one; pointwise and reduction kernels take
     their loops from the layouts alone. A fusion of several parts gets `{parts = [...]}`, one schedule per part. A
-    schedule that is there already is kept.
+    schedule that is there already is kept. A note tells which kernel each product got.
 
     Before::
 
@@ -66,3 +70,13 @@ class ScheduleCpu(Pass):
         if schedule:
             attributes["schedule"] = to_attribute(schedule)
             self.count("scheduled")
+            if ir.StringAttr(attributes["kind"]).value == "matmul":
+                for product in _products(schedule):
+                    self.note(fusion, describe_schedule(product, isa.target()))
+
+
+def _products(schedule: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schedules of the products in that of a fusion."""
+    for part in schedule.get("parts", [schedule]):
+        if part:
+            yield from part.get("products", [part] if "kernel" in part else [])

@@ -7,7 +7,7 @@ from kiln.lowering.cpu.matmul.blocked import panel_strides
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.pairs import packed_pair_strides
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
-from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule
+from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule, describe_schedule
 
 __all__ = [
     "Buffers",
@@ -18,6 +18,7 @@ __all__ = [
     "MatmulProblem",
     "choose_packed_schedule",
     "choose_schedule",
+    "describe_schedule",
     "emit_matmul",
     "packed_pair_strides",
     "panel_strides",

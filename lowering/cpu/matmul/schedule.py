@@ -76,6 +76,24 @@ def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None
     return {"kernel": "by_rows", "limit": limit, "small": small, "large": large}
 
 
+def describe_schedule(schedule: dict, isa: Isa) -> str:
+    """What a product's schedule does and, where a library could do it instead, why or why not; for people."""
+    kernel = schedule["kernel"]
+    if kernel == "by_rows":
+        small, large = (describe_schedule(schedule[part], isa) for part in ("small", "large"))
+        return f"up to {schedule['limit']} rows {small}; above, {large}"
+    if kernel == "vendor":
+        return "blocks by the library's gemm"
+    tile = f" {schedule['mr']}x{schedule.get('nv', schedule.get('nr'))}" if "mr" in schedule else ""
+    rhs = ""
+    if "pack_rhs" in schedule:
+        packed = "packed by each thread" if schedule["pack_rhs"] else "in place"
+        rhs = ", rhs a packed constant" if schedule.get("packed") else f", rhs {packed}"
+    slower = kernel == "blocked" and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
+    why = f" (the library would use {isa.library_bytes} of the {isa.vector_bytes} bytes of a vector)" if slower else ""
+    return f"{kernel}{tile}{rhs}{why}"
+
+
 _PACKED_ROWS = 4
 
 

@@ -16,7 +16,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
 
-from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul import (
+    Buffers,
+    MatmulProblem,
+    choose_schedule,
+    describe_schedule,
+    emit_matmul,
+    scratch_bytes,
+)
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 
 AVX2, AVX512 = Machine(), Machine(64, 32)
@@ -218,6 +225,23 @@ def test_schedule_is_plain_data() -> None:
             problem = MatmulProblem((None,), m, 768, 768, (None, 768, 1), (None, *rhs))
             schedule = choose_schedule(problem, AVX2)
             assert plain(schedule) and schedule == choose_schedule(problem, AVX2)
+
+
+@pytest.mark.skipif(not vendor_gemm_available(), reason="this torch has no MKL")
+@pytest.mark.parametrize("rhs", [(1, 768), (768, 1)], ids=["nk", "kn"])
+def test_a_library_with_narrower_vectors_is_not_called(rhs: tuple[int, int]) -> None:
+    """MKL keeps to AVX2 on AMD's processors: level with kernels for AVX2, half as fast as those for AVX-512."""
+    problem = MatmulProblem((), 512, 768, 768, (768, 1), rhs)
+    for width, registers, library, kernel in (
+        (64, 32, 32, "blocked"),
+        (64, 32, 64, "vendor"),
+        (32, 16, 32, "vendor"),
+    ):
+        machine = Machine(width, registers, library)
+        schedule = choose_schedule(problem, machine)
+        assert schedule["kernel"] == kernel
+        explained = describe_schedule(schedule, machine)
+        assert ("32 of the 64 bytes" in explained) == (kernel == "blocked")
 
 
 def test_wrong_schedule_is_refused() -> None:
