@@ -13,8 +13,8 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.matmul import describe_schedule
 from kiln.lowering.schedule_attr import to_attribute
-from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of
 
