@@ -43,12 +43,17 @@ def warps_for(elements: int) -> int:
     return max(1, min(32, elements // 512))
 
 
-def choose_pointwise(elements: int | None) -> dict[str, int | list[int]]:
-    """The tile of a kernel without reductions, over its elements in a row."""
-    block = BLOCK
+def choose_pointwise(elements: int | None, gathers: bool = False) -> dict[str, int | list[int]]:
+    """The tile of a kernel without reductions, over its elements in a row.
+
+    gathers: it loads from where loaded indices say. Each thread then has more of these loads under way: an embedding of
+    8192 rows of 1024 bf16 takes 5.4 us, and 6.9 with half the elements.
+    """
+    most = 2 * BLOCK if gathers else BLOCK
+    block = most
     if elements is not None:
         # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
-        block = min(BLOCK, pow2(elements), max(128, pow2(elements // (2 * PROCESSORS))))
+        block = min(most, pow2(elements), max(128, pow2(elements // (2 * PROCESSORS))))
     return {"tile": [block], "num_warps": max(1, min(4, block // 128))}
 
 

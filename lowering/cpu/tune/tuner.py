@@ -104,7 +104,9 @@ class Tuner:
             if final[i].beats(final[0], self.margin) and (best == 0 or final[i].median < final[best].median):
                 best = i
         schedule, label, _ = runs[last[best]]
-        tried = [TriedSchedule(name, t.median) for (_, name, _), t in zip(runs, times, strict=True)]
+        # Those that met in the end have the times of that: the clock may be another one by then.
+        latest = dict(enumerate(times)) | dict(zip(last, final, strict=True))
+        tried = [TriedSchedule(name, latest[i].median) for i, (_, name, _) in enumerate(runs)]
         found = Found(schedule, label, final[0].median, final[best].median, [*tried, *contest.failed])
         self.store.put(self.key(fusion), found)
         return found

@@ -267,7 +267,12 @@ class _Planner:
             sizes = (self._known(pair[0]), self._known(pair[1]))
             return self._nest(outer, list(pair), None, schedule or rules.choose_transpose(sizes))
         flat = self._flatten(dims)
-        return self._nest([], [flat], None, schedule or rules.choose_pointwise(self._known(flat)))
+        return self._nest([], [flat], None, schedule or rules.choose_pointwise(self._known(flat), self._gathers()))
+
+    def _gathers(self) -> bool:
+        """Whether elements are loaded from where other elements say."""
+        generics = [op for op in self.body.operations if op.operation.name == "linalg.generic"]
+        return any(inner.operation.name == "tensor.extract" for op in generics for inner in op.regions[0].blocks[0])
 
     def _transposed(self, accesses: _RowAccesses, dims: list[int]) -> tuple[int, int] | None:
         """(dim that a read is contiguous in, dim that the writes are contiguous in), where these differ and matter."""

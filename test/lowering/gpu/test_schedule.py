@@ -66,3 +66,9 @@ def test_transposes(sizes: tuple[int | None, int | None]) -> None:
     chosen = choose_transpose(sizes)
     assert all(n & (n - 1) == 0 and n <= 64 for n in chosen["tile"])
     assert chosen["num_warps"] in (1, 2, 4, 8)
+
+
+def test_gathers_have_more_loads_under_way() -> None:
+    assert choose_pointwise(8192 * 1024, gathers=True) == {"tile": [2048], "num_warps": 4}
+    assert choose_pointwise(None, gathers=True) == {"tile": [2048], "num_warps": 4}
+    assert choose_pointwise(1000, gathers=True)["tile"] == [128]
