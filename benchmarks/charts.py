@@ -12,7 +12,7 @@ __all__ = ["Chart", "svg"]
 
 WIDTH, HEIGHT = 380, 250
 """Pixels of one chart."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 30, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 40, 40
 _LEGEND = 28
 # Okabe and Ito's colours, which the colour-blind tell apart.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -89,9 +89,9 @@ def _draw(group: xml.Element, chart: Chart, colours: Mapping[str, str]) -> None:
         if across(x) - last >= 34:  # the others have no room for their number
             last = across(x)
             _text(group, last, HEIGHT - _BOTTOM + 15, _short(x), anchor="middle")
-    _text(group, _LEFT, 18, chart.title, style="title")
+    _text(group, 8, 14, chart.title, style="title")
     _text(group, (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, chart.x_label, anchor="middle")
-    _text(group, _LEFT - 44, _TOP - 4, chart.y_label)
+    _text(group, 8, 28, chart.y_label)
     for name, line in chart.lines.items():
         places = [(across(x), up(y)) for x, y in sorted(line)]
         track = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
@@ -104,7 +104,7 @@ def _draw(group: xml.Element, chart: Chart, colours: Mapping[str, str]) -> None:
 def _ticks(low: float, high: float) -> list[float]:
     """Powers of ten around the values; with 2 and 5 between them where there are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if last - first <= 2 else (1,)
+    steps = (1, 2, 5) if last - first <= 3 else (1,)
     found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     inner = [t for t in found if low <= t <= high]
     below, above = (t for t in found if t < low), (t for t in found if t > high)

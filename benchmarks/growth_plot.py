@@ -27,7 +27,9 @@ def growth_charts(document: Mapping[str, Any]) -> list[Chart]:
         if row["median"] is not None:
             compiling.setdefault(row["contender"], []).append((row["layers"], row["median"]))
     if compiling:
-        charts.append(Chart("first call of a GPT-2 of width 256", "layers", f"seconds, {clock}", compiling))
+        charts.append(
+            Chart("compile time: first call of a GPT-2 of width 256", "layers", f"seconds, {clock}", compiling)
+        )
     running: dict[str, dict[str, list[tuple[float, float]]]] = {}
     labels = {}
     for row in document["run"]:
@@ -37,7 +39,9 @@ def growth_charts(document: Mapping[str, Any]) -> list[Chart]:
             if outcome["median"] is not None:
                 line = running.setdefault(kind, {}).setdefault(name, [])
                 line.append((float(size), 1e6 * outcome["median"]))
-    charts += [Chart(kind, labels[kind], f"us per call, {clock}", lines) for kind, lines in running.items()]
+    charts += [
+        Chart(f"run time: {kind}", labels[kind], f"us per call, {clock}", lines) for kind, lines in running.items()
+    ]
     return charts
 
 
