@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import name_of
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ComposeViews", "compose_views", "erase_dead_views"]
@@ -16,6 +17,9 @@ __all__ = ["ComposeViews", "compose_views", "erase_dead_views"]
 @dataclass
 class ComposeViews(Pass):
     """Compose views of views, drop identity views, simplify index maps.
+
+    A view that lies in one operand of a concatenation is a view of that operand, unless it is returned (it would share
+    memory with the operand). A concatenation that nothing reads any more is erased.
 
     Before::
 
@@ -48,6 +52,7 @@ class ComposeViews(Pass):
 
 def compose_views(function: ir.Operation) -> int:
     """Compose all views of ``function``; returns how many were rewritten."""
+    from kiln.passes.views.concatenations import in_one_part, is_returned
     from kiln.passes.views.function_views import FunctionViews, is_view
 
     views = FunctionViews(function)
@@ -58,6 +63,8 @@ def compose_views(function: ir.Operation) -> int:
             continue
         result = op.results[0]
         view = views.read(result)
+        while not is_returned(result) and (part := in_one_part(views, view)) is not None:
+            view = part
         same = view.source == op.operands[0] and not is_view(op.operands[0])
         simple = _map_text(view.indices) == _map_text(ir.AffineMapAttr(op.attributes["map"]).value.results)
         droppable = views.is_identity(view) and view.source.type == result.type
@@ -78,7 +85,7 @@ def _map_text(exprs: object) -> list[str]:
 
 
 def erase_dead_views(block: ir.Block) -> None:
-    """Erase views, empties and the like that nothing uses."""
+    """Erase views, concatenations, empties and the like that nothing uses."""
     for op in reversed([op.operation for op in block.operations]):
-        if op.name in ("kiln.view", "kiln.empty") and not any(True for r in op.results for _ in r.uses):
+        if name_of(op) in ("kiln.view", "kiln.cat", "kiln.empty") and not any(True for r in op.results for _ in r.uses):
             op.erase()

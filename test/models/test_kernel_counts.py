@@ -125,6 +125,13 @@ def rows_and_columns(x):
     return x.sum(0), x.amax(1), x.exp()
 
 
+def split_of_cat(a, b):
+    """What a split, a slice and a reshape take of a concatenation, which is never made."""
+    whole = torch.cat((a, b), 1)
+    first, second = whole.split((a.shape[1], b.shape[1]), 1)
+    return first.exp() + whole[:, 1 : a.shape[1] + 1].flip(1), second.sum(1), whole[:, a.shape[1] :].reshape(-1) * 2
+
+
 def rotations(q, k, cos, sin):
     def rotate(x):
         half = x.shape[-1] // 2
@@ -155,6 +162,31 @@ def test_siblings(call, shapes, dtype):
         scale = e.norm().clamp(min=1e-30)
         error, allowed = (got.double() - e).norm() / scale, (plain.double() - e).norm() / scale
         assert error <= max(3 * allowed, 2e-7 if dtype == torch.float32 else 4e-3)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_split_of_cat(dynamic):
+    torch._dynamo.reset()
+    call = torch.compile(split_of_cat, backend=kiln.backend, dynamic=dynamic, options={"fallback": False})
+    for a, b in (((6, 5), (6, 4)), ((1, 3), (1, 9)), ((40, 2), (40, 2))):
+        x, y = torch.randn(a), torch.randn(b)
+        for got, exact in zip(call(x, y), split_of_cat(x.double(), y.double()), strict=True):
+            assert (got.double() - exact).norm() <= 1e-6 * exact.norm()
+
+
+def test_slices_of_a_cat_share_no_memory():
+    """A returned slice of a concatenation is new memory, not the operand that it holds."""
+
+    def call(a, b):
+        whole = torch.cat((a, b), 1)
+        return whole[:, :3], whole[:, 3:], whole[:, :3].neg()
+
+    inputs = torch.randn(4, 3), torch.randn(4, 2)
+    torch._dynamo.reset()
+    results = torch.compile(call, backend=kiln.backend, options={"fallback": False})(*inputs)
+    pointers = {x.untyped_storage().data_ptr() for x in inputs}
+    assert all(x.untyped_storage().data_ptr() not in pointers for x in results)
+    assert all(torch.equal(x, y) and x.stride() == y.stride() for x, y in zip(results, call(*inputs), strict=True))
 
 
 def test_siblings_of_dynamic_sizes():

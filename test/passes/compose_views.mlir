@@ -64,3 +64,58 @@ func.func @broadcast_row(%x: tensor<8xf32>) -> tensor<8xf32> {
   %1 = "kiln.view"(%0) {map = affine_map<(d0) -> (2, d0)>, shape = affine_map<() -> (8)>} : (tensor<4x8xf32>) -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }
+
+// -----
+
+// Slices of a concatenation that lie in one of its operands are slices of that; what holds two of them stays.
+
+// CHECK-LABEL: func.func @split_of_cat
+// CHECK-NOT: kiln.cat
+// CHECK: "kiln.view"(%arg0) {map = #[[MAP:.*]], shape = {{.*}}} : (tensor<4x6xf32>) -> tensor<6x4xf32>
+// CHECK-NOT: kiln.cat
+// CHECK: call @use(%{{.*}}, %arg1)
+func.func private @use(tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<4xf32>
+func.func @split_of_cat(%x: tensor<4x6xf32>, %y: tensor<4x5xf32>) -> tensor<4xf32> {
+  %c = "kiln.cat"(%x, %y) {dim = 1, shape = affine_map<() -> (4, 11)>}
+    : (tensor<4x6xf32>, tensor<4x5xf32>) -> tensor<4x11xf32>
+  %a = "kiln.view"(%c) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (6, 4)>}
+    : (tensor<4x11xf32>) -> tensor<6x4xf32>
+  %b = "kiln.view"(%c) {map = affine_map<(d0, d1) -> (d0, d1 + 6)>, shape = affine_map<() -> (4, 5)>}
+    : (tensor<4x11xf32>) -> tensor<4x5xf32>
+  %r = func.call @use(%a, %b) : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @dynamic
+// CHECK-NOT: kiln.cat
+// CHECK: call @use(%arg1)
+func.func private @use(tensor<?x5xf32>) -> tensor<4xf32>
+func.func @dynamic(%x: tensor<?x6xf32> {kiln.shape = affine_map<()[n] -> (n, 6)>}, %y: tensor<?x5xf32> {kiln.shape = affine_map<()[n] -> (n, 5)>}, %n: index {kiln.symbol = "n"}) -> tensor<4xf32>
+    attributes {kiln.symbols = ["n"]} {
+  %c = "kiln.cat"(%x, %y, %n) {dim = 1, shape = affine_map<()[n] -> (n, 11)>}
+    : (tensor<?x6xf32>, tensor<?x5xf32>, index) -> tensor<?x11xf32>
+  %b = "kiln.view"(%c, %n) {map = affine_map<(d0, d1)[n] -> (d0, d1 + 6)>, shape = affine_map<()[n] -> (n, 5)>}
+    : (tensor<?x11xf32>, index) -> tensor<?x5xf32>
+  %r = func.call @use(%b) : (tensor<?x5xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+// One slice holds parts of both operands; the other is returned, and must not be the operand's memory.
+
+// CHECK-LABEL: func.func @stays
+// CHECK: %[[C:.*]] = "kiln.cat
+// CHECK: "kiln.view"(%[[C]])
+// CHECK: "kiln.view"(%[[C]])
+func.func @stays(%x: tensor<4x6xf32>, %y: tensor<4x5xf32>) -> (tensor<4x2xf32>, tensor<4x5xf32>) {
+  %c = "kiln.cat"(%x, %y) {dim = 1, shape = affine_map<() -> (4, 11)>}
+    : (tensor<4x6xf32>, tensor<4x5xf32>) -> tensor<4x11xf32>
+  %a = "kiln.view"(%c) {map = affine_map<(d0, d1) -> (d0, d1 + 5)>, shape = affine_map<() -> (4, 2)>}
+    : (tensor<4x11xf32>) -> tensor<4x2xf32>
+  %b = "kiln.view"(%c) {map = affine_map<(d0, d1) -> (d0, d1 + 6)>, shape = affine_map<() -> (4, 5)>}
+    : (tensor<4x11xf32>) -> tensor<4x5xf32>
+  return %a, %b : tensor<4x2xf32>, tensor<4x5xf32>
+}
