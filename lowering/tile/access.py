@@ -161,6 +161,15 @@ def linear_offset(indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExp
     return offset
 
 
+def indices_at(offset: ir.AffineExpr, sizes: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Indices at a row-major offset: the inverse of `linear_offset`."""
+    indices: list[ir.AffineExpr] = []
+    for size in reversed(sizes[1:]):
+        indices.insert(0, ir.AffineExpr.get_mod(offset, size))
+        offset = ir.AffineExpr.get_floor_div(offset, size)
+    return [offset, *indices] if sizes else []
+
+
 def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
     """`expr` as base + coefficient * lane where d_dim = block + lane, block a multiple of `multiple_of` = lanes.
 

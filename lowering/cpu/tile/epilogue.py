@@ -12,7 +12,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
-from kiln.lowering.tile.access import Indices, compose_one, linear_offset
+from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_offset
 
 
 class FusedEpilogue:
@@ -40,14 +40,7 @@ class FusedEpilogue:
 
     def at(self, value: ir.Value) -> Indices:
         """The index of `value`, which has the product's elements in their order, for the current row and column."""
-        rest = self.position
-        index: list[ir.AffineExpr] = []
-        sizes = self.e.body.dims(value)[:-1]
-        for size in reversed(sizes[1:]):
-            index.insert(0, ir.AffineExpr.get_mod(rest, size))
-            rest = ir.AffineExpr.get_floor_div(rest, size)
-        if sizes:
-            index.insert(0, rest)
+        index = indices_at(self.position, self.e.body.dims(value)[:-1])
         return (*(self.e.loops.simplify(x) for x in index), self.column)
 
     def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:

@@ -13,7 +13,7 @@ from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Line, split_batch
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
-from kiln.lowering.tile.access import Indices, linear_offset
+from kiln.lowering.tile.access import Indices, indices_at, linear_offset
 from kiln.lowering.tile.scopes import Scope
 
 
@@ -39,14 +39,7 @@ class FusedEpilogue:
 
     def at(self, value: ir.Value) -> Indices:
         """The index of `value`, which has the result's elements in their order, at the current row and column."""
-        rest = self.position
-        index: list[ir.AffineExpr] = []
-        sizes = self.e.body.dims(value)[:-1]
-        for size in reversed(sizes[1:]):
-            index.insert(0, ir.AffineExpr.get_mod(rest, size))
-            rest = ir.AffineExpr.get_floor_div(rest, size)
-        if sizes:
-            index.insert(0, rest)
+        index = indices_at(self.position, self.e.body.dims(value)[:-1])
         return tuple(self.e.loops.simplify(x) for x in (*index, self.column))
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
