@@ -4,10 +4,12 @@
 """Schedules of GPU kernels as attributes that people and tuners can read and change."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
+from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
@@ -15,6 +17,8 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["ScheduleGpu"]
+
+Schedule = dict[str, Any]
 
 
 @register_pass
@@ -75,24 +79,30 @@ class ScheduleGpu(Pass):
     """Products may load their operands through tensor maps, which the launcher encodes."""
 
     def run(self, module: ir.Module) -> None:
+        known: dict[str, Schedule | UnsupportedError] = {}
         for fusion in fusions_of(module):
-            self._schedule(fusion)
+            attributes = fusion.operation.attributes
+            if "schedule" in attributes:
+                continue
+            key = fusion_key(fusion.operation)
+            if key not in known:
+                known[key] = self._schedule(fusion)
+            schedule = known[key]
+            if isinstance(schedule, UnsupportedError):
+                self.note(fusion.operation, f"no schedule: {schedule.reason}")
+                self.count("without a schedule")
+            elif schedule:
+                attributes["schedule"] = to_attribute(schedule)
+                self.count("scheduled")
 
-    def _schedule(self, fusion: ir.OpView) -> None:
+    def _schedule(self, fusion: ir.OpView) -> Schedule | UnsupportedError:
+        """That of a kernel, and so of all equal ones; or why there is none."""
         from kiln.lowering.gpu.dot.fusions import DotOptions
         from kiln.lowering.gpu.emit import plan_kernel
 
-        attributes = fusion.operation.attributes
-        if "schedule" in attributes:
-            return
         body = FusionBody(fusion)
         options = DotOptions(self.arch, self.tf32, self.descriptors)
         try:
-            schedule = plan_kernel(body, fusion_layouts(fusion, body), options)
+            return plan_kernel(body, fusion_layouts(fusion, body), options)
         except UnsupportedError as error:
-            self.note(fusion.operation, f"no schedule: {error.reason}")
-            self.count("without a schedule")
-            return
-        if schedule:
-            attributes["schedule"] = to_attribute(schedule)
-            self.count("scheduled")
+            return error

@@ -125,6 +125,7 @@ class GpuKernelSet(KernelSet):
     """
 
     marks_alignment = True
+    compiled_first = ("matmul", "attention", "conv")
 
     def __init__(
         self,

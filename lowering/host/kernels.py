@@ -44,6 +44,8 @@ class KernelSet:
 
     marks_alignment = False
     """Whether code depends on which addresses are multiples of 16 bytes (`unaligned` of a fusion)."""
+    compiled_first: tuple[str, ...] = ()
+    """Kinds of fusions whose kernels take the longest, where several are compiled at once."""
 
     def __init__(
         self,

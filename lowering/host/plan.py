@@ -147,12 +147,15 @@ class _Planner(PlanValues):
 
     def _start_kernels(self) -> Iterator[int]:
         """Has all kernels emitted, and so compiled in other threads while the plan is made; their numbers."""
-        found = []
-        for op in self.graph.operations:
-            if name_of(op) == "kiln.fusion":
-                if self.kernels.marks_alignment:
-                    self._mark_alignment(op.operation)
-                found.append(self.kernels.add(op.operation))
+        fusions = [op.operation for op in self.graph.operations if name_of(op) == "kiln.fusion"]
+        found = [0] * len(fusions)
+        first = self.kernels.compiled_first
+        for i in sorted(
+            range(len(fusions)), key=lambda i: ir.StringAttr(fusions[i].attributes["kind"]).value not in first
+        ):
+            if self.kernels.marks_alignment:
+                self._mark_alignment(fusions[i])
+            found[i] = self.kernels.add(fusions[i])
         return iter(found)
 
     def _launch(self, op: ir.Operation, kernel: int, epoch: int) -> Launch:
