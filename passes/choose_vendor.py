@@ -161,49 +161,82 @@ def _product(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value
     activated = gelu_behind(replaced) if bias is not None else None
     if bias is not None and activated is not None:
         return _activated_product(op, bias, activated, reason)
-    weight = op.operands[1]
+    if ir.RankedTensorType(op.operands[1].type).rank > 2:
+        return _batch_of_products(op, reason)
     # Behind the addition: the bias may be computed between the two.
     with ir.InsertionPoint(replaced.owner.operation), op.location:
-        if not op.attributes["transpose_rhs"].value:
-            turned = [ir.AffineExpr.get_dim(1), ir.AffineExpr.get_dim(0)]
-            exchanged = list(reversed(ir.RankedTensorType(weight.type).shape))
-            weight = kiln.view(weight, ir.AffineMap.get(2, 0, turned), _static(exchanged))
-        inputs = [op.operands[0], weight, *([bias] if bias is not None else [])]
+        lhs = _turned(op.operands[0], bool(op.attributes["transpose_lhs"].value))
+        weight = _turned(op.operands[1], not op.attributes["transpose_rhs"].value)
+        inputs = [lhs, weight, *([bias] if bias is not None else [])]
         args = [{"operand": i} for i in range(len(inputs))]
         shape, values = sizes
         call = kiln.aten("aten.linear.default", inputs, args, {}, [result], [shape], [None], values, reason=reason)
     return replaced, call.results[0]
 
 
+def _turned(matrices: ir.Value, is_turned: bool) -> ir.Value:
+    """A view with the last two dims exchanged."""
+    if not is_turned:
+        return matrices
+    shape = list(ir.RankedTensorType(matrices.type).shape)
+    order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    turned = ir.AffineMap.get(len(shape), 0, [ir.AffineExpr.get_dim(i) for i in order])
+    return kiln.view(matrices, turned, _static([shape[i] for i in order]))
+
+
+def _joined(value: ir.Value, kept: int) -> ir.Value:
+    """A view with all dims but the last `kept` as one."""
+    shape = list(ir.RankedTensorType(value.type).shape)
+    lead, rest = shape[:-kept], shape[-kept:]
+    if len(lead) == 1:
+        return value
+    d = [ir.AffineExpr.get_dim(i) for i in range(1 + kept)]
+    parts, left = list[ir.AffineExpr](), d[0]
+    for size in reversed(lead[1:]):
+        parts.insert(0, ir.AffineExpr.get_mod(left, size))
+        left = ir.AffineExpr.get_floor_div(left, size)
+    return kiln.view(value, ir.AffineMap.get(1 + kept, 0, [left, *parts, *d[1:]]), _static([prod(lead), *rest]))
+
+
+def _apart(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """The reverse: a view of these sizes."""
+    kept = ir.RankedTensorType(value.type).rank - 1
+    lead = shape[: len(shape) - kept]
+    if len(lead) == 1:
+        return value
+    d = [ir.AffineExpr.get_dim(i) for i in range(len(shape))]
+    position = d[0]
+    for i, size in enumerate(lead[1:], 1):
+        position = position * size + d[i]
+    return kiln.view(value, ir.AffineMap.get(len(shape), 0, [position, *d[len(lead) :]]), _static(shape))
+
+
+def _batch_of_products(op: ir.Operation, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten.bmm``: leading dims are one, in views around the call."""
+    result = ir.RankedTensorType(op.results[0].type)
+    with ir.InsertionPoint(op), op.location:
+        lhs = _turned(_joined(op.operands[0], 2), bool(op.attributes["transpose_lhs"].value))
+        rhs = _turned(_joined(op.operands[1], 2), bool(op.attributes["transpose_rhs"].value))
+        sizes = [prod(result.shape[:-2]), *result.shape[-2:]]
+        type_ = ir.RankedTensorType.get(sizes, result.element_type)
+        args = [{"operand": 0}, {"operand": 1}]
+        call = kiln.aten("aten.bmm.default", [lhs, rhs], args, {}, [type_], [_static(sizes)], [None], reason=reason)
+        return op.results[0], _apart(call.results[0], result.shape)
+
+
 def _activated_product(op: ir.Operation, bias: ir.Value, replaced: ir.Value, reason: str) -> tuple[ir.Value, ir.Value]:
     """``aten._addmm_activation`` of matrices: leading dims are rows, in views around the call."""
     result = ir.RankedTensorType(op.results[0].type)
-    lhs, weight = op.operands[0], op.operands[1]
-    *lead, terms = ir.RankedTensorType(lhs.type).shape
-    columns = result.shape[-1]
-    sizes = [prod(lead), columns]
-    d = [ir.AffineExpr.get_dim(i) for i in range(result.rank)]
     with ir.InsertionPoint(replaced.owner.operation), op.location:
-        if result.rank > 2:
-            parts, rest = list[ir.AffineExpr](), d[0]
-            for size in reversed(lead[1:]):
-                parts.insert(0, ir.AffineExpr.get_mod(rest, size))
-                rest = ir.AffineExpr.get_floor_div(rest, size)
-            lhs = kiln.view(lhs, ir.AffineMap.get(2, 0, [rest, *parts, d[1]]), _static([sizes[0], terms]))
-        if op.attributes["transpose_rhs"].value:
-            weight = kiln.view(weight, ir.AffineMap.get(2, 0, [d[1], d[0]]), _static([terms, columns]))
+        lhs = _turned(_joined(op.operands[0], 1), bool(op.attributes["transpose_lhs"].value))
+        weight = _turned(op.operands[1], bool(op.attributes["transpose_rhs"].value))
+        sizes = [prod(result.shape[:-1]), result.shape[-1]]
         type_ = ir.RankedTensorType.get(sizes, result.element_type)
         args = [{"operand": i} for i in range(3)]
         named = {"use_gelu": True}
         name = "aten._addmm_activation.default"
         call = kiln.aten(name, [bias, lhs, weight], args, named, [type_], [_static(sizes)], [None], reason=reason)
-        made = call.results[0]
-        if result.rank > 2:
-            row = d[0]
-            for i, size in enumerate(lead[1:], 1):
-                row = row * size + d[i]
-            made = kiln.view(made, ir.AffineMap.get(result.rank, 0, [row, d[-1]]), _static(result.shape))
-    return replaced, made
+        return replaced, _apart(call.results[0], result.shape)
 
 
 def _static(sizes: Sequence[int]) -> ir.AffineMap:

@@ -339,3 +339,28 @@ func.func @any_rows(%n: index {kiln.symbol = "n"}, %x: tensor<?x1024xbf16> {kiln
     : (tensor<?x1024xbf16>, tensor<512x1024xbf16>) -> tensor<?x512xbf16>
   return %0, %1 : tensor<?x4096xbf16>, tensor<?x512xbf16>
 }
+
+// -----
+
+// Batches: a call, with operands either way round; heads of 16 bits, whose dims may not be one, are not.
+// CHECK-LABEL: func.func @batch
+// CHECK-SAME: %[[X:.*]]: tensor<64x512x256xbf16>, %[[Y:.*]]: tensor<64x512x256xbf16>,
+// CHECK: %[[T:.*]] = "kiln.view"(%[[X]])
+// CHECK: "kiln.aten"(%[[T]], %[[Y]])
+// CHECK-SAME: op = "aten.bmm.default"
+// CHECK-SAME: reason = "cuBLAS: batches of matrices are loaded faster there"
+// CHECK: "kiln.matmul"
+// CHECK: op = "aten.bmm.default"
+// CHECK-SAME: reason = "cuBLAS: products of wide floats are faster there"
+// CHECK: %[[R:.*]] = "kiln.view"
+// CHECK-NEXT: return %{{.*}}, %{{.*}}, %[[R]]
+func.func @batch(%x: tensor<64x512x256xbf16>, %y: tensor<64x512x256xbf16>, %h: tensor<8x16x512x64xbf16>,
+    %f: tensor<8x16x512x64xf32>) -> (tensor<64x256x256xbf16>, tensor<8x16x512x512xbf16>, tensor<8x16x512x512xf32>) {
+  %0 = "kiln.matmul"(%x, %y) {transpose_lhs = true, transpose_rhs = false}
+    : (tensor<64x512x256xbf16>, tensor<64x512x256xbf16>) -> tensor<64x256x256xbf16>
+  %1 = "kiln.matmul"(%h, %h) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<8x16x512x64xbf16>, tensor<8x16x512x64xbf16>) -> tensor<8x16x512x512xbf16>
+  %2 = "kiln.matmul"(%f, %f) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<8x16x512x64xf32>, tensor<8x16x512x64xf32>) -> tensor<8x16x512x512xf32>
+  return %0, %1, %2 : tensor<64x256x256xbf16>, tensor<8x16x512x512xbf16>, tensor<8x16x512x512xf32>
+}

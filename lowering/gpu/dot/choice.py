@@ -68,11 +68,16 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     vocabulary of 50257): cuBLAS has slow kernels only for these, while ours need that of operands alone.
     """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    if rhs.rank != 2 or not rhs.has_static_shape or _transposed(op, "transpose_lhs"):
+    is_turned = _transposed(op, "transpose_lhs")
+    if lhs.element_type != rhs.element_type:
+        return None
+    if not rhs.has_static_shape or (rhs.rank > 2 or is_turned) and lhs.rank != rhs.rank:
         return None
     if not (lhs.has_static_shape and result.has_static_shape):
-        return _reason_for_any_rows(op)
-    rows, terms = prod(result.shape[:-1]), lhs.shape[-1]
+        return _reason_for_any_rows(op) if rhs.rank == 2 and not is_turned else None
+    if rhs.rank > 2:
+        return _reason_for_batch(op)
+    rows, terms = prod(result.shape[:-1]), lhs.shape[-2 if is_turned else -1]
     weights = terms * result.shape[-1]
     work = rows * weights
     if rows <= _FEW:
@@ -93,7 +98,7 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     if not readers:
         what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
         return f"cuBLAS: {what} is faster there"
-    through_maps = tensor_maps and _takes_descriptors(op, rows)
+    through_maps = tensor_maps and not is_turned and _takes_descriptors(op, rows)
     if rows <= _SOME and weights >= _LARGE_WEIGHTS and not through_maps:
         return "cuBLAS: a product with 17 to 128 rows is faster there"
     if work < _LARGE:
@@ -107,6 +112,25 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     if terms >= _LONG:
         return "cuBLAS: the sums are so long that what follows them hardly counts"
     return None
+
+
+def _reason_for_batch(op: ir.Operation) -> str | None:
+    """The same for a product of each pair of matrices of two batches: where nothing follows, or a reduction.
+
+    Several batch dims may not be one for the library; the copy that it takes then pays for f32 only.
+    """
+    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    if not lhs.shape[:-2] == rhs.shape[:-2] == result.shape[:-2] or min(result.shape[-2:]) <= _FEW:
+        return None
+    work = prod(result.shape) * lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
+    readers = list(_generic_readers(op.results[0]))
+    if isinstance(lhs.element_type, _WIDE):
+        return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
+    if not isinstance(lhs.element_type, _NARROW) or lhs.rank > 3 or work < (_LARGE if readers else _LARGE_ALONE):
+        return None
+    if _row_grain(*op.operands, op.results[0]) % _GRAIN or readers and not _ends_in_rows(op.results[0]):
+        return None
+    return "cuBLAS: batches of matrices are loaded faster there"
 
 
 def _reason_for_any_rows(op: ir.Operation) -> str | None:

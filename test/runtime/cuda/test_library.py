@@ -261,3 +261,41 @@ def test_no_rows_at_all(gpu):
         torch._dynamo.decorators.mark_unbacked(x, 0)
         assert error(call(x, w), F.linear(x.double(), w.double())) < 4e-3
     assert all(m for m, *_ in gpu.library.calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_batches_of_matrices(gpu, dtype):
+    """Heads side by side, operands either way round, and a softmax behind."""
+
+    def run(q, k, v):
+        q, k, v = (t.view(2, 256, 4, 96).transpose(1, 2) for t in (q, k, v))
+        return torch.softmax(q @ k.mT / 10, -1) @ v
+
+    call = compiled(run)
+    limit = {torch.bfloat16: 2e-2, torch.float32: 1e-5}[dtype]
+    for _ in range(2):
+        q, k, v = (random(2, 256, 384, dtype=dtype) for _ in range(3))
+        assert error(call(q, k, v), run(q.double(), k.double(), v.double())) < limit
+
+    def plain(a, b):
+        return a.view(2, 3, 512, 264).mT @ b, torch.bmm(b.flatten(0, 1), b.flatten(0, 1).mT)
+
+    call = compiled(plain)
+    a, b = random(6, 512, 264, dtype=dtype), random(2, 3, 512, 520, dtype=dtype)
+    for found, exact in zip(call(a, b), plain(a.double(), b.double()), strict=True):
+        assert error(found, exact) < limit
+    expected = [(264, 520, 512, False), (512, 512, 520, False)]
+    assert gpu.library.calls[-2:] == expected if dtype == torch.float32 else gpu.library.calls[-1:] == expected[1:]
+
+
+def test_products_of_a_gradient(gpu):
+    """Weights' gradients: both operands the other way round."""
+    x, w = random(4, 1024, 512), (random(768, 512) / 16).requires_grad_()
+    call = compiled(lambda x, w: torch.relu(F.linear(x, w)))
+    call(x, w).square().mean().backward()
+    assert w.grad is not None
+    exact = w.detach().double().requires_grad_()
+    torch.relu(F.linear(x.double(), exact)).square().mean().backward()
+    assert exact.grad is not None
+    assert error(w.grad, exact.grad) < 2e-2
+    assert (768, 512, 4096, False) in gpu.library.calls or (512, 768, 4096, False) in gpu.library.calls
