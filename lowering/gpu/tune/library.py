@@ -19,6 +19,7 @@ from torch_mlir import ir
 from kiln.errors import KilnError
 from kiln.lowering.cpu.tune.measure import Measure
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
+from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain
@@ -99,10 +100,13 @@ class ProductJudge:
         mine = trial.prepare(trial.start(best.schedule))
         bias, product = added_bias(op.results[0])
         rest = chain[1:] if bias is not None else chain
+        activated = gelu_behind(product) if bias is not None else None
+        if activated is not None:  # part of the library's product
+            rest, product = rest[1:], activated
         following = self._kernel(rest, [product]) if rest else None
         if rest and following is None:
             raise KilnError("what follows the product is no kernel by itself")
-        theirs = self._library(op, bias, own, trial, following)
+        theirs = self._library(op, bias, own, trial, following, activated is not None)
         times = self.tuner.measure([mine, theirs], self.tuner.seconds)
         library = times[1].beats(times[0], MARGIN)
         tried = [TriedSchedule("own", times[0].median), TriedSchedule("library", times[1].median)]
@@ -110,7 +114,13 @@ class ProductJudge:
         return Found({"library": library}, label, times[0].median, times[1].median, tried)
 
     def _library(
-        self, op: ir.Operation, bias: ir.Value | None, own: "_Kernel", trial: GpuTrial, following: "_Kernel | None"
+        self,
+        op: ir.Operation,
+        bias: ir.Value | None,
+        own: "_Kernel",
+        trial: GpuTrial,
+        following: "_Kernel | None",
+        gelu: bool = False,
     ) -> Callable[[], None]:
         """The call of the library and the kernel behind it, on the operands that the product's own kernel has."""
         lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
@@ -137,6 +147,8 @@ class ProductJudge:
             x, w, b, out = next(turns)
             if b is None:
                 torch.mm(x, w, out=out)
+            elif gelu:
+                torch._addmm_activation(b, x, w, use_gelu=True, out=out)
             else:
                 torch.addmm(b, x, w, out=out)
             if launch is not None:

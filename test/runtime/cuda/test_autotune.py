@@ -277,3 +277,29 @@ def test_a_product_stays_where_its_own_kernel_is_faster(gpu, monkeypatch, tmp_pa
     found, calls, notes = both_ways(monkeypatch, "own")
     assert found < 1e-2 and not calls
     assert notes == ["a kernel of its own: 1000000.0 us with cuBLAS, 500000.0 us in a kernel of its own"]
+
+
+def test_gelu_is_part_of_the_librarys_way(gpu, monkeypatch, tmp_path):
+    """Behind a bias nothing but it: the library's run is one call."""
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    seen = []
+    original = torch._addmm_activation
+    monkeypatch.setattr(torch, "_addmm_activation", lambda *a, **k: seen.append(k["use_gelu"]) or original(*a, **k))
+
+    def measure(runs, seconds):
+        for run in runs:
+            run()
+        return [Timing(1.0, 1.0)] * (len(runs) - 1) + [Timing(0.5, 0.5)]
+
+    monkeypatch.setattr(tuner_module, "replay_times", measure)
+    monkeypatch.setattr(tuner_module, "MAX_CANDIDATES", 1)
+    x, w, b = torch.randn(400, 512).bfloat16(), torch.randn(640, 512).bfloat16() / 16, torch.randn(640).bfloat16()
+
+    def model(x, w, b):
+        return F.gelu(F.linear(x, w, b), approximate="tanh")
+
+    found = torch.compile(model, backend=kiln.backend, mode="max-autotune-no-cudagraphs", fullgraph=True)(x, w, b)
+    assert error(found, model(x.double(), w.double(), b.double())) < 1e-2
+    assert seen and all(seen)
+    assert gpu.library.calls == [(400, 640, 512, True)]
