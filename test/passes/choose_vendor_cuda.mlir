@@ -364,3 +364,19 @@ func.func @batch(%x: tensor<64x512x256xbf16>, %y: tensor<64x512x256xbf16>, %h: t
     : (tensor<8x16x512x64xf32>, tensor<8x16x512x64xf32>) -> tensor<8x16x512x512xf32>
   return %0, %1, %2 : tensor<64x256x256xbf16>, tensor<8x16x512x512xbf16>, tensor<8x16x512x512xf32>
 }
+
+// -----
+
+// One tile with a long sum leaves most of the GPU idle; with a short one it is soon done.
+// CHECK-LABEL: func.func @few_tiles
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums"
+// CHECK: "kiln.matmul"
+func.func @few_tiles(%x: tensor<64x16384xbf16>, %w: tensor<64x16384xbf16>, %y: tensor<64x512xbf16>, %v: tensor<64x512xbf16>)
+    -> (tensor<64x64xbf16>, tensor<64x64xbf16>) {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<64x16384xbf16>, tensor<64x16384xbf16>) -> tensor<64x64xbf16>
+  %1 = "kiln.matmul"(%y, %v) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<64x512xbf16>, tensor<64x512xbf16>) -> tensor<64x64xbf16>
+  return %0, %1 : tensor<64x64xbf16>, tensor<64x64xbf16>
+}

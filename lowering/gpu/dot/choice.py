@@ -15,7 +15,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import machine
-from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, choose_product, tile_time
 
 __all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason", "stands_alone"]
 
@@ -37,6 +37,10 @@ _LARGE_WIDE = 1 << 25
 _LARGE_FOR_ANY_ROWS = 1 << 20
 _LONG = 8192
 """Terms of a sum from which 4 % of the product's time is more than one pass over its result."""
+_FEW_TILES = 4
+"""Multiprocessors per tile from which a library that splits sums has much to gain."""
+_LONG_TIME = 10_000.0
+"""Nanoseconds of a product, by the model, below which there is nothing to gain."""
 _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
 
 
@@ -84,6 +88,8 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
         return None
     if isinstance(lhs.element_type, _WIDE):
         return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
+    if isinstance(lhs.element_type, _NARROW) and _leaves_idle(op, rows):
+        return "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums"
     if not isinstance(lhs.element_type, _NARROW) or work < _LARGE_ALONE:
         return None
     grain = _row_grain(*op.operands)
@@ -164,11 +170,26 @@ def _row_grain(*matrices: ir.Value) -> int:
 
 def _takes_descriptors(op: ir.Operation, rows: int) -> bool:
     """Whether the schedule of the product's own kernel would load row-major operands through descriptors."""
+    return choose_product(_shape(op, rows), machine(), descriptors=True)["kernel"] == "tensor_map"
+
+
+def _leaves_idle(op: ir.Operation, rows: int) -> bool:
+    """Whether the best tile makes so few programs, each with so long a sum, that most multiprocessors wait for them."""
+    shape, chip = _shape(op, rows), machine()
+    assert shape.n is not None
+    if shape.n == 1:
+        return False
+    height, width = tile = best_tile(shape, chip)
+    tiles = -(-rows // height) * -(-shape.n // width)
+    return tiles * _FEW_TILES <= chip.sms and tile_time(shape, chip, tile) >= _LONG_TIME
+
+
+def _shape(op: ir.Operation, rows: int) -> ProductShape:
+    """A product of row-major operands."""
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
     terms, columns = lhs.shape[-1], ir.RankedTensorType(op.results[0].type).shape[-1]
     strides = (1, terms) if _transposed(op, "transpose_rhs") else (columns, 1)
-    shape = ProductShape(1, rows, columns, terms, (terms, 1), strides, str(rhs.element_type))
-    return choose_product(shape, machine(), descriptors=True)["kernel"] == "tensor_map"
+    return ProductShape(1, rows, columns, terms, (terms, 1), strides, str(rhs.element_type))
 
 
 def _siblings(op: ir.Operation) -> int:
