@@ -40,6 +40,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
             "propagate-layouts", "where channels lie decides who convolves faster, so it is known before that choice"
         ),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
+        PipelineStep("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
         PipelineStep(
             "expand-named-ops{keep=matmul,attention,scan,conv}",
             "norms, softmax, pooling as loops that fusion can take apart",

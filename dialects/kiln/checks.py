@@ -90,6 +90,12 @@ def same_element(what: str, value: ir.Value, other: ir.Value) -> None:
     require(expected == found, f"{what} element type", expected, found)
 
 
+def is_i8(value: ir.Value) -> bool:
+    """Whether the elements of `value` are 8-bit integers."""
+    element = value.type.element_type
+    return isinstance(element, ir.IntegerType) and element.width == 8
+
+
 def is_float(what: str, value: ir.Value) -> None:
     element = value.type.element_type
     floats = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)

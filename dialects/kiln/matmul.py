@@ -15,7 +15,7 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
 
     `lhs` is `[*b, M, K]`, or `[*b, K, M]` with `transpose_lhs`; `rhs` is `[*b, K, N]` or `[K, N]` (shared by the
     batch), or `[.., N, K]` with `transpose_rhs`.  Batch dims do not broadcast.  bf16 and f16 accumulate in f32 and
-    round once; integers wrap.  K = 0 gives zeros.  As `torch.matmul`.
+    round once; integers wrap.  With a float `lhs` the `rhs` may be of i8, whose numbers are taken as such.  K = 0 gives zeros.  As `torch.matmul`.
 
     ```mlir
     func.func @linear(%x: tensor<?x16x64xf32>, %w: tensor<32x64xf32>) -> tensor<?x16x32xf32> {
@@ -39,7 +39,8 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
         rank = lhs.type.rank
         ranks = [2, rank]
         checks.require(rhs.type.rank in ranks, "rhs rank", " or ".join(map(str, sorted({*ranks}))), rhs.type.rank)
-        checks.same_element("rhs", rhs, lhs)
+        if not (checks.is_i8(rhs) and isinstance(lhs.type.element_type, ir.FloatType)):
+            checks.same_element("rhs", rhs, lhs)
         checks.same_element("result", result, lhs)
         a, b = checks.sizes_of(lhs), checks.sizes_of(rhs)
         m, k = (a[-1], a[-2]) if checks.flag(self, "transpose_lhs") else (a[-2], a[-1])

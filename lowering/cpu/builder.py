@@ -253,12 +253,17 @@ class Builder(IRBuilder):
     # -- casts -------------------------------------------------------------------------------------------
 
     def cast_float(self, x: ir.Value, element: ir.Type) -> ir.Value:
-        """To another float type (scalar or vector), widening or rounding to nearest even."""
+        """To another float type (scalar or vector), widening or rounding to nearest even; signed integers to f32 or f64
+        or, if they have 8 bits, to any."""
         vector_type = x.type if isinstance(x.type, ir.VectorType) else None
         source = vector_type.element_type if vector_type else x.type
         if source == element:
             return x
         target = ir.VectorType.get(vector_type.shape, element) if vector_type else element
+        if isinstance(source, ir.IntegerType):
+            if isinstance(element, (ir.F32Type, ir.F64Type)):
+                return arith.sitofp(target, x)
+            return self.cast_float(self.cast_float(x, self.f32), element)
         bits = {ir.F64Type: 64, ir.F32Type: 32}
         if bits.get(type(element), 16) > bits.get(type(source), 16):
             return arith.extf(target, x)

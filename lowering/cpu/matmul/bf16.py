@@ -19,6 +19,7 @@ __all__ = [
     "as_pairs",
     "broadcast_last",
     "broadcast_pair",
+    "from_memory",
     "has_pairs",
     "interleave",
 ]
@@ -45,6 +46,17 @@ def as_integers(b: Builder, x: ir.Value) -> ir.Value:
 def add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
     """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two operands (see `as_pairs`)."""
     return _intrinsic("dpbf16ps.512", acc.type, acc, x, y)
+
+
+def from_memory(b: Builder, x: ir.Value) -> ir.Value:
+    """A vector of 16 or 32 elements of an operand as bf16: itself, or i8 converted."""
+    if isinstance(ir.VectorType(x.type).element_type, ir.BF16Type):
+        return x
+    lanes = ir.VectorType(x.type).shape[0]
+    if lanes == LANES:
+        return narrow(b, b.cast_float(x, b.f32))
+    low, high = (b.shuffle(x, x, range(start, start + LANES)) for start in (0, LANES))
+    return b.shuffle(from_memory(b, low), from_memory(b, high), range(2 * LANES))
 
 
 def narrow(b: Builder, x: ir.Value) -> ir.Value:

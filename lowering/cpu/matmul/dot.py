@@ -12,7 +12,7 @@ bf16 is multiplied in pairs where the CPU can (AVX512-BF16), which takes subnorm
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, has_pairs
+from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, from_memory, has_pairs
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
@@ -92,7 +92,7 @@ def emit_dot(
 
         def load(buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
             x = b.vload(buffer, at, lanes, mask)
-            return as_pairs(b, x) if paired else b.cast_float(x, sum_type)
+            return as_pairs(b, from_memory(b, x)) if paired else b.cast_float(x, sum_type)
 
         def steps(kk: Index, acc: list[ir.Value], count: int, mask: ir.Value | None = None) -> list[ir.Value]:
             acc = list(acc)

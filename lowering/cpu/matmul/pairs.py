@@ -23,6 +23,7 @@ from kiln.lowering.cpu.matmul.bf16 import (
     as_pairs,
     broadcast_last,
     broadcast_pair,
+    from_memory,
     interleave,
 )
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
@@ -235,8 +236,8 @@ class _Pairs:
             return as_pairs(b, b.vload(self.operands.rhs, at, 2 * LANES))
         at = b.sum_(start, b.muli(k, self.rhs_k), v * LANES)
         mask = masks[v] if masks else None
-        x = b.vload(self.operands.rhs, at, LANES, mask)
-        y = b.zero(x.type) if odd else b.vload(self.operands.rhs, b.addi(at, self.rhs_k), LANES, mask)
+        x = self.load(at, mask)
+        y = b.zero(x.type) if odd else self.load(b.addi(at, self.rhs_k), mask)
         return as_pairs(b, interleave(b, x, y))
 
     def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
@@ -305,8 +306,8 @@ class _Pairs:
         def rows(mask: ir.Value | None) -> None:
             def pair(k: Index, odd: bool) -> None:
                 at = b.addi(source, b.muli(k, self.rhs_k))
-                x = b.vload(self.operands.rhs, at, LANES, mask)
-                y = b.zero(x.type) if odd else b.vload(self.operands.rhs, b.addi(at, self.rhs_k), LANES, mask)
+                x = self.load(at, mask)
+                y = b.zero(x.type) if odd else self.load(b.addi(at, self.rhs_k), mask)
                 self.store_pairs(interleave(b, x, y), b.addi(target, b.muli(b.divi(k, 2), self.nr)))
 
             even = b.round_down(depth, 2)
@@ -324,7 +325,7 @@ class _Pairs:
         tail = b.subi(depth, full)
 
         def rows(k: Index, mask: ir.Value | None = None) -> None:
-            loaded = [as_integers(b, b.vload(self.operands.rhs, b.addi(s, k), 2 * LANES, mask)) for s in starts]
+            loaded = [as_integers(b, self.load(b.addi(s, k), mask, 2 * LANES)) for s in starts]
             at = b.addi(target, b.muli(b.divi(k, 2), self.nr))
             for q, x in enumerate(pack.transpose_registers(b, loaded)):
                 b.vstore(x, self.rhs, b.addi(at, q * self.nr))
@@ -344,13 +345,21 @@ class _Pairs:
             next_k = b.addi(k, 1)
             lanes = []
             for s in starts:
-                x = b.load(self.operands.rhs, b.addi(s, b.muli(k, self.rhs_k)))
+                x = self.one(b.addi(s, b.muli(k, self.rhs_k)))
                 at = b.addi(s, b.muli(next_k, self.rhs_k))
-                lanes += [x, *b.if_(inside, lambda a=at: [b.load(self.operands.rhs, a)], lambda: [zero], [element])]
+                lanes += [x, *b.if_(inside, lambda a=at: [self.one(a)], lambda: [zero], [element])]
             value = vector.from_elements(b.vec(2 * LANES, element), lanes)
             self.store_pairs(value, b.addi(target, b.muli(b.divi(k, 2), self.nr)))
 
         b.for_(0, depth, 2, pair)
+
+    def load(self, at: Index, mask: ir.Value | None, lanes: int = LANES) -> ir.Value:
+        """Neighbours in the rhs as bf16."""
+        return from_memory(self.b, self.b.vload(self.operands.rhs, at, lanes, mask))
+
+    def one(self, at: Index) -> ir.Value:
+        """An element of the rhs as bf16."""
+        return self.b.cast_float(self.b.load(self.operands.rhs, at), ir.BF16Type.get())
 
     def store_pairs(self, x: ir.Value, at: Index) -> None:
         self.b.vstore(as_integers(self.b, x), self.rhs, at)

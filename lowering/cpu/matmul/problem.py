@@ -32,7 +32,8 @@ class MatmulProblem:
     Sizes are ints or `index` Values (None at schedule time). Strides are in elements, one per dimension
     of the operand's logical shape [*batch, m, k] resp. [*batch, k, n]; 0 broadcasts; a transposed operand
     is one with its last two strides exchanged. Unit strides must be ints. `dtype` is the operands'
-    element type: "f32", "f64", "bf16" or "f16"; the sum is taken in f32 (f64 for f64).
+    element type: "f32", "f64", "bf16" or "f16"; the sum is taken in f32 (f64 for f64). `rhs_dtype`: "i8" where the rhs
+    holds such numbers instead.
     """
 
     batch: tuple[Size, ...]
@@ -42,6 +43,7 @@ class MatmulProblem:
     lhs_strides: tuple[Size, ...]
     rhs_strides: tuple[Size, ...]
     dtype: str = "f32"
+    rhs_dtype: str | None = None
 
     @property
     def sum_dtype(self) -> str:

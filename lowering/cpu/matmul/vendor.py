@@ -30,7 +30,7 @@ def vendor_gemm_available() -> bool:
 
 def vendor_fits(problem: MatmulProblem) -> bool:
     """Whether dtype and (known) strides are ones BLAS takes: one unit stride in each operand, no row overlap."""
-    if problem.dtype not in _NAMES:
+    if problem.dtype not in _NAMES or problem.rhs_dtype is not None:
         return False
     lhs, rhs = problem.lhs_strides, problem.rhs_strides
     return _fits(lhs[-2], lhs[-1], problem.m, problem.k) and _fits(rhs[-2], rhs[-1], problem.k, problem.n)

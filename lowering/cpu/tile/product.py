@@ -55,6 +55,7 @@ class Product:
         dtype = str(ir.RankedTensorType(self.op.operands[0].type).element_type)
         if dtype not in _DTYPES:
             raise UnsupportedError("kiln.matmul", str(self.op.location), f"element type {dtype} on the CPU")
+        rhs_dtype = str(ir.RankedTensorType(self.op.operands[1].type).element_type)
         return MatmulProblem(
             batch=tuple(size(x) for x in self.batch),
             m=size(self.m),
@@ -63,6 +64,7 @@ class Product:
             lhs_strides=tuple(size(x) for x in self.lhs_strides),
             rhs_strides=tuple(size(x) for x in self.rhs_strides),
             dtype=dtype,
+            rhs_dtype=rhs_dtype if rhs_dtype != dtype else None,
         )
 
 
@@ -170,6 +172,8 @@ def is_frozen(body: FusionBody, product: Product) -> bool:
     value = body.fusion.operation.operands[product.rhs]
     type_ = ir.RankedTensorType(value.type)
     argument = product.op.operands[1]
+    if not isinstance(type_.element_type, ir.FloatType):
+        return False  # i8 is widened on its way
     if type_.rank != 2 or not type_.has_static_shape or len(list(argument.uses)) != 1:
         return False
     return constant_name(value) is not None
