@@ -3,7 +3,7 @@
 
 // RUN: kiln-opt %s --split-input-file --remarks --mlir-print-local-scope --pass-pipeline="assign-layouts,schedule-gpu,autotune-gpu{seconds=0.001}" 2> %t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
-// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline="assign-layouts,schedule-gpu,autotune-gpu{graph-seconds=-1 device=cuda:0 arch=sm_90}" 2> %t.late
+// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline="assign-layouts,schedule-gpu,autotune-gpu{graph-seconds=-1 device=cuda:0 arch=sm_90}" -o %t.ignored 2> %t.late
 // RUN: filecheck %s --check-prefix=LATE --input-file %t.late
 
 // With a GPU, whichever is the fastest; without one, the reason.

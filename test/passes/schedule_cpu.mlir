@@ -3,10 +3,10 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="assign-layouts,schedule-cpu" | filecheck %s
 
-// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline="assign-layouts,schedule-cpu" 2>&1 | filecheck %s --check-prefix=NOTE
+// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline="assign-layouts,schedule-cpu" 2>&1 | filecheck %s --check-prefix=WHY
 
-// NOTE: remark: kiln.fusion{{.*}}: dot 4x{{[0-9]+}} [schedule-cpu]
-// NOTE: remark: kiln.fusion{{.*}}: up to {{[0-9]+}} rows {{.*}}; above, {{.*}} [schedule-cpu]
+// WHY: remark: kiln.fusion{{.*}}: dot 4x{{[0-9]+}} [schedule-cpu]
+// WHY: remark: kiln.fusion{{.*}}: up to {{[0-9]+}} rows {{.*}}; above, {{.*}} [schedule-cpu]
 
 // Few rows of a weight stored [n, k]: dot products along k. Whatever the machine, the rule names a kernel and its tiles.
 
