@@ -187,8 +187,17 @@ class CublasLt:
             # Not an address: what algorithms are chosen by is how its multiples are aligned.
             self._set(descriptor, BIAS_POINTER, ctypes.c_void_p(p.bias))
         one = scales.buffer_info()[0]
-        where = [x.value or 0 for x in (descriptor, lhs, rhs, result)]
-        return Prepared(*where, 0, one, one + scales.itemsize, 0, [scales])
+        return Prepared(
+            descriptor=descriptor.value or 0,
+            lhs=lhs.value or 0,
+            rhs=rhs.value or 0,
+            result=result.value or 0,
+            algorithm=0,
+            one=one,
+            zero=one + scales.itemsize,
+            workspace=0,
+            keep=[scales],
+        )
 
     def _matrix(
         self, dtype: str, batch: int, sizes: tuple[int, int], stride: int, down: int, across: int

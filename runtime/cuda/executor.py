@@ -77,7 +77,9 @@ class CudaExecutor(Executor):
         ]
         described = any(kernel.tensor_maps for kernel in plan.kernels)
         entries = Entries(
-            *(cuda.address(name) for name in ("cuLaunchKernel", "cuMemsetD8Async", "cuCtxSetCurrent")),
+            cuda.address("cuLaunchKernel"),
+            cuda.address("cuMemsetD8Async"),
+            cuda.address("cuCtxSetCurrent"),
             context,
             cuda.address("cuTensorMapEncodeTiled") if described else 0,
         )

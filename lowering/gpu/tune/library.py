@@ -148,7 +148,7 @@ class ProductJudge:
             if b is None:
                 torch.mm(x, w, out=out)
             elif gelu:
-                torch._addmm_activation(b, x, w, use_gelu=True, out=out)
+                torch._addmm_activation(b, x, w, use_gelu=True, out=out)  # pyright: ignore[reportPrivateImportUsage]
             else:
                 torch.addmm(b, x, w, out=out)
             if launch is not None:

@@ -153,7 +153,9 @@ def plan_with(launch: Launch, kernel: Kernel, shape: tuple) -> Plan:
 def bound(plan: Plan, n: int, driver: Recorder):
     parts = segments(plan)
     layout = CudaLayout(plan, parts)
-    binder = CudaBinder(plan, parts, layout, [1000], Entries(*driver.addresses, 42, encode=5000))
+    run_kernel, clear, set_context = driver.addresses
+    entries = Entries(run_kernel, clear, set_context, context=42, encode=5000)
+    binder = CudaBinder(plan, parts, layout, [1000], entries)
     return binder.bind(0, [n], 1), layout
 
 
