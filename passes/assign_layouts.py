@@ -36,7 +36,7 @@ class AssignLayouts(Pass):
     * a call that ``follows`` an operand (attention of cuDNN) gives its result that operand's order of dims, and a
       kernel writes the operand so that the views of the result are aliases;
     * a kiln.view between kernels is an alias: its map is composed into the layouts of those who read it. Where no
-      strides describe the view it becomes a copying fusion;
+      strides describe the view, or a call of ATen would read it backwards, it becomes a copying fusion;
     * a returned view stays an alias if its strides are those asked for, else it is copied.
 
     Before::
@@ -98,7 +98,7 @@ class AssignLayouts(Pass):
         self._preferred |= follow_operands(graph)
         self._preferred |= preferred_strides(graph)
         for op in list(graph.operations):
-            if op.operation.name != "kiln.view" or graph.layout(op.results[0]) is not None:
+            if op.operation.name != "kiln.view" or not _why_copied(graph, op.results[0]):
                 continue
             if all(use.owner.operation.name == "kiln.view" for use in op.results[0].uses):
                 continue  # its readers see through it, or are copied themselves
@@ -107,7 +107,7 @@ class AssignLayouts(Pass):
             while graph.layout(source.operands[0]) is None:
                 source = source.operands[0].owner.operation
                 chain.append(source)
-            self.note(op, "no strides describe this view: copied")
+            self.note(op, f"{_why_copied(graph, op.results[0])}: copied")
             self.count("view copies")
             copy = _copy_fusion(graph, source.operands[0], chain[::-1], op.operation)
             op.results[0].replace_all_uses_with(copy)
@@ -160,6 +160,18 @@ class AssignLayouts(Pass):
                 return True
             graph.forget(root)
         return layout.same_strides(wanted)
+
+
+def _why_copied(graph: HostGraph, view: ir.Value) -> str:
+    """Why a view cannot be passed as it is; "" if it can."""
+    layout = graph.layout(view)
+    if layout is None:
+        return "no strides describe this view"
+    # Kernels walk backwards, but PyTorch's tensors do not.
+    is_called = any(kiln.name_of(use.owner.operation) == "kiln.aten" for use in view.uses)
+    if is_called and not all(affine.nonnegative(s) for s in layout.strides):
+        return "a call reads this view, and its strides are negative"
+    return ""
 
 
 def _strides_of_root(

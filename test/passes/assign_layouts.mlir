@@ -99,3 +99,18 @@ func.func @through_view(%x: tensor<4x8xf32>) -> (tensor<8x4xf32> {kiln.strides =
   %t = "kiln.view"(%0) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 4)>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
   return %t : tensor<8x4xf32>
 }
+
+// -----
+
+// A call reads a view as a tensor of PyTorch, whose strides are never negative; a kernel may walk backwards.
+
+// CHECK-LABEL: func.func @backwards
+// CHECK: %[[COPY:.*]] = "kiln.fusion"(%arg0)
+// CHECK: kind = "pointwise"
+// CHECK-SAME: layouts = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>]
+// CHECK: "kiln.aten"(%[[COPY]])
+func.func @backwards(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (-d0 + 3)>, shape = affine_map<() -> (4)>} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "kiln.aten"(%0) {op = "aten.erfinv.default", args = "[{\22operand\22: 0}]", kwargs = "{}", pure = true, shapes = [affine_map<() -> (4)>], strides = [affine_map<() -> (1)>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}

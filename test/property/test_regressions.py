@@ -40,6 +40,12 @@ STATIC = {
         ["F.scaled_dot_product_attention(v0, v1, v1)", "v2.transpose(1, 2).flatten(2)", "torch.sqrt(v2.abs() + 1)"],
         [3, 4],
     ),
+    # What a call reads is backwards in memory, which PyTorch's tensors cannot be.
+    "flipped_operand_of_a_call": Program(
+        [*inputs((4,)), Input((33,), I64, 3, high=4), *inputs((33,))],
+        ["torch.flip(v0, [0])", "torch.scatter_reduce(v3, 0, v1, v2, 'mean', include_self=False)"],
+        [4],
+    ),
     # kiln.matmul has no kernel for integers.
     "integer_product": Program(inputs((4, 5), (5, 3), dtype=I64), ["v0 @ v1"], [2]),
 }
