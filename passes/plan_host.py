@@ -48,6 +48,8 @@ class PlanHost(Pass):
     name = "plan-host"
     compile: bool = False
     """Compile the kernels, so that the plan tells their work and scratch memory."""
+    device: str = "cpu"
+    """Where the plan is to run: on a GPU ("cuda:0") its library's products are launches."""
 
     def run(self, module: ir.Module) -> None:
         """Plan @main."""
@@ -56,7 +58,7 @@ class PlanHost(Pass):
         compiler = None
         if self.compile:
             from kiln.lowering.cpu.emit import emit_kernel as compiler
-        plan = build_plan(module, compiler)
+        plan = build_plan(module, compiler, device=self.device)
         self.count("launches", sum(step.step == "launch" for step in plan.steps))
         self.count("kernels", len(plan.kernels))
         parsed = kiln.parse(plan.text)

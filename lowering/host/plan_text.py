@@ -95,6 +95,8 @@ class _Text:
             names = ("sizes", "lhs", "rhs", "result")
             maps = ", ".join(f"{name} = {self._map(getattr(product, name))}" for name in names)
             parts["product"] = f"{{{maps}}}"
+            if product.activation:
+                parts["activation"] = json.dumps(product.activation)
             if product.candidate:
                 parts["candidate"] = str(product.candidate)
             if product.reason:

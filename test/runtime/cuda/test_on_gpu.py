@@ -262,3 +262,58 @@ def test_networks() -> None:
         inputs: Sequence[torch.Tensor] = [t.cuda() for t in make(torch.Generator().manual_seed(0))]
         print(name, flush=True)
         check(model.cuda(), *inputs, limit=1e-3)
+
+
+def test_products_of_the_library() -> None:
+    """Biases, GELU, weights either way round, batches and parts of rows, in all types."""
+    limits = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-5, torch.float64: 1e-12}
+    for dtype, limit in limits.items():
+        x, w, b = randn(2, 1024, 520, dtype=dtype), randn(768, 520, dtype=dtype) / 16, randn(768, dtype=dtype)
+        check(lambda x, w, b: F.linear(x, w, b), x, w, b, limit=limit)
+        check(lambda x, w, b: F.linear(x[:, :, 8:], w[:, 8:]) * 2, x, w, b, limit=limit)
+        u = randn(512, 2048, dtype=dtype) / 16
+        check(lambda x, u, b: F.gelu(torch.addmm(b, x, u), approximate="tanh"), x.view(2048, 520)[:, :512].contiguous(),
+              u, randn(2048, dtype=dtype), limit=limit)  # fmt: skip
+        a = randn(8, 512, 264, dtype=dtype)
+        check(lambda a: a.mT @ a, a, limit=limit)
+
+
+def test_products_of_the_library_in_several_streams_and_recorded() -> None:
+    w, u, b = randn(1024, 1024) / 32, randn(1024, 1024) / 32, randn(1024)
+    w, u, b = w.bfloat16(), u.bfloat16(), b.bfloat16()
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(F.linear(torch.relu(F.linear(x, w, b)), u, b), (1024,))
+
+    def exact(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(F.linear(x.double(), w.double(), b.double()))
+        return F.layer_norm(F.linear(y, u.double(), b.double()), (1024,))
+
+    inputs = [randn(640, 1024).bfloat16() for _ in range(8)]
+    for mode in (None, "reduce-overhead"):
+        with torch.no_grad():
+            run = compiled(model, mode=mode)
+            streams = [torch.cuda.Stream() for _ in range(4)]
+            torch.cuda.synchronize()
+            found = []
+            for i, x in enumerate(inputs * 3):
+                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
+                    found.append(run(x).clone())
+            torch.cuda.synchronize()
+        for x, value in zip(inputs * 3, found, strict=True):
+            assert error(value, exact(x)) < 1e-2
+
+
+def test_products_with_any_number_of_rows() -> None:
+    w, b = randn(1024, 1032).bfloat16() / 32, randn(1024).bfloat16()
+    run = compiled(lambda x: F.linear(x, w, b))
+    with torch.no_grad():
+        for rows in (64, 1000, 3, 64):
+            x = randn(rows, 1032).bfloat16()
+            torch._dynamo.mark_dynamic(x, 0)
+            assert error(run(x), F.linear(x.double(), w.double(), b.double())) < 6e-3
+
+
+def test_logits_whose_rows_start_anywhere() -> None:
+    x, w = randn(300, 512).bfloat16(), randn(5027, 512).bfloat16() / 16
+    check(lambda x, w: F.linear(x, w), x, w, limit=6e-3)

@@ -133,9 +133,23 @@ def test_machine_code(size, dtype, dynamic):
         assert "cp.async" in made.ptx
 
 
-def test_machine_code_with_descriptors():
-    x, w = torch.empty(4096, 1024, dtype=torch.bfloat16), torch.empty(4096, 1024, dtype=torch.bfloat16).mT
-    made = described_product(x, w, torch.empty(4096, 4096, dtype=torch.bfloat16)).compile()
+def test_descriptors_of_rows_that_are_no_whole_lines():
+    """Operands' rows of 16 bytes, of the result any: logits."""
+    x, w = matrix(200, 200, torch.bfloat16), matrix(200, 321, torch.bfloat16, True)
+    out = torch.full((200, 321), 7.0, dtype=torch.bfloat16)
+    schedule = {
+        "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 64, "group_m": 2, "num_warps": 4,
+        "num_stages": 2, "persistent": False, "programs": 3, "pieces": 1,
+    }  # fmt: skip
+    described_product(x, w, out, schedule).run()
+    check(out, x, w)
+
+
+@pytest.mark.parametrize(("n", "k"), [(4096, 1024), (5027, 1032)])
+def test_machine_code_with_descriptors(n, k):
+    x, w = torch.empty(4096, k, dtype=torch.bfloat16), torch.empty(n, k, dtype=torch.bfloat16).mT
+    made = described_product(x, w, torch.empty(4096, n, dtype=torch.bfloat16)).compile()
+    assert "ld.local" not in made.ptx
     assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
     assert made.metadata["shared"] <= machine("sm_90").shared_bytes
 
