@@ -7,11 +7,12 @@ The bindings' ExecutionEngine keeps the lock for as long as LLVM works; a foreig
 is called here touches no Python object and no context of the bindings: `compile_to_file` reads the module into a
 context of its own, so that calls may run in several threads at once while another one builds IR.
 
-Source: mlir-c/{IR,Diagnostics,ExecutionEngine}.h and mlir-c/Dialect/LLVM.h.
+Sources: mlir-c/{IR,Diagnostics,ExecutionEngine}.h, mlir-c/Dialect/LLVM.h, llvm-c/Support.h.
 """
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from typing import Any
 from kiln.errors import CompileError
 
 __all__ = ["compile_to_file"]
+
+_OPTIONS = ("-disable-lsr",)
+"""LLVM's options, for all that this library compiles in the process (torch-mlir's users alone: PyTorch, Triton and
+llvmlite have LLVMs of their own). Loop strength reduction takes up to a third of LLVM's time on unrolled tiles, and
+x86 addresses most of what it would simplify: docs/cpu.md has the measurements."""
 
 
 class _Handle(ctypes.Structure):
@@ -43,9 +49,17 @@ _StringCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctype
 """void(MlirStringRef, void*), the string as its two words."""
 
 
-@functools.cache
+_loading = threading.Lock()
+
+
 def _library() -> ctypes.CDLL:
     """The library with MLIR and LLVM that the bindings use."""
+    with _loading:  # options are set once, before anything is compiled
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> ctypes.CDLL:
     import torch_mlir._mlir_libs as libraries
 
     found = sorted(Path(str(libraries.__file__)).parent.glob("libTorchMLIRAggregateCAPI.*"))
@@ -57,6 +71,7 @@ def _library() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
 
+    declare("LLVMParseCommandLineOptions", None, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_char_p)
     declare("mlirContextCreateWithThreading", _Handle, ctypes.c_bool)
     declare("mlirContextDestroy", None, _Handle)
     declare("mlirContextAttachDiagnosticHandler", ctypes.c_uint64, _Handle, _DiagnosticHandler, ctypes.c_void_p,
@@ -72,6 +87,9 @@ def _library() -> ctypes.CDLL:
     declare("mlirExecutionEngineLookup", ctypes.c_void_p, _Handle, _String)
     declare("mlirExecutionEngineDumpToObjectFile", None, _Handle, _String)
     declare("mlirExecutionEngineDestroy", None, _Handle)
+    words = [b"kiln", *(option.encode() for option in _OPTIONS)]
+    # An option that another version lacks is passed over: with this entry point LLVM neither exits nor writes.
+    library.LLVMParseCommandLineOptions(len(words), (ctypes.c_char_p * len(words))(*words), None)
     return library
 
 
