@@ -4,7 +4,7 @@
 """Horizontal fusion: kernels that do not depend on each other become the parts of one kernel."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -26,22 +26,28 @@ SMALL = 0.1
 
 @dataclass
 class Room:
-    """How much memory kernels may take: little more than before any of them become parts of one, and not for that
-    reason more than the ops one by one."""
+    """How much memory kernels may take: little more than before any of them become parts of one (`most`), and beyond
+    what the ops take one by one (`free`) no more bytes than of traffic are saved."""
 
     schedule: Schedule
     most: int
+    free: int
 
     @classmethod
     def of(cls, grouping: Grouping, one_by_one: int) -> "Room":
         """The room that the kernels of a grouping take; the ops one by one take `one_by_one` bytes."""
         schedule = Schedule(grouping)
         peak = schedule.peak(grouping)
-        return cls(schedule, max(peak, min(peak + peak // SPARE, one_by_one)))
+        return cls(schedule, peak + peak // SPARE, max(peak, one_by_one))
 
     def lacks(self, grouping: Grouping, a: Group, b: Group) -> int:
         """Bytes alive at once, if two groups were one, that there is no room for."""
-        return max(0, self.schedule.peak(grouping, [a, b]) - self.most)
+        held = self.schedule.peak(grouping, [a, b])
+        if held <= min(self.most, self.free):
+            return 0
+        model = grouping.model
+        saved = model.cost(a).moved + model.cost(b).moved - model.cost(replace(a, ops=[*a.ops, *b.ops])).moved
+        return held - self.most if held > self.most else held - self.free if held - self.free > saved else 0
 
 
 def fuse_products(grouping: Grouping, room: Room) -> None:

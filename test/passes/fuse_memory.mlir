@@ -14,7 +14,7 @@ func.func @kept_apart(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>, %up: tensor<8x64
     : (tensor<8x8xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
   %u = "kiln.matmul"(%hidden, %down) {transpose_lhs = false, transpose_rhs = false}
     : (tensor<8x64xf32>, tensor<64x8xf32>) -> tensor<8x8xf32>
-  // expected-remark @+1 {{its results would be alive for longer, and 2.05 kB more at once than there is room for}}
+  // expected-remark @+1 {{its results would be alive for longer, and 1.76 kB more at once than there is room for}}
   %c = "kiln.matmul"(%x, %side) {transpose_lhs = false, transpose_rhs = false}
     : (tensor<8x8xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
   return %u, %c : tensor<8x8xf32>, tensor<8x64xf32>
