@@ -167,7 +167,8 @@ class ProductJudge:
         module, inputs = found
         o = self.options
         chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
-        run_pipeline(module, f"fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
+        # As in the pipeline: what is found for this kernel is then known when its graph's kernels are tuned.
+        run_pipeline(module, f"canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
         fusions = fusions_of(module)
         if len(fusions) != 1 or "schedule" not in fusions[0].operation.attributes:
             return None

@@ -259,13 +259,14 @@ def both_ways(monkeypatch, fast):
         found = run(x, w, b)
     calls = {call.op: call.reason for call in reports[0].aten_calls}
     notes = [n.reason for n in reports[0].notes if n.pass_name == "choose-vendor"]
-    return error(found, model(x.double(), w.double(), b.double())), calls, notes
+    tuned = [n.reason for n in reports[0].notes if n.pass_name == "autotune-gpu"]
+    return error(found, model(x.double(), w.double(), b.double())), calls, notes, tuned
 
 
 def test_a_product_goes_to_the_library_where_that_is_faster(gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
-    found, calls, notes = both_ways(monkeypatch, "library")
+    found, calls, notes, _ = both_ways(monkeypatch, "library")
     assert found < 1e-2
     assert calls == {"aten.linear.default": notes[0]} or not calls
     assert notes == ["cuBLAS: 500000.0 us with cuBLAS, 1000000.0 us in a kernel of its own"]
@@ -274,8 +275,9 @@ def test_a_product_goes_to_the_library_where_that_is_faster(gpu, monkeypatch, tm
 def test_a_product_stays_where_its_own_kernel_is_faster(gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
-    found, calls, notes = both_ways(monkeypatch, "own")
+    found, calls, notes, tuned = both_ways(monkeypatch, "own")
     assert found < 1e-2 and not calls
+    assert len(tuned) == 1 and tuned[0].endswith(", found before")  # the kernel that won is the graph's
     assert notes == ["a kernel of its own: 1000000.0 us with cuBLAS, 500000.0 us in a kernel of its own"]
 
 
