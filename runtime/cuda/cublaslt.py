@@ -13,6 +13,7 @@ import ctypes
 import functools
 import re
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +118,7 @@ class CublasLt:
         self.library = library
         self.lock = threading.Lock()
         self._handles: dict[int, int] = {}
-        self._known: dict[tuple[int, Problem, int], Prepared] = {}
+        self._known: weakref.WeakValueDictionary[tuple[int, Problem, int], Prepared] = weakref.WeakValueDictionary()
 
     def address(self, symbol: str) -> int:
         """The address of one of the library's functions."""
@@ -140,14 +141,16 @@ class CublasLt:
     def prepare(self, device: int, problem: Problem, candidate: int = 0) -> Prepared:
         """The product with the algorithm in place `candidate` of the library's ranking (the last one, if it has fewer).
 
-        Equal problems share structures. Raises LibraryError if there is no algorithm.
+        Equal problems share structures, which go with the last user of the result. Raises LibraryError if there is no
+        algorithm.
         """
         handle = self.handle(device)
         with self.lock:
             key = (device, problem, candidate)
-            if key not in self._known:
-                self._known[key] = self._prepare(handle, problem, candidate)
-            return self._known[key]
+            made = self._known.get(key)
+            if made is None:
+                made = self._known[key] = self._prepare(handle, problem, candidate)
+            return made
 
     def candidates(self, device: int, problem: Problem, most: int = 8) -> int:
         """How many algorithms the library ranks for a product, `most` at most: what `candidate` may count up to."""
@@ -187,7 +190,7 @@ class CublasLt:
             # Not an address: what algorithms are chosen by is how its multiples are aligned.
             self._set(descriptor, BIAS_POINTER, ctypes.c_void_p(p.bias))
         one = scales.buffer_info()[0]
-        return Prepared(
+        made = Prepared(
             descriptor=descriptor.value or 0,
             lhs=lhs.value or 0,
             rhs=rhs.value or 0,
@@ -198,6 +201,9 @@ class CublasLt:
             workspace=0,
             keep=[scales],
         )
+        # Not when the process ends: CUDA may be gone by then.
+        weakref.finalize(made, _destroy, self.library, descriptor, [rhs, lhs, result]).atexit = False
+        return made
 
     def _matrix(
         self, dtype: str, batch: int, sizes: tuple[int, int], stride: int, down: int, across: int
@@ -257,6 +263,12 @@ class CublasLt:
         )
         self.library.cublasLtMatmulPreferenceDestroy(preference)
         return [x for x in list(found)[: number.value] if x.state == 0]
+
+
+def _destroy(library: Any, descriptor: ctypes.c_void_p, layouts: list[ctypes.c_void_p]) -> None:
+    library.cublasLtMatmulDescDestroy(descriptor)
+    for layout in layouts:
+        library.cublasLtMatrixLayoutDestroy(layout)
 
 
 @functools.cache

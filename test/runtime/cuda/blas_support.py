@@ -86,6 +86,12 @@ class EmulatedLibrary:
         self._things[descriptor].attributes[name] = ctypes.string_at(value, size)
         return 0
 
+    def cublasLtMatmulDescDestroy(self, descriptor: Any) -> int:
+        del self._things[descriptor.value]
+        return 0
+
+    cublasLtMatrixLayoutDestroy = cublasLtMatmulDescDestroy
+
     def cublasLtMatmulPreferenceCreate(self, place: Any) -> int:
         return self._add(place, {})
 

@@ -204,6 +204,10 @@ def test_the_librarys_ranking(gpu):
     made = [gpu.blas.prepare(0, problem, i) for i in (0, 3, 9)]
     assert len({id(m) for m in made}) == 3
     assert all(m.workspace == 1000 for m in made)
+    assert gpu.blas.prepare(0, problem, 3) is made[1]
+    things = len(gpu.library._things)
+    del made
+    assert len(gpu.library._things) == things - 12
     gpu.library.algorithms = 0
     with pytest.raises(LibraryError, match="no algorithm"):
         gpu.blas.prepare(0, problem, 1)
