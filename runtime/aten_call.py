@@ -178,7 +178,8 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
         body = f"[{call}]"
     else:
         body = f"_flatten({call})"
-    namespace = {"f": target, "_flatten": _flatten, **source.constants}
+    # The overload's own function: `OpOverload.__call__` is a frame of Python around it.
+    namespace = {"f": getattr(target, "_op", target), "_flatten": _flatten, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 
 
