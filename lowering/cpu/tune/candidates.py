@@ -28,7 +28,10 @@ __all__ = ["candidates", "difference"]
 
 Schedule = dict[str, Any]
 
-_TELLING = ("mr", "nv", "nr", "mc", "nc", "depth", "pack_rhs", "packed", "products", "parts", "product")
+_TELLING = (
+    "mr", "nv", "nr", "mc", "nc", "depth", "pack_rhs", "packed", "products", "parts", "product",
+    "block_m", "block_n", "block_k", "num_stages", "num_warps",
+)  # fmt: skip
 """Entries that are shown of a schedule for another kernel than the default's."""
 
 

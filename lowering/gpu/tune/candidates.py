@@ -125,7 +125,7 @@ def _attention(shape: AttentionShape, schedule: Schedule) -> Iterator[Schedule]:
             changed = {"block_m": max(height, 16), "block_n": columns, "num_warps": warps, "num_stages": depth}
             yield schedule | changed
     if described:
-        yield {key: value for key, value in schedule.items() if key != "descriptors"}
+        yield schedule | {"descriptors": False}
     if stages > 1:
         yield schedule | {"num_stages": stages - 1}
     if keys > 16 and fits(keys // 2):

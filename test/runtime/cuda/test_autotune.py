@@ -16,6 +16,7 @@ from kiln.dialects import create_context
 from kiln.dialects import kiln as dialect
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.report import collect
+from kiln.lowering.cpu.tune.candidates import difference
 from kiln.lowering.cpu.tune.measure import Timing
 from kiln.lowering.cpu.tune.store import TunedSchedules
 from kiln.lowering.gpu.dot.fusions import DotOptions
@@ -305,3 +306,12 @@ def test_gelu_is_part_of_the_librarys_way(gpu, monkeypatch, tmp_path):
     assert error(found, model(x.double(), w.double(), b.double())) < 1e-2
     assert seen and all(seen)
     assert gpu.library.calls == [(400, 640, 512, True)]
+
+
+def test_labels_tell_what_a_schedule_is():
+    tile = {"kernel": "tile", "block_m": 64, "block_n": 32, "block_k": 64, "num_stages": 3, "num_warps": 4, "pieces": 1}
+    mapped = tile | {"kernel": "tensor_map", "persistent": False}
+    assert difference(tile, mapped) == "tile block_k=64 block_m=64 block_n=32 num_stages=3 num_warps=4"
+    assert difference(mapped | {"persistent": True}, mapped) == "tensor_map persistent=true"
+    rows = {"block_m": 64, "descriptors": True}
+    assert difference(rows | {"descriptors": False}, rows) == "descriptors=false"
