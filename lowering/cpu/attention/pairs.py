@@ -7,6 +7,8 @@ Queries, transposed keys and values lie in scratch as bf16, two rows of the latt
 to bf16 for the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
+from collections.abc import Callable, Sequence
+
 from torch_mlir import ir
 
 from kiln.lowering.cpu.attention.flash import Attention, unit
@@ -92,7 +94,14 @@ class PairedAttention(Attention):
 
     # -- products ----------------------------------------------------------------------------------
 
-    def tile(self, left: list[Index], right, pairs: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
+    def tile(
+        self,
+        left: Sequence[Index],
+        right: Callable[[Index, int], ir.Value],
+        pairs: Index,
+        acc: list[ir.Value],
+        vectors: int,
+    ) -> list[ir.Value]:
         """acc[r, v] += sum over `pairs` of the pair of `left[r]` times `right(pair, v)`."""
         b = self.b
 
