@@ -140,7 +140,8 @@ class PlanValues:
 
     def _new_buffer(self, root: ir.Value, dtype: str) -> Buffer:
         layout = self._layout(root)
-        kind, index = self._kind(root)
+        dtype = dtype or self._returned_dtype(root)
+        kind, index = self._kind(root, dtype)
         if isinstance(root.owner, (ir.Operation, ir.OpView)) and name_of(root.owner) == "kiln.pack":
             elements = self.plan.constants[index].elements
             size = elements * item_bytes(root.type)
@@ -157,7 +158,7 @@ class PlanValues:
             size = mul(size, last)
         return Buffer(
             kind,
-            dtype or self._returned_dtype(root) or dtype_name(root.type),
+            dtype or dtype_name(root.type),
             tuple(self.expr(e) for e in layout.shape),
             tuple(self.expr(e) for e in strides),
             self.expr(size),
@@ -165,7 +166,7 @@ class PlanValues:
             epoch=self._epoch((*layout.shape, *strides)),
         )
 
-    def _kind(self, root: ir.Value) -> tuple[str, int]:
+    def _kind(self, root: ir.Value, dtype: str = "") -> tuple[str, int]:
         if isinstance(root.owner, ir.Block):
             number = ir.BlockArgument(root).arg_number
             constant = self.graph.argument_attribute(number, "kiln.constant")
@@ -183,7 +184,7 @@ class PlanValues:
         if name_of(op) == "kiln.aten" and root not in self.products:
             return "aten", -1
         if op.name == "arith.constant":
-            return "constant", self._constant_data(op)
+            return "constant", self._constant_data(op, dtype)
         if name_of(op) == "kiln.pack":
             return "constant", self._packed_constant(op)
         return ("tensor" if root in self.owned or op.name == "kiln.empty" else "workspace"), -1
@@ -200,12 +201,12 @@ class PlanValues:
         self.plan.constants[index] = dataclasses.replace(self.plan.constants[index], layout=layout, elements=elements)
         return index
 
-    def _constant_data(self, op: ir.Operation) -> int:
-        """Stores the elements of a dense arith.constant in the plan."""
+    def _constant_data(self, op: ir.Operation, dtype: str) -> int:
+        """Stores the elements of a dense arith.constant in the plan, as `dtype` where its type does not tell."""
         type_ = ir.RankedTensorType(op.results[0].type)
         self.plan.blobs.append(dense_bytes(op.attributes["value"], type_))
         shape = tuple(type_.shape)
-        self.plan.constants.append(Constant("", dtype_name(type_), shape, len(self.plan.blobs) - 1))
+        self.plan.constants.append(Constant("", dtype or dtype_name(type_), shape, len(self.plan.blobs) - 1))
         return len(self.plan.constants) - 1
 
     def _returned_strides(self, root: ir.Value) -> tuple[ir.AffineExpr, ...] | None:

@@ -25,7 +25,8 @@ def check(program: Program, inputs: list[torch.Tensor], actual: tuple[torch.Tens
     scale, lowest = largest(wide), tolerance(values)
     for ours, i in zip(actual, numbers, strict=True):
         eager = values[i]
-        assert ours.dtype == eager.dtype and ours.shape == eager.shape
+        assert ours.dtype == eager.dtype, f"v{i}: {ours.dtype}, eager's {eager.dtype}"
+        assert ours.shape == eager.shape, f"v{i}: shape {ours.shape}, eager's {eager.shape}"
         # Where ATen's rules for FakeTensors name other strides than its kernels return (batch_norm), a compiler may
         # follow either: the graph was traced with those.
         has_strides = _strides(ours) == _strides(eager) or _strides(ours) == _strides(traced(program)[i])

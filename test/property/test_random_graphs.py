@@ -22,13 +22,13 @@ COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_b
 GRAPHS = 2000
 
 
-@settings(max_examples=24, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
+@settings(max_examples=60, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
 @given(programs(), st.sampled_from(SETTINGS))
 def test_sample(program: Program, setting: Setting) -> None:
     assume(run(program, setting))
 
 
-@settings(max_examples=10, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
+@settings(max_examples=20, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
 @given(programs(6))
 def test_dynamic(program: Program) -> None:
     assume(run(program, DYNAMIC))

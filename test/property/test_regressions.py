@@ -114,3 +114,13 @@ def test_dynamic(name: str) -> None:
 @pytest.mark.parametrize("name", TRAINING)
 def test_training(name: str) -> None:
     assert run(TRAINING[name], Setting("training", training=True))
+
+
+def test_folded_unsigned_integers() -> None:
+    """A literal of the graph has the bits of an unsigned integer, and its dtype."""
+    program = Program(
+        [*inputs((3, 16)), Input((3, 16), torch.uint8, 13)],
+        ["v1 + v1", "v1.repeat_interleave(2, 0)", "v0 + 1"],
+        [2, 3, 4],
+    )
+    assert run(program, Setting("freezing", {"freezing": True}))

@@ -57,7 +57,7 @@ UNARY: dict[str, torch.Tensor] = {
 
 # Every activation, on the edges of its pieces as well as at NaN and infinities.
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    # At infinity eager's own result is Inf or NaN, by the instructions that the machine has.
+    # At infinity eager's own result is Inf or NaN, by the instructions that the machine has: test_gelu_at_infinity.
     "gelu": lambda x: F.gelu(x.clamp(-40, 40)),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,

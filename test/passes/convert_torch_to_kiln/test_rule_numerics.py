@@ -80,3 +80,22 @@ DYNAMIC = [
 @pytest.mark.parametrize("case", DYNAMIC)
 def test_dynamic(case: Case, context: ir.Context) -> None:
     _check(case, context, dynamic=True)
+
+
+def test_gelu_at_infinity(context: ir.Context) -> None:
+    """By the formula in float64, which every machine evaluates alike: Inf stays, and -Inf times 0 is NaN."""
+    x = torch.tensor([float("inf"), -float("inf"), float("nan"), 1e30, -1e30, 0.0])
+    imported, _ = convert(torch.nn.functional.gelu, (x,), context)
+    (result,) = run_reference(imported.module, [_to_numpy(value) for value in main_arguments(imported, (x,))])
+    exact = x.double() * 0.5 * (1 + torch.erf(x.double() * 0.5**0.5))
+    torch.testing.assert_close(torch.from_numpy(np.array(result)).double(), exact, rtol=1e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("order", [0, 0.5, 1, 2, 3, float("inf"), -float("inf")])
+@pytest.mark.parametrize("dims", [[0], [1], [0, 1]])
+def test_norms_of_special_values(order: float, dims: list[int], context: ir.Context) -> None:
+    """One column, and rows of one element: the sum is one term, its NaN or infinity has to survive root and power."""
+    x = torch.randn(40, 1, generator=torch.Generator().manual_seed(1))
+    x[::8] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0])[:, None]
+    for given in (x, x[[8, 16]], x[[24, 32]]):
+        _check(Case("norm", lambda x: torch.linalg.vector_norm(x, order, dims), (given,)), context, False)

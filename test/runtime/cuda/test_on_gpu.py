@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.attention
 import torch.nn.functional as F
 from torch import nn
 
@@ -87,7 +88,21 @@ def test_attention() -> None:
 
 
 def test_a_layer_and_its_gradients() -> None:
-    """Gradients are as exact as eager's own: PyTorch's attention for f32 is the same call in both."""
+    """Eager's own errors set the bound, since PyTorch's attention for f32, the same call in both, is the largest part of
+    them: twice eager's leaves room for the other ops' order of sums, and no more."""
+    wrong = {name: pair for name, pair in _gradient_errors().items() if pair[0] > max(1e-5, 2 * pair[1])}
+    assert not wrong, f"(ours, eager's): {wrong}"
+
+
+def test_gradients_of_attention_written_out() -> None:
+    """Without that call all is in f32, and no error of eager's excuses one of ours."""
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        wrong = {name: pair for name, pair in _gradient_errors().items() if pair[0] > 1e-5}
+    assert not wrong, f"(ours, eager's): {wrong}"
+
+
+def _gradient_errors() -> dict[str, tuple[float, float]]:
+    """Relative errors, ours and eager's, of a transformer layer's results and gradients in two steps."""
     layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, activation="gelu").cuda()
     eager_layer, exact_layer = copy.deepcopy(layer), copy.deepcopy(layer).double()
     run = compiled(layer)
@@ -106,8 +121,7 @@ def test_a_layer_and_its_gradients() -> None:
     for (name, mine), eager, exact in triples:
         assert mine.grad is not None and eager.grad is not None and exact.grad is not None
         found[name] = error(mine.grad, exact.grad), error(eager.grad, exact.grad)
-    wrong = {name: pair for name, pair in found.items() if pair[0] > max(1e-5, 2 * pair[1])}
-    assert not wrong, f"(ours, eager's): {wrong} of {found}"
+    return found
 
 
 def test_dynamic_sizes() -> None:
