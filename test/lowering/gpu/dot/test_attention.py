@@ -118,6 +118,12 @@ def test_large_scores_do_not_overflow():
     check(q * 10, k * 10, v)  # scores of a few hundred: their exponentials are Inf, their rounding is small
 
 
+def test_huge_scores_do_not_overflow():
+    """Scores of 1e5 would be off by 0.01 in f32, and softmax by 1 %: these are integers, which are exact."""
+    q, k = (100 * torch.randint(-3, 4, (2, 1, n, 16)).float() for n in (32, 64))
+    check(q, k, torch.randn(2, 1, 64, 16))
+
+
 @pytest.mark.parametrize(
     ("size", "dtype", "causal", "masked"),
     [(64, torch.bfloat16, True, False), (80, torch.float16, False, True), (32, torch.float32, False, False)],
