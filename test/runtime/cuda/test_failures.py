@@ -3,6 +3,7 @@
 
 """What a user sees when something about the GPU is missing, refused or full."""
 
+import dataclasses
 import sys
 import types
 
@@ -12,15 +13,20 @@ import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
 import kiln
+import kiln.frontend.native as native
 import kiln.lowering.gpu.compile as compile_module
 import kiln.lowering.host.gpu_kernels as gpu_kernels
 import kiln.runtime.cuda.driver as driver_module
 import kiln.runtime.cuda.executor as cuda_executor
+import kiln.runtime.executor as executor
 from kiln.errors import CompileError, KilnError, UnsupportedError
 from kiln.frontend.report import collect
 from kiln.lowering.gpu.compile import compile_ttir, gpu_target, triton_problem
 from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.runtime.cuda.driver import CudaError, Driver
+from kiln.runtime.executor import InputError
+
+_CHECK_INPUT = executor._check_input  # the emulation leaves it out: its device is the CPU
 
 
 def compiled(function, **options):
@@ -236,6 +242,25 @@ def test_no_memory_is_pytorch_s_error_and_the_next_call_works(gpu, monkeypatch, 
         run(x)
     full[0] = False
     assert close(run(x), exact)
+
+
+def test_an_input_on_another_device_is_refused_before_anything_runs(gpu, monkeypatch):
+    plans = []
+    make = native.make_runner
+
+    def keep(plan, constants, options):
+        plans.append(dataclasses.replace(plan, device="meta"))
+        return make(plan, constants, options)
+
+    monkeypatch.setattr(native, "make_runner", keep)
+    x = torch.randn(6, 5)
+    compiled(lambda x: torch.softmax(x, -1))(x)
+    monkeypatch.setattr(executor, "_check_input", _CHECK_INPUT)
+    run = cuda_executor.CudaExecutor(plans[0]).run
+    gpu.launched.clear()
+    with pytest.raises(InputError, match="argument 0: expected a tensor on meta, found one on cpu"):
+        run([x])
+    assert not gpu.launched
 
 
 def test_the_driver_s_error_texts():
