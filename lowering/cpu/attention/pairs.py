@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.attention.flash import Attention, unit
+from kiln.lowering.cpu.attention.flash import Attention
+from kiln.lowering.cpu.attention.loading import unit
 from kiln.lowering.cpu.attention.problem import AttentionProblem
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.matmul import pack
