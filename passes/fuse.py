@@ -116,9 +116,7 @@ class Fuse(Pass):
             grouping, made = search(lambda choices: self._grouping(graph, choices, held), self.limit)
             self.count("groupings", made)
         elif self.strategy == "greedy":
-            grouping = self._grouping(graph, {}, held)
-            grouping, apart = relieve(grouping, lambda choices: self._grouping(graph, choices, held), held)
-            self.count("producers apart to save memory", apart)
+            grouping = self._greedy(graph, held)
         else:
             grouping = singles
         origin: Mapping[ir.Value, ir.Value] = {}
@@ -139,10 +137,11 @@ class Fuse(Pass):
         if not repeated:
             return grouping, {}
         seconds, moved = estimate(grouping)  # asked now: what knows ops by their operands is wrong behind a copy
+        room = max(held, Schedule(grouping).peak(grouping))
         copies = copy_for_readers(repeated)
-        candidate = self._grouping(FusionGraph(function), {}, held)
+        candidate = self._greedy(FusionGraph(function), held)
         time, bytes_ = estimate(candidate)
-        if time >= seconds or bytes_ > moved:
+        if time >= seconds or bytes_ > moved or Schedule(candidate).peak(candidate) > room:
             copies.undo()
             self.count("values stored after all", len(repeated))
             return grouping, {}
@@ -150,6 +149,14 @@ class Fuse(Pass):
             self.note(entry.ops[-1], entry.why)
         self.count("values computed in several kernels", len(repeated))
         return candidate, copies.origin
+
+    def _greedy(self, graph: FusionGraph, held: int) -> Grouping:
+        """Walk greedily, and take apart what costs too much memory."""
+
+        def regroup(choices: Mapping[int, int]) -> Grouping:
+            return self._grouping(graph, choices, held)
+
+        return relieve(regroup({}), regroup, held)
 
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""

@@ -145,8 +145,8 @@ class Outliner:
         with ir.InsertionPoint(block):
             known: dict[tuple[ir.Value, ...], ir.Value] = {}
             for op in body:
-                first = self.origin.get(op.results[0], op.results[0])
-                key = (first, *(env[v] for v in op.operands))
+                result = op.results[0]
+                key = (self.origin[result] if result in self.origin else result, *(env[v] for v in op.operands))
                 if key in known:
                     env[op.results[0]] = known[key]
                     continue

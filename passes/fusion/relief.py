@@ -22,15 +22,13 @@ ROUNDS = 3
 """Groupings that are made at most; each takes apart all that is found."""
 
 
-def relieve(
-    grouping: Grouping, regroup: Callable[[Mapping[int, int]], Grouping], one_by_one: int
-) -> tuple[Grouping, int]:
+def relieve(grouping: Grouping, regroup: Callable[[Mapping[int, int]], Grouping], one_by_one: int) -> Grouping:
     """A grouping that holds little more at once than its ops one by one, if parts of larger results were to blame.
 
     Little is 1 / `SPARE`: a kernel more costs time.
 
     regroup: makes another grouping of the same ops with some choices; `grouping` was made without any. one_by_one:
-    bytes that the ops one by one hold at once. Returns (grouping, producers apart).
+    bytes that the ops one by one hold at once.
     """
     schedule = Schedule(grouping)
     limit = one_by_one + one_by_one // SPARE
@@ -55,7 +53,7 @@ def relieve(
             reason = f"a kernel of its own: {saved} less are alive at once than with a larger result's kernel"
             candidate.decisions.append((grouping.graph.operations[position], reason))
         grouping, peak, taken = candidate, found, tried
-    return grouping, len(taken)
+    return grouping
 
 
 def _smaller(grouping: Grouping, group: Group) -> list[ir.Operation]:
