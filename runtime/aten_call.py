@@ -157,6 +157,15 @@ class _Source:
         raise AtenCallError(f"kiln.aten: unknown argument kind '{kind}' in {node}")
 
 
+_DENSE = {"aten.native_group_norm.default"}
+"""Ops that check that their first operand is dense: PyTorch copies it before, and copies are not kept as such."""
+
+
+def _dense(x: torch.Tensor) -> torch.Tensor:
+    is_channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return x if is_channels_last else x.contiguous()
+
+
 def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallable:
     """Compiles one ``kiln.aten`` into ``call(tensors, symbols) -> outputs``.
 
@@ -170,6 +179,8 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
     source = _Source()
     arguments = [source.value(node) for node in json.loads(args_json)]
     arguments += [f"{name}={source.value(node)}" for name, node in json.loads(kwargs_json).items()]
+    if op in _DENSE:
+        arguments[0] = f"_dense({arguments[0]})"
     call = f"f({', '.join(arguments)})"
     returns = [str(r.type) for r in target._schema.returns]
     if not returns:
@@ -179,7 +190,7 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
     else:
         body = f"_flatten({call})"
     # The overload's own function: `OpOverload.__call__` is a frame of Python around it.
-    namespace = {"f": getattr(target, "_op", target), "_flatten": _flatten, **source.constants}
+    namespace = {"f": getattr(target, "_op", target), "_flatten": _flatten, "_dense": _dense, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 
 

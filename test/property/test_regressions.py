@@ -124,3 +124,9 @@ def test_folded_unsigned_integers() -> None:
         [2, 3, 4],
     )
     assert run(program, Setting("freezing", {"freezing": True}))
+
+
+def test_group_norm_of_an_expanded_input() -> None:
+    """With sizes known at run time it is a call, which wants its operand dense."""
+    program = Program([*inputs((64, 2), layout="expanded"), *inputs((2,), (2,))], ["F.group_norm(v0, 2, v1, v2)"], [3])
+    assert run(program, Setting("training, dynamic", dynamic=True, training=True))
