@@ -285,6 +285,8 @@ def _bounds(variable: Atom, extents: dict[int, Poly], ranges: Ranges) -> tuple[P
         extent = extents.get(variable[1])
         return (None, None) if extent is None else (ZERO, sub(extent, ONE))
     _, x, k = variable
+    if _is_undefined(k):
+        return None, None
     if variable[0] == "m":
         return ZERO, sub(k, ONE)
     low = ZERO if nonnegative(x, ranges, k) else None

@@ -147,7 +147,7 @@ class Builder(IRBuilder):
             return self.vload(buffer, index, width, mask)
         element = ir.MemRefType(buffer.type).element_type
         type_ = self.vec(width, element)
-        if isinstance(stride, int) and stride == 0:
+        if isinstance(stride, int) and stride == 0 and mask is None:
             return self.broadcast(self.load(buffer, index), width)
         if isinstance(stride, int) and stride == 2 and width > 2 and width % 2 == 0:
             return self._every_other(buffer, index, width, mask)
