@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
-from kiln.errors import CompileError
+from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.passes.core import Pass
@@ -93,9 +93,10 @@ def start_kernel(
       kind: the fusion's kind, which selects LLVM's optimisation level unless `opt_level` is given.
       dump: called as dump("llvm", module) with the lowered module, for `.llvm.mlir` files.
 
-    Raises InvalidIRError for a wrong signature, CompileError from the lowering.
+    Raises InvalidIRError for invalid IR or a wrong signature, CompileError from the lowering.
     """
     with module.context, ir.Location.unknown():
+        _verify(module, name)
         clone = _clone(module)
         checks = _checks(clone, name)
         scratch, work = _func_maps(clone, name)
@@ -171,6 +172,14 @@ def lowering_pipeline(ops: set[str]) -> str:
         steps.append("convert-vector-to-llvm")
     steps += ["convert-to-llvm", "reconcile-unrealized-casts"]
     return f"builtin.module({','.join(steps)})"
+
+
+def _verify(module: ir.Module, name: str) -> None:
+    """The one time that a kernel is verified: on invalid IR the passes that lower it corrupt memory."""
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise InvalidIRError(f"the code generator made an invalid kernel @{name}: {error}") from error
 
 
 def _clone(module: ir.Module) -> ir.Module:

@@ -73,6 +73,14 @@ class Scopes:
         outer.anchor = saved
 
     @contextmanager
+    def inside_flat(self, position: Index, dims: Sequence[int]) -> Iterator[None]:
+        """The body of a loop that goes through the space of all `dims` at once, at a row-major position in it."""
+        # The scope comes first: extents that are computed belong before the loop.
+        with self.inside(dict.fromkeys(dims, 0)):
+            self.values.update(self.unflatten(position, dims))
+            yield
+
+    @contextmanager
     def at(self, depth: int) -> Iterator[None]:
         """Emission into scope `depth`, before the loop that is open in it."""
         if depth == len(self.scopes) - 1:

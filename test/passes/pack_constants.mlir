@@ -30,7 +30,9 @@ func.func @shared(%x: tensor<1x6x8x8xf32>, %w: tensor<6x6x3x3xf32> {kiln.constan
 // CHECK: packed = true
 // CHECK: "kiln.fusion"(%arg1, %arg2)
 func.func @products(%x: tensor<16x64xf32>, %y: tensor<1x64xf32>, %w: tensor<100x64xf32> {kiln.constant = "w"}) -> (tensor<16x100xf32>, tensor<1x100xf32>) {
+  // expected-remark @+1 {{[schedule-cpu]}}
   %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<16x64xf32>, tensor<100x64xf32>) -> tensor<16x100xf32>
+  // expected-remark @+1 {{[schedule-cpu]}}
   %1 = "kiln.matmul"(%y, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<1x64xf32>, tensor<100x64xf32>) -> tensor<1x100xf32>
   return %0, %1 : tensor<16x100xf32>, tensor<1x100xf32>
 }

@@ -237,7 +237,7 @@ class NestEmitter:
         lo, hi = b.split(self.tid, self.nt, e.index(units))
 
         def unit(i: Index) -> None:
-            with e.inside(e.unflatten(i, dims)):
+            with e.inside_flat(i, dims):
                 self._level(k + 1)
 
         b.for_(lo, hi, 1, unit)

@@ -367,7 +367,7 @@ class _SpanEmitter(NestEmitter):
 
     def _outer(self, dims: list[int], k: int) -> None:
         def unit(i: Index) -> None:
-            with self.e.inside(self.e.unflatten(i, dims)):
+            with self.e.inside_flat(i, dims):
                 self._level(k + 1)
 
         self.e.b.for_(*self.span, 1, unit)

@@ -111,7 +111,7 @@ def emit_scan_fusion(kernel: Kernel) -> None:
     lo, hi = b.split(kernel.tid, kernel.nt, e.index(units))
 
     def unit(i: Index) -> None:
-        with e.inside(e.unflatten(i, outer)):
+        with e.inside_flat(i, outer):
             if lane is not None:
                 lanes(lane)
             elif span > 2:

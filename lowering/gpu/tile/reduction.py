@@ -171,8 +171,7 @@ def _reduce_in_order(e: Evaluator, r: Reduction, indices: Indices, guard: Guard 
         count = b.muli(count, e.index(x))
 
     def step(i: Index, values: list[ir.Value]) -> list[ir.Value]:
-        with e.inside({d.position: 0 for d in dims}):
-            e.values.update(e.unflatten(i, [d.position for d in dims]))
+        with e.inside_flat(i, [d.position for d in dims]):
             return fold(dims, values)
 
     return b.for_(0, count, 1, step, starts)

@@ -217,3 +217,32 @@ func.func @roll(%x: tensor<?xf32> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n:
   } -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// Rows of an index are of a size that is computed: once, before the loop over all rows, for the table's address, too.
+
+// CHECK-LABEL: func.func @computed_size
+// CHECK: %[[TWICE:.*]] = arith.muli %{{.*}}, %c2
+// CHECK: %[[IMAGE:.*]] = arith.muli %{{.*}}, %[[TWICE]]
+// CHECK: scf.for %[[ROW:.*]] = %{{.*}} to %{{.*}} step %c1
+// CHECK-NEXT: arith.remui %[[ROW]], %[[TWICE]]
+// CHECK-NEXT: %[[BATCH:.*]] = arith.divui %[[ROW]], %[[TWICE]]
+// CHECK: arith.muli %[[BATCH]], %[[IMAGE]]
+// CHECK: vector.gather %arg1
+func.func @computed_size(%i: tensor<2x?x?xi64> {kiln.shape = affine_map<()[s0, s1] -> (2, s1 * 2, s0)>}, %x: tensor<2x?x?xf32> {kiln.shape = affine_map<()[s0, s1] -> (2, s1 * 2, s0)>}, %s: index {kiln.symbol = "s0"}, %t: index {kiln.symbol = "s1"}) -> tensor<2x?x?xf32> attributes {kiln.symbols = ["s0", "s1"]} {
+  %r = "kiln.fusion"(%i, %x, %s, %t) ({
+  ^bb0(%a: tensor<2x?x?xi64>, %b: tensor<2x?x?xf32>, %p: index, %q: index):
+    %e = "kiln.empty"(%q, %p) {shape = affine_map<()[s0, s1] -> (2, s0 * 2, s1)>} : (index, index) -> tensor<2x?x?xf32>
+    %g = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%a : tensor<2x?x?xi64>) outs(%e : tensor<2x?x?xf32>) {
+    ^bb0(%in: i64, %out: f32):
+      %0 = linalg.index 0 : index
+      %2 = linalg.index 2 : index
+      %1 = arith.index_cast %in : i64 to index
+      %v = tensor.extract %b[%0, %1, %2] : tensor<2x?x?xf32>
+      linalg.yield %v : f32
+    } -> tensor<2x?x?xf32>
+    "kiln.yield"(%g) : (tensor<2x?x?xf32>) -> ()
+  }) {kind = "pointwise", name = "computed_size", layouts = [affine_map<(d0, d1, d2)[s0, s1] -> (d0 * ((s0 * s1) * 2) + d1 * s0 + d2)>, affine_map<(d0, d1, d2)[s0, s1] -> (d0 * (s0 * (s1 * 2)) + d1 * s0 + d2)>, affine_map<(d0, d1, d2)[s0, s1] -> (d0 * (s0 * (s1 * 2)) + d1 * s0 + d2)>], shapes = [affine_map<()[s0, s1] -> (2, s1 * 2, s0)>, affine_map<()[s0, s1] -> (2, s1 * 2, s0)>]} : (tensor<2x?x?xi64>, tensor<2x?x?xf32>, index, index) -> tensor<2x?x?xf32>
+  return %r : tensor<2x?x?xf32>
+}
