@@ -269,7 +269,8 @@ def _tensors_first(call: AtenCallable) -> AtenCallable:
 
 
 def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
-    return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+    # Where a view begins in an empty tensor may be in front of it: the last element of a line of none.
+    return tensor.as_strided(shape, strides, tensor.storage_offset() + (0 if 0 in shape else offset))
 
 
 def _restride(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 
 """The dataflow of a function as fusion sees it: compute ops, what is free to copy, who reads whom at which index."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -36,6 +37,12 @@ class Read:
     whole: bool = False
 
 
+def _calls_in_order(operations: list[ir.Operation]) -> dict[ir.Operation, ir.Operation]:
+    """Calls with effects (random numbers, what is written to) stay in their order: each one to the one behind it."""
+    calls = [op for op in operations if name_of(op) == "kiln.aten" and not ir.BoolAttr(op.attributes["pure"]).value]
+    return dict(itertools.pairwise(calls))
+
+
 class FusionGraph:
     """Reads between the compute ops of one function. Valid until the function is changed."""
 
@@ -50,6 +57,7 @@ class FusionGraph:
         self.readers: dict[ir.Value, list[Read]] = {}
         self.reads: dict[ir.Operation, list[Read]] = {}
         self.external: set[ir.Value] = set()
+        self.next_call = _calls_in_order(self.operations)
         for op in self.operations:
             if op in self._compute_set:
                 self.reads[op] = list(self._reads_of(op))

@@ -182,4 +182,6 @@ class Grouping:
                 onward: list[Group | ir.Operation] = []
                 self._collect(node, onward, None)
                 work += onward
+                if node in self.graph.next_call:
+                    work.append(self.graph.next_call[node])
         return False

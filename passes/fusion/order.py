@@ -37,8 +37,8 @@ class Schedule:
         self.sizes: list[int] = []  # bytes of an op's results
         self.loops: list[bool] = []  # whether an op may write over its operands
         below: list[set[int]] = []  # per op of the function: what makes its results, free ops looked through
-        last_call = -1
-        self.calls: dict[int, int] = {}  # call -> the one before it
+        before_call = {after: before for before, after in graph.next_call.items()}
+        self.calls: dict[int, int] = {}  # call with effects -> the one before it
         for position, op in enumerate(graph.operations):
             found: set[int] = set()
             for v in grouping.reads_of(op):
@@ -58,13 +58,11 @@ class Schedule:
                 tensors = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
                 is_constant = op.name == "arith.constant"
                 self.sizes.append(0 if is_constant else sum(grouping.model.bytes_of(r) for r in tensors))
-                if op not in grouping.of and not is_constant:
-                    if last_call >= 0:
-                        self.calls[number] = last_call
-                    last_call = number
+                if op in before_call:
+                    self.calls[number] = self.number[graph.position[before_call[op]]]
 
     def order(self, grouping: Grouping) -> list[Node]:
-        """The nodes so that each comes behind what it reads and calls keep their order.
+        """The nodes so that each comes behind what it reads and calls with effects keep their order.
 
         As they stand in the function, or what frees most first where that needs less memory.
         """
@@ -180,4 +178,5 @@ def _walk(needs: Sequence[set[int]], nodes: set[int], memory: _Memory | None) ->
             waiting[user] -= 1
             if not waiting[user]:
                 ready.add(user)
+    assert len(order) == len(nodes), "kernels wait for each other"
     return order

@@ -16,8 +16,9 @@ class Reach:
         self._groups: list[Group] = []  # keeps the ids above in use
         self._before: list[int] = []  # per node, a bit for each node with a path to it
         sources: list[int] = []  # per op, a bit for each node that makes what it gives
+        before_call = {after: before for before, after in graph.next_call.items()}
         for op in graph.operations:
-            found = 0
+            found = sources[graph.position[before_call[op]]] if op in before_call else 0
             for v in grouping.reads_of(op):
                 owner = defining_op(v)
                 if owner is not None and owner in graph.position:

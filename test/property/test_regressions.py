@@ -52,6 +52,24 @@ STATIC = {
 
 DYNAMIC = {
     "no_columns": STATIC["no_columns"],
+    # Calls without effects may change places: a kernel whose parts one of them is in front of and the other behind.
+    "calls_before_and_behind_a_kernel": Program(
+        [*inputs((13,), dtype=BF16), Input((13,), I64, 101, high=13), Input((4,), I64, 102, high=13)],
+        [
+            "torch.cat(torch.split(v0, 6, 0)[::-1], 0)",
+            "torch.scatter(v3, 0, v1, 2)",
+            "v1.abs()",
+            "torch.index_fill(v5, 0, v2, 1).amax()",
+            "torch.neg(v0)",
+        ],
+        [4, 6, 7],
+    ),
+    # The last element of a line of none is in front of it.
+    "flipped_lines_of_none": Program(
+        inputs((17, 0), layout="strided"),
+        ["v0.contiguous()", "torch.full_like(v1, 2)", "torch.rsqrt(v1.abs() + 0.5)", "torch.flip(v2, [1])"],
+        [3, 4],
+    ),
     # A weight's sizes are fixed where the size that they say is 13 // 2: canonicalisation put casts between kernels.
     "size_known_to_one_operand": Program(
         inputs((7, 2, 2, 13), (2, 1, 3, 4), (6,)),
