@@ -285,6 +285,45 @@ func.func @gelu(%x: tensor<2x1024x1024xbf16>, %w: tensor<1024x4096xbf16>, %b: te
 
 // -----
 
+// The library's tanh is less exact than f32: GELU stays a kernel's.
+// CHECK-LABEL: func.func @gelu_of_f32
+// CHECK: op = "aten.{{(addmm|linear)}}.default"
+// CHECK-NOT: use_gelu
+// CHECK: math.tanh
+func.func @gelu_of_f32(%x: tensor<2048x1024xf32>, %w: tensor<1024x4096xf32>, %b: tensor<4096xf32>) -> tensor<2048x4096xf32> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<2048x1024xf32>, tensor<1024x4096xf32>) -> tensor<2048x4096xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2048, 4096)>} : () -> tensor<2048x4096xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>,
+      affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<2048x4096xf32>, tensor<4096xf32>) outs(%e : tensor<2048x4096xf32>) {
+  ^bb0(%c: f32, %d: f32, %o: f32):
+    %s = arith.addf %c, %d : f32
+    linalg.yield %s : f32
+  } -> tensor<2048x4096xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]} ins(%1 : tensor<2048x4096xf32>) outs(%e : tensor<2048x4096xf32>) {
+  ^bb0(%x0: f32, %o: f32):
+    %k0 = arith.constant 4.471500e-02 : f32
+    %k1 = arith.constant 0.797884583 : f32
+    %k2 = arith.constant 5.000000e-01 : f32
+    %k3 = arith.constant 1.000000e+00 : f32
+    %x2 = arith.mulf %x0, %x0 : f32
+    %x3 = arith.mulf %x0, %x2 : f32
+    %t0 = arith.mulf %k0, %x3 : f32
+    %t1 = arith.addf %t0, %x0 : f32
+    %t2 = arith.mulf %t1, %k1 : f32
+    %t3 = math.tanh %t2 : f32
+    %t4 = arith.addf %t3, %k3 : f32
+    %h = arith.mulf %x0, %k2 : f32
+    %y = arith.mulf %h, %t4 : f32
+    linalg.yield %y : f32
+  } -> tensor<2048x4096xf32>
+  return %2 : tensor<2048x4096xf32>
+}
+
+// -----
+
 // Almost: another factor inside of tanh.
 // CHECK-LABEL: func.func @almost
 // CHECK: "kiln.matmul"

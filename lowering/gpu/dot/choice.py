@@ -174,13 +174,16 @@ def _takes_descriptors(op: ir.Operation, rows: int) -> bool:
 
 
 def _leaves_idle(op: ir.Operation, rows: int) -> bool:
-    """Whether the best tile makes so few programs, each with so long a sum, that most multiprocessors wait for them."""
+    """Whether the best tile makes so few programs, each with so long a sum, that most multiprocessors wait for them, or
+    is so small to make more that it takes longer than the model says (128x256x8192: 16.4 us, the library 8.5)."""
     shape, chip = _shape(op, rows), machine()
     assert shape.n is not None
     if shape.n == 1:
         return False
     height, width = tile = best_tile(shape, chip)
     tiles = -(-rows // height) * -(-shape.n // width)
+    if tile == (16, 16) and shape.k is not None and shape.k >= _LONG:
+        return True
     return tiles * _FEW_TILES <= chip.sms and tile_time(shape, chip, tile) >= _LONG_TIME
 
 
