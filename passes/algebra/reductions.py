@@ -15,15 +15,18 @@ EXACT = Safety.EXACT
 
 
 def _single(m: Match) -> ir.Value:
-    """The operand, if the root reduces dimensions of size 1 only and keeps them."""
+    """The operand, if the root reduces dimensions of size 1 only and keeps them.
+
+    A tensor of rank 0 counts as one of a single dimension of size 1, and its result has rank 0 either way.
+    """
     sizes = sizes_of(m["x"])
     if sizes is None:
         raise NoMatch("")
     dims = m.const("dims")
     dims = range(len(sizes)) if not dims else [dims] if isinstance(dims, int) else dims
-    if any(sizes[dim] != 1 for dim in dims):
+    if sizes and any(sizes[dim] != 1 for dim in dims):
         raise NoMatch("")
-    m.need(m.const("keep") is True, "the dimension of size 1 is dropped: the result has another rank")
+    m.need(not sizes or m.const("keep") is True, "the dimension of size 1 is dropped: the result has another rank")
     return m.like_root(m["x"])
 
 

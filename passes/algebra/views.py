@@ -102,6 +102,8 @@ def _permutation(m: Match, value: ir.Value) -> list[int]:
         return order[::-1]
     if name == "torch.aten.permute":
         return [d % rank for d in m.const_of(op.operands[1], "the order of dimensions")]
+    if not rank:
+        return []  # 0 and -1 are dims of a tensor without any
     a, b = (m.const_of(op.operands[k], "a dimension") % rank for k in (1, 2))
     order[a], order[b] = order[b], order[a]
     return order

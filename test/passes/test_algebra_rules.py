@@ -249,3 +249,29 @@ def test_rule_is_not_applied_to_floats_without_fast_math(name: str) -> None:
 def test_reasons(model: Callable[[Tensor], Tensor], reason: str) -> None:
     _, step = simplified(model, X, False)
     assert reason in [note.reason for note in step.notes]
+
+
+# What the rules of reductions and views find without a dimension: eager takes 0 and -1 for dims of rank 0.
+SCALAR_CASES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.abs().sum(0, keepdim=True).neg(),
+    "sum, dropped": lambda x: x.abs().sum(-1).neg(),
+    "mean": lambda x: x.abs().mean(0).neg(),
+    "amax": lambda x: x.amax(-1, keepdim=True).neg(),
+    "amin": lambda x: x.amin(0).neg(),
+    "transpose": lambda x: x.transpose(0, -1).transpose(-1, 0).neg(),
+    "squeeze": lambda x: torch.ops.aten.squeeze.dim(x.unsqueeze(0), 0).neg(),
+    "squeeze-none": lambda x: torch.ops.aten.squeeze.dim(x, 0).neg(),
+    "flip": lambda x: x.flip(()).flip(()).neg(),
+    "permute": lambda x: x.permute(()).neg(),
+    "view": lambda x: x.view(1, 1).view(()).neg(),
+}
+
+
+@pytest.mark.parametrize("name", list(SCALAR_CASES))
+@pytest.mark.parametrize("value", [2.5, -0.0, NAN])
+def test_rules_on_rank_0(name: str, value: float) -> None:
+    model, x = SCALAR_CASES[name], torch.tensor(value)
+    imported, _ = simplified(model, (x,), False)
+    expected, actual = model(x), run(imported, (x,))
+    assert actual.shape == expected.shape
+    assert torch.equal(bits(actual), bits(expected))
