@@ -38,7 +38,7 @@ class MakeTensorDescriptorOp(Family):
 
 
 class DescriptorLoadOp(base.Operation, name="descriptor_load", traits=[base.Effects("Read")]):
-    """The block at these i32 indices; what is out of bounds is zero.
+    """The block at these i32 indices; what is out of bounds is zero. Leading dims of 1 may be left out of the result.
 
     ```mlir
     %d, %i = "test.value"() : () -> (!tt.tensordesc<tensor<64x64xbf16>>, i32)
@@ -55,6 +55,9 @@ class DescriptorLoadOp(base.Operation, name="descriptor_load", traits=[base.Effe
         block = _described(self)
         found = base.element_of(self.result.type)
         base.require(found == block.element_type, "result element type", block.element_type, found)
+        shape, sizes = base.shape_of(self.result.type), list(block.shape)
+        missing = max(0, len(sizes) - len(shape))
+        base.require(sizes == [1] * missing + shape, "result shape", f"{sizes}, or less leading dims of 1", shape)
 
 
 class DescriptorStoreOp(base.Operation, name="descriptor_store", traits=[base.Effects("Write")]):

@@ -144,9 +144,12 @@ class Builder(BlockBuilder):
         dims = [self.value(s, self.i32) for s in sizes] + [self.value(s, self.i64) for s in strides]
         return tt.MakeTensorDescriptorOp.create([pointer, *dims], [type_], {"padding": self._i32(1)}).results[0]
 
-    def descriptor_load(self, desc: ir.Value, indices: Sequence[Index]) -> ir.Value:
+    def descriptor_load(self, desc: ir.Value, indices: Sequence[Index], rank: int | None = None) -> ir.Value:
+        """The block at these indices, without the leading dims of 1 that make it more than `rank` dims."""
         operands = [desc, *(self.value(i, self.i32) for i in indices)]
-        return tt.DescriptorLoadOp.create(operands, [tt.block_of(desc.type)]).result
+        block = tt.block_of(desc.type)
+        type_ = block if rank is None else tt.with_shape(list(block.shape)[-rank:], block.element_type)
+        return tt.DescriptorLoadOp.create(operands, [type_]).result
 
     def descriptor_store(self, desc: ir.Value, value: ir.Value, indices: Sequence[Index]) -> None:
         tt.DescriptorStoreOp.create([desc, value, *(self.value(i, self.i32) for i in indices)], [])

@@ -234,7 +234,9 @@ def _descriptor_load(low: Lowering, op: ir.Operation) -> None:
     element = scalar_type(result.type)
 
     def compute(cursor: Cursor, index: Index) -> ir.Value:
-        inside, address = _place(low, descriptor, starts, index)
+        # Leading dims of 1 may be missing.
+        whole = (*[low.b.value(0)] * (len(starts) - len(index)), *index)
+        inside, address = _place(low, descriptor, starts, whole)
         return _guarded(low, inside, lambda: _read(low, address(), element), _zero(low, element))
 
     low.values[result] = low.scratch.store(Block(ir.RankedTensorType(result.type).shape, element, compute))

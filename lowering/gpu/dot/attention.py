@@ -12,7 +12,16 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, Line, Matrix, dot_offset, line, load_described, split_batch
+from kiln.lowering.gpu.dot.operands import (
+    Described,
+    DescribedMatrix,
+    Epilogue,
+    Line,
+    Matrix,
+    dot_offset,
+    line,
+    split_batch,
+)
 from kiln.lowering.gpu.dot.schedule import pow2
 
 _LEAST = 16
@@ -20,37 +29,6 @@ _LEAST = 16
 _MINUS_INFINITY = float("-inf")
 _LOWEST = -3.4e38
 """A score that is finite in f32."""
-
-
-@dataclass(frozen=True)
-class DescribedRows:
-    """The rows of all heads as one matrix behind a descriptor, in blocks of keys by the size of a head.
-
-    A step of each of [*batch, heads] moves `down` rows and `right` columns; the first element is at `start`.
-    """
-
-    descriptor: ir.Value
-    down: tuple[int, ...]
-    right: tuple[int, ...]
-    start: tuple[int, int]
-
-    def at(self, b: Builder, indices: Sequence[Index]) -> "DescribedHead":
-        """The rows of one head."""
-        row = b.sum_(self.start[0], dot_offset(b, indices, self.down))
-        return DescribedHead(self.descriptor, row, b.sum_(self.start[1], dot_offset(b, indices, self.right)))
-
-
-@dataclass(frozen=True)
-class DescribedHead:
-    """The rows of one head: where its first element is in the described matrix."""
-
-    descriptor: ir.Value
-    row: Index
-    column: Index
-
-    def load(self, b: Builder, start: Index) -> ir.Value:
-        """A block of rows."""
-        return load_described(b, self.descriptor, [b.addi(self.row, start), self.column])
 
 
 @dataclass(frozen=True)
@@ -68,9 +46,9 @@ class AttentionProblem:
     with g = h // (heads / kv_heads).
 
     query [s, qk_size], key [t, qk_size] and value [t, v_size] are the matrices of the first head; the strides after
-    them are those of [*batch, heads]. Described keys and values fill their blocks. `causal` removes keys t > s. A row
-    without any key left gives zeros. With `fill`, keys that the mask removes have this score, and a row of -inf gives
-    NaN. Sums and softmax are in f32; probabilities are rounded to the operands' type before they meet the values.
+    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. With `fill`,
+    keys that the mask removes have this score, and a row of -inf gives NaN. Sums and softmax are in f32; probabilities
+    are rounded to the operands' type before they meet the values.
     """
 
     batch: tuple[Index, ...]
@@ -81,8 +59,8 @@ class AttentionProblem:
     qk_size: int
     v_size: int
     query: Matrix
-    key: Matrix | DescribedRows
-    value: Matrix | DescribedRows
+    key: Matrix | Described
+    value: Matrix | Described
     query_strides: tuple[Index, ...]
     key_strides: tuple[Index, ...]
     value_strides: tuple[Index, ...]
@@ -165,8 +143,8 @@ class _Rows:
         down = b.addi(start, b.lanes(self.block, 0, 2))
         exists: Condition = b.cmpi("slt", t, p.keys) if masked else True
         exists_down: Condition = b.cmpi("slt", down, p.keys) if masked else True
-        if isinstance(self.key, DescribedHead):
-            keys = b.trans(self.key.load(b, start))
+        if isinstance(self.key, DescribedMatrix):
+            keys = b.trans(self.key.load(b, start, 0))
         else:
             inner = line(b, 0, self.width, 0, p.qk_size)
             keys = b.load(self.key.transposed.pointers(b, inner.index, t), b.andc(inner.mask, exists), other=0)
@@ -200,8 +178,8 @@ class _Rows:
         total = b.addf(
             b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
         )
-        if isinstance(self.value, DescribedHead):
-            values = self.value.load(b, start)
+        if isinstance(self.value, DescribedMatrix):
+            values = self.value.load(b, start, 0)
         else:
             kept = b.andc(exists_down, self.columns.mask)
             values = b.load(self.value.pointers(b, down, self.columns.index), kept, other=0)
@@ -215,6 +193,6 @@ class _Rows:
 
 
 def _head(
-    b: Builder, rows: Matrix | DescribedRows, indices: Sequence[Index], strides: Sequence[Index]
-) -> Matrix | DescribedHead:
-    return rows.at(b, indices) if isinstance(rows, DescribedRows) else rows.moved(b, dot_offset(b, indices, strides))
+    b: Builder, rows: Matrix | Described, indices: Sequence[Index], strides: Sequence[Index]
+) -> Matrix | DescribedMatrix:
+    return rows.at(indices) if isinstance(rows, Described) else rows.moved(b, dot_offset(b, indices, strides))

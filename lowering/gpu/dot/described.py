@@ -11,116 +11,143 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, tt
 from kiln.errors import UnsupportedError
+from kiln.lowering.gpu.dot.operands import Described
 from kiln.lowering.gpu.dot.problem import Operand, Product
-from kiln.lowering.gpu.dot.tensor_map import DescribedMatrix
+from kiln.lowering.gpu.dot.tensor_map import DescribedOperand
 
 if TYPE_CHECKING:
     from kiln.lowering.gpu.emit import GpuKernel
 
 
+_MOST_DIMS = 5
+"""Of a tensor map."""
+_GRAIN_BYTES = 16
+"""What the addresses and strides of a tensor map are multiples of."""
+_MOST_BYTES = 1 << 40
+"""From which on a stride does not fit."""
+_BYTES = {"bf16": 2, "f16": 2, "f32": 4}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where matrices lie that one descriptor describes: sizes and strides of its dims in elements, the outermost first.
+
+    The last two dims are those of a matrix, and the last stride is 1; `turned`: they are in exchanged places. leading,
+    start: as in `Described`.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    leading: tuple[int | None, ...]
+    start: tuple[int, ...]
+    turned: bool
+
+
+def find_places(operand: Operand, sizes: Sequence[ir.AffineExpr], element: str) -> Places | None:
+    """Where the matrices of an operand of these sizes lie, or None where no tensor map describes them.
+
+    That is so with a size or stride known at run time only, neither unit stride in a matrix, other strides that are
+    no multiples of 16 bytes, more than three leading dims that matter, and 8 or 64 bits an element.
+    """
+    counts = [affine.constant_of(x) for x in sizes]
+    steps = [affine.constant_of(x) for x in operand.strides]
+    offset = affine.constant_of(operand.offset)
+    known = [x for x in (*counts, *steps, offset) if x is not None]
+    if len(known) < len(counts) + len(steps) + 1 or len(counts) != len(steps) or element not in _BYTES:
+        return None
+    rank, rest = len(counts), known[-1]
+    dims = list(zip(known[:rank], known[rank : 2 * rank], strict=True))
+    *outer, rows, columns = dims
+    turned = columns[1] != 1
+    if turned:
+        rows, columns = columns, rows
+    leading: list[int | None] = []
+    kept: list[tuple[int, int]] = []
+    for size, stride in outer:
+        # Of one element, or repeated: all of its matrices are the first.
+        matters = size > 1 and stride != 0
+        leading.append(len(kept) if matters else None)
+        kept += [(size, stride)] if matters else []
+    kept += [rows, columns]
+    grain = _GRAIN_BYTES // _BYTES[element]
+    is_bad = columns[1] != 1 or any(stride % grain or not 0 < stride < _MOST_BYTES for _, stride in kept[:-1])
+    if len(kept) > _MOST_DIMS or is_bad or rest < 0 or any(size < 1 for size, _ in kept):
+        return None
+    start = [0] * len(kept)
+    for dim in sorted(range(len(kept)), key=lambda d: -kept[d][1]):
+        start[dim], rest = divmod(rest, kept[dim][1])
+    sizes_ = tuple(first + size for first, (size, _) in zip(start, kept, strict=True))
+    return Places(sizes_, tuple(stride for _, stride in kept), tuple(leading), tuple(start), turned)
+
+
+def product_places(products: Sequence[Product]) -> list[Places | None]:
+    """Those of the left operand of products that share it, then of the right ones."""
+    first = products[0]
+    found = [find_places(first.lhs, (*first.batch, first.m, first.k), first.element)]
+    return [*found, *(find_places(x.rhs, (*x.batch, x.k, x.n), x.element) for x in products)]
+
+
 def describe_operands(
     kernel: "GpuKernel", products: Sequence[Product], schedule: dict[str, Any]
-) -> tuple[DescribedMatrix, tuple[DescribedMatrix, ...]]:
+) -> tuple[DescribedOperand, tuple[DescribedOperand, ...]]:
     """Turn the arguments of the operands of products with one lhs into descriptors.
 
-    The function gets `kiln.descriptors`: per descriptor the argument's number, and over the kernel's symbols the sizes
-    and strides of the matrix that it describes, in elements, the outermost dim first (the last stride is 1).
     Raises UnsupportedError where an operand is two of them: it would need two descriptors.
     """
-    one = ir.AffineConstantExpr.get(1)
-    product = products[0]
-    lhs_last = product.lhs.strides[-1] == one
-    block_m, block_n, block_k = (schedule[key] for key in ("block_m", "block_n", "block_k"))
-    lhs = _argument(kernel, product, product.lhs, [block_m, block_k], (product.m, product.k), not lhs_last)
-    described: list[DescribedMatrix] = []
-    for x in products:
-        # The right operand is [k, n] in memory, or [n, k] if the reduction comes last.
-        last = x.rhs.strides[-2] == one
-        rhs = _argument(kernel, x, x.rhs, [block_k, block_n], (x.k, x.n), last)
-        described.append(DescribedMatrix(rhs, last))
-    return DescribedMatrix(lhs, lhs_last), tuple(described)
+    places = product_places(products)
+    rows, columns, step = (schedule[key] for key in ("block_m", "block_n", "block_k"))
+    lhs, *rhs = [
+        (describe_argument(kernel, x.op, operand.position, block, _known(place)), _known(place).turned)
+        for x, operand, block, place in zip(
+            [products[0], *products],
+            [products[0].lhs, *(x.rhs for x in products)],
+            [(rows, step), *[(step, columns)] * len(products)],
+            places,
+            strict=True,
+        )
+    ]
+    # The right operand is [k, n] in memory, or [n, k] if the reduction comes last.
+    return DescribedOperand(lhs[0], not lhs[1]), tuple(DescribedOperand(x, turned) for x, turned in rhs)
 
 
-def _argument(
-    kernel: "GpuKernel",
-    product: Product,
-    operand: Operand,
-    block: list[int],
-    sizes: tuple[ir.AffineExpr, ir.AffineExpr],
-    turned: bool,
-) -> ir.Value:
-    stride = operand.strides[-1] if turned else operand.strides[-2]
-    if turned:
-        block, sizes = block[::-1], (sizes[1], sizes[0])
-    return describe_argument(kernel, product.op, operand.position, block, sizes, stride)
+def _known(places: Places | None) -> Places:
+    assert places is not None, "the schedule asks for descriptors of what can be described"
+    return places
 
 
 def describe_argument(
-    kernel: "GpuKernel",
-    op: ir.OpView,
-    position: int,
-    block: list[int],
-    sizes: tuple[ir.AffineExpr, ir.AffineExpr],
-    stride: ir.AffineExpr,
-) -> ir.Value:
-    """Turn one argument into the descriptor of a matrix with rows `stride` elements apart, moved in these blocks.
+    kernel: "GpuKernel", op: ir.OpView, position: int, block: tuple[int, int], places: Places
+) -> Described:
+    """Turn one argument into the descriptor of matrices that are moved in blocks of these rows and columns.
 
-    Raises UnsupportedError where it is one already.
+    The function gets `kiln.descriptors`: per descriptor the argument's number, and over the kernel's symbols the sizes
+    and strides of the tensor that it describes, in elements, the outermost dim first (the last stride is 1).
+    Raises UnsupportedError where the argument is one already.
     """
     argument = kernel.pointers[position]
     if not tt.is_ptr(argument.type):
         raise UnsupportedError(op.operation.name, str(op.location), "an operand that needs two descriptors")
-    argument.set_type(tt.tensordesc(ir.RankedTensorType.get(block, tt.pointee(argument.type))))
+    sides = block[::-1] if places.turned else block
+    boxes = [*[1] * (len(places.sizes) - 2), *sides]
+    argument.set_type(tt.tensordesc(ir.RankedTensorType.get(boxes, tt.pointee(argument.type))))
     attributes = kernel.function.operation.attributes
     inputs = [a.type for a in kernel.entry.arguments]
     attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
     marks = list(ir.ArrayAttr(attributes["arg_attrs"]))
     marks[position] = ir.DictAttr.get({})
     attributes["arg_attrs"] = ir.ArrayAttr.get(marks)
-    n = len(kernel.body.symbols)
+    symbols = len(kernel.body.symbols)
+
+    def over_symbols(values: Sequence[int]) -> ir.AffineMapAttr:
+        return ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [ir.AffineConstantExpr.get(x) for x in values]))
+
     entry = ir.DictAttr.get(
         {
             "arg": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position),
-            "shape": ir.AffineMapAttr.get(ir.AffineMap.get(0, n, list(sizes))),
-            "strides": ir.AffineMapAttr.get(ir.AffineMap.get(0, n, [stride, ir.AffineConstantExpr.get(1)])),
+            "shape": over_symbols(places.sizes),
+            "strides": over_symbols(places.strides),
         }
     )
     given = list(ir.ArrayAttr(attributes["kiln.descriptors"])) if "kiln.descriptors" in attributes else []
     attributes["kiln.descriptors"] = ir.ArrayAttr.get([*given, entry])
-    return argument
-
-
-@dataclass(frozen=True)
-class RowPlaces:
-    """A strided [*batch, heads, rows, columns] as one matrix: a step of each leading dim moves `rows` rows down and
-    `columns` columns to the right of it. size: of the matrix. start: where the first element is."""
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    size: tuple[int, int]
-    stride: int
-    start: tuple[int, int]
-
-
-def row_places(operand: Operand, sizes: Sequence[ir.AffineExpr]) -> RowPlaces | None:
-    """The operand as a matrix, or None where it is none: a size or stride known at run time only, heads that overlap,
-    rows that are no multiple of 16 bytes (of 16-bit elements) apart."""
-    counts = [affine.constant_of(x) for x in sizes]
-    steps = [affine.constant_of(x) for x in operand.strides]
-    offset = affine.constant_of(operand.offset)
-    known = [x for x in (*counts, *steps, offset) if x is not None]
-    if len(known) < len(counts) + len(steps) + 1 or 0 in counts:
-        return None
-    rank = len(counts)
-    lengths, strides, first = known[:rank], known[rank : 2 * rank], known[-1]
-    stride = strides[-2]
-    if strides[-1] != 1 or stride % 8 or stride < lengths[-1]:
-        return None
-    down = tuple(s // stride if s % stride == 0 else 0 for s in strides[:-2])
-    right = tuple(0 if s % stride == 0 else s for s in strides[:-2])
-    start = first // stride, first % stride
-    ends = [
-        origin + sum((n - 1) * step for n, step in zip(lengths, steps, strict=False)) + last
-        for origin, steps, last in zip(start, (down, right), lengths[-2:], strict=True)
-    ]
-    return RowPlaces(down, right, (ends[0], ends[1]), stride, start) if ends[1] <= stride else None
+    return Described(argument, places.leading, places.start)

@@ -11,17 +11,17 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, tt
 from kiln.lowering.gpu.builder import Index
-from kiln.lowering.gpu.dot.attention import AttentionProblem, DescribedRows, ScoreMask, emit_attention
+from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import choose_attention
 from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
 from kiln.lowering.gpu.dot.conv_schedule import choose_conv
-from kiln.lowering.gpu.dot.described import describe_argument, describe_operands, row_places
+from kiln.lowering.gpu.dot.described import describe_argument, describe_operands, find_places, product_places
 from kiln.lowering.gpu.dot.epilogue import ConvolutionEpilogue, FusedEpilogue
 from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
-from kiln.lowering.gpu.dot.operands import Matrix
+from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
-from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product, pow2
 from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
@@ -73,8 +73,7 @@ def product_shape(body: FusionBody, layouts: Sequence[ir.AffineMap], options: Do
     product = products[0]
     tf32 = options.tf32 and product.element == "f32"
     shape = replace(_with_siblings(body, layouts, product.shape(tf32)), products=len(products))
-    operands = [product.lhs, *(x.rhs for x in products)]
-    return shape, options.descriptors and body.part is None and _describable(body, *operands)
+    return shape, options.descriptors and body.part is None and _describable(body, products)
 
 
 def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: ProductShape) -> ProductShape:
@@ -89,13 +88,13 @@ def _with_siblings(body: FusionBody, layouts: Sequence[ir.AffineMap], shape: Pro
     return replace(shape, n=max(total, shape.n))
 
 
-def _describable(body: FusionBody, *operands: Operand) -> bool:
-    """Whether nothing else in the fusion reads the operands, and their first elements lie at multiples of 16 bytes if
-    the tensors do."""
+def _describable(body: FusionBody, products: Sequence[Product]) -> bool:
+    """Whether nothing else in the fusion reads the operands, and tensor maps describe them."""
+    operands = [products[0].lhs, *(x.rhs for x in products)]
     positions = {x.position for x in operands}
     users = [use.owner for i in positions for use in body.tensors[i].uses]
     alone = len(positions) == len(operands) and all(user.operation.name == "kiln.matmul" for user in users)
-    return alone and all(affine.constant_of(x.offset) == 0 for x in operands)
+    return alone and None not in product_places(products)
 
 
 def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
@@ -115,16 +114,15 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     if s["kernel"] == "tensor_map":
         lhs, rhs = describe_operands(kernel, products, s)
         m, n, k = (affine.constant_of(x) or 0 for x in (product.m, product.n, product.k))
-        described = DescribedProblem(m, n, k, lhs, rhs, s["precision"])
+        batch = tuple(affine.constant_of(x) or 0 for x in product.batch)
+        described = DescribedProblem(m, n, k, lhs, rhs, s["precision"], batch)
         count = affine.constant_of(affine.simplify(tiles)) or 0
         tiles = ir.AffineConstantExpr.get(min(count, s["programs"]) if s["persistent"] else count)
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
         results = [x.op.results[0] for x in products]
-        # Descriptors are for a batch of one, if any: its index is 0.
-        batch = product.batch if described is None else []
-        epilogue = FusedEpilogue(e, results, batch, product.m, product.n)
+        epilogue = FusedEpilogue(e, results, product.batch, product.m, product.n)
         if described is not None:
             emit_tensor_map(kernel.b, described, s, program, epilogue)
             return
@@ -156,38 +154,31 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: D
     tf32 = options.tf32 and attention.element == "f32"
     schedule = choose_attention(attention.shape(tf32), machine(options.arch))
     described = options.descriptors and machine(options.arch).tensor_maps and body.part is None
-    if described and _describable_rows(body, attention, schedule["block_n"]):
+    if described and _describable_rows(body, attention):
         schedule["descriptors"] = True
     return schedule | {"precision": "tf32" if tf32 else "ieee"}
 
 
-def _describable_rows(body: FusionBody, attention: Attention, block: int) -> bool:
-    """Whether keys and values are matrices of whole blocks, which nothing else in the fusion reads."""
+def _describable_rows(body: FusionBody, attention: Attention) -> bool:
+    """Whether keys and values are what tensor maps describe, and nothing else in the fusion reads them."""
     sizes = (attention.key_sizes, attention.value_sizes)
-    heads = (attention.qk_size, attention.v_size)
-    keys = affine.constant_of(attention.key_sizes[-2])
     positions = [x.position for x in attention.operands]
     return (
         attention.element != "f32"
-        and keys is not None
-        and keys % block == 0
-        and all(n >= 16 and n & (n - 1) == 0 for n in heads)
         and all(positions.count(i) == 1 for i in positions[1:3])
         and all(len(list(body.tensors[i].uses)) == 1 for i in positions[1:3])
-        and all(row_places(x, n) is not None for x, n in zip(attention.operands[1:3], sizes, strict=True))
+        and all(find_places(x, n, attention.element) for x, n in zip(attention.operands[1:3], sizes, strict=True))
     )
 
 
-def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> list[DescribedRows]:
+def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> list[Described]:
     """Keys and values, as descriptors."""
-    found: list[DescribedRows] = []
+    found: list[Described] = []
     for operand, sizes in zip(attention.operands[1:3], (attention.key_sizes, attention.value_sizes), strict=True):
-        places = row_places(operand, sizes)
+        places = find_places(operand, sizes, attention.element)
         assert places is not None, "the schedule asks for descriptors of what can be described"
-        rows, columns, stride = (ir.AffineConstantExpr.get(n) for n in (*places.size, places.stride))
-        width = affine.constant_of(sizes[-1]) or 0
-        descriptor = describe_argument(kernel, attention.op, operand.position, [block, width], (rows, columns), stride)
-        found.append(DescribedRows(descriptor, places.rows, places.columns, places.start))
+        width = max(16, pow2(affine.constant_of(sizes[-1]) or 0))
+        found.append(describe_argument(kernel, attention.op, operand.position, (block, width), places))
     return found
 
 
@@ -198,7 +189,7 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     s = schedule or plan_attention(body, layouts)
     *heads, queries, qk_size = attention.query_sizes
     programs = _count(heads) * _ceil(queries, s["block_m"])
-    described: list[DescribedRows] | None = None
+    described: list[Described] | None = None
     if s.get("descriptors") and _aligned(body, *attention.operands[1:3]):
         described = _described_rows(kernel, attention, s["block_n"])
 

@@ -119,10 +119,38 @@ def tile_position(b: Builder, program: Index, rows: Index, columns: Index, group
     return batch, b.addi(first, b.remi(within, height)), b.divi(within, height)
 
 
-def load_described(b: Builder, descriptor: ir.Value, indices: Sequence[Index]) -> ir.Value:
-    """A block behind a descriptor; its indices are 32 bits wide, also in a kernel that counts with 64."""
-    narrow = [x if isinstance(x, int) else b.cast_int(x, b.i32) for x in indices]
-    return b.descriptor_load(descriptor, narrow)
+@dataclass(frozen=True)
+class Described:
+    """Matrices behind one descriptor, whose dims are some leading dims of the operand and a matrix's two.
+
+    leading: per leading dim of the operand the dim of the descriptor that it is; None where all its matrices are one.
+    start: the index of the first element of the first matrix.
+    """
+
+    descriptor: ir.Value
+    leading: tuple[int | None, ...] = ()
+    start: tuple[int, ...] = (0, 0)
+
+    def at(self, indices: Sequence[Index]) -> "DescribedMatrix":
+        """The matrix at these indices of the leading dims."""
+        own = [i for i, dim in zip(indices, self.leading, strict=True) if dim is not None]
+        return DescribedMatrix(self.descriptor, tuple(own), self.start)
+
+
+@dataclass(frozen=True)
+class DescribedMatrix:
+    """One matrix behind a descriptor; see `Described`."""
+
+    descriptor: ir.Value
+    indices: tuple[Index, ...]
+    start: tuple[int, ...]
+
+    def load(self, b: Builder, row: Index, column: Index) -> ir.Value:
+        """The block [R, C] there; what lies past the matrix's ends is zero."""
+        # Indices are 32 bits wide, also in a kernel that counts with 64.
+        places = [b.addi(i, first) for i, first in zip((*self.indices, row, column), self.start, strict=True)]
+        narrow = [x if isinstance(x, int) else b.cast_int(x, b.i32) for x in places]
+        return b.descriptor_load(self.descriptor, narrow, rank=2)
 
 
 def split_batch(b: Builder, position: Index, sizes: Sequence[Index]) -> list[Index]:

@@ -165,9 +165,9 @@ def gemv(shape: ProductShape) -> dict:
 
 def takes_descriptors(shape: ProductShape) -> bool:
     """Whether both operands are matrices that a descriptor describes: 16- or 32-bit elements on tensor cores, one unit
-    stride, the other a multiple of 16 bytes, no batch. Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS),
+    stride, the other a multiple of 16 bytes. Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS),
     but less than through pointers (0.65)."""
-    if shape.dtype not in ("bf16", "f16", "tf32") or shape.batch != 1:
+    if shape.dtype not in ("bf16", "f16", "tf32") or shape.batch is None:
         return False
     if any(x is None for x in (shape.m, shape.n, shape.k, *shape.lhs_strides, *shape.rhs_strides)):
         return False
@@ -182,7 +182,7 @@ def takes_descriptors(shape: ProductShape) -> bool:
 def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
     rows, columns = tile
     assert shape.m is not None and shape.n is not None
-    tiles = _ceil(shape.m, rows) * _ceil(shape.n, columns)
+    tiles = (shape.batch or 1) * _ceil(shape.m, rows) * _ceil(shape.n, columns)
     persistent = shape.products * rows * columns >= 128 * 256 and tiles > machine.sms
     if rows < 64:
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.

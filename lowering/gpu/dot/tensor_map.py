@@ -5,36 +5,46 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Index
-from kiln.lowering.gpu.dot.operands import Epilogue, apply_in_pieces, line, load_described, tile_position
+from kiln.lowering.gpu.dot.operands import (
+    Described,
+    DescribedMatrix,
+    Epilogue,
+    apply_in_pieces,
+    line,
+    split_batch,
+    tile_position,
+)
 
 
 @dataclass(frozen=True)
-class DescribedMatrix:
-    """A descriptor of a matrix in blocks; reduction_last: whether the reduction runs along its last dim.
+class DescribedOperand:
+    """Matrices in blocks; reduction_last: whether the reduction runs along their last dim.
 
     lhs is [m, k] where reduction_last, else [k, m]; rhs is [n, k] or [k, n].
     """
 
-    descriptor: ir.Value
+    matrices: Described
     reduction_last: bool
 
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """result[m, n] = sum over k of lhs[m, k] * rhs[k, n] for each rhs, f32 sums, for sizes known at compile time."""
+    """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n] for each rhs; sums are f32."""
 
     m: int
     n: int
     k: int
-    lhs: DescribedMatrix
-    rhs: tuple[DescribedMatrix, ...]
+    lhs: DescribedOperand
+    rhs: tuple[DescribedOperand, ...]
     precision: str = "ieee"
+    batch: tuple[int, ...] = ()
 
 
 def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
@@ -45,45 +55,64 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
     """
     down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
     if not schedule["persistent"]:
-        _, i, j = tile_position(b, program, down, across, schedule["group_m"])
-        _finish(b, p, schedule, i, j, _sums(b, p, schedule, i, j), epilogue)
+        tile = _Tile.of(b, p, schedule, program)
+        tile.finish(tile.sums(), epilogue)
         return
     programs = schedule["programs"]
 
     def body(tile: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        _, i, j = tile_position(b, tile, down, across, schedule["group_m"])
-        sums = _sums(b, p, schedule, i, j)
+        sums = _Tile.of(b, p, schedule, tile).sums()
         done = arith.addi(carried[0], b.value(programs, b.index))
-        _, i, j = tile_position(b, done, down, across, schedule["group_m"])
-        _finish(b, p, schedule, i, j, sums, epilogue)
+        _Tile.of(b, p, schedule, done).finish(sums, epilogue)
         return [done]
 
     before = b.value(b.subi(program, programs))
-    b.for_(program, down * across, programs, body, [before], {"tt.flatten": "unit"})
+    b.for_(program, down * across * prod(p.batch), programs, body, [before], {"tt.flatten": "unit"})
 
 
-def _sums(b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index) -> list[ir.Value]:
-    rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
-    row, column = b.muli(i, rows), b.muli(j, columns)
+@dataclass(frozen=True)
+class _Tile:
+    """One tile of the result: of which batch, which row and column of tiles."""
 
-    def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        k = b.muli(number, step)
-        x = load_described(b, p.lhs.descriptor, [row, k] if p.lhs.reduction_last else [k, row])
-        x = x if p.lhs.reduction_last else b.trans(x)
-        sums: list[ir.Value] = []
-        for rhs, total in zip(p.rhs, carried, strict=True):
-            y = load_described(b, rhs.descriptor, [column, k] if rhs.reduction_last else [k, column])
-            sums.append(b.dot(x, b.trans(y) if rhs.reduction_last else y, total, p.precision))
-        return sums
+    b: Builder
+    p: DescribedProblem
+    schedule: dict
+    batch: list[Index]
+    i: Index
+    j: Index
 
-    zeros = [b.constant(0.0, tt.with_shape([rows, columns], b.f32))] * len(p.rhs)
-    stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
-    return b.for_(0, -(-p.k // step), 1, body, zeros, stages)
+    @classmethod
+    def of(cls, b: Builder, p: DescribedProblem, schedule: dict, number: Index) -> "_Tile":
+        down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
+        position, i, j = tile_position(b, number, down, across, schedule["group_m"])
+        return cls(b, p, schedule, split_batch(b, position, p.batch), i, j)
+
+    def sums(self) -> list[ir.Value]:
+        b, p, step = self.b, self.p, self.schedule["block_k"]
+        rows, columns = self.schedule["block_m"], self.schedule["block_n"]
+        row, column = b.muli(self.i, rows), b.muli(self.j, columns)
+        lhs, *others = (x.matrices.at(self.batch) for x in (p.lhs, *p.rhs))
+
+        def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
+            k = b.muli(number, step)
+            x = _load(b, lhs, row, k, p.lhs.reduction_last)
+            sums: list[ir.Value] = []
+            for rhs, matrix, total in zip(p.rhs, others, carried, strict=True):
+                y = _load(b, matrix, k, column, not rhs.reduction_last)
+                sums.append(b.dot(x, y, total, p.precision))
+            return sums
+
+        zeros = [b.constant(0.0, tt.with_shape([rows, columns], b.f32))] * len(p.rhs)
+        stages = {"tt.num_stages": f"{self.schedule['num_stages']} : i32"}
+        return b.for_(0, -(-p.k // step), 1, body, zeros, stages)
+
+    def finish(self, sums: Sequence[ir.Value], epilogue: Epilogue) -> None:
+        b, p, pieces = self.b, self.p, self.schedule["pieces"]
+        rows, columns = self.schedule["block_m"], self.schedule["block_n"]
+        row = line(b, b.muli(self.i, rows), rows, 0, p.m)
+        apply_in_pieces(b, epilogue, self.batch, row, (b.muli(self.j, columns), p.n), sums, pieces)
 
 
-def _finish(
-    b: Builder, p: DescribedProblem, schedule: dict, i: Index, j: Index, sums: Sequence[ir.Value], epilogue: Epilogue
-) -> None:
-    rows, columns = schedule["block_m"], schedule["block_n"]
-    row = line(b, b.muli(i, rows), rows, 0, p.m)
-    apply_in_pieces(b, epilogue, [], row, (b.muli(j, columns), p.n), sums, schedule["pieces"])
+def _load(b: Builder, matrix: DescribedMatrix, row: Index, column: Index, is_straight: bool) -> ir.Value:
+    """The block [R, C] at (row, column) of a matrix that memory has as it is, or transposed."""
+    return matrix.load(b, row, column) if is_straight else b.trans(matrix.load(b, column, row))

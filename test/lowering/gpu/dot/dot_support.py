@@ -19,9 +19,9 @@ from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
 from kiln.lowering.gpu.dot.conv_schedule import ConvShape, choose_conv
 from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import machine
-from kiln.lowering.gpu.dot.operands import Matrix, dot_offset, split_batch
+from kiln.lowering.gpu.dot.operands import Described, Matrix, dot_offset, split_batch
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
-from kiln.lowering.gpu.dot.tensor_map import DescribedMatrix, DescribedProblem, emit_tensor_map
+from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.ttcpu.run import run_kernel
@@ -165,7 +165,8 @@ def described_product(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, sched
         ]
 
     def body(b: Builder, lhs: ir.Value, rhs: ir.Value, result: ir.Value) -> None:
-        p = DescribedProblem(m, n, k, DescribedMatrix(lhs, lhs_last), (DescribedMatrix(rhs, rhs_last),), "tf32")
+        operands = [DescribedOperand(Described(*x), last) for *x, last in ((lhs, lhs_last), (rhs, rhs_last))]
+        p = DescribedProblem(m, n, k, operands[0], (operands[1],), "tf32")
         emit_tensor_map(b, p, s, b.program_id(0), PlainStore(result, out.stride()))
 
     def entry(number: int, t: torch.Tensor) -> str:

@@ -125,6 +125,44 @@ def test_attention_through_descriptors(g, place, causal):
     close(out, F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True), 1e-2)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("place", list(PLACES))
+def test_described_keys_that_fill_no_block(place, causal):
+    """197 keys of 24 elements: what a block has past the ends of a head is zero, whatever memory has there."""
+    q, k, v = (torch.randn(2, h, n, 24).to(torch.bfloat16) for h, n in ((4, 100), (2, 197), (2, 197)))
+    out = torch.full((2, 4, 100, 24), 7.0, dtype=torch.bfloat16)
+    text = DESCRIBED.format(g=2, causal=str(causal).lower(), place=PLACES[place].format(g=2))
+    for old, new in (("12800", "9600"), ("3200", "2400"), ("256", "197"), ("32", "24")):
+        text = text.replace(old, new)
+    kernel = str(emit_fusion(text, DotOptions(descriptors=True)))
+    assert "!tt.tensordesc<tensor<1x1x128x32xbf16>>" in kernel
+    memory = [torch.full((x.numel() * 3 + 4096,), torch.nan, dtype=torch.bfloat16) for x in (k, v)]
+    for x, m in zip((k, v), memory, strict=True):
+        m[: placed(x, place).numel()] = placed(x, place).flatten()
+    run_fusion(text, [q, *memory], [out], options=DotOptions(descriptors=True))
+    heads = [t.double() for t in (q, k, v)]
+    close(out, F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True), 1e-2)
+
+
+def test_one_key_for_all_heads():
+    """Heads that are expanded have no dim in the descriptor."""
+    q, k, v = (torch.randn(2, h, n, 32).to(torch.bfloat16) for h, n in ((4, 100), (1, 256), (1, 256)))
+    out = torch.full((2, 4, 100, 32), 7.0, dtype=torch.bfloat16)
+    text = DESCRIBED.format(g=4, causal="false", place="d0 * 256 * 32 + d2 * 32 + d3")
+    assert "!tt.tensordesc<tensor<1x128x32xbf16>>" in str(emit_fusion(text, DotOptions(descriptors=True)))
+    run_fusion(text, [q, k, v], [out], options=DotOptions(descriptors=True))
+    heads = [t.double() for t in (q, k.expand(2, 4, 256, 32), v.expand(2, 4, 256, 32))]
+    close(out, F.scaled_dot_product_attention(*heads, scale=0.25), 1e-2)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_machine_code_of_attention_through_descriptors_of_four_dims(arch):
+    text = DESCRIBED.format(g=4, causal="true", place=PLACES["packed"].format(g=4)).replace("256", "197")
+    made = compile_fusion(text, DotOptions(arch, descriptors=True))
+    assert "cp.async.bulk.tensor.4d" in made.ptx
+    assert [len(m["block_size"]) for m in made.metadata["tensordesc_meta"]] == [4, 4]
+
+
 def test_machine_code_of_attention_through_descriptors():
     text = DESCRIBED.format(g=4, causal="true", place=PLACES["tokens"].format(g=4))
     made = compile_fusion(text, DotOptions(descriptors=True))

@@ -109,6 +109,58 @@ def test_descriptors_of_a_batch_of_one():
     assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True), changes))
 
 
+# Batches of products, each matrix of the left operand with one of the right; several batch dims, and places in memory.
+BATCHES = """func.func @main(%x: tensor<2x3x{x}xbf16>, %w: tensor<2x3x{w}xbf16>) -> tensor<2x3x100x72xbf16> {{
+  %0 = "kiln.fusion"(%x, %w) ({{
+  ^bb0(%a: tensor<2x3x{x}xbf16>, %b: tensor<2x3x{w}xbf16>):
+    %p = "kiln.matmul"(%a, %b) {{transpose_lhs = {tx}, transpose_rhs = {tw}}}
+      : (tensor<2x3x{x}xbf16>, tensor<2x3x{w}xbf16>) -> tensor<2x3x100x72xbf16>
+    "kiln.yield"(%p) : (tensor<2x3x100x72xbf16>) -> ()
+  }}) {{kind = "matmul", name = "product", layouts = [
+      affine_map<(d0, d1, d2, d3) -> ({xp})>, affine_map<(d0, d1, d2, d3) -> ({wp})>,
+      affine_map<(d0, d1, d2, d3) -> (d0 * 21600 + d1 * 7200 + d2 * 72 + d3)>]}}
+    : (tensor<2x3x{x}xbf16>, tensor<2x3x{w}xbf16>) -> tensor<2x3x100x72xbf16>
+  return %0 : tensor<2x3x100x72xbf16>
+}}"""
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("tx", "tw"), [(False, False), (False, True), (True, True)])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_batches_through_descriptors(tx, tw, repeated, persistent):
+    """Left: batches inside of rows, as heads are in a projection's result. Right: one after the other, or one for all
+    of the second dim."""
+    # Transposed, rows of 100 elements lie 104 apart.
+    x = torch.randn(2, 88, 3, 100).to(torch.bfloat16) if tx else torch.randn(2, 100, 3, 88).to(torch.bfloat16)
+    w = torch.randn(2, 1 if repeated else 3, *((72, 88) if tw else (88, 72))).to(torch.bfloat16)
+    width = 104 if tx else 88
+    text = BATCHES.format(
+        x="88x100" if tx else "100x88", w="72x88" if tw else "88x72", tx=str(tx).lower(), tw=str(tw).lower(),
+        xp=f"d0 * {x.shape[1] * 3 * width} + d2 * {3 * width} + d1 * {width} + d3",
+        wp=("d0 * 6336" if repeated else "d0 * 19008 + d1 * 6336") + f" + d2 * {88 if tw else 72} + d3",
+    )  # fmt: skip
+    changes = {"kernel": "tensor_map", "persistent": persistent, "programs": 5, "pieces": 2, "group_m": 2}
+    changes |= {"block_m": 64, "block_n": 64, "block_k": 32, "num_stages": 2}
+    out = torch.full((2, 3, 100, 72), 7.0, dtype=torch.bfloat16)
+    left = x.transpose(1, 2).double()
+    right = w.expand(2, 3, -1, -1).double()
+    memory = x if not tx else torch.nn.functional.pad(x, (0, 4), value=torch.nan)
+    run_fusion(text, [memory.contiguous(), w], [out], options=DotOptions(descriptors=True), changes=changes)
+    close(out, (left.mT if tx else left) @ (right.mT if tw else right), 1e-2)
+    kernel = str(emit_fusion(text, DotOptions(descriptors=True), changes))
+    assert kernel.count("tt.descriptor_load") == 2 and "tensor<1x1x" in kernel
+
+
+def test_machine_code_of_batches_through_descriptors():
+    text = BATCHES.format(
+        x="100x88", w="72x88", tx="false", tw="true", xp="d0 * 26400 + d2 * 264 + d1 * 88 + d3",
+        wp="d0 * 19008 + d1 * 6336 + d2 * 88 + d3",
+    )  # fmt: skip
+    text = text.replace("100x", "1000x").replace("21600", "216000").replace("7200", "72000").replace("26400", "264000")
+    made = compile_fusion(text, DotOptions(descriptors=True))
+    assert "cp.async.bulk.tensor.4d" in made.ptx and "wgmma.mma_async" in made.ptx
+
+
 @pytest.mark.parametrize("descriptors", [False, True])
 def test_an_epilogue_on_many_sums_a_thread_spills_nothing(descriptors):
     """512 x 3072 x 768, as in BERT: tiles of 128 x 128 on 4 warps."""
