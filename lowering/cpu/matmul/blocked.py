@@ -3,19 +3,16 @@
 
 """Outer-product matmul: register tiles of broadcast lhs elements times rhs row vectors.
 
-The kernel for rhs with unit stride along n, read in place, and, with packing, for every layout. A block
-[rows, cols] of sums lives in scratch; K is cut in pieces of kc, and every piece is summed from zero in
-registers and then added to the block. Resuming the accumulators from the block instead makes one chain
-of K additions, with about 5 times the error at K = 4096; the extra addition costs nothing measurable.
+The kernel for rhs with unit stride along n, read in place, and, with packing, for every layout.
 """
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
 from kiln.lowering.cpu.matmul.microkernel import LINE, Left, Right, outer_products, round_up
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type
 
 
 def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -56,44 +53,15 @@ def emit_blocked(
     _Blocked(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-class _Blocked:
+class _Blocked(Blocks):
     def __init__(
         self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
     ):
-        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
-        self.sum_type = element_type(problem.sum_dtype)
-        self.width, self.mr, self.nv = s["width"], s["mr"], s["nv"]
-        self.nr = self.nv * self.width
-        self.vector = b.vec(self.width, self.sum_type)
-        self.layout = block_layout(problem, s)
-        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
-        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
-
-    def emit(self) -> None:
-        lay = self.layout
-        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, self.mr)
-
-    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        b, k = self.b, known(self.p.k)
-        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
-        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
-        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
-        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
-
-        def piece(pc: Index) -> None:
-            depth = b.mini(b.subi(k, pc), self.s["kc"])
-            self.k_piece(
-                pc, depth, b.addi(lhs0, b.muli(pc, self.lhs_k)), b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols
-            )
-
-        b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
-        run_epilogue(
-            b, self.epilogue, batch, (m0, n0), (rows, cols), self.scratch, 0, self.layout["tile_stride"], self.width
-        )
+        lay, sum_type = block_layout(problem, s), element_type(problem.sum_dtype)
+        super().__init__(b, problem, s, operands, epilogue, ctx, lay, sum_type)
+        self.sums = self.scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        """Adds the products of `depth` steps of k to the block."""
         b = self.b
         a_buffer, a_base, a_row, a_k = self.operands.lhs, lhs, self.lhs_row, self.lhs_k
         if self.s["pack_lhs"]:
@@ -101,34 +69,18 @@ class _Blocked:
         if self.s["pack_rhs"]:
             self.pack_rhs(rhs, cols, depth)
 
-        def column_tile(j: Index) -> None:
-            if self.s["pack_rhs"]:
-                panel = b.addi(self.layout["rhs"], b.muli(j, round_up(self.s["kc"], self.width)))
-                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (self.scratch, panel, self.nr), rows, j, None)
-                return
-            if self.s.get("packed"):  # panels are padded to their whole width
-                panel = b.addi(rhs, b.muli(j, self.rhs_col))
-                right = (self.operands.rhs, panel, self.rhs_k)
-                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, None)
-                return
-            right = (self.operands.rhs, b.addi(rhs, j), self.rhs_k)
-            left = b.subi(cols, j)
-            whole = b.cmpi("sge", left, self.nr)
+        panel, buffer, r_k = None, self.operands.rhs, self.rhs_k
+        if self.s["pack_rhs"]:
+            step = round_up(self.s["kc"], self.width)
+            panel, buffer, r_k = (lambda j: b.addi(self.layout["rhs"], b.muli(j, step))), self.scratch, self.nr
 
-            def masked() -> None:
-                masks = [b.mask_below(b.maxi(b.subi(left, v * self.width), 0), self.width) for v in range(self.nv)]
-                self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, masks)
+        def tile(j: Index, right: Index, masks: Masks) -> None:
+            self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (buffer, right, r_k), rows, j, masks)
 
-            b.if_(
-                whole,
-                lambda: self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), right, rows, j, None),
-                masked,
-            )
-
-        b.for_(0, cols, self.nr, column_tile)
+        self.column_tiles(rhs, cols, panel, tile)
 
     def row_tiles(
-        self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: list | None
+        self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: Masks
     ) -> None:
         b, mr = self.b, self.mr
         packed = bool(self.s["pack_lhs"])
@@ -149,12 +101,12 @@ class _Blocked:
         rows: Index,
         i: Index,
         j: Index,
-        masks: list | None,
+        masks: Masks,
         mr: int,
         exact: bool,
     ) -> None:
         """One mr x nr register tile: sums from zero over this piece of k, then added to the block."""
-        b, nv, width = self.b, self.nv, self.width
+        b, nv = self.b, self.nv
         a_buffer, a_base, a_row, a_k = left
         r_buffer, r_base, r_k = right
         # Rows past the end read the last row again; their sums land in padding rows that nothing reads.
@@ -173,17 +125,7 @@ class _Blocked:
             self.s.get("unroll", 1),
             self.s.get("prefetch", 0),
         )
-        stride = self.layout["tile_stride"]
-        at = [b.sum_(b.muli(i, stride), j, r * stride + v * width) for r in range(mr) for v in range(nv)]
-        first = b.cmpi("eq", pc, 0)
-        if first is not True:
-            zeros = [b.zero(self.vector)] * len(acc)
-            before = b.if_(
-                first, lambda: zeros, lambda: [b.vload(self.scratch, x, width) for x in at], [self.vector] * len(acc)
-            )
-            acc = [b.addf(x, y) for x, y in zip(acc, before, strict=True)]
-        for x, index in zip(acc, at, strict=True):
-            b.vstore(x, self.scratch, index)
+        self.keep(pc, i, j, mr, acc)
 
     def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> tuple[ir.Value, Index, Index, Index]:
         """Copies the lhs block to scratch; returns (buffer, offset, row stride, k stride)."""

@@ -9,8 +9,6 @@ holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed 
 registers. An odd k ends in a pair with a zero on both sides.
 """
 
-from collections.abc import Sequence
-
 from torch_mlir import ir
 from torch_mlir.dialects import vector
 
@@ -26,9 +24,9 @@ from kiln.lowering.cpu.matmul.bf16 import (
     from_memory,
     interleave,
 )
+from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, Isa, KernelContext, MatmulProblem, Size, known
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, Isa, KernelContext, MatmulProblem, Size
 
 _ROWS_IN_PLACE = 12
 _KC = 512
@@ -100,17 +98,12 @@ def emit_pairs(
     _Pairs(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-class _Pairs:
+class _Pairs(Blocks):
     def __init__(
         self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
     ):
-        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
-        self.mr, self.nv = s["mr"], s["nv"]
-        self.nr = self.nv * LANES
-        self.vector = b.vec(LANES, b.f32)
-        self.layout = lay = pairs_layout(problem, s)
-        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
-        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+        lay = pairs_layout(problem, s)
+        super().__init__(b, problem, s | {"width": LANES}, operands, epilogue, ctx, lay, b.f32)
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
         self.lhs = operands.lhs
         if s["pack_lhs"]:
@@ -119,28 +112,7 @@ class _Pairs:
         if s["pack_rhs"]:
             self.rhs = b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay["rhs"]), lay["rhs_pairs"], b.i32)
 
-    def emit(self) -> None:
-        lay = self.layout
-        for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, self.mr)
-
-    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        b, k = self.b, known(self.p.k)
-        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
-        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
-        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
-        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
-
-        def piece(pc: Index) -> None:
-            depth = b.mini(b.subi(k, pc), self.s["kc"])
-            lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
-            self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
-
-        b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
-        stride = self.layout["tile_stride"]
-        run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), self.sums, 0, stride, LANES)
-
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        """Adds the products of `depth` steps of k to the block."""
         b = self.b
         lhs_row = self.lhs_row
         if self.s["pack_lhs"]:
@@ -149,23 +121,12 @@ class _Pairs:
         if self.s["pack_rhs"]:
             self.pack_rhs(rhs, cols, depth)
 
-        def column_tile(j: Index) -> None:
-            if self.s["pack_rhs"]:
-                panel = b.muli(j, self.layout["kc"] // 2)
-                self.row_tiles(pc, depth, lhs, lhs_row, panel, rows, j, None)
-            elif self.s.get("packed"):  # panels are padded to their whole width
-                self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, b.muli(j, self.rhs_col)), rows, j, None)
-            else:
-                left = b.subi(cols, j)
+        panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s["pack_rhs"] else None
 
-                def masked() -> None:
-                    masks = [b.mask_below(b.maxi(b.subi(left, v * LANES), 0), LANES) for v in range(self.nv)]
-                    self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, j), rows, j, masks)
+        def tile(j: Index, right: Index, masks: Masks) -> None:
+            self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks)
 
-                whole = b.cmpi("sge", left, self.nr)
-                b.if_(whole, lambda: self.row_tiles(pc, depth, lhs, lhs_row, b.addi(rhs, j), rows, j, None), masked)
-
-        b.for_(0, cols, self.nr, column_tile)
+        self.column_tiles(rhs, cols, panel, tile)
 
     def row_tiles(
         self,
@@ -176,7 +137,7 @@ class _Pairs:
         right: Index,
         rows: Index,
         j: Index,
-        masks: Sequence | None,
+        masks: Masks,
     ) -> None:
         b, mr = self.b, self.mr
 
@@ -193,7 +154,7 @@ class _Pairs:
             b.for_(0, rows, mr, lambda i: tile(i, mr, b.subi(rows, 1)))
 
     def tile(
-        self, pc: Index, depth: Index, starts: list[Index], right: Index, i: Index, j: Index, masks: Sequence | None
+        self, pc: Index, depth: Index, starts: list[Index], right: Index, i: Index, j: Index, masks: Masks
     ) -> None:
         """One register tile: sums from zero over this piece of k, then added to the block."""
         b, nv = self.b, self.nv
@@ -214,18 +175,9 @@ class _Pairs:
         before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
         odd = b.cmpi("ne", even, depth)
         acc = b.if_(odd, lambda: step(even, before, True), lambda: before, [self.vector] * len(before))
-        stride = self.layout["tile_stride"]
-        at = [b.sum_(b.muli(i, stride), j, r * stride + v * LANES) for r in range(count) for v in range(nv)]
-        first = b.cmpi("eq", pc, 0)
-        if first is not True:
-            zeros = [b.zero(self.vector)] * len(acc)
-            types = [self.vector] * len(acc)
-            old = b.if_(first, lambda: zeros, lambda: [b.vload(self.sums, x, LANES) for x in at], types)
-            acc = [b.addf(x, y) for x, y in zip(acc, old, strict=True)]
-        for x, index in zip(acc, at, strict=True):
-            b.vstore(x, self.sums, index)
+        self.keep(pc, i, j, count, acc)
 
-    def right(self, start: Index, k: Index, v: int, masks: Sequence | None, odd: bool) -> ir.Value:
+    def right(self, start: Index, k: Index, v: int, masks: Masks, odd: bool) -> ir.Value:
         """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""
         b = self.b
         if self.s["pack_rhs"]:
