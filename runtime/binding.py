@@ -233,6 +233,8 @@ class Binder:
                 if step.product is not None:
                     p = step.product
                     found.extend((*p.sizes, *p.lhs, *p.rhs, *p.result))
+                if step.convolution is not None:
+                    found.extend((*step.convolution.image, *step.convolution.weight, *step.convolution.result))
             else:
                 for o in step.operands:
                     operand(o)

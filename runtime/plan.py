@@ -22,6 +22,7 @@ from kiln.runtime.records import decode, encode
 __all__ = [
     "AtenStep",
     "Buffer",
+    "Convolution",
     "Descriptor",
     "Expr",
     "Kernel",
@@ -40,7 +41,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 9
+_VERSION = 10
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,26 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Convolution:
+    """A convolution without a bias that the GPU's library does; all sizes are [batch, channels, spatial dims...].
+
+    The launch's pointers are image, weight and result, all of `dtype` and dense: channels last, or planar.
+    reason: why it is not a kernel of its own.
+    """
+
+    dtype: str
+    image: tuple[Expr, ...]
+    weight: tuple[Expr, ...]
+    result: tuple[Expr, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    channels_last: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
@@ -164,8 +185,9 @@ class Launch:
     results: how many of the pointers, the last ones, are written; the others are read.
     checks: the ops that report an index out of range; the kernel takes the address to do so at as its last symbol.
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
-    grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product: what a kernel
-    of kind "library" computes. source: the line of the model that it comes from ("model.py:12:5"), for error messages.
+    grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product,
+    convolution: what a kernel of kind "library" computes. source: the line of the model that it comes from
+    ("model.py:12:5"), for error messages.
     """
 
     kernel: int
@@ -183,6 +205,7 @@ class Launch:
     descriptors: tuple[Descriptor, ...] = ()
     checks: tuple[str, ...] = ()
     product: Product | None = None
+    convolution: Convolution | None = None
     source: str = ""
 
     @property

@@ -23,6 +23,15 @@ Before anything is launched the words in the slots to check must be multiples of
 has done nothing. The result is 0, or the error code of the function that failed plus 2^32 times its entry's number.
 
 As on the CPU (launcher.py), a table costs nothing to make, while code for each graph would have to be compiled.
+
+A function of the host that tables call is here, too, since cuDNN takes addresses in descriptors that are made anew for
+each of its calls. ``int32_t kiln_execute_cudnn(int64_t* record, plan, x, w, y, workspace, CUstream stream)`` executes a
+plan for one convolution on the image, the weight and the result at these addresses:
+
+    record = [handle, the stream that it has, cudnnSetStream, cudnnBackendCreateDescriptor, cudnnBackendSetAttribute,
+              cudnnBackendFinalize, cudnnBackendExecute, cudnnBackendDestroyDescriptor, numbers of x, w and y]
+
+Its result is the first status that is not success, or 0. Two calls with one record must not run at once.
 """
 
 import functools
@@ -31,9 +40,10 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu import jit
 
-__all__ = ["CUDA_LAUNCHER_SYMBOL", "cuda_launcher_object"]
+__all__ = ["CUDA_LAUNCHER_SYMBOL", "CUDNN_SYMBOL", "cuda_launcher_object"]
 
 CUDA_LAUNCHER_SYMBOL = "kiln_run_cuda"
+CUDNN_SYMBOL = "kiln_execute_cudnn"
 
 _TEXT = """
 llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
@@ -219,19 +229,92 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
 }
 """
 
+_CUDNN_TEXT = """
+llvm.func @kiln_execute_cudnn(%record: !llvm.ptr, %plan: !llvm.ptr, %x: i64, %w: i64, %y: i64, %workspace: i64,
+    %stream: !llvm.ptr) -> i32 {
+  %zero = llvm.mlir.constant(0 : i32) : i32
+  %one = llvm.mlir.constant(1 : i64) : i64
+  %three = llvm.mlir.constant(3 : i64) : i64
+  %type_int64 = llvm.mlir.constant(3 : i32) : i32
+  %type_pointer = llvm.mlir.constant(6 : i32) : i32
+  %variant_pack = llvm.mlir.constant(16 : i32) : i32
+  %unique_ids = llvm.mlir.constant(1000 : i32) : i32
+  %data_pointers = llvm.mlir.constant(1001 : i32) : i32
+  %its_workspace = llvm.mlir.constant(1003 : i32) : i32
+  %pointers = llvm.alloca %three x i64 : (i64) -> !llvm.ptr
+  %workspace_at = llvm.alloca %one x i64 : (i64) -> !llvm.ptr
+  %pack_at = llvm.alloca %one x !llvm.ptr : (i64) -> !llvm.ptr
+  llvm.store %x, %pointers : i64, !llvm.ptr
+  %second = llvm.getelementptr %pointers[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %w, %second : i64, !llvm.ptr
+  %third = llvm.getelementptr %pointers[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %y, %third : i64, !llvm.ptr
+  llvm.store %workspace, %workspace_at : i64, !llvm.ptr
+@FIELDS@
+  %numbers = llvm.getelementptr %record[8] : (!llvm.ptr) -> !llvm.ptr, i64
+  %is_set = llvm.icmp "eq" %field1, %stream : !llvm.ptr
+  llvm.cond_br %is_set, ^create, ^stream
+^stream:
+  %stream_code = llvm.call %field2(%field0, %stream) : !llvm.ptr, (!llvm.ptr, !llvm.ptr) -> i32
+  %is_stream = llvm.icmp "eq" %stream_code, %zero : i32
+  llvm.cond_br %is_stream, ^keep, ^return(%stream_code : i32)
+^keep:
+  %stream_at = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %stream, %stream_at : !llvm.ptr, !llvm.ptr
+  llvm.br ^create
+^create:
+  %create_code = llvm.call %field3(%variant_pack, %pack_at) : !llvm.ptr, (i32, !llvm.ptr) -> i32
+  %is_created = llvm.icmp "eq" %create_code, %zero : i32
+  llvm.cond_br %is_created, ^ids, ^return(%create_code : i32)
+^ids:
+  %pack = llvm.load %pack_at : !llvm.ptr -> !llvm.ptr
+  %ids_code = llvm.call %field4(%pack, %unique_ids, %type_int64, %three, %numbers)
+    : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
+  %has_ids = llvm.icmp "eq" %ids_code, %zero : i32
+  llvm.cond_br %has_ids, ^pointers, ^destroy(%ids_code : i32)
+^pointers:
+  %pointers_code = llvm.call %field4(%pack, %data_pointers, %type_pointer, %three, %pointers)
+    : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
+  %has_pointers = llvm.icmp "eq" %pointers_code, %zero : i32
+  llvm.cond_br %has_pointers, ^workspace, ^destroy(%pointers_code : i32)
+^workspace:
+  %workspace_code = llvm.call %field4(%pack, %its_workspace, %type_pointer, %one, %workspace_at)
+    : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
+  %has_workspace = llvm.icmp "eq" %workspace_code, %zero : i32
+  llvm.cond_br %has_workspace, ^finalize, ^destroy(%workspace_code : i32)
+^finalize:
+  %final_code = llvm.call %field5(%pack) : !llvm.ptr, (!llvm.ptr) -> i32
+  %is_final = llvm.icmp "eq" %final_code, %zero : i32
+  llvm.cond_br %is_final, ^execute, ^destroy(%final_code : i32)
+^execute:
+  %execute_code = llvm.call %field6(%field0, %plan, %pack) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
+  llvm.br ^destroy(%execute_code : i32)
+^destroy(%code: i32):
+  %ignored = llvm.call %field7(%pack) : !llvm.ptr, (!llvm.ptr) -> i32
+  llvm.br ^return(%code : i32)
+^return(%status: i32):
+  llvm.return %status : i32
+}
+"""
+
 _ARGUMENTS = 16
 """Arguments of every call. More than a function takes are harmless: the caller removes them."""
 
 
 def _text() -> str:
-    """The launcher in the LLVM dialect."""
+    """Both functions in the LLVM dialect."""
     numbers = range(_ARGUMENTS)
     loads = [
         f"  %argument{i}_at = llvm.getelementptr %arguments[{i}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
         f"  %argument{i} = llvm.load %argument{i}_at : !llvm.ptr -> i64"
         for i in numbers
     ]
-    return (
+    fields = [
+        f"  %field{i}_at = llvm.getelementptr %record[{i}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
+        f"  %field{i} = llvm.load %field{i}_at : !llvm.ptr -> !llvm.ptr"
+        for i in range(8)
+    ]
+    return _CUDNN_TEXT.replace("@FIELDS@", "\n".join(fields)) + (
         _TEXT.replace("@LOADS@", "\n".join(loads))
         .replace("@NAMES@", ", ".join(f"%argument{i}" for i in numbers))
         .replace("@TYPES@", ", ".join(["i64"] * _ARGUMENTS))
@@ -240,7 +323,7 @@ def _text() -> str:
 
 @functools.cache
 def cuda_launcher_object() -> bytes:
-    """The compiled launcher (about 15 ms, once a process)."""
+    """The compiled functions (about 15 ms, once a process)."""
     context = ir.Context()
     context.enable_multithreading(False)
     with context, ir.Location.unknown():

@@ -19,10 +19,11 @@ from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, constant, is_constant, mul
 from kiln.lowering.host.library_calls import LIBRARY_KERNEL, LibraryProduct, library_product
+from kiln.lowering.host.library_convolutions import CONVOLUTION_KERNEL, LibraryConvolution, library_convolution
 from kiln.lowering.host.plan_text import plan_text
 from kiln.lowering.host.plan_values import InputSource, PlanValues
 from kiln.runtime.memory import Interval, assign_offsets
-from kiln.runtime.plan import AtenStep, Expr, Launch, Operand, Output, Plan, Pointer, Product
+from kiln.runtime.plan import AtenStep, Convolution, Expr, Launch, Operand, Output, Plan, Pointer, Product
 
 __all__ = ["InputSource", "build_plan"]
 
@@ -75,7 +76,9 @@ class _Planner(PlanValues):
     ) -> None:
         super().__init__(graph, inputs, Plan("", 0, device))
         self.kernels = kernels
-        self.products: dict[ir.Value, LibraryProduct] = self._library_products() if device != "cpu" else {}
+        self.library: dict[ir.Value, LibraryProduct | LibraryConvolution] = (
+            self._library_calls() if device != "cpu" else {}
+        )
         self.owned = self._values_with_tensors()
 
     def build(self, name: str, num_inputs: int | None) -> Plan:
@@ -86,8 +89,8 @@ class _Planner(PlanValues):
             kind = name_of(op)
             if kind == "kiln.fusion":
                 plan.steps.append(self._launch(op.operation, next(kernels), epoch))
-            elif kind == "kiln.aten" and op.operation.results and op.operation.results[0] in self.products:
-                plan.steps.append(self._product(op.operation, self.products[op.operation.results[0]]))
+            elif kind == "kiln.aten" and op.operation.results and op.operation.results[0] in self.library:
+                plan.steps.append(self._library_call(op.operation, self.library[op.operation.results[0]]))
             elif kind == "kiln.aten":
                 step = self._aten(op.operation, epoch)
                 plan.steps.append(step)
@@ -101,17 +104,17 @@ class _Planner(PlanValues):
         host_in_tensors(plan)
         self._workspace()
         plan.kernels, plan.objects = self.kernels.finish()
-        if any(plan.objects) or self.products:
+        if any(plan.objects) or self.library:
             plan.launcher = launcher_object() if plan.device == "cpu" else cuda_launcher_object()
         plan.text = plan_text(plan)
         return plan
 
     # -- steps ---------------------------------------------------------------------------------------
 
-    def _library_products(self) -> dict[ir.Value, LibraryProduct]:
+    def _library_calls(self) -> dict[ir.Value, LibraryProduct | LibraryConvolution]:
         """Results of the ATen calls that the GPU's library does, up to the first call that returns sizes: if it refuses
         a size, nothing has run that cannot be run again."""
-        found: dict[ir.Value, LibraryProduct] = {}
+        found: dict[ir.Value, LibraryProduct | LibraryConvolution] = {}
         for op in self.graph.operations:
             operation = op.operation
             if name_of(op) != "kiln.aten":
@@ -121,24 +124,32 @@ class _Planner(PlanValues):
             tensors = [v for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
             layouts = [layout for v in tensors if (layout := self.graph.layout(v)) is not None]
             if len(operation.results) == 1 and len(layouts) == len(tensors):
-                product = library_product(operation, layouts, self._layout(operation.results[0]))
-                if product is not None:
-                    found[operation.results[0]] = product
+                result = self._layout(operation.results[0])
+                call = library_product(operation, layouts, result) or library_convolution(operation, layouts, result)
+                if call is not None:
+                    found[operation.results[0]] = call
         return found
 
-    def _product(self, op: ir.Operation, product: LibraryProduct) -> Launch:
-        values = [*(op.operands[i] for i in product.operands), op.results[0]]
-        fields = {name: tuple(map(self.expr, getattr(product, name))) for name in ("sizes", "lhs", "rhs", "result")}
+    def _library_call(self, op: ir.Operation, call: LibraryProduct | LibraryConvolution) -> Launch:
+        name = ir.StringAttr(op.attributes["op"]).value
         reason = ir.StringAttr(op.attributes["reason"]).value if _has(op, "reason") else ""
-        return Launch(
-            self.kernels.add_library(LIBRARY_KERNEL),
-            tuple(self._pointer(v) for v in values),
-            (),
-            name=ir.StringAttr(op.attributes["op"]).value,
-            product=Product(
-                product.dtype, **fields, reason=reason, candidate=product.candidate, activation=product.activation
-            ),
-        )
+        source = location_text(op.location)
+
+        def exprs(*names: str) -> dict[str, tuple[Expr, ...]]:
+            return {name: tuple(map(self.expr, getattr(call, name))) for name in names}
+
+        if isinstance(call, LibraryConvolution):
+            pointers = tuple(self._pointer(v) for v in (op.operands[0], op.operands[1], op.results[0]))
+            numbers = {name: getattr(call, name) for name in ("stride", "padding", "dilation", "groups")}
+            sizes = exprs("image", "weight", "result")
+            convolution = Convolution(call.dtype, **sizes, **numbers, channels_last=call.channels_last, reason=reason)
+            kernel = self.kernels.add_library(CONVOLUTION_KERNEL)
+            return Launch(kernel, pointers, (), name=name, convolution=convolution, source=source)
+        pointers = tuple(self._pointer(v) for v in (*(op.operands[i] for i in call.operands), op.results[0]))
+        fields = exprs("sizes", "lhs", "rhs", "result")
+        product = Product(call.dtype, **fields, reason=reason, candidate=call.candidate, activation=call.activation)
+        kernel = self.kernels.add_library(LIBRARY_KERNEL)
+        return Launch(kernel, pointers, (), name=name, product=product, source=source)
 
     def _pointer(self, value: ir.Value) -> Pointer:
         layout = self._layout(value)

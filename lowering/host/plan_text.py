@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kiln.lowering.host.elements import element_text
 from kiln.runtime.binding import segments
 from kiln.runtime.memory import aligned
-from kiln.runtime.plan import AtenStep, Buffer, Expr, Launch, Operand, Plan
+from kiln.runtime.plan import AtenStep, Buffer, Convolution, Expr, Launch, Operand, Plan
 
 __all__ = ["plan_text"]
 
@@ -101,7 +101,19 @@ class _Text:
                 parts["candidate"] = str(product.candidate)
             if product.reason:
                 parts["reason"] = _string(product.reason)
+        if step.convolution is not None:
+            parts |= self._convolution(step.convolution)
         return self._op("launch", [p.buffer for p in step.pointers], parts)
+
+    def _convolution(self, convolution: Convolution) -> dict[str, str]:
+        maps = [f"{name} = {self._map(getattr(convolution, name))}" for name in ("image", "weight", "result")]
+        numbers = [
+            f"{name} = array<i64: {', '.join(map(str, getattr(convolution, name)))}>"
+            for name in ("stride", "padding", "dilation")
+        ]
+        last = [f"groups = {convolution.groups}", f"channels_last = {str(convolution.channels_last).lower()}"]
+        parts = {"convolution": "{" + ", ".join([*maps, *numbers, *last]) + "}"}
+        return parts | ({"reason": _string(convolution.reason)} if convolution.reason else {})
 
     def _call(self, step: AtenStep) -> str:
         parts = {"op": json.dumps(step.op), "args": _string(step.args), "kwargs": _string(step.kwargs)}

@@ -42,11 +42,11 @@ class InputSource(Protocol):
 class PlanValues:
     """Makes the symbols, buffers and constants of `plan` as they are asked for.
 
-    products: results that no ATen call makes, though an op says so: the GPU's library is called instead.
+    library: results that no ATen call makes, though an op says so: the GPU's library is called instead.
     owned: values that must be tensors of their own.
     """
 
-    products: Container[ir.Value] = ()
+    library: Container[ir.Value] = ()
     owned: Container[ir.Value] = ()
 
     def __init__(self, graph: HostGraph, inputs: Sequence[InputSource] | None, plan: Plan) -> None:
@@ -115,7 +115,7 @@ class PlanValues:
         """Roots that must be tensors of their own: returned ones and operands of ATen calls."""
         values = [v for v in self.graph.returned if isinstance(v.type, ir.RankedTensorType)]
         for op in self.graph.operations:
-            if name_of(op) == "kiln.aten" and not any(r in self.products for r in op.operation.results):
+            if name_of(op) == "kiln.aten" and not any(r in self.library for r in op.operation.results):
                 values += [v for v in op.operation.operands if isinstance(v.type, ir.RankedTensorType)]
         return {self._memory_of(v) for v in values}
 
@@ -181,7 +181,7 @@ class PlanValues:
                 return "constant", len(self.plan.constants) - 1
             return "input", source.index
         op = root.owner.operation
-        if name_of(op) == "kiln.aten" and root not in self.products:
+        if name_of(op) == "kiln.aten" and root not in self.library:
             return "aten", -1
         if op.name == "arith.constant":
             return "constant", self._constant_data(op, dtype)
@@ -211,7 +211,7 @@ class PlanValues:
 
     def _returned_strides(self, root: ir.Value) -> tuple[ir.AffineExpr, ...] | None:
         """The exact strides asked for where what kernels write is returned as it is (sizes of 1 included)."""
-        if isinstance(root.owner, ir.Block) or not (name_of(root.owner) == "kiln.fusion" or root in self.products):
+        if isinstance(root.owner, ir.Block) or not (name_of(root.owner) == "kiln.fusion" or root in self.library):
             return None
         for i, value in enumerate(self.graph.returned):
             is_whole = self.memory.get(value, value) == root

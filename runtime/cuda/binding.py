@@ -9,11 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
-from kiln.runtime.cuda.cublaslt import BIAS_POINTER, Matrix, Prepared, Problem
+from kiln.runtime.cuda.cublaslt import BIAS_POINTER, LibraryError, Matrix, Prepared, Problem
+from kiln.runtime.cuda.cudnn import ConvolutionProblem, PreparedConvolution
 from kiln.runtime.memory import aligned
-from kiln.runtime.plan import Launch, Plan, Product, TensorMap
+from kiln.runtime.plan import Convolution, Launch, Plan, Product, TensorMap
 
-__all__ = ["BY_REFERENCE", "IN_PLACE", "CudaBinder", "CudaLayout", "Entries", "Library", "SegmentLaunches"]
+__all__ = [
+    "BY_REFERENCE",
+    "IN_PLACE",
+    "Convolutions",
+    "CudaBinder",
+    "CudaLayout",
+    "Entries",
+    "Library",
+    "SegmentLaunches",
+]
 
 IN_PLACE = 1 << 32
 """Flag of a slot: the parameter is what lies in the state from there on."""
@@ -57,10 +67,11 @@ class CudaLayout(StateLayout):
 
 @dataclass
 class SegmentLaunches:
-    """Of a segment's table: what each entry is, for error messages, and which ones are calls of cuBLASLt."""
+    """Of a segment's table: what each entry is, for error messages, and which ones are calls of a library ("cuBLASLt",
+    "cuDNN")."""
 
     names: list[str] = field(default_factory=list)
-    library: set[int] = field(default_factory=set)
+    library: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,17 @@ class Library:
     wide_sums: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Convolutions:
+    """cuDNN as tables use it: the address of `kiln_execute_cudnn` and its record, and `prepare(problem)`."""
+
+    execute: int
+    record: int
+    prepare: Callable[[ConvolutionProblem], PreparedConvolution]
+    tf32: bool = False
+    deterministic: bool = False
+
+
 class CudaBinder(Binder):
     """Makes the bindings of a plan whose kernels are the device functions `functions`."""
 
@@ -98,9 +120,11 @@ class CudaBinder(Binder):
         functions: Sequence[int],
         entries: Entries,
         library: Library | None = None,
+        convolutions: Convolutions | None = None,
     ) -> None:
         super().__init__(plan, parts, layout, functions)
-        self.maps, self.records, self.entries, self.library = layout.maps, layout.records, entries, library
+        self.maps, self.records, self.entries = layout.maps, layout.records, entries
+        self.library, self.convolutions = library, convolutions
 
     def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
         words: list[int] = []
@@ -110,6 +134,10 @@ class CudaBinder(Binder):
             pointers = [self._address(binding, launch, p) for p in range(len(launch.pointers))]
             if launch.product is not None:
                 needed = max(needed, self._product(binding, epoch, launch, launch.product, pointers, words, found))
+                continue
+            if launch.convolution is not None:
+                convolution = launch.convolution
+                needed = max(needed, self._convolution(binding, epoch, launch, convolution, pointers, words, found))
                 continue
             grid = [binding.values[e] for e in launch.grid]
             if 0 in grid:
@@ -217,8 +245,52 @@ class CudaBinder(Binder):
         calls.append(_call(library.matmul, [*fixed, *matrices, *last]))
         for call in calls:
             words += call
-            found.library.add(len(found.names))
+            found.library[len(found.names)] = "cuBLASLt"
             found.names.append(launch.title)
+        return start - binding.scratch + made.workspace if made.workspace else 0
+
+    def _convolution(
+        self,
+        binding: Binding,
+        epoch: int,
+        launch: Launch,
+        convolution: Convolution,
+        pointers: list[Pair],
+        words: list[int],
+        found: SegmentLaunches,
+    ) -> int:
+        """Adds the call of a convolution to `words`; returns the bytes of scratch memory that it needs."""
+        library = self.convolutions
+        assert library is not None, "a plan with convolutions is bound with a library"
+        shapes = [
+            tuple(binding.values[e] for e in shape)
+            for shape in (convolution.image, convolution.weight, convolution.result)
+        ]
+        image, weight, result = shapes
+        if 0 in result:
+            return 0
+        if 0 in image or 0 in weight:
+            raise LibraryError("cuDNN: a convolution of nothing")
+        problem = ConvolutionProblem(
+            convolution.dtype,
+            image,
+            weight,
+            result,
+            convolution.stride,
+            convolution.padding,
+            convolution.dilation,
+            convolution.channels_last,
+            (_alignment(pointers[0]), _alignment(pointers[1]), _alignment(pointers[2])),
+            library.tf32 and convolution.dtype == "float32",
+            library.deterministic,
+        )
+        made = library.prepare(problem)
+        binding.keep.append(made)
+        start = -(-binding.scratch // _ALIGNMENT) * _ALIGNMENT
+        workspace = (self.layout.WORKSPACE + epoch, start) if made.workspace else (0, 0)
+        words += _call(library.execute, [(0, library.record), (0, made.plan), *pointers, workspace])
+        found.library[len(found.names)] = "cuDNN"
+        found.names.append(launch.title)
         return start - binding.scratch + made.workspace if made.workspace else 0
 
     def _address(self, binding: Binding, launch: Launch, number: int) -> tuple[int, int]:

@@ -5,15 +5,17 @@
 
 import ctypes
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from kiln.runtime.binding import Segment, StateLayout
-from kiln.runtime.cuda.aten_products import through_aten
-from kiln.runtime.cuda.binding import CudaBinder, CudaLayout, Entries, Library, SegmentLaunches
+from kiln.runtime.cuda.aten_calls import through_aten
+from kiln.runtime.cuda.binding import Convolutions, CudaBinder, CudaLayout, Entries, Library, SegmentLaunches
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, cublaslt, status_text
+from kiln.runtime.cuda.cudnn import Cudnn, cudnn, cudnn_status_text
 from kiln.runtime.cuda.driver import CudaError, driver
 from kiln.runtime.executor import Executor
 from kiln.runtime.loader import load
@@ -35,10 +37,10 @@ class _Misaligned(Exception):
 class CudaExecutor(Executor):
     """A callable that runs one plan on the GPU that the plan names; see :class:`kiln.runtime.executor.Executor`.
 
-    All launches between two ATen calls are one native call, products of cuBLASLt among them; without that library, or
-    where it refuses a product, these are ATen calls. A call returns before its work is done, as PyTorch's own operators
-    do. Workspace is allocated anew at each call, so that calls in different streams never share it, and an
-    allocation that fails is PyTorch's OutOfMemoryError.
+    All launches between two ATen calls are one native call, products of cuBLASLt and convolutions of cuDNN among them;
+    without these libraries, or where they refuse, these are ATen calls. A call returns before its work is done, as
+    PyTorch's own operators do. Workspace is allocated anew at each call, so that calls in different streams never share
+    it, and an allocation that fails is PyTorch's OutOfMemoryError.
 
     Raises CudaError when there is no driver or it refuses a kernel.
     """
@@ -48,8 +50,10 @@ class CudaExecutor(Executor):
         self._given = constants
         torch.cuda.init()
         with torch.cuda.device(self._index):
-            self._blas = self._library(plan)
-            super().__init__(plan if self._blas else through_aten(plan), constants, check=check)
+            self._blas = self._opened(plan, _has_products(plan), "products", self._open_blas)
+            self._dnn = self._opened(plan, _has_convolutions(plan), "convolutions", self._open_dnn)
+            left = through_aten(plan, products=self._blas is None, convolutions=self._dnn is None)
+            super().__init__(left, constants, check=check)
         self.constants[:] = [_aligned(c) for c in self.constants]
         self._written_out = self.run
         native = [part for part in self._parts if part.launches]
@@ -83,7 +87,7 @@ class CudaExecutor(Executor):
             context,
             cuda.address("cuTensorMapEncodeTiled") if described else 0,
         )
-        self._code = load([plan.launcher], ["kiln_run_cuda"])
+        self._code = load([plan.launcher], ["kiln_run_cuda", "kiln_execute_cudnn"])
         run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._code["kiln_run_cuda"])
         current, index = torch._C._cuda_getCurrentRawStream, self._index
 
@@ -93,32 +97,45 @@ class CudaExecutor(Executor):
                 self._fail(status, address)
 
         launches = [launch for part in parts for launch in part.launches]
-        if not any(x.product for x in launches) or self._blas is None:
-            return CudaBinder(plan, parts, layout, functions, entries), launch
-        lock = self._blas.lock
+        blas = self._prepared_library(self._blas) if self._blas is not None else None
+        dnn = self._prepared_convolutions(self._dnn) if self._dnn is not None else None
+        # Where a bias is, is a property of cuBLASLt's structures, which all threads share; so is cuDNN's stream.
+        guarded: Callable[[int], None] = launch
+        if self._blas is not None and any(x.product and len(x.pointers) > _PLAIN_POINTERS for x in launches):
+            guarded = _alone(self._blas.lock, guarded)
+        if self._dnn is not None:
+            guarded = _alone(self._dnn.lock, guarded)
+        return CudaBinder(plan, parts, layout, functions, entries, blas, dnn), guarded
 
-        def launch_alone(address: int) -> None:
-            # Where a bias is, is a property of the library's structures, which all threads share.
-            with lock:
-                status = run(address, current(index))
-            if status:
-                self._fail(status, address)
-
-        biased = any(x.product and len(x.pointers) > _PLAIN_POINTERS for x in launches)
-        binder = CudaBinder(plan, parts, layout, functions, entries, self._prepared_library(self._blas))
-        return binder, launch_alone if biased else launch
-
-    def _library(self, plan: Plan) -> CublasLt | None:
-        """cuBLASLt, if the plan's products can be done by it."""
-        if not any(isinstance(step, Launch) and step.product for step in plan.steps):
+    def _opened(self, plan: Plan, is_needed: bool, what: str, opened: Callable[[], Any]) -> Any:
+        """A library, if the plan needs it and it is there."""
+        if not is_needed:
             return None
         try:
-            found = cublaslt()
-            found.handle(self._index)
-            return found
+            return opened()
         except LibraryError as error:
-            log.info("graph %s: products are ATen calls: %s", plan.name, error)
+            log.info("graph %s: %s are ATen calls: %s", plan.name, what, error)
             return None
+
+    def _open_blas(self) -> CublasLt:
+        found = cublaslt()
+        found.handle(self._index)
+        return found
+
+    def _open_dnn(self) -> Cudnn:
+        found = cudnn()
+        found.record(self._index)
+        return found
+
+    def _prepared_convolutions(self, dnn: Cudnn) -> Convolutions:
+        settings = torch.backends.cudnn
+        return Convolutions(
+            self._code["kiln_execute_cudnn"],
+            dnn.record(self._index),
+            lambda problem: dnn.prepare(self._index, problem),
+            bool(settings.allow_tf32),
+            bool(settings.deterministic or torch.are_deterministic_algorithms_enabled()),
+        )
 
     def _prepared_library(self, blas: CublasLt) -> Library:
         settings = torch.backends.cuda.matmul
@@ -161,8 +178,8 @@ class CudaExecutor(Executor):
             self._looks_first = True
             return self._written_out(self._aligned_inputs(inputs))
         except LibraryError as error:
-            # Sizes of products are bound before anything runs.
-            log.info("graph %s: products are ATen calls from now on: %s", self.plan.name, error)
+            # Sizes of what libraries do are bound before anything runs.
+            log.info("graph %s: what libraries do are ATen calls from now on: %s", self.plan.name, error)
             self._written_out = CudaExecutor(through_aten(self.plan), self._given, check=self._check).run
             self._looks_first = False
             return self._written_out(inputs)
@@ -189,14 +206,34 @@ class CudaExecutor(Executor):
         found = tables[0] if tables else None
         entry = found.names[number] if found is not None and number < len(found.names) else f"launch {number}"
         where = f"graph {self.plan.name!r}, kernel {entry}"
-        if found is not None and number in found.library:
-            raise CudaError(code, f"{where}: cuBLASLt says: {status_text(code)}")
+        library = found.library.get(number) if found is not None else None
+        if library is not None:
+            text = cudnn_status_text(code) if library == "cuDNN" else status_text(code)
+            raise CudaError(code, f"{where}: {library} says: {text}")
         try:
             driver().check(code, where)
         except CudaError as error:
             raise CudaError(
                 error.code, f"{error}; CUDA_LAUNCH_BLOCKING=1 shows where an earlier launch failed"
             ) from None
+
+
+def _has_products(plan: Plan) -> bool:
+    return any(isinstance(step, Launch) and step.product for step in plan.steps)
+
+
+def _has_convolutions(plan: Plan) -> bool:
+    return any(isinstance(step, Launch) and step.convolution for step in plan.steps)
+
+
+def _alone(lock: threading.Lock, launch: Callable[[int], None]) -> Callable[[int], None]:
+    """A launch that no other one with the lock runs beside."""
+
+    def launch_alone(address: int) -> None:
+        with lock:
+            launch(address)
+
+    return launch_alone
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:

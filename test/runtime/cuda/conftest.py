@@ -28,10 +28,12 @@ from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.gpu.compile import Artifacts
 from kiln.lowering.ttcpu.lower import lower_kernel
 from kiln.runtime.cuda.cublaslt import CublasLt
+from kiln.runtime.cuda.cudnn import Cudnn
 from kiln.runtime.loader import load
 
 sys.path.insert(0, os.path.dirname(__file__))
 from blas_support import EmulatedLibrary  # noqa: E402
+from dnn_support import EmulatedCudnn  # noqa: E402
 
 _U, _P = ctypes.c_uint, ctypes.c_void_p
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P)
@@ -53,6 +55,8 @@ class EmulatedDriver:
         self.cleared = 0
         self.library = EmulatedLibrary()
         self.blas = CublasLt(self.library)
+        self.dnn_library = EmulatedCudnn()
+        self.dnn = Cudnn(self.dnn_library)
         self._loaded: dict[int, Any] = {}
         self._keep = {
             "cuLaunchKernel": _LAUNCH(self._launch),
@@ -156,6 +160,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     monkeypatch.setattr(gpu_kernels, "compile_ttir", emulated.compile_ttir)
     monkeypatch.setattr(cuda_executor, "driver", lambda: emulated)
     monkeypatch.setattr(cuda_executor, "cublaslt", lambda: emulated.blas)
+    monkeypatch.setattr(cuda_executor, "cudnn", lambda: emulated.dnn)
     monkeypatch.setattr(cuda_executor, "_allocator", lambda: _empty)
     monkeypatch.setattr(executor, "_check_input", lambda *arguments: None)
     monkeypatch.setattr(graphs, "CudaCapture", RepeatingCapture)
