@@ -79,10 +79,26 @@ class AttentionProblem:
 
 
 def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
-    """One program: a block of queries of one head. Of causal heads, the longest rows are started first."""
+    """One program: a block of queries of one head. Of causal heads, the longest rows are started first.
+
+    The schedule's "masks" tells how blocks of keys are masked that end behind the last key or the last query:
+
+    - "behind" (the default): in a loop of their own behind the others';
+    - "ahead": one by one ahead of the loop; where it is causal and `queries <= keys` are known;
+    - "branch": in the one loop, where a branch decides; where a descriptor or full blocks let all keys be loaded;
+    - "all": as all others are, in one loop.
+
+    With "across", blocks of all heads that have the same number follow each other; else those of a head.
+    """
     blocks = b.ceildivi(p.queries, schedule["block_m"])
-    head = split_batch(b, b.divi(program, blocks), [*p.batch, p.heads])
-    block = b.remi(program, blocks)
+    if schedule.get("across"):
+        count = p.heads
+        for size in p.batch:
+            count = b.muli(count, size)
+        position, block = b.remi(program, count), b.divi(program, count)
+    else:
+        position, block = b.divi(program, blocks), b.remi(program, blocks)
+    head = split_batch(b, position, [*p.batch, p.heads])
     if p.causal:
         block = b.subi(b.subi(blocks, 1), block)
     rows = line(b, b.muli(block, schedule["block_m"]), schedule["block_m"], 0, p.queries)
@@ -98,6 +114,7 @@ class _Rows:
     ):
         self.b, self.p, self.rows, self.columns = b, p, rows, columns
         self.block, self.stages = schedule["block_n"], schedule["num_stages"]
+        self.masks: str = schedule.get("masks", "behind")
         self.head = list(head)
         group = self.head[-1] if p.heads == p.kv_heads else b.divi(self.head[-1], b.divi(p.heads, p.kv_heads))
         kv = [*self.head[:-1], group]
@@ -119,6 +136,7 @@ class _Rows:
             b.constant(_MINUS_INFINITY, tt.with_shape([height, 1], b.f32)),
             b.constant(0.0, tt.with_shape([height, 1], b.f32)),
         ]
+        ragged = not isinstance(p.keys, int) or p.keys % self.block != 0
         whole = b.muli(b.divi(p.keys, self.block), self.block)
         end = p.keys
         if p.causal:
@@ -126,8 +144,19 @@ class _Rows:
             whole = b.mini(whole, below)
             end = b.mini(b.addi(self.rows.start, height), end)
         stages = {"tt.num_stages": f"{self.stages} : i32"}
-        carried = b.for_(0, whole, self.block, lambda t, c: self._step(t, c, False), carried, stages)
-        if p.causal or not isinstance(p.keys, int) or p.keys % self.block:
+        masks = self._masks(ragged)
+        if masks == "ahead":
+            for i in range(max(1, height // self.block)):
+                carried = self._step(b.addi(whole, i * self.block), carried, True)
+        if masks in ("all", "branch"):
+
+            def body(start: Index, values: Sequence[ir.Value]) -> list[ir.Value]:
+                return self._step(start, values, True if masks == "all" else b.cmpi("sge", start, whole))
+
+            carried = b.for_(0, end, self.block, body, carried, stages)
+        else:
+            carried = b.for_(0, whole, self.block, lambda t, c: self._step(t, c, False), carried, stages)
+        if masks == "behind":
             carried = b.for_(whole, end, self.block, lambda t, c: self._step(t, c, True), carried, stages)
         sums, _, total = carried
         if p.fill is None:
@@ -135,14 +164,15 @@ class _Rows:
             total = b.select(b.cmpf("oeq", total, 0.0), 1.0, total)
         return b.mulf(sums, b.divf(1.0, total))
 
-    def _step(self, start: Index, carried: Sequence[ir.Value], masked: bool) -> list[ir.Value]:
+    def _step(self, start: Index, carried: Sequence[ir.Value], masked: Condition) -> list[ir.Value]:
         """One block of keys. masked: some of them do not exist, or come after a query."""
         b, p = self.b, self.p
         sums, top, total = carried
         t = b.addi(start, b.lanes(self.block, 1, 2))
         down = b.addi(start, b.lanes(self.block, 0, 2))
-        exists: Condition = b.cmpi("slt", t, p.keys) if masked else True
-        exists_down: Condition = b.cmpi("slt", down, p.keys) if masked else True
+        ragged = masked is not False and (not isinstance(p.keys, int) or p.keys % self.block != 0)
+        exists: Condition = b.cmpi("slt", t, p.keys) if ragged else True
+        exists_down: Condition = b.cmpi("slt", down, p.keys) if ragged else True
         if isinstance(self.key, DescribedMatrix):
             keys = b.trans(self.key.load(b, start, 0))
         else:
@@ -164,11 +194,8 @@ class _Rows:
                 scores = b.select(b.cmpi("ne", given, 0), scores, removed)
             else:
                 scores = b.addf(scores, b.cast_float(given, b.f32))
-        kept: Condition = exists
-        if masked and p.causal:
-            kept = b.andc(kept, b.cmpi("sle", t, self.rows.index))
-        if kept is not True:
-            scores = b.select(kept, scores, _MINUS_INFINITY)
+        if masked is not False:
+            scores = self._masked(scores, t, exists, masked)
         highest = b.expand_dims(b.reduce([scores], 1, lambda x, y: arith.maxnumf(x, y))[0], 1)
         new_top = b.maxf(top, highest if late is None else b.mulf(highest, late))
         # While a row has no key, its maximum is minus infinity, of which no difference may be taken.
@@ -185,6 +212,30 @@ class _Rows:
             values = b.load(self.value.pointers(b, down, self.columns.index), kept, other=0)
         weights = b.cast_float(weights, tt.element_of(values.type))
         return [b.dot(weights, values, b.mulf(sums, shrink), p.precision), new_top, total]
+
+    def _masks(self, ragged: bool) -> str:
+        """What the schedule says of masks, as far as it holds for these sizes; "none" where none is needed."""
+        p = self.p
+        if not (p.causal or ragged):
+            return "none"
+        known = isinstance(p.queries, int) and isinstance(p.keys, int) and p.queries <= p.keys
+        if self.masks == "ahead" and not (p.causal and known):
+            return "behind"  # a block without keys would leave a maximum of minus infinity
+        if self.masks == "branch" and ragged and not isinstance(self.key, DescribedMatrix):
+            return "behind"  # the loads need the mask as well
+        return self.masks
+
+    def _masked(self, scores: ir.Value, t: ir.Value, exists: Condition, masked: Condition) -> ir.Value:
+        """Scores of keys that do not exist, or come after a query, are minus infinity where `masked` holds."""
+        b, p = self.b, self.p
+
+        def select() -> ir.Value:
+            kept = b.andc(exists, b.cmpi("sle", t, self.rows.index)) if p.causal else exists
+            return scores if kept is True else b.select(kept, scores, _MINUS_INFINITY)
+
+        if masked is True:
+            return select()
+        return b.if_(masked, lambda: [select()], lambda: [scores], [scores.type])[0]
 
     def _power(self, scores: ir.Value, base: ir.Value) -> ir.Value:
         """e to the difference of two scores."""

@@ -144,6 +144,31 @@ def test_described_keys_that_fill_no_block(place, causal):
     close(out, F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True), 1e-2)
 
 
+@pytest.mark.parametrize(
+    ("masks", "blocks", "descriptors"),
+    [
+        ("behind", (64, 32), True),
+        ("ahead", (64, 32), True),
+        ("ahead", (32, 64), False),
+        ("branch", (64, 32), True),
+        ("branch", (32, 64), False),
+        ("all", (32, 64), True),
+    ],
+)
+def test_where_blocks_are_masked(masks, blocks, descriptors):
+    """However the diagonal and the last keys are masked, and in which order heads come, the numbers are the same."""
+    q, k, v = (torch.randn(2, h, n, 32).to(torch.bfloat16) for h, n in ((4, 100), (2, 197), (2, 197)))
+    for causal, keys in ((True, 197), (False, 197), (True, 64)):
+        out = torch.full((2, 4, 100, 32), 7.0, dtype=torch.bfloat16)
+        text = DESCRIBED.format(g=2, causal=str(causal).lower(), place=PLACES["tokens"].format(g=2))
+        text = text.replace("256", str(keys))
+        changes = {"block_m": blocks[0], "block_n": blocks[1], "masks": masks, "across": masks == "all"}
+        operands = [placed(x[:, :, :keys], "tokens") for x in (k, v)]
+        run_fusion(text, [q, *operands], [out], options=DotOptions(descriptors=descriptors), changes=changes)
+        heads = [t.double() for t in (q, k[:, :, :keys], v[:, :, :keys])]
+        close(out, F.scaled_dot_product_attention(*heads, scale=0.25, is_causal=causal, enable_gqa=True), 1e-2)
+
+
 def test_one_key_for_all_heads():
     """Heads that are expanded have no dim in the descriptor."""
     q, k, v = (torch.randn(2, h, n, 32).to(torch.bfloat16) for h, n in ((4, 100), (1, 256), (1, 256)))
