@@ -92,10 +92,23 @@ class _Symbols:
         return packed, [self.values[names[p]] for p in used]
 
 
-def _convolution(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+def _convolution_alone(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
+    """``aten.convolution`` for cuDNN: a bias is a pass of its own for ATen, and part of the next kernel here. PyTorch's
+    kernels of depthwise convolutions take it."""
+    is_depthwise = ir.IntegerAttr(op.attributes["groups"]).value != 1 and _is_one(op.operands[1], 1)
+    return _convolution(op, symbols, reason, takes_bias=is_depthwise)
+
+
+def _is_one(value: ir.Value, dim: int) -> bool:
+    return ir.RankedTensorType(value.type).shape[dim] == 1
+
+
+def _convolution(
+    op: ir.Operation, symbols: _Symbols, reason: str, takes_bias: bool = True
+) -> tuple[ir.Value, ir.Value]:
     """``aten.convolution``, with the bias that is added right after it where nothing else reads the convolution."""
     result = op.results[0]
-    bias, replaced = _bias(result)
+    bias, replaced = _bias(result) if takes_bias else (None, result)
     attributes = op.attributes
     if "shape" not in attributes and not ir.RankedTensorType(result.type).has_static_shape:
         raise InvalidIRError("kiln.conv: a dynamic result needs the attribute 'shape'", str(op.location))
@@ -246,7 +259,7 @@ def _static(sizes: Sequence[int]) -> ir.AffineMap:
 # (target, op) -> how and why.
 _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
-    ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution),
+    ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution_alone),
     ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention, ("tensor_maps",)),
     ("cuda", "kiln.matmul"): VendorRule(product_reason, _product, ("tensor_maps",)),
 }
@@ -258,7 +271,8 @@ class ChooseVendor(RemembersSchedules, Pass):
     """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
 
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
-    after a convolution or product goes into the call, and so does GELU through tanh behind a product's bias.
+    after a convolution or product goes into the call (not for cuDNN, where ATen adds it in a pass of its own), and so
+    does GELU through tanh behind a product's bias.
 
     Before::
 
