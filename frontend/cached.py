@@ -23,6 +23,7 @@ from kiln.frontend.report import CompileReport
 from kiln.frontend.runners import make_runner
 from kiln.frontend.stored_graph import StoredGraph
 from kiln.runtime.disk_cache import DiskCache
+from kiln.runtime.heap import give_back
 from kiln.runtime.plan import AtenStep
 
 __all__ = ["compile_cached", "graph_cache", "load_graph"]
@@ -53,6 +54,7 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
     from kiln.frontend.native import compile_native  # imports MLIR: only if something is to be compiled
 
     graph = compile_native(gm, options, report)
+    give_back()
     if key:
         reason = _why_not(graph.stored, graph.constants, gm)
         report.cache = f"not stored: {reason}" if reason else "stored"
