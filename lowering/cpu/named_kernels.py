@@ -37,12 +37,13 @@ _WINDOW = 32
 
 
 def _no_convolution(op: ir.Operation, weight: ir.RankedTensorType) -> str | None:
-    if ir.IntegerAttr(op.attributes["transposed"]).value:
-        return "transposed convolutions have no kernel"
-    if weight.rank > 4:
-        return "convolutions over three dims have no kernel"
+    if weight.rank > 5:
+        return "convolutions over more than three dims have no kernel"
     if not weight.has_static_shape or 0 in weight.shape:
         return "the convolution kernel needs a weight of known size, not empty"
     if weight.shape[-1] > _WINDOW:
         return f"the convolution kernel takes windows of at most {_WINDOW} columns"
+    stride = list(ir.DenseI64ArrayAttr(op.attributes["stride"]))
+    if ir.IntegerAttr(op.attributes["transposed"]).value and stride[-1] > _WINDOW:
+        return f"the kernel of transposed convolutions takes strides of at most {_WINDOW} columns"
     return None

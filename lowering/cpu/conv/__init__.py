@@ -5,10 +5,11 @@
 
 from kiln.lowering.cpu.conv.emit import conv_scratch_bytes, emit_conv
 from kiln.lowering.cpu.conv.layout import packed_layout
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.problem import Axis, ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.schedule import choose_conv_schedule
 
 __all__ = [
+    "Axis",
     "ConvBuffers",
     "ConvEpilogue",
     "ConvProblem",

@@ -3,6 +3,7 @@
 
 """Tiles of consecutive pixels of a row of the result, and which of them have an input pixel at each window column."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kiln.lowering.cpu.builder import Builder, Index
@@ -36,16 +37,26 @@ def tile_runs(p: ConvProblem, mr: int) -> list[Run] | None:
     if not isinstance(p.columns, int) or not isinstance(p.width, int):
         return None
     low, high = _interior(p, p.width, p.columns)
+    return cut_row(p.columns, mr, low, high, p.kernel[1], lambda start, count, z: _valid(p, start, count, z))
+
+
+def cut_row(
+    columns: int, mr: int, low: int, high: int, window: int, valid_of: Callable[[int, int, int], tuple[int, int]]
+) -> list[Run]:
+    """The tiles of a row: those inside of columns [low, high), which find no padding, and those around them.
+
+    valid_of(start, count, z): the pixels of a tile for which column z of the window lies inside of the input.
+    """
     first, last = -(-low // mr), high // mr  # whole tiles inside
     runs: list[Run] = []
-    t, tiles = 0, -(-p.columns // mr)
+    t, tiles = 0, -(-columns // mr)
     while t < tiles:
         if first <= t < last:
-            runs.append(Run(t, last, mr, everywhere(mr, p.kernel[1])))
+            runs.append(Run(t, last, mr, everywhere(mr, window)))
             t = last
             continue
-        count = min(mr, p.columns - t * mr)
-        valid = tuple(_valid(p, t * mr, count, z) for z in range(p.kernel[1]))
+        count = min(mr, columns - t * mr)
+        valid = tuple(valid_of(t * mr, count, z) for z in range(window))
         if runs and runs[-1].count == count and runs[-1].valid == valid:
             runs[-1] = Run(runs[-1].first, t + 1, count, valid)
         else:
@@ -68,18 +79,6 @@ def _valid(p: ConvProblem, start: int, count: int, window_column: int) -> tuple[
     low = max(0, -(-before // stride) - start)
     high = min(count, (p.width - 1 + before) // stride + 1 - start)
     return (low, high) if low < high else (0, 0)
-
-
-def window_range(b: Builder, p: ConvProblem, dim: int, position: Index) -> tuple[Index, Index]:
-    """The window's rows (dim 0) or columns (dim 1) that lie inside of the input at a row or column of the result."""
-    size, kernel = known((p.height, p.width)[dim]), p.kernel[dim]
-    padding, dilation = p.padding[dim], p.dilation[dim]
-    if padding == 0:
-        return 0, kernel
-    start = b.muli(position, p.stride[dim])
-    low = b.ceildivi(b.maxi(b.subi(padding, start), 0), dilation)
-    high = b.mini(b.ceildivi(b.maxi(b.subi(b.addi(size, padding), start), 0), dilation), kernel)
-    return low, high
 
 
 def interior(b: Builder, p: ConvProblem) -> tuple[Index, Index]:

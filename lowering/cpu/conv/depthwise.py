@@ -4,15 +4,18 @@
 """Depthwise convolution: each channel with a window of its own; lanes along the channels of the input.
 
 A tile is a few pixels of a row times one vector of channels, its sums in registers; an input pixel is loaded once for
-all the pixels of the tile whose windows hold it. The weights are packed once as [kh][kw][channels].
+all the pixels of the tile whose windows hold it. The weights are packed once as [kd][kh][kw][channels].
 """
+
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs, window_range
+from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
@@ -20,7 +23,7 @@ from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 def depthwise_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     """Scratch: the packed weights, `stride` elements of the sum dtype for each place in the window; total `bytes`."""
     stride = round_up(p.groups, max(s["width"], LINE // p.sum_bytes))
-    elements = 0 if p.packed else stride * p.kernel[0] * p.kernel[1]
+    elements = 0 if p.packed else stride * p.steps
     return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
@@ -55,7 +58,7 @@ class _Depthwise:
         if not p.packed:
             self.pack()
         spans = -(-p.groups // self.s["span"])
-        rows = known(p.rows)
+        rows = row_count(b, p)
         total = b.muli(b.muli(known(p.images), rows), spans)
         low, high = b.split(self.ctx.tid, self.ctx.nt, total)
 
@@ -69,6 +72,13 @@ class _Depthwise:
     def pack(self) -> None:
         b, p = self.b, self.p
         stride = p.weight_strides[0]
+        window = (*p.lines, p.column_axis)
+
+        def place(index: Sequence[Index], c: Index) -> Index:
+            at: Index = 0
+            for axis, i in zip(window, index, strict=True):
+                at = b.addi(b.muli(at, axis.kernel), i)
+            return b.addi(b.muli(at, self.stride), c)
 
         def strip(c: Index) -> None:
             pack_strip(
@@ -77,10 +87,10 @@ class _Depthwise:
                 b.addi(self.operands.weight_offset, b.muli(c, known(stride))),
                 stride,
                 b.subi(p.groups, c),
-                p.kernel,
-                p.weight_strides[2:],
+                [axis.kernel for axis in window],
+                [axis.weight_stride for axis in window],
                 self.weights,
-                lambda i: b.addi(b.muli(b.addi(b.muli(i[0], p.kernel[1]), i[1]), self.stride), c),
+                lambda i: place(i, c),
                 self.width,
             )
 
@@ -92,16 +102,15 @@ class _Depthwise:
         x = b.sum_(
             self.operands.x_offset,
             b.muli(image, self.x_image),
-            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
             b.muli(-p.padding[1], self.x_column),
         )
-        window = window_range(b, p, 0, row)
+        window = Window(b, p, x, row)
         place = (image, row)
         if self.runs is not None:
             for run in self.runs:
 
                 def tile(t: Index, run=run) -> None:
-                    self.channels(place, b.muli(t, self.mr), run.count, run.valid, x, window, first, last)
+                    self.channels(place, b.muli(t, self.mr), run.count, run.valid, window, first, last)
 
                 b.for_(run.first, run.last, 1, tile)
             return
@@ -113,10 +122,10 @@ class _Depthwise:
         valid = everywhere(self.mr, p.kernel[1])
 
         def inner(t: Index) -> None:
-            self.channels(place, b.mini(t, b.subi(high, self.mr)), self.mr, valid, x, window, first, last)
+            self.channels(place, b.mini(t, b.subi(high, self.mr)), self.mr, valid, window, first, last)
 
         def pixel(column: Index) -> None:
-            self.channels(place, column, 1, None, x, window, first, last)
+            self.channels(place, column, 1, None, window, first, last)
 
         b.for_(low, high, self.mr, inner)
         b.for_(0, low, 1, pixel)
@@ -128,19 +137,22 @@ class _Depthwise:
         column: Index,
         count: int,
         valid: Valid | None,
-        x: Index,
-        window: tuple[Index, Index],
+        window: Window,
         first: Index,
         last: Index,
     ) -> None:
         """`count` pixels from `column` on, all channels of the task."""
         b, p = self.b, self.p
-        x = b.addi(x, b.muli(b.muli(column, p.stride[1]), self.x_column))
-        columns = window_range(b, p, 1, column) if valid is None else None
+        x = b.muli(b.muli(column, p.stride[1]), self.x_column)
+        columns = axis_range(b, p.column_axis, column) if valid is None else None
 
         def vector(c: Index, mask: ir.Value | None = None) -> None:
             acc = [b.zero(self.vector)] * count
-            acc = b.for_(*window, 1, lambda y, a: self.products(y, c, valid, columns, x, mask, a), acc)
+
+            def products(line: Index, y: Sequence[Index], acc: list[ir.Value]) -> list[ir.Value]:
+                return self.products(window.flat(y), c, valid, columns, line, mask, acc)
+
+            acc = window.fold(products, acc, x)
             with self.epilogue.channels(b, *place, c, self.width, mask) as pixel:
                 for r, value in enumerate(acc):
                     pixel(b.addi(column, r), value)
@@ -160,13 +172,13 @@ class _Depthwise:
         c: Index,
         valid: Valid | None,
         columns: tuple[Index, Index] | None,
-        x: Index,
+        line: Index,
         mask: ir.Value | None,
         acc: list[ir.Value],
     ) -> list[ir.Value]:
-        """Adds the products of one row of the window."""
+        """Adds the products of row y of the window, which meets the image at `line`."""
         b, p = self.b, self.p
-        line = b.sum_(x, b.muli(y, b.muli(p.dilation[0], self.x_row)), b.muli(c, self.x_channel))
+        line = b.addi(line, b.muli(c, self.x_channel))
         weights = b.sum_(self.panel, b.muli(y, p.kernel[1] * self.stride), c)
         loaded: dict[int, ir.Value] = {}
 

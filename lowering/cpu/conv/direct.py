@@ -3,21 +3,22 @@
 
 """Direct convolution: register tiles of pixels times vectors of output channels.
 
-For each block of output channels a thread packs the block's weights as [kh][c][kw][lanes], and then walks its rows of
-the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding costs
-nothing: rows of the window outside of the input are not visited, and tiles at the left and right border have code of
-their own that leaves out the products with padding. Sums of a row lie in scratch, where the epilogue finds them.
+For each block of output channels a thread packs the block's weights as [kd][kh][c][kw][lanes], and then walks its rows
+of the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding
+costs nothing: rows of the window outside of the input are not visited, and tiles at the left and right border have code
+of their own that leaves out the products with padding. Sums of a row lie in scratch, where the epilogue finds them.
 Long sums are cut in pieces that start from zero and are added, as in the matrix product (matmul/blocked.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs, window_range
+from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
@@ -34,7 +35,8 @@ def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     lanes = s["nv"] * s["width"]
     line = LINE // p.sum_bytes
     sums = 0 if p.packed else round_up(p.steps * lanes, line)
-    pitch = round_up(s["mr"] * s["tiles"], s["width"])
+    phases = p.stride[1] if p.transposed else 1  # of which each has as many tiles
+    pitch = round_up(s["mr"] * s["tiles"] * phases, s["width"])
     turned = sums + round_up(pitch * lanes, line)
     # A page apart, rows of 1024 columns would fall into the same cache sets.
     pitch += line
@@ -64,7 +66,7 @@ class Direct:
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
-        self.runs = tile_runs(p, self.mr)
+        self.runs = None if p.transposed else tile_runs(p, self.mr)
         self.weights = operands.weight if p.packed else self.scratch
         self.panel: Index = 0
 
@@ -73,9 +75,8 @@ class Direct:
         b, p = self.b, self.p
         blocks_of_group = -(-p.outputs // self.lanes)
         columns = known(p.columns)
-        span = self.mr * self.tiles
-        parts = b.ceildivi(columns, span)
-        rows = known(p.rows)
+        parts = b.ceildivi(columns, self.span)
+        rows = row_count(b, p)
         units = b.muli(b.muli(known(p.images), rows), parts)
         low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, p.groups * blocks_of_group))
 
@@ -104,10 +105,17 @@ class Direct:
         b.for_(b.divi(low, safe), b.ceildivi(high, safe), 1, block)
 
     def pack(self, channel: Index, count: Index) -> None:
-        """The weights of a block of output channels: [kh][c][kw][lanes]."""
+        """The weights of a block of output channels: [kd][kh][c][kw][lanes]."""
         b, p = self.b, self.p
-        start = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
+        start = self.first_weight(channel)
         window = p.kernel[1] * self.lanes
+        rows = [axis.kernel for axis in p.lines]
+
+        def place(i: Sequence[Index], lane: Index) -> Index:
+            y: Index = 0
+            for size, at in zip(rows, i[1:-1], strict=True):
+                y = b.addi(b.muli(y, size), at)
+            return b.sum_(b.muli(b.addi(b.muli(y, p.channels), i[0]), window), b.muli(i[-1], self.lanes), lane)
 
         def strip(lane: Index) -> None:
             first = b.mini(lane, b.subi(count, 1))
@@ -117,17 +125,20 @@ class Direct:
                 b.addi(start, b.muli(first, known(p.weight_strides[0]))),
                 p.weight_strides[0],
                 b.maxi(b.subi(count, lane), 1),
-                (p.channels, *p.kernel),
-                p.weight_strides[1:],
+                (p.channels, *rows, p.kernel[1]),
+                (p.weight_strides[1], *(axis.weight_stride for axis in p.lines), p.weight_strides[3]),
                 self.scratch,
-                lambda i: b.sum_(
-                    b.muli(b.addi(b.muli(i[1], p.channels), i[0]), window), b.muli(i[2], self.lanes), lane
-                ),
+                lambda i: place(i, lane),
                 self.width,
                 spare=self.sums,
             )
 
         b.for_(0, self.lanes, self.width, strip)
+
+    def first_weight(self, channel: Index) -> Index:
+        """Where the weights of an output channel begin."""
+        b = self.b
+        return b.addi(self.operands.weight_offset, b.muli(channel, known(self.p.weight_strides[0])))
 
     def part(
         self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
@@ -138,83 +149,124 @@ class Direct:
             self.operands.x_offset,
             b.muli(image, self.x_image),
             b.muli(b.muli(group, p.channels), self.x_channel),
-            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
-            b.muli(-p.padding[1], self.x_column),
         )
-        window = window_range(b, p, 0, row)
-        if self.runs is not None:
-            begin = b.muli(part, self.tiles)
-            start = b.muli(begin, self.mr)
-            stop = b.mini(b.addi(start, self.tiles * self.mr), known(p.columns))
-            for run in self.runs:
-                self.run(run, x, window, begin, start)
+        window = Window(b, p, x, row)
+        columns = known(p.columns)
+        if self.known:
+            start = b.muli(part, self.span)
+            stop = b.mini(b.addi(start, self.span), columns)
+            self.known_row(window, b.muli(part, self.tiles))
         else:
-            columns = known(p.columns)
             start, stop = b.divi(b.muli(part, columns), parts), b.divi(b.muli(b.addi(part, 1), columns), parts)
-            self.pixels(x, window, start, stop)
+            self.row(window, start, stop)
         self.finish(image, row, channel, count, start, b.subi(stop, start))
 
-    def run(self, run: Run, x: Index, window: tuple[Index, Index], begin: Index, start: Index) -> None:
-        """The tiles of a run that are in this part of the row."""
+    @property
+    def span(self) -> int:
+        """Columns of the result in a part of a row."""
+        return self.mr * self.tiles
+
+    @property
+    def known(self) -> bool:
+        """Whether the tiles of a row are known."""
+        return self.runs is not None
+
+    def known_row(self, window: Window, begin: Index) -> None:
+        """The tiles of a part of a row, from `begin` on."""
+        for run in self.runs or ():
+            self.run(run, window, begin)
+
+    def run(self, run: Run, window: Window, begin: Index) -> None:
+        """The tiles of a run that are in the part of the row that begins with tile `begin`."""
         b = self.b
         single = isinstance(begin, int) and begin == 0 and run.last <= self.tiles
         low = run.first if single else b.maxi(run.first, begin)
         high = run.last if single else b.mini(run.last, b.addi(begin, self.tiles))
+        start = b.muli(begin, self.mr)
 
         def tile(t: Index) -> None:
             column = b.muli(t, self.mr)
-            self.tile(run.count, run.valid, self.at(x, column), window, b.subi(column, start))
+            self.tile(run.count, run.valid, self.at(column), window, b.subi(column, start))
 
         b.for_(low, high, 1, tile)
 
-    def at(self, x: Index, column: Index) -> Index:
-        return self.b.addi(x, self.b.muli(self.b.muli(column, self.p.stride[1]), self.x_column))
+    def at(self, column: Index) -> Index:
+        """The distance of a column's window from that of column 0, padding and all, in the input."""
+        return self.b.muli(self.b.subi(self.b.muli(column, self.p.stride[1]), self.p.padding[1]), self.x_column)
 
-    def pixels(self, x: Index, window: tuple[Index, Index], start: Index, stop: Index) -> None:
-        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders.
+    def row(self, window: Window, start: Index, stop: Index) -> None:
+        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders."""
+        b, p = self.b, self.p
+        low, high = interior(b, p)
+        self.pixels(window, low, high, start, stop, lambda column: axis_range(b, p.column_axis, column))
+
+    def pixels(
+        self,
+        window: Window,
+        low: Index,
+        high: Index,
+        start: Index,
+        stop: Index,
+        inside: Callable[[Index], tuple[Index, Index]],
+    ) -> None:
+        """Columns [start, stop), of which [low, high) find no padding; `inside` gives the window columns of one.
 
         The last whole tile overlaps the one before it, so that less than a tile is left only where there is no more.
         """
-        b, p, mr = self.b, self.p, self.mr
-        low, high = interior(b, p)
+        b, mr = self.b, self.mr
         low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
         whole = b.cmpi("sge", b.subi(high, low), mr)
         high = b.select_index(whole, high, low)
 
         def tile(t: Index) -> None:
             column = b.mini(t, b.subi(high, mr))
-            self.tile(mr, everywhere(mr, p.kernel[1]), self.at(x, column), window, b.subi(column, start))
+            self.tile(mr, everywhere(mr, self.window), self.at(column), window, b.subi(column, start))
 
         def pixel(column: Index) -> None:
-            self.tile(1, None, self.at(x, column), window, b.subi(column, start), window_range(b, p, 1, column))
+            self.tile(1, None, self.at(column), window, b.subi(column, start), inside(column))
 
         b.for_(low, high, mr, tile)
         b.for_(start, low, 1, pixel)
         b.for_(high, stop, 1, pixel)
+
+    @property
+    def window(self) -> int:
+        """Columns of the window that a pixel meets."""
+        return self.p.kernel[1]
+
+    def place(self, at: Index, r: int = 0) -> Index:
+        """Where the sums of a part's pixel at + r are, in scratch."""
+        return self.b.addi(self.b.addi(self.sums, self.b.muli(at, self.lanes)), r * self.lanes)
+
+    def tap(self, z: Index) -> Index:
+        """The column of the window that is the z-th to meet a pixel."""
+        return z
+
+    def offset(self, z: Index, r: int) -> Index:
+        """The distance, in columns of the input, of what a tile's pixel r meets at the z-th column of the window."""
+        return self.b.addi(self.b.muli(z, self.p.dilation[1]), r * self.p.stride[1])
 
     def tile(
         self,
         count: int,
         valid: Valid | None,
         x: Index,
-        window: tuple[Index, Index],
+        window: Window,
         at: Index,
         columns: tuple[Index, Index] | None = None,
     ) -> None:
-        """Sums of `count` pixels into scratch, from `at` on; x: where the first one's window begins.
+        """Sums of `count` pixels into scratch, from `at` on; x: where the first one's window begins in its row.
 
         valid: the pixels that each window column has input for; None for one pixel with the window's `columns` given
         as a range known at run time.
         """
         b, p = self.b, self.p
         zeros = [b.zero(self.vector)] * (count * self.nv)
-        where = b.addi(self.sums, b.muli(at, self.lanes))
-        places = [b.addi(where, r * self.lanes + v * self.width) for r in range(count) for v in range(self.nv)]
+        places = [b.addi(self.place(at, r), v * self.width) for r in range(count) for v in range(self.nv)]
         piece = self.s["piece"]
 
-        def sums(y: Index, low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
-            line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
-            weights = b.addi(self.panel, b.muli(y, p.channels * p.kernel[1] * self.lanes))
+        def sums(line: Index, y: Sequence[Index], low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
+            weights = b.addi(self.panel, b.muli(window.flat(y), p.channels * p.kernel[1] * self.lanes))
             if p.channels * p.kernel[1] <= _UNROLLED:
                 for c in range(p.channels):
                     acc = self.step(count, valid, columns, line, weights, c, acc)
@@ -222,7 +274,7 @@ class Direct:
             return b.for_(low, high, 1, lambda c, a: self.step(count, valid, columns, line, weights, c, a), acc)
 
         if p.steps <= piece:
-            acc = b.for_(*window, 1, lambda y, a: sums(y, 0, p.channels, a), zeros)
+            acc = window.fold(lambda line, y, a: sums(line, y, 0, p.channels, a), zeros, x)
             for value, place in zip(acc, places, strict=True):
                 b.vstore(value, self.scratch, place)
             return
@@ -231,12 +283,16 @@ class Direct:
         depth = max(1, piece // p.kernel[1])
         depth = -(-p.channels // -(-p.channels // depth))
 
-        def chunk(y: Index, low: Index) -> None:
-            acc = sums(y, low, b.mini(b.addi(low, depth), p.channels), zeros)
+        def chunk(line: Index, y: Sequence[Index], low: Index) -> None:
+            acc = sums(line, y, low, b.mini(b.addi(low, depth), p.channels), zeros)
             for value, place in zip(acc, places, strict=True):
                 b.vstore(b.addf(b.vload(self.scratch, place, self.width), value), self.scratch, place)
 
-        b.for_(*window, 1, lambda y: b.for_(0, p.channels, depth, lambda low: chunk(y, low)))
+        def row(line: Index, y: Sequence[Index], acc: list[ir.Value]) -> list[ir.Value]:
+            b.for_(0, p.channels, depth, lambda low: chunk(line, y, low))
+            return acc
+
+        window.fold(row, shift=x)
 
     def step(
         self,
@@ -255,11 +311,10 @@ class Direct:
 
         def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
             out = list(acc)
-            at = b.addi(weights, b.muli(z, self.lanes))
+            at = b.addi(weights, b.muli(self.tap(z), self.lanes))
             row = [self.factor(b.addi(at, v * self.width)) for v in range(self.nv)]
             for r in range(low, high):
-                pixel = b.muli(b.addi(b.muli(z, p.dilation[1]), r * p.stride[1]), self.x_column)
-                value = self.pixel(b.addi(line, pixel))
+                value = self.pixel(b.addi(line, b.muli(self.offset(z, r), self.x_column)))
                 for v in range(self.nv):
                     out[r * self.nv + v] = self.add(value, row[v], out[r * self.nv + v])
             return out

@@ -10,6 +10,7 @@ from kiln.lowering.cpu.conv.pairs import emit_direct_pairs, takes_pairs
 from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
+from kiln.lowering.cpu.conv.transposed import emit_transposed, emit_transposed_pairs
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
 _KERNELS = {
@@ -19,6 +20,7 @@ _KERNELS = {
     "planar": (emit_planar, planar_layout),
     "product": (emit_product, product_layout),
 }
+_TRANSPOSED = {"direct": emit_transposed, "pairs": emit_transposed_pairs}
 
 
 def emit_conv(
@@ -27,7 +29,7 @@ def emit_conv(
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
     schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, pairs.py,
-    depthwise.py, planar.py, product.py).
+    depthwise.py, planar.py, product.py; transposed.py for the first two).
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kernel = schedule["kernel"]
@@ -39,7 +41,10 @@ def emit_conv(
         raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
     if kernel == "planar" and not problem.planar:
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
-    _KERNELS[kernel][0](b, problem, schedule, operands, epilogue, ctx)
+    if problem.transposed and kernel not in _TRANSPOSED:
+        raise ValueError(f"convolution kernel {kernel!r} does not transpose")
+    emit = _TRANSPOSED[kernel] if problem.transposed else _KERNELS[kernel][0]
+    emit(b, problem, schedule, operands, epilogue, ctx)
 
 
 def conv_scratch_bytes(problem: ConvProblem, schedule: dict) -> int:

@@ -10,16 +10,19 @@ from kiln.lowering.cpu.conv.problem import ConvProblem
 
 
 def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
-    """Map from the index of a weight of rank 3 or 4 to the element's offset, and how many elements there are.
+    """Map from the index of a weight of rank 3 to 5 to the element's offset, and how many elements there are.
 
-    direct: [group][block][kh][c][kw][lanes of a block], pairs: [group][block][kh][c / 2][kw][lanes][2], depthwise:
-    [kh][kw][channels]; lanes that are no channel are padding, whose value does not matter as long as it is finite.
-    planar, product: row-major.
+    direct: [group][block][kd][kh][c][kw][lanes of a block], pairs: [group][block][kd][kh][c / 2][kw][lanes][2],
+    depthwise: [kd][kh][kw][channels]; lanes that are no channel are padding, whose value does not matter as long as it
+    is finite. planar, product: row-major. Of a transposed convolution's weight the dims are [C, O / groups, ...].
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
-    kh: ir.AffineExpr = dims[2] if rank == 4 else ir.AffineConstantExpr.get(0)
-    rows, columns = p.kernel
+    kh: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+    # A window of one element may be that of a problem with fewer dims.
+    for i, dim in enumerate(dims[2:-1]):
+        kh = kh * p.lines[i].kernel + dim if i and p.window_rows > 1 else dim
+    rows, columns = p.window_rows, p.kernel[1]
     if schedule["kernel"] in ("planar", "product"):  # read as they are
         address = ((o * p.channels + c) * rows + kh) * columns + kw
         return ir.AffineMap.get(rank, 0, [address]), p.groups * p.outputs * p.steps
@@ -28,7 +31,10 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
         return ir.AffineMap.get(rank, 0, [(kh * columns + kw) * stride + o]), rows * columns * stride
     lanes = schedule["nv"] * schedule["width"]
     blocks = -(-p.outputs // lanes)
-    group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
+    if p.transposed:
+        group, inner, c = ir.AffineExpr.get_floor_div(o, p.channels), c, ir.AffineExpr.get_mod(o, p.channels)
+    else:
+        group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
     block = group * blocks + ir.AffineExpr.get_floor_div(inner, lanes)
     if schedule["kernel"] == "pairs":
         pair = (kh * (p.channels // 2) + ir.AffineExpr.get_floor_div(c, 2)) * columns + kw

@@ -17,7 +17,7 @@ from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProble
 from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
-__all__ = ["emit_direct_pairs", "takes_pairs"]
+__all__ = ["PairsOfChannels", "emit_direct_pairs", "takes_pairs"]
 
 
 def takes_pairs(p: ConvProblem, width: int) -> bool:
@@ -29,11 +29,11 @@ def emit_direct_pairs(
     b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_pairs`."""
-    _Pairs(b, p, s, operands, epilogue, ctx).emit()
+    PairsOfChannels(b, p, s, operands, epilogue, ctx).emit()
 
 
-class _Pairs(Direct):
-    """`p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
+class PairsOfChannels(Direct):
+    """One thread's share. `p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
 
     def __init__(
         self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
@@ -64,7 +64,7 @@ class _Pairs(Direct):
 
             b.for_(0, window, self.width, vector)
 
-        b.for_(0, half.kernel[0] * half.channels, 1, pair)
+        b.for_(0, half.window_rows * half.channels, 1, pair)
 
     def bits(self, at: Index) -> ir.Value:
         return self.b.vload(self.pairs, at, self.width)

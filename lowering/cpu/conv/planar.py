@@ -8,11 +8,13 @@ the window that fall outside of the image are masked lanes of the load. With str
 vectors is taken, with larger strides the elements are gathered.
 """
 
+from collections.abc import Sequence
+
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv.borders import window_range
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 
@@ -41,7 +43,7 @@ class _Planar:
     def emit(self) -> None:
         """This thread's share of (image, channel, rows of a task)."""
         b, p = self.b, self.p
-        rows = known(p.rows)
+        rows = row_count(b, p)
         spans = b.ceildivi(rows, self.span)
         low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(b.muli(known(p.images), p.groups), spans))
 
@@ -60,16 +62,15 @@ class _Planar:
             self.operands.x_offset,
             b.muli(image, self.x_image),
             b.muli(channel, self.x_channel),
-            b.muli(b.subi(b.muli(row, p.stride[0]), p.padding[0]), self.x_row),
         )
         weight = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
-        window = window_range(b, p, 0, row)
+        window = Window(b, p, x, row)
         columns = known(p.columns)
         with self.epilogue.columns(b, image, row, channel) as store:
 
             def vectors(start: Index, count: int, whole: bool) -> None:
                 acc = [b.zero(self.vector)] * count
-                acc = b.for_(*window, 1, lambda y, a: self.products(y, start, x, weight, a), acc)
+                acc = window.fold(lambda line, y, a: self.products(y, start, line, weight, a), acc)
                 for v, value in enumerate(acc):
                     column = b.addi(start, v * self.width)
                     if whole:
@@ -87,11 +88,12 @@ class _Planar:
             if count:
                 vectors(full, count, False)
 
-    def products(self, y: Index, start: Index, x: Index, weight: Index, acc: list[ir.Value]) -> list[ir.Value]:
-        """Adds the products of one row of the window for columns from `start` on."""
+    def products(
+        self, y: Sequence[Index], start: Index, line: Index, weight: Index, acc: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Adds the products of one row of the window, which meets the image at `line`, for columns from `start` on."""
         b, p = self.b, self.p
-        line = b.addi(x, b.muli(y, b.muli(p.dilation[0], self.x_row)))
-        factors = b.addi(weight, b.muli(y, known(p.weight_strides[2])))
+        factors = b.sum_(weight, *(b.muli(i, known(axis.weight_stride)) for axis, i in zip(p.lines, y, strict=True)))
         out = list(acc)
         for z in range(p.kernel[1]):
             factor = b.load(self.operands.weight, b.addi(factors, b.muli(z, known(p.weight_strides[3]))))

@@ -28,7 +28,8 @@ _PIXELS = 12  # rows for which products by columns of weights, read in place, we
 
 def choose_product(p: ConvProblem, isa: Isa) -> dict | None:
     """The schedule, with the product's under "product"; None where the convolution is none of these."""
-    plain = (p.kernel, p.stride, p.padding, p.groups) == ((1, 1), (1, 1), (0, 0), 1)
+    plain = (p.kernel, p.stride, p.padding, p.groups) == ((1, 1), (1, 1), (0, 0), 1) and not p.transposed
+    plain = plain and p.planes is None
     few = p.images == p.rows == 1 and isinstance(p.columns, int) and p.columns <= _PIXELS
     if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
         return None

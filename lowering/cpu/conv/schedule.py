@@ -3,8 +3,11 @@
 
 """Which convolution kernel, with which tiles."""
 
+from math import prod
+
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.pairs import takes_pairs
+from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.matmul.problem import Isa
@@ -21,7 +24,7 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
     if p.depthwise and p.planar and p.x_strides[3] == 1:
         vectors = -(-p.columns // width) if isinstance(p.columns, int) else 4
         planes = p.images * p.groups if isinstance(p.images, int) else p.groups
-        rows = p.rows if isinstance(p.rows, int) else 64
+        rows = p.rows if isinstance(p.rows, int) and p.planes is None else 64
         span = max(1, rows // max(1, _DEPTHWISE_TASKS // max(1, planes)))
         return {"kernel": "planar", "nv": max(1, min(4, vectors)), "width": width, "span": span}
     if p.depthwise:
@@ -30,12 +33,15 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
     if product is not None:
         return product
     mr, nv = _tile(p, width, isa.vector_registers)
-    tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes))
+    phases = p.stride[1] if p.transposed else 1
+    tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))
     if isinstance(p.columns, int):
-        tiles = min(tiles, max(1, -(-p.columns // mr)))
-        if isinstance(p.rows, int) and isinstance(p.images, int) and p.rows * p.images < _DEPTHWISE_TASKS:
+        tiles = min(tiles, max(1, -(-p.columns // (mr * phases))))
+        rows = [p.images, *(axis.results for axis in p.lines)]
+        lines = prod(n for n in rows if isinstance(n, int)) if all(isinstance(n, int) for n in rows) else None
+        if lines is not None and lines < _DEPTHWISE_TASKS:
             # One tall row of pixels: parts that threads can share.
-            tiles = max(1, min(tiles, -(-p.columns // mr) // (_DEPTHWISE_TASKS // max(1, p.rows * p.images)) or 1))
+            tiles = max(1, min(tiles, -(-p.columns // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1))
     kernel = "pairs" if takes_pairs(p, width) else "direct"
     return {"kernel": kernel, "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
 
@@ -61,9 +67,10 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
     window's row, with the weights of its columns, spills (measured on AVX-512: 8x2 222 GFLOP/s, 14x2 162), and more
     than 8 pixels a power of two apart evict each other (1x1, 1024 channels: 8x2 210, 14x1 134, 28x1 49).
     """
-    usable = (16 if p.kernel[1] > 1 else 24) if registers >= 32 else 12
+    phases = p.stride[1] if p.transposed else 1
+    usable = (16 if p.kernel[1] > phases else 24) if registers >= 32 else 12
     vectors = -(-p.outputs // width)
-    columns = p.columns if isinstance(p.columns, int) and p.columns > 0 else 56
+    columns = -(-p.columns // phases) if isinstance(p.columns, int) and p.columns > 0 else 56
 
     def step(r: int, v: int) -> float:
         return max(r * v / 2, (r + v) / 2, 4.0) + v / 4
@@ -82,7 +89,11 @@ def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:
     """Whether the code of all kinds of tiles of a row is of a sensible size."""
     if mr == 1:
         return True
-    runs = tile_runs(p, mr)
+    if p.transposed:
+        rows = [phase_runs(p, phase, mr) for phase in find_phases(p.column_axis)]
+        runs = None if None in rows else [run for row in rows for run in row or ()]
+    else:
+        runs = tile_runs(p, mr)
     if runs is None:
         return mr * nv * p.kernel[1] <= _CODE
     return sum(high - low for run in runs for low, high in run.valid) * nv <= _CODE

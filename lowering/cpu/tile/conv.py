@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 
 from torch_mlir import ir
 
@@ -15,6 +16,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv import (
+    Axis,
     ConvBuffers,
     ConvProblem,
     choose_conv_schedule,
@@ -37,10 +39,11 @@ Exprs = tuple[ir.AffineExpr, ...]
 
 @dataclass(frozen=True)
 class Conv:
-    """A fusion's kiln.conv as sizes and strides over its symbols, with two spatial dims.
+    """A fusion's kiln.conv as sizes and strides over its symbols, with two or three spatial dims.
 
-    x, weight: positions among the fusion's tensors. sizes: [n, rows, columns] that the kernel walks; where the window
-    is one element, the pixels of an image (`merged` 1), or of all images (2), are one row.
+    x, weight: positions among the fusion's tensors. sizes: [n, rows, columns] that the kernel walks, or [n, planes,
+    rows, columns]; where the window is one element, the pixels of an image (`merged` 1), or of all images (2), are one
+    row.
     """
 
     op: ir.OpView
@@ -57,27 +60,38 @@ class Conv:
         """The problem, with `size(expr)` turning sizes and strides into ints, Values or None."""
         weight = ir.RankedTensorType(self.op.operands[1].type)
         groups = ir.IntegerAttr(self.op.operation.attributes["groups"]).value
-        outputs, channels, *kernel = weight.shape
-        images, rows, columns = (size(e) for e in self.sizes)
-        xn, xc, xh, xw = (size(e) for e in self.x_strides)
-        wo, wc, wh, ww = (size(e) for e in self.weight_strides)
+        transposed = bool(ir.IntegerAttr(self.op.operation.attributes["transposed"]).value)
+        outer, inner, *kernel = weight.shape
+        images, *results = (size(e) for e in self.sizes)
+        inputs = [size(e) for e in self.x_sizes]
+        xn, xc, *x_strides = (size(e) for e in self.x_strides)
+        wo, wc, *weight_strides = (size(e) for e in self.weight_strides)
+        if transposed:
+            wo, wc = wc, wo
+        stride, padding, dilation = (self._ints(name) for name in ("stride", "padding", "dilation"))
+        planes = None
+        if len(inputs) == 3:
+            parts = (inputs, results, kernel, stride, padding, dilation, x_strides, weight_strides)
+            planes = Axis(*(part.pop(0) for part in parts))
         return ConvProblem(
             images=images,
             groups=groups,
-            channels=channels,
-            outputs=outputs // groups,
-            height=size(self.x_sizes[0]),
-            width=size(self.x_sizes[1]),
-            rows=rows,
-            columns=columns,
+            channels=outer // groups if transposed else inner,
+            outputs=inner if transposed else outer // groups,
+            height=inputs[0],
+            width=inputs[1],
+            rows=results[0],
+            columns=results[1],
             kernel=_two(kernel, 1),
-            stride=_two(self._ints("stride"), 1),
-            padding=_two(self._ints("padding"), 0),
-            dilation=_two(self._ints("dilation"), 1),
-            x_strides=(xn, xc, xh, xw),
-            weight_strides=(wo, wc, wh, ww),
+            stride=_two(stride, 1),
+            padding=_two(padding, 0),
+            dilation=_two(dilation, 1),
+            x_strides=(xn, xc, *x_strides),
+            weight_strides=(wo, wc, *weight_strides),
             dtype=str(weight.element_type),
             planar=self.planar,
+            planes=planes,
+            transposed=transposed,
         )
 
     def _ints(self, name: str) -> list[int]:
@@ -101,34 +115,55 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
     zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
 
     def four(values: Sequence[ir.AffineExpr], absent: ir.AffineExpr) -> Exprs:
+        """Of a convolution over one dim with the rows that it has not."""
         return (*values[:2], absent, values[2]) if len(values) == 3 else tuple(values)
 
     rank = len(body.dims(op.operands[0]))
-    if rank > 4:
-        raise UnsupportedError("kiln.conv", str(op.location), "three spatial dims on the CPU")
+    if rank > 5:
+        raise UnsupportedError("kiln.conv", str(op.location), "more than three spatial dims")
     x_strides = four(strides_of(layouts[positions[0]], rank), zero)
     weight = layouts[positions[1]]
     # A packed weight has no strides.
     weight_strides = four(strides_of(weight, rank) if affine.is_linear(weight.results[0]) else [zero] * rank, zero)
-    images, _, height, width = four(body.dims(op.operands[0]), one)
-    _, _, rows, columns = four(body.dims(op.results[0]), one)
+    images, _, *inputs = four(body.dims(op.operands[0]), one)
+    _, _, *results = four(body.dims(op.results[0]), one)
     outs = [four(strides_of(m, rank), zero) for m in layouts[len(body.tensors) :]]
     # Lanes go along channels unless some result would be scattered, and none along columns.
-    planar = any(s[1] != one for s in outs) and all(s[3] == one for s in outs)
+    planar = any(s[1] != one for s in outs) and all(s[-1] == one for s in outs)
     found = Conv(
-        op, positions[0], positions[1], (height, width), x_strides, weight_strides, (images, rows, columns), 0, planar
+        op, positions[0], positions[1], tuple(inputs), x_strides, weight_strides, (images, *results), 0, planar
     )
     p = found.problem(static_size)
-    if p.kernel != (1, 1) or p.stride != (1, 1) or p.padding != (0, 0):
+    if p.transposed or any((a.kernel, a.stride, a.padding) != (1, 1, 0) for a in (*p.lines, p.column_axis)):
         return found
-    if not all(height == one or _equal(s[2], s[3] * width) for s in (x_strides, *outs)):
-        return found
-    pixels = affine.simplify(height * width)
-    found = replace(found, x_sizes=(one, pixels), sizes=(images, one, pixels), merged=1)
-    if not all(images == one or _equal(s[0], s[3] * pixels) for s in (x_strides, *outs)):
-        return found
+    pixels = inputs[-1]
+    for i in reversed(range(len(inputs) - 1)):
+        if not all(inputs[i] == one or _equal(s[2 + i], s[-1] * pixels) for s in (x_strides, *outs)):
+            return found
+        pixels = affine.simplify(inputs[i] * pixels)
+    # As a convolution over two dims: one row.
+    two = (zero, x_strides[-1])
+    weight_strides = (*weight_strides[:2], zero, weight_strides[-1])
+    merged = replace(
+        found,
+        x_sizes=(one, pixels),
+        x_strides=(*x_strides[:2], *two),
+        weight_strides=weight_strides,
+        sizes=(images, one, pixels),
+        merged=1,
+    )
+    if not all(images == one or _equal(s[0], s[-1] * pixels) for s in (x_strides, *outs)):
+        return merged
     pixels = affine.simplify(images * pixels)
-    return replace(found, x_sizes=(one, pixels), sizes=(one, one, pixels), merged=2)
+    return replace(merged, x_sizes=(one, pixels), sizes=(one, one, pixels), merged=2)
+
+
+def _pixels(conv: Conv) -> ir.AffineExpr:
+    """Positions of the result in all images."""
+    total: ir.AffineExpr = conv.sizes[0]
+    for size in conv.sizes[1:]:
+        total = total * size
+    return total
 
 
 def _equal(x: ir.AffineExpr, y: ir.AffineExpr) -> bool:
@@ -174,8 +209,9 @@ def emit_conv_fusion(kernel: Kernel) -> None:
     context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
     emit_conv(kernel.b, problem, schedule, operands, _Epilogue(e, conv), context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
-    images, rows, columns = conv.sizes
-    kernel.work = images * rows * columns * (known.groups * known.outputs * known.steps)
+    # Of a transposed convolution's window, a position of the result meets one part in as many as the strides make.
+    apart = prod(axis.stride for axis in (*known.lines, known.column_axis)) if known.transposed else 1
+    kernel.work = _pixels(conv) * max(1, known.groups * known.outputs * known.steps // apart)
 
 
 class _Epilogue:
@@ -183,13 +219,20 @@ class _Epilogue:
 
     def __init__(self, e: Evaluator, conv: Conv):
         self.e, self.result = e, conv.op.results[0]
-        self.image, self.row, self.column = (e.loops.new(x) for x in conv.sizes)
+        images, *rows, columns = conv.sizes
+        lines: ir.AffineExpr = rows[0]
+        for size in rows[1:]:
+            lines = lines * size
+        self.image, self.row, self.column = (e.loops.new(x) for x in (images, lines.maybe_downcast(), columns))
         dims = e.body.dims(self.result)
         self.channel = e.loops.new(dims[1])
         spatial = dims[2:]
         index: list[ir.AffineExpr] = [self.image, self.channel, self.row, self.column]
         if len(spatial) == 1:
             del index[2]
+        elif len(spatial) == 3:
+            plane, row = (f(self.row, spatial[1]) for f in (ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod))
+            index[2:3] = [plane, row]
         if conv.merged:
             rest: ir.AffineExpr = self.column
             for i in reversed(range(len(spatial))):
