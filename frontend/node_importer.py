@@ -43,6 +43,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         self.symbols: dict[str, ir.Value] = {}
         self.opaque: list[str] = []
         self._ints: dict[Any, ir.Value] = {}
+        self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list that is member i of a node's result
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Import all computing nodes (placeholders and constants are bound before).
@@ -65,7 +66,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         if is_effect(node):
             self._import_effect(loc, node)
         elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, (torch.Tensor, list)):
                 return  # resolved from its meta value
             self._import_getitem(loc, node)
         elif target in _SIZE_HINTS:
@@ -201,6 +202,9 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     def _import_or_wrap(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
         value = node_value(node)
         returns = len(target._schema.returns)
+        if returns > 1 and any(isinstance(member, (tuple, list)) for member in value):
+            self._wrap(loc, node, "a list among several results")
+            return
         values = [] if returns == 0 else [value] if returns == 1 else list(value)
         block_ops = len(self._b.operations)
         try:
@@ -309,6 +313,13 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     def _import_getitem(self, loc: ir.Location, node: Node) -> None:
         source, index = node.args
         assert isinstance(source, Node) and isinstance(index, int)
+        if isinstance(node_value(node), list):
+            self._inner_lists[node] = (source, index)
+            return
+        if source in self._inner_lists:
+            source, member = self._inner_lists[source]
+            self._v[(node, 0)] = self._v[(source, (member, index))]
+            return
         if source in self._multi_result_nodes:
             self._v[(node, 0)] = self._v[(source, index)]
             return

@@ -28,7 +28,11 @@ _library = torch.library.Library("kiln_fx", "FRAGMENT")
 _registered: dict[str, tuple[Any, OpOverload]] = {}
 
 
-def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]:
+#: Where a result lies in what a node returns: member ``i``, or element ``j`` of member ``i``, a list.
+Position = int | tuple[int, int]
+
+
+def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[Position]]:
     """Register ``node`` as an op.
 
     Returns:
@@ -39,9 +43,9 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]
         ImportUnsupported: operands or results that are neither tensors nor sizes.
     """
     value = node_value(node)
-    members = list(value) if isinstance(value, (tuple, list)) else [value]
-    positions = [i for i, member in enumerate(members) if member is not None]
-    values = [members[i] for i in positions]
+    members = _members(value if isinstance(value, (tuple, list)) else [value])
+    positions = [position for position, member in members if member is not None]
+    values = [member for _, member in members if member is not None]
     if not all(isinstance(member, torch.Tensor) for member in values):
         kinds = ", ".join(type(member).__name__ for member in values)
         raise ImportUnsupported(f"{node.name} ({node.target}) returns {kinds}")
@@ -56,6 +60,17 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[int]]
     kept = positions if isinstance(value, (tuple, list)) else None
     assert callable(node.target), "call_function nodes call functions"
     return _register(node.target, template, spec, signature, kept), inputs, values, positions
+
+
+def _members(values: Sequence[Any]) -> list[tuple[Position, Any]]:
+    """The members of a result, and the elements of those that are lists (what a custom op may return)."""
+    found: list[tuple[Position, Any]] = []
+    for i, member in enumerate(values):
+        if isinstance(member, (tuple, list)):
+            found += [((i, j), element) for j, element in enumerate(member)]
+        else:
+            found.append((i, member))
+    return found
 
 
 def register_check(condition: sympy.Basic, names: Sequence[str], message: str) -> OpOverload:
@@ -140,7 +155,7 @@ def _attribute(node: Node) -> Any:
 
 
 def _register(
-    target: Callable[..., Any], template: list[Any], spec: Any, signature: str, kept: list[int] | None
+    target: Callable[..., Any], template: list[Any], spec: Any, signature: str, kept: list[Position] | None
 ) -> OpOverload:
     described = [leaf.code if isinstance(leaf, GraphModule) else repr(leaf) for leaf in template]
     digest = hashlib.sha256("\n".join([str(target), signature, str(spec), *described]).encode()).hexdigest()[:12]
@@ -155,10 +170,10 @@ def _register(
     def call(*operands: Any) -> Any:
         filled = [_filled(leaf, operands) for leaf in template]
         args, kwargs = pytree.tree_unflatten(filled, spec)
-        with torch.no_grad():
+        with torch.no_grad(), _transforms_allowed():
             results = target(*args, **kwargs)
         taken = {t.untyped_storage()._cdata for t in operands if isinstance(t, torch.Tensor)}
-        owned = [_own(result, taken) for result in ([results] if kept is None else [results[i] for i in kept])]
+        owned = [_own(result, taken) for result in ([results] if kept is None else _chosen(results, kept))]
         return tuple(owned) if len(owned) != 1 else owned[0]
 
     _library.define(name + signature)
@@ -166,6 +181,30 @@ def _register(
     overload = getattr(torch.ops.kiln_fx, name).default
     _registered[name] = (identity, overload)
     return overload
+
+
+_TRANSFORM_KEYS = (
+    "FuncTorchBatched",
+    "FuncTorchBatchedDecomposition",
+    "FuncTorchVmapMode",
+    "FuncTorchDynamicLayerBackMode",
+    "FuncTorchDynamicLayerFrontMode",
+)
+
+
+def _transforms_allowed() -> Any:
+    """A context in which ``vmap`` works, as in what ``flex_attention`` calls for each score.
+
+    Under a TorchDispatchMode (AOTAutograd has one around the first call) ops are called with all keys above excluded.
+    """
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in _TRANSFORM_KEYS:
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+
+
+def _chosen(results: Sequence[Any], kept: Sequence[Position]) -> list[torch.Tensor]:
+    return [results[k[0]][k[1]] if isinstance(k, tuple) else results[k] for k in kept]
 
 
 def _own(result: torch.Tensor, taken: set[int]) -> torch.Tensor:

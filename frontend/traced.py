@@ -34,6 +34,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
 from kiln.frontend.cached import load_graph
+from kiln.frontend.effects import is_token
 from kiln.frontend.graph_key import Uncacheable, settings_text
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, collect, publish
@@ -185,8 +186,13 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
 
 
 def output_strides(gm: GraphModule) -> Strides:
-    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor."""
+    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor.
+
+    AOTAutograd counts the outputs without tokens of effects: a graph with tokens tells no strides.
+    """
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    if any(isinstance(node, torch.fx.Node) and is_token(node) for node in output.args[0]):  # type: ignore[union-attr]
+        return [None] * len(output.args[0])  # type: ignore[arg-type]
     found: Strides = []
     for node in output.args[0]:  # type: ignore[union-attr]
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None

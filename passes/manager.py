@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.errors import CompileError, KilnError, PipelineParseError
 from kiln.passes.core import Pass
 from kiln.passes.instruments.base import Instrument
+from kiln.passes.recursion import deep_recursion
 
 __all__ = ["PassManager", "PipelineStep", "run_pipeline", "until"]
 
@@ -61,7 +62,7 @@ class PassManager:
         set its ``reproducer`` and ``command``. Any other exception is a bug in a pass: it is raised as
         ``CompileError`` as well, with its type in the message. The module is then half rewritten.
         """
-        with module.context, ir.Location.unknown():
+        with module.context, ir.Location.unknown(), deep_recursion():
             for instrument in self.instruments:
                 instrument.before_pipeline(module, self.steps)
             for index, step in enumerate(self.steps):

@@ -3,6 +3,7 @@
 
 """Arguments and outputs of every kind reach and leave a compiled graph as in eager."""
 
+import sys
 import threading
 
 import pytest
@@ -210,6 +211,56 @@ def test_custom_op_mutates(check):
 
     with torch.no_grad():
         check(fn, torch.randn(4))
+
+
+def test_custom_op_with_a_list_among_its_results(check):
+    @torch.library.custom_op("kiln_test::scaled_and_shifted", mutates_args=())
+    def scaled_and_shifted(xs: list[torch.Tensor], scale: float) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return xs[0] * scale, [x + 1 for x in xs]
+
+    scaled_and_shifted.register_fake(lambda xs, scale: (torch.empty_like(xs[0]), [torch.empty_like(x) for x in xs]))
+
+    def fn(x, y):
+        scaled, shifted = scaled_and_shifted([x * 2, y], 1.5)
+        return scaled.exp(), shifted[1] * 3, shifted
+
+    with torch.no_grad():
+        check(fn, torch.randn(4), torch.randn(2, 3))
+
+
+def test_flex_attention(check):
+    """Its score function runs under vmap, inside of the call."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q, k, v = torch.randn(3, 1, 2, 16, 8)
+    with torch.no_grad():
+        check(lambda q, k, v: flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.1), q, k, v)
+
+
+def test_backward_with_a_checked_solver():
+    """The check of a solver is an effect: its token is an output that AOTAutograd does not count."""
+
+    def fn(a, b):
+        return torch.linalg.tensorsolve(a, b).sum()
+
+    a, b = torch.randn(2, 3, 6, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+    actual = torch.autograd.grad(torch.compile(fn, backend="kiln")(a, b), (a, b))
+    for ours, theirs in zip(actual, torch.autograd.grad(fn(a, b), (a, b)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_long_chain(check):
+    """One kernel of more ops than Python's recursion limit has frames for."""
+    limit = sys.getrecursionlimit()
+
+    def fn(x):
+        for i in range(200):
+            x = x * 1.01 + 0.01 * i
+        return x
+
+    with torch.no_grad():
+        check(fn, torch.randn(33))
+    assert sys.getrecursionlimit() == limit
 
 
 def test_boxed_call_empties_the_list():
