@@ -6,7 +6,7 @@
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["LIMIT", "deep_recursion"]
 
@@ -36,7 +36,5 @@ def deep_recursion() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
-                try:
+                with suppress(RecursionError):  # the caller is itself deeper than its limit
                     sys.setrecursionlimit(_before)
-                except RecursionError:  # the caller is itself deeper than its limit
-                    pass
