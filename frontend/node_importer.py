@@ -44,6 +44,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         self.opaque: list[str] = []
         self._ints: dict[Any, ir.Value] = {}
         self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list that is member i of a node's result
+        self._elements: dict[tuple[Node, int, int], ir.Value] = {}  # and its elements
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Import all computing nodes (placeholders and constants are bound before).
@@ -318,7 +319,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             return
         if source in self._inner_lists:
             source, member = self._inner_lists[source]
-            self._v[(node, 0)] = self._v[(source, (member, index))]
+            self._v[(node, 0)] = self._elements[(source, member, index)]
             return
         if source in self._multi_result_nodes:
             self._v[(node, 0)] = self._v[(source, index)]
@@ -342,7 +343,10 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         if isinstance(node_value(node), (tuple, list)):
             self._multi_result_nodes.add(node)
         for index, result in zip(positions, op.results, strict=True):
-            self._v[(node, index)] = result
+            if isinstance(index, tuple):
+                self._elements[(node, *index)] = result
+            else:
+                self._v[(node, index)] = result
 
 
 def _leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
