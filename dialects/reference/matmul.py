@@ -19,8 +19,9 @@ def contract(
     sizes: list[Any],
     iterators: str,
     extents: tuple[ir.Value, list[Any]] | None = None,
+    rounded: ir.Type | None = None,
 ) -> ir.Value:
-    """Sum of products in the compute type, rounded to the operands' type at the end.
+    """Sum of products in the compute type, rounded to the operands' type (or `rounded`) at the end.
 
     `extents` is an operand that is not read: its sizes give loops that no other operand has as a plain dim.
     """
@@ -32,7 +33,7 @@ def contract(
 
     inputs = [lhs, rhs, extents] if extents is not None else [lhs, rhs]
     total = b.reduce(inputs, index, sizes, iterators, compute, 0, step)
-    return b.cast(total, element)
+    return b.cast(total, rounded or element)
 
 
 @reference_of("kiln.matmul")
@@ -51,4 +52,5 @@ def matmul(op: Any, b: Builder) -> ir.Value:
         [*batch, m, n],
         b.sizes(op.result),
         "p" * rank + "r",
+        rounded=op.result.type.element_type,
     )

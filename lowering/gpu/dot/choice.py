@@ -16,8 +16,16 @@ from kiln.dialects import kiln
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, choose_product, tile_time
+from kiln.lowering.gpu.dot.split import split_parts
 
-__all__ = ["added_bias", "attention_reason", "convolution_reason", "product_reason", "stands_alone"]
+__all__ = [
+    "added_bias",
+    "attention_reason",
+    "convolution_reason",
+    "parts_of_product",
+    "product_reason",
+    "stands_alone",
+]
 
 _NARROW = (ir.BF16Type, ir.F16Type)
 _FEW = 16
@@ -152,6 +160,18 @@ def _reason_for_any_rows(op: ir.Operation) -> str | None:
     if list(_generic_readers(value)):
         return None
     return "cuBLAS: it chooses when the number of rows is known"
+
+
+def parts_of_product(op: ir.Operation, arch: str) -> int:
+    """Into how many parts the sums of a product are split in kernels of our own; 1: none."""
+    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    known = lhs.has_static_shape and rhs.has_static_shape and result.has_static_shape
+    if not known or lhs.rank != 2 or rhs.rank != 2 or lhs.element_type != rhs.element_type:
+        return 1
+    if _transposed(op, "transpose_lhs") or lhs.element_type != result.element_type or _siblings(op) > 1:
+        return 1
+    follows = bool(list(_generic_readers(op.results[0])))
+    return split_parts(_shape(op, lhs.shape[0]), machine(arch), follows)
 
 
 def stands_alone(op: ir.Operation) -> bool:

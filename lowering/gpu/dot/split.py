@@ -1,0 +1,49 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Into how many parts the sums of a product are split that has too few tiles for all multiprocessors: the rule."""
+
+from dataclasses import replace
+
+from kiln.lowering.gpu.dot.machine import Machine
+from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, tile_time
+
+__all__ = ["split_parts"]
+
+_LEAST_PART = 256
+"""Terms that a part has at least: shorter ones are over before their loads run side by side."""
+_GRAIN = 64
+"""Terms that parts are multiples of: whole lines of 16-bit elements."""
+_MOST_PARTS = 64
+_SECOND_KERNEL = 2000.0
+"""Nanoseconds of a kernel that adds up, with little to add."""
+_CACHE_RATE = 4000.0
+"""Bytes a nanosecond of partial sums, which are written to and read from the second-level cache."""
+_MEMORY_RATE = 4000.0
+"""Bytes a nanosecond of operands, which come from memory."""
+_GAIN = 1.25
+"""How many times faster the model has to find it."""
+
+
+def split_parts(shape: ProductShape, machine: Machine, follows: bool) -> int:
+    """How many parts the sums of a 16-bit product get; 1: none, a program has the whole sum.
+
+    The modelled time is that of the parts side by side, and of a kernel that adds them up, which the pointwise ops that
+    follow are part of. follows: whether there are any, so that it takes the place of theirs.
+    """
+    if shape.dtype not in ("bf16", "f16") or shape.batch != 1 or shape.k is None:
+        return 1
+    if shape.m is None or shape.n is None or 1 in (shape.m, shape.n):
+        return 1
+    loads = 2 * shape.k * (shape.m + shape.n) / _MEMORY_RATE
+    whole = max(loads, tile_time(shape, machine, best_tile(shape, machine)))
+    best, parts = whole / _GAIN, 1
+    for count in range(2, min(_MOST_PARTS, shape.k // _LEAST_PART) + 1):
+        if shape.k % (count * _GRAIN):
+            continue
+        part = replace(shape, batch=count, k=shape.k // count)
+        added = 2 * 4 * count * shape.m * shape.n / _CACHE_RATE + (0 if follows else _SECOND_KERNEL)
+        time = max(loads, tile_time(part, machine, best_tile(part, machine))) + added
+        if time < best:
+            best, parts = time, count
+    return parts
