@@ -204,16 +204,20 @@ func.func @projection(%x: tensor<512x768xbf16>, %k: tensor<768x768xbf16>) -> ten
 // Many tokens with small heads: as fast as cuDNN where tensor maps load whole blocks of keys and none is left out.
 // CHECK-LABEL: func.func @small_heads
 // CHECK-COUNT-3: "kiln.aten"
+// CHECK: "kiln.attention"
 // MAPS-LABEL: func.func @small_heads
 // MAPS: "kiln.attention"
 // MAPS-COUNT-2: cuDNN: attention with heads of 64 elements
-!q = tensor<2x8x2048x64xbf16>
-!k = tensor<2x8x2000x64xbf16>
-func.func @small_heads(%q: !q, %k: !k) -> (!q, !q, !q) {
+// MAPS: "kiln.attention"
+!q = tensor<4x8x2048x64xbf16>
+!k = tensor<4x8x2000x64xbf16>
+!s = tensor<1x16x1024x64xbf16>
+func.func @small_heads(%q: !q, %k: !k, %s: !s) -> (!q, !q, !q, !s) {
   %0 = "kiln.attention"(%q, %q, %q) {scale = 1.250000e-01 : f64, causal = false} : (!q, !q, !q) -> !q
   %1 = "kiln.attention"(%q, %k, %k) {scale = 1.250000e-01 : f64, causal = false} : (!q, !k, !k) -> !q
   %2 = "kiln.attention"(%q, %q, %q) {scale = 1.250000e-01 : f64, causal = true} : (!q, !q, !q) -> !q
-  return %0, %1, %2 : !q, !q, !q
+  %3 = "kiln.attention"(%s, %s, %s) {scale = 1.250000e-01 : f64, causal = true} : (!s, !s, !s) -> !s
+  return %0, %1, %2, %3 : !q, !q, !q, !s
 }
 
 // -----

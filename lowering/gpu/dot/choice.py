@@ -49,22 +49,28 @@ _FEW_TILES = 4
 """Multiprocessors per tile from which a library that splits sums has much to gain."""
 _LONG_TIME = 10_000.0
 """Nanoseconds of a product, by the model, below which there is nothing to gain."""
+_SMALL_ATTENTION = 1 << 33
+"""Floating-point operations that take some 15 us, as long as a call through ATen takes the CPU."""
 _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
 
 
 def attention_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     """Plain 16-bit attention with heads of 64 to 128 elements. Measured with 4096 tokens: with 64 elements ours is 0.90
     of cuDNN's kernel, 1.01 with keys and values through `tensor_maps`, and causal 0.86 either way; with 128 elements it
-    is 0.82 (0.87). Few tokens, masks and f32 are ours."""
+    is 0.82 (0.87). Few tokens, masks and f32 are ours, and heads of 64 elements with little work: 0.86 of it is less
+    time than the call takes."""
     query, value = (ir.RankedTensorType(op.operands[i].type) for i in (0, 2))
     if len(op.operands) > 3 or query.rank != 4 or not isinstance(query.element_type, _NARROW):
         return None
     if not ir.RankedTensorType(op.results[0].type).has_static_shape:
         return None
     rows, size = query.shape[-2:]
+    is_causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
+    work = 4 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1)
+    if size == value.shape[-1] == 64 and value.has_static_shape and work <= _SMALL_ATTENTION:
+        return None
     if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
         return None
-    is_causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
     if size == 64 and tensor_maps and not is_causal and value.shape[-2] % 128 == 0:
         return None
     return f"cuDNN: attention with heads of {size} elements is faster there"
