@@ -221,6 +221,7 @@ RULES: dict[str, Rule] = {
     "kiln.index_select": _index_select,
     "kiln.index": _index,
     "kiln.topk": _topk,
+    "kiln.scatter_nd": _same_as_first,
     **dict.fromkeys(
         [
             f"kiln.{name}"

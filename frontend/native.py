@@ -31,6 +31,7 @@ from kiln.frontend.tuned import tuned_schedules
 from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
+from kiln.passes.convert_scatters import ConvertScatters
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
@@ -224,6 +225,8 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
         if isinstance(step.pass_, ConvertTorchToKiln):
             step.pass_.aten = (*step.pass_.aten, *avoid)
             step.pass_.reasons.update(avoid)
+        elif isinstance(step.pass_, ConvertScatters):
+            step.pass_.keep = (*step.pass_.keep, *avoid)
         elif isinstance(step.pass_, RemembersSchedules):
             step.pass_.store = tuned_schedules(options)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]

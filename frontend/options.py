@@ -32,6 +32,13 @@ def _tf32() -> bool:
         return False
 
 
+def _deterministic() -> bool:
+    """Whether PyTorch is asked for deterministic algorithms now (torch.use_deterministic_algorithms)."""
+    import torch
+
+    return torch.are_deterministic_algorithms_enabled()
+
+
 @dataclass(frozen=True)
 class Options:
     """Settings of one compilation; the fields but ``mode`` are the keys of ``options=``."""
@@ -75,6 +82,10 @@ class Options:
     tf32: bool = field(
         default_factory=_tf32,
         metadata={"help": "tensor cores of a GPU may round f32 operands; by default as PyTorch's settings say"},
+    )
+    deterministic: bool = field(
+        default_factory=_deterministic,
+        metadata={"help": "a GPU adds in the same order each time; by default as PyTorch's settings say"},
     )
     tensor_maps: bool = field(
         default=True,

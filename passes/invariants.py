@@ -30,6 +30,7 @@ _CODEGEN = (
     "kiln.matmul",
     "kiln.attention",
     "kiln.scan",
+    "kiln.scatter_nd",
     "kiln.conv",
     "kiln.yield",
     "arith.constant",

@@ -92,6 +92,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     """
     front = cpu_pipeline(options)
     tf32 = str(bool(getattr(options, "tf32", False))).lower()
+    ordered = str(bool(getattr(options, "deterministic", False))).lower()
     allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
     descriptors = str(allowed).lower()
     chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
@@ -104,7 +105,10 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
             stage="kiln",
         ),
         PipelineStep(
-            "expand-named-ops{keep=matmul,attention,scan,conv}",
+            f"convert-scatters{{deterministic={ordered}}}", "writes with indices have kernels here: a CPU's are ATen's"
+        ),
+        PipelineStep(
+            "expand-named-ops{keep=matmul,attention,scan,conv,scatter_nd}",
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),

@@ -17,6 +17,7 @@ from kiln.lowering.host.layout import Exprs, HostGraph, Layout, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.scatters.memory import base_operand, copy_bases
 
 __all__ = ["ReuseBuffers"]
 
@@ -93,6 +94,7 @@ class ReuseBuffers(Pass):
         """Annotate the fusions of every function."""
         for function in module.body:
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
+                self.count("copies of what is written to with indices", copy_bases(function))
                 _Function(self, HostGraph(function)).run()
 
 
@@ -144,7 +146,11 @@ class _Function:
     def _fusion(self, step: int, op: ir.OpView) -> None:
         operation = op.operation
         roots = [self._root(v) for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
-        is_nest = ir.StringAttr(operation.attributes["kind"]).value not in KERNEL_KINDS
+        base = base_operand(operation)
+        if base is not None:
+            self._overwrite(operation, roots, base)
+            return
+        is_nest = ir.StringAttr(operation.attributes["kind"]).value not in (*KERNEL_KINDS, "scatter_nd")
         body: FusionBody | None = None
         in_place: list[int] = []
         writes: list[int] = []
@@ -175,6 +181,19 @@ class _Function:
             operation.attributes["in_place"] = ir.DenseI64ArrayAttr.get(in_place)
         if writes:
             operation.attributes["writes"] = ir.DenseI64ArrayAttr.get(writes)
+
+    def _overwrite(self, op: ir.Operation, roots: list[ir.Value | None], base: int) -> None:
+        """A kernel that writes with indices has its result in the memory of what it starts from, which is its own."""
+        root, result = roots[base], op.results[0]
+        if root is None or root not in self.last:
+            raise InvalidIRError("what is written to with indices has no memory of its own", str(op.location))
+        memory = self.memory.get(root) or _Memory(root, root in self.owned)
+        first, mine = self._layout(memory.first), self._layout(result)
+        plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
+        self.memory[result] = _Memory(memory.first, memory.is_owned or result in self.owned, plain)
+        op.attributes["in_place"] = ir.DenseI64ArrayAttr.get([base, 0])
+        self.owner.count("results in place")
+        self.last.pop(root)
 
     @staticmethod
     def _moved(op: ir.Operation, tensor: int) -> bool:

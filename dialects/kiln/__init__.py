@@ -27,12 +27,14 @@ from kiln.dialects.kiln.index import (
     GatherOp,
     IndexOp,
     IndexSelectOp,
+    ScatterNdOp,
     ScatterOp,
     embedding,
     gather,
     index,
     index_select,
     scatter,
+    scatter_nd,
 )
 from kiln.dialects.kiln.matmul import MatmulOp, matmul
 from kiln.dialects.kiln.norm import (
@@ -86,6 +88,7 @@ __all__ = [
     "RandomOp",
     "RmsNormOp",
     "ScanOp",
+    "ScatterNdOp",
     "ScatterOp",
     "SoftmaxOp",
     "SortOp",
@@ -115,6 +118,7 @@ __all__ = [
     "rms_norm",
     "scan",
     "scatter",
+    "scatter_nd",
     "softmax",
     "sort",
     "to_text",

@@ -160,6 +160,57 @@ class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
                 checks.require(m <= n, f"index size of dim {i}", f"at most {n}", m)
 
 
+class ScatterNdOp(Family):
+    """`x` with `src` put where index tensors say: operands are `x`, `src`, and an index tensor for each dim in `dims`.
+
+    Index tensors have the sizes of `src`, which is walked as one loop nest: at `d`, `src[d]` goes to the position of `x`
+    that has `index_k[d]` along dim `dims[k]` (ascending), and `d[loops[j]]` along the j-th of the other dims.  `reduce`
+    combines with what is there: "none" (of several, any), "sum", "amax", "amin"; sums of floats are added in any order.
+    Indices are in `[0, size)`.  With `from_zero` all of `x` is zero, and `x` a `kiln.empty` that gives the sizes.
+
+    ```mlir
+    func.func @rows(%x: tensor<50x16xf32>, %s: tensor<4x7x16xf32>, %i: tensor<4x7x16xi64>) -> tensor<50x16xf32> {
+      %0 = "kiln.scatter_nd"(%x, %s, %i) {dims = array<i64: 0>, loops = array<i64: 2>, reduce = "sum", from_zero = false}
+        : (tensor<50x16xf32>, tensor<4x7x16xf32>, tensor<4x7x16xi64>) -> tensor<50x16xf32>
+      return %0 : tensor<50x16xf32>
+    }
+    ```
+    """
+
+    NAME = "scatter_nd"
+    ATTRIBUTES = {
+        "dims": "#builtin.dense_array",
+        "loops": "#builtin.dense_array",
+        "reduce": "#builtin.string",
+        "from_zero": "#builtin.integer",
+    }
+
+    @staticmethod
+    def check(op: Any) -> None:
+        checks.require(len(op.results) == 1, "results", 1, len(op.results))
+        checks.require(len(op.operands) > 2, "operands", "at least 3", len(op.operands))
+        checks.tensors_then_indices([*op.operands, *op.results])
+        x, src, *indices = list(op.operands)
+        checks.same_type("result", op.results[0], x)
+        checks.same_element("src", src, x)
+        dims = checks.ints(op, "dims", len(indices), 0)
+        ascending = dims == sorted({*dims}) and dims[-1] < x.type.rank
+        checks.require(ascending, "attribute dims", f"dims of rank {x.type.rank}, ascending", dims)
+        loops = checks.ints(op, "loops", x.type.rank - len(dims), 0)
+        inside = len({*loops}) == len(loops) and all(k < src.type.rank for k in loops)
+        checks.require(inside, "attribute loops", f"distinct dims of src, of rank {src.type.rank}", loops)
+        checks.one_of(op, "reduce", ["none", "sum", "amax", "amin"])
+        checks.flag(op, "from_zero")
+        for k, value in enumerate(indices):
+            checks.is_integer(f"index operand {k}", value)
+            checks.same_sizes(f"index operand {k}", checks.sizes_of(src), value)
+        rest = [d for d in range(x.type.rank) if d not in dims]
+        for d, k in zip(rest, loops, strict=True):
+            n, m = checks.sizes_of(x)[d], checks.sizes_of(src)[k]
+            if n is not None and m is not None:
+                checks.require(m <= n, f"src size of dim {k}", f"at most {n}", m)
+
+
 def gather(x: Any, dim: int, index: Any) -> ir.Value:
     """Build a `kiln.gather`."""
     x, index = base.value_of(x), base.value_of(index)
@@ -222,3 +273,23 @@ def scatter(x: Any, dim: int, index: Any, src: Any, reduce: str = "none") -> ir.
     operands = [base.value_of(v) for v in (x, index, src)]
     attributes = {"dim": base.i64(dim), "reduce": base.string(reduce)}
     return ScatterOp.create(operands, [operands[0].type], attributes).result
+
+
+def scatter_nd(
+    x: Any,
+    src: Any,
+    indices: Sequence[Any],
+    dims: Sequence[int],
+    loops: Sequence[int],
+    reduce: str = "none",
+    from_zero: bool = False,
+) -> ir.Value:
+    """Build a `kiln.scatter_nd`."""
+    operands = [base.value_of(v) for v in (x, src, *indices)]
+    attributes = {
+        "dims": base.i64s(dims),
+        "loops": base.i64s(loops),
+        "reduce": base.string(reduce),
+        "from_zero": base.boolean(from_zero),
+    }
+    return ScatterNdOp.create(operands, [operands[0].type], attributes).result

@@ -116,3 +116,33 @@ def scatter(op: Any, b: Builder) -> ir.Value:
 
     start = b.map([(x, dims(rank))], sizes, element, lambda v: v)
     return b.generic([index, source], [start], [point, point, dims(rank)], "p" * rank + "r", body)[0]
+
+
+@reference_of("kiln.scatter_nd")
+def scatter_nd(op: Any, b: Builder) -> ir.Value:
+    """For each position of `x`, a reduction over all updates, of which those count that name it."""
+    x, src, *indices = list(op.operation.operands)
+    element = x.type.element_type
+    sizes, updates = b.sizes(x), b.sizes(src)
+    rank, inner = len(sizes), len(updates)
+    dims_, loops = list(op.attributes["dims"]), list(op.attributes["loops"])
+    rest = [d for d in range(rank) if d not in dims_]
+    point = [dim(rank + k) for k in range(inner)]
+    combine = _COMBINE[op.attributes["reduce"].value]
+    index_type = ir.IndexType.get()
+
+    def body(v: ir.Value, *others: ir.Value) -> ir.Value:
+        *named, total = others
+        here_ = [scalar.compare("eq", scalar.cast(i, index_type), here(d)) for i, d in zip(named, dims_, strict=True)]
+        here_ += [scalar.compare("eq", here(rank + k), here(d)) for d, k in zip(rest, loops, strict=True)]
+        mine = here_[0]
+        for condition in here_[1:]:
+            mine = scalar.both(mine, condition)
+        return scalar.select(mine, combine(total, v), total)
+
+    if op.attributes["from_zero"].value:
+        start = b.fill(element, sizes, 0)
+    else:
+        start = b.map([(x, dims(rank))], sizes, element, lambda v: v)
+    maps = [point] * (1 + len(indices))
+    return b.generic([src, *indices], [start], [*maps, dims(rank)], "p" * rank + "r" * inner, body)[0]

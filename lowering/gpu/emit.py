@@ -40,6 +40,7 @@ from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
 from kiln.lowering.gpu.tile.scan import emit_scan, plan_scan
+from kiln.lowering.gpu.tile.scatter import emit_scatter, plan_scatter
 from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
@@ -215,7 +216,7 @@ def _add(kernel: GpuKernel, schedule: dict[str, Any]) -> None:
 def _special(body: FusionBody) -> "KernelKind | None":
     """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
     names = [kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations]
-    named = [n for n in names if n in ("matmul", "attention", "conv", "scan")]
+    named = [n for n in names if n in ("matmul", "attention", "conv", "scan", "scatter_nd")]
     if not named:
         return None
     if named[0] not in KERNEL_KINDS:
@@ -267,5 +268,6 @@ KERNEL_KINDS: dict[str, KernelKind] = {
     "attention": KernelKind(emit_attention_fusion, plan_attention),
     "conv": KernelKind(emit_conv_fusion, plan_conv),
     "scan": KernelKind(emit_scan, lambda body, layouts, _: plan_scan(body, layouts)),
+    "scatter_nd": KernelKind(emit_scatter, lambda body, layouts, _: plan_scatter(body, layouts)),
 }
 """Fusions that are not generated from their loops alone, by named op."""

@@ -15,7 +15,7 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
 
 Point = tuple[ir.AffineExpr | None, ...]
-NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv")
+NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv", "kiln.scatter_nd")
 """Ops with a kernel of their own kind; at most one is in a kernel."""
 IN_MEMORY = ("kiln.matmul", "kiln.attention", "kiln.conv")
 """Named ops that read their operands in place, many times over."""
@@ -101,7 +101,9 @@ class FusionGraph:
         return tuple(self.shapes.dims(value))
 
     def space(self, op: ir.Operation) -> tuple[ir.AffineExpr, ...]:
-        """Iteration space: the result's sizes, or for a reduction the loops' extents."""
+        """Iteration space: the result's sizes, a reduction's loops, or for a scatter the sizes of what it writes."""
+        if name_of(op) == "kiln.scatter_nd":
+            return self.dims(op.operands[1])
         if op.name != "linalg.generic":
             return self.dims(op.results[0])
         maps = indexing_maps(op.opview)
@@ -171,6 +173,13 @@ class FusionGraph:
         point = tuple(ir.AffineDimExpr.get(i) for i in range(rank))
         if op.name == "kiln.scan":
             yield self._read(op, op.operands[0], point, False)
+            return
+        if name_of(op) == "kiln.scatter_nd":
+            # The kernel begins with what is there in memory already.
+            if not ir.BoolAttr(op.attributes["from_zero"]).value:
+                yield Read(op, self.source(op.operands[0]), (), whole=True)
+            for v in list(op.operands)[1:]:
+                yield self._read(op, v, point, False)
             return
         if op.name == "linalg.generic":
             outs = len(op.operands) - len(op.results)

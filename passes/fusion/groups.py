@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import name_of
 from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import CostModel
 from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
@@ -52,7 +53,7 @@ class Group:
             kinds = [part.kind for part in self.parts]
             return next((k for k in kinds if k not in ("pointwise", "reduction")), max(kinds))
         if self.named is not None:
-            return self.named.name.removeprefix("kiln.")
+            return name_of(self.named).removeprefix("kiln.")
         return "pointwise" if self.reduced is None else "reduction"
 
 
@@ -79,7 +80,7 @@ class Grouping:
         space = list(self.graph.space(op))
         point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
         group = Group([op], space, {op: [point]})
-        if op.name in NAMED:
+        if name_of(op) in NAMED:
             group.named = op
         elif self.graph.reduces(op):
             kept = {d for e in output_map(op.opview).results for d in affine.dims_in(e)}

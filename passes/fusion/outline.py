@@ -173,8 +173,13 @@ class Outliner:
             return False
         named = [n for p in group.all_parts for n in p.all_named]
         readers = [n for n in named if op.results[0] in list(n.operands)]
+        scatters = [r for r in readers if kiln.name_of(r) == "kiln.scatter_nd"]
+        if any(r.operands[0] == op.results[0] for r in scatters):
+            return op.name == "kiln.empty"  # what is written to lies in memory
+        if len(scatters) == len(readers):
+            return True
         # A splat or an iota that a product reads is stored by a kernel of its own.
-        return not readers or (op.name != "kiln.view" and all(r.name not in IN_MEMORY for r in readers))
+        return op.name != "kiln.view" and all(r.name not in IN_MEMORY for r in readers)
 
     def _results(self, group: Group, members: set[ir.Operation]) -> list[ir.Value]:
         """Values of the group that something outside of it needs."""

@@ -297,6 +297,30 @@ def test_scatter(reduce: str) -> None:
     check(build, expected, [x, index, source], [(0, 1), (0,), (1,)])
 
 
+@pytest.mark.parametrize("reduce", ["none", "sum", "amax", "amin"])
+def test_scatter_nd(reduce: str) -> None:
+    x, src = randn(4, 5, 3), randn(2, 3, 3)
+    i = torch.tensor([[[0], [1], [2]], [[3], [1], [0]]]).expand(2, 3, 3).contiguous()
+    j = torch.tensor([[[4], [1], [4]], [[2], [0], [4]]]).expand(2, 3, 3).contiguous()
+
+    def expected(a, s, i, j):
+        if reduce in ("none", "sum"):
+            return a.index_put((i[..., 0], j[..., 0]), s, accumulate=reduce == "sum")
+        index = (i * 5 + j).reshape(6, 3)
+        return a.reshape(20, 3).scatter_reduce(0, index, s.reshape(6, 3), reduce).reshape(4, 5, 3)
+
+    sizes: list[Sequence[int]] = [(0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)]
+    check(lambda a, s, i, j: kiln.scatter_nd(a, s, [i, j], [0, 1], [2], reduce), expected, [x, src, i, j], sizes)
+
+
+def test_scatter_nd_from_zero() -> None:
+    """What is there is not read."""
+    build = lambda a, s, i: kiln.scatter_nd(a, s, [i], [0], [1], "sum", from_zero=True)  # noqa: E731
+    s, i = randn(7, 3), torch.tensor([0, 1, 1, 3, 0, 0, 1])[:, None].expand(7, 3).contiguous()
+    sizes: list[Sequence[int]] = [(0,), (0, 1), (0, 1)]
+    check(build, lambda a, s, i: torch.zeros_like(a).scatter_add(0, i, s), [randn(4, 3), s, i], sizes)
+
+
 def test_scan() -> None:
     x = randn(3, 6)
     x[1, 3] = float("nan")

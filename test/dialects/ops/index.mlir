@@ -48,6 +48,20 @@ func.func @index(%x: tensor<4x8x?xf32>, %i: tensor<3x1xi64>, %j: tensor<5xi64>) 
   return %0 : tensor<3x5x?xf32>
 }
 
+// CHECK-LABEL: func.func @rows(
+// CHECK: "kiln.scatter_nd"(
+// REF-LABEL: func.func @rows(
+// REF-NOT: "kiln.scatter_nd"
+// REF-COUNT-2: arith.cmpi eq
+// REF: arith.andi
+// REF: arith.addf
+// REF: arith.select
+func.func @rows(%x: tensor<50x16xf32>, %s: tensor<4x7x16xf32>, %i: tensor<4x7x16xi64>) -> tensor<50x16xf32> {
+  %0 = "kiln.scatter_nd"(%x, %s, %i) {dims = array<i64: 0>, loops = array<i64: 2>, reduce = "sum", from_zero = false}
+    : (tensor<50x16xf32>, tensor<4x7x16xf32>, tensor<4x7x16xi64>) -> tensor<50x16xf32>
+  return %0 : tensor<50x16xf32>
+}
+
 // CHECK-LABEL: func.func @scatter_add(
 // CHECK: "kiln.scatter"(
 // REF-LABEL: func.func @scatter_add(

@@ -74,3 +74,30 @@ func.func @invalid(%x: tensor<4x8xf32>, %i: tensor<4x2xi64>, %s: tensor<4x2xf32>
     : (tensor<4x8xf32>, tensor<4x2xi64>, tensor<4x2xf32>) -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+func.func @invalid(%x: tensor<4x8xf32>, %i: tensor<3x2xi64>, %s: tensor<3x8xf32>) {
+  // expected-error @+1 {{'kiln.scatter_nd' op index operand 0 sizes: expected [3, 8], found [3, 2]}}
+  %0 = "kiln.scatter_nd"(%x, %s, %i) {dims = array<i64: 0>, loops = array<i64: 1>, reduce = "sum", from_zero = false}
+    : (tensor<4x8xf32>, tensor<3x8xf32>, tensor<3x2xi64>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @invalid(%x: tensor<4x8xf32>, %i: tensor<3x8xi64>, %s: tensor<3x8xf32>) {
+  // expected-error @+1 {{'kiln.scatter_nd' op attribute loops: expected distinct dims of src, of rank 2, found [2]}}
+  %0 = "kiln.scatter_nd"(%x, %s, %i) {dims = array<i64: 0>, loops = array<i64: 2>, reduce = "sum", from_zero = false}
+    : (tensor<4x8xf32>, tensor<3x8xf32>, tensor<3x8xi64>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @invalid(%x: tensor<4x8xf32>, %i: tensor<3x9xi64>, %s: tensor<3x9xf32>) {
+  // expected-error @+1 {{'kiln.scatter_nd' op src size of dim 1: expected at most 8, found 9}}
+  %0 = "kiln.scatter_nd"(%x, %s, %i) {dims = array<i64: 0>, loops = array<i64: 1>, reduce = "amax", from_zero = false}
+    : (tensor<4x8xf32>, tensor<3x9xf32>, tensor<3x9xi64>) -> tensor<4x8xf32>
+  return
+}

@@ -1,0 +1,237 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Writes with indices as kernels for the GPU: against eager in float64, as loops on the CPU, and compiled by Triton."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch_mlir import ir
+
+import kiln
+from kiln.dialects import create_context, tt
+from kiln.frontend.report import collect
+from kiln.lowering.gpu.ttir import to_ttir
+from kiln.passes import run_pipeline
+
+r = torch.randn
+
+
+def _at(high: int, *shape: int, low: int = 0) -> torch.Tensor:
+    return torch.randint(low, high, shape)
+
+
+def _embedding_gradient(gradient: torch.Tensor, index: torch.Tensor, padding: int) -> torch.Tensor:
+    return torch.ops.aten.embedding_dense_backward(gradient, index, 50, padding, False)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
+    "scatter_add to zeros": (
+        lambda x, i, y: torch.zeros_like(x).scatter_add(1, i, y * 2),
+        lambda: (r(8, 10), _at(10, 8, 7), r(8, 7)),
+    ),
+    "scatter_add": (lambda x, i, y: x.scatter_add(1, i, y * 2), lambda: (r(8, 10), _at(10, 8, 70), r(8, 70))),
+    "what is added to is read again": (
+        lambda x, i, y: (x.scatter_add(1, i, y), x + 1),
+        lambda: (r(8, 10), _at(10, 8, 7), r(8, 7)),
+    ),
+    "computed, and read behind": (
+        lambda x, i, y: (x * 2).scatter_add(0, i, y * 2).relu() + 1,
+        lambda: (r(8, 10), _at(8, 6, 7), r(9, 9)),
+    ),
+    "two of one tensor": (
+        lambda x, i, y: ((x * 2).scatter_add(0, i, y), (x * 2).scatter_add(0, i, y * 3)),
+        lambda: (r(8, 10), _at(8, 6, 7), r(9, 9)),
+    ),
+    "rows": (lambda x, j, y: x.index_put((j,), y, accumulate=True), lambda: (r(8, 10), _at(8, 30, low=-8), r(30, 10))),
+    "two indices": (
+        lambda x, j, k, y: x.index_put((j, k), y, accumulate=True),
+        lambda: (r(8, 10, 5), _at(8, 30, 1, low=-8), _at(10, 4), r(30, 4, 5)),
+    ),
+    "indices apart": (
+        lambda x, j, k, y: torch.ops.aten.index_put(x, [j, None, k], y, True),
+        lambda: (r(8, 10, 5), _at(8, 30, 1, low=-8), _at(5, 4), r(30, 4, 10)),
+    ),
+    "values that broadcast": (
+        lambda x, j, y: torch.ops.aten.index_put(x, [None, j], y, True),
+        lambda: (r(8, 10, 5), _at(10, 3, low=-10), r(8, 3, 1)),
+    ),
+    "index_add": (lambda x, j, y: x.index_add(1, j, y, alpha=2), lambda: (r(8, 10), _at(10, 30), r(8, 30))),
+    "indices of 32 bits": (lambda x, j, y: x.index_add(0, j.int(), y), lambda: (r(8, 10), _at(8, 30), r(30, 10))),
+    "no indices": (lambda x, j, y: x.index_add(0, j, y), lambda: (r(8, 10), _at(8, 0), r(0, 10))),
+    "index_copy": (lambda x, j, y: x.index_copy(0, j, y), lambda: (r(8, 10), torch.randperm(8)[:5], r(5, 10))),
+    "a number": (lambda x, i: x.scatter(1, i, 1.5), lambda: (r(8, 10), _at(10, 8, 7))),
+    "a transposed tensor": (lambda x, i, y: x.t().scatter_add(1, i, y), lambda: (r(10, 8), _at(10, 8, 7), r(8, 7))),
+    "strided values": (
+        lambda x, i, y: x.scatter_add(1, i.t(), y[::2].t()),
+        lambda: (r(8, 10), _at(10, 7, 8), r(14, 8)),
+    ),
+    "values that die": (
+        lambda x, i, y: torch.zeros_like(x).scatter_add(1, i, torch.sin(x).cumsum(1) * y).relu(),
+        lambda: (r(8, 10), _at(10, 8, 10), r(8, 10)),
+    ),
+    "largest": (lambda x, i, y: x.scatter_reduce(1, i, y, "amax"), lambda: (r(8, 10), _at(10, 8, 70), r(8, 70))),
+    "smallest": (lambda x, i, y: x.scatter_reduce(1, i, y, "amin"), lambda: (r(8, 10), _at(10, 8, 70), r(8, 70))),
+    "embedding gradient": (lambda g, i: _embedding_gradient(g, i, -1) * 2, lambda: (r(4, 30, 16), _at(50, 4, 30))),
+    "embedding gradient, padding": (lambda g, i: _embedding_gradient(g, i, 3), lambda: (r(4, 30, 16), _at(5, 4, 30))),
+}
+
+
+def _run(fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], dynamic: bool = False) -> tuple[Any, Any]:
+    """What Kiln computes, without a call of ATen, and eager in float64."""
+    torch._dynamo.reset()
+    options = {"target": "tt-cpu", "fallback": False, "cache": False}
+    expected = fn(*[x.double() if x.is_floating_point() else x.clone() for x in inputs])
+    with collect() as reports:
+        found = torch.compile(fn, backend="kiln", dynamic=dynamic, options=options)(*inputs)
+    assert not [call.op for report in reports for call in report.aten_calls]
+    return ((found,), (expected,)) if isinstance(found, torch.Tensor) else (found, expected)
+
+
+def _check(fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], tolerance: float, dynamic: bool = False) -> None:
+    for f, e in zip(*_run(fn, inputs, dynamic), strict=True):
+        assert f.shape == e.shape
+        if f.is_floating_point():
+            assert (f.double() - e.double()).norm() <= tolerance * e.double().norm()
+        else:
+            assert torch.equal(f, e)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_float32(name: str) -> None:
+    fn, inputs = CASES[name]
+    _check(fn, inputs(), 1e-6)
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "embedding gradient, padding", "smallest", "a number"])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3), (torch.float64, 1e-14)]
+)
+def test_other_floats(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    fn, inputs = CASES[name]
+    _check(fn, tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs()), tolerance)
+
+
+def test_many_small_sums_of_16_bits_do_not_stop_growing() -> None:
+    """Added in bf16 one by one, 4000 ones are 256."""
+    fn, y = CASES["rows"][0], torch.ones(4000, 3, dtype=torch.bfloat16)
+    (found,), _ = _run(fn, (torch.zeros(2, 3, dtype=torch.bfloat16), torch.zeros(4000, dtype=torch.int64), y))
+    assert found[0, 0].item() == 4000
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("name", ["scatter_add", "largest", "smallest"])
+def test_integers(name: str, dtype: torch.dtype) -> None:
+    x, y = torch.randint(-9, 9, (8, 10), dtype=dtype), torch.randint(-9, 9, (8, 70), dtype=dtype)
+    _check(CASES[name][0], (x, _at(10, 8, 70), y), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.float16])
+def test_plain_writes_of_any_type(dtype: torch.dtype) -> None:
+    x, y = (torch.randint(0, 2, shape).to(dtype) for shape in ((8, 10), (8, 7)))
+    _check(lambda x, i, y: x.scatter(1, i, y), (x, torch.argsort(r(8, 10), 1)[:, :7].contiguous(), y), 0)
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "two indices", "embedding gradient", "largest", "index_add"])
+def test_dynamic_sizes(name: str) -> None:
+    fn, inputs = CASES[name]
+    _check(fn, inputs(), 1e-6, dynamic=True)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extremes_of_any_bits(reduce: str, dtype: torch.dtype) -> None:
+    """Both zeros, infinities, NaNs of either sign, in memory or written: as eager's."""
+    nan = float("nan")
+    odd = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), nan, -nan, 1e-42, -1e-42], dtype=dtype)
+    x, y = (p.reshape(-1) for p in torch.meshgrid(odd, odd, indexing="ij"))
+    fn = lambda x, i, y: x.scatter_reduce(0, i, y, reduce)  # noqa: E731
+    (found,), (expected,) = _run(fn, (x, torch.arange(100), y))
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.nan_to_num(7.0), expected.to(dtype).nan_to_num(7.0))
+
+
+def test_an_argument_that_is_mutated() -> None:
+    x, j, y = r(8, 10), _at(8, 30), r(30, 10)
+    mine, theirs = x.clone(), x.double()
+    _run(lambda x, j, y: x.index_add_(0, j, y), (mine, j, y))
+    theirs.index_add_(0, j, y.double())
+    assert (mine - theirs).norm() < 1e-6 * theirs.norm()
+
+
+def _calls(fn: Callable[..., Any], *inputs: torch.Tensor) -> list[tuple[str, str]]:
+    torch._dynamo.reset()
+    with collect() as reports:
+        found = torch.compile(fn, backend="kiln", options={"target": "tt-cpu", "fallback": False, "cache": False})(
+            *inputs
+        )
+    assert torch.allclose(found.double(), fn(*inputs).double(), rtol=1e-2)
+    return [(call.op, call.reason) for report in reports for call in report.aten_calls]
+
+
+def test_what_stays_a_call_has_a_reason() -> None:
+    x, i, y = r(8, 10), _at(10, 8, 7), r(8, 7)
+    ((op, reason),) = _calls(lambda x, i, y: x.scatter_reduce(1, i, y, "prod"), x, i, y)
+    assert op.startswith("aten.scatter_reduce") and reason == "there is no atomic op for prod"
+    ((_, reason),) = _calls(lambda x, i, y: x.scatter_reduce(1, i, y, "sum", include_self=False), x, i, y)
+    assert reason == "without the elements that are there"
+    ((_, reason),) = _calls(lambda x, i, y: x.scatter_add(1, i, y), x.to(torch.int8), i, y.to(torch.int8))
+    assert reason == "there is no atomic op for elements of type i8"
+
+
+def test_deterministic_algorithms_are_calls_and_the_setting_is_watched() -> None:
+    fn = CASES["scatter_add"][0]
+    x, i, y = CASES["scatter_add"][1]()
+    assert not _calls(fn, x, i, y)
+    torch.use_deterministic_algorithms(True)
+    try:
+        ((_, reason),) = _calls(fn, x, i, y)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert reason == "torch.use_deterministic_algorithms: atomics add in any order"
+
+
+SCATTERS = """
+  func.func @main(%x: tensor<50x16x{type}>, %s: tensor<700x16x{type}>, %i: tensor<700x16xi64>)
+      -> tensor<50x16x{type}> {{
+    %e = "kiln.empty"() {{shape = affine_map<() -> (50, 16)>}} : () -> tensor<50x16x{type}>
+    %0 = "kiln.scatter_nd"({base}, %s, %i)
+        {{dims = array<i64: 0>, loops = array<i64: 1>, reduce = "{reduce}", from_zero = {zero}}}
+        : (tensor<50x16x{type}>, tensor<700x16x{type}>, tensor<700x16xi64>) -> tensor<50x16x{type}>
+    return %0 : tensor<50x16x{type}>
+  }}
+"""
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("type_", "reduce", "instruction"),
+    [
+        ("f32", "sum", "add.f32"),
+        ("f64", "sum", "add.f64"),
+        ("i64", "sum", "add.u64"),
+        ("f32", "amax", "max.s32"),
+        ("f64", "amin", "min.s64"),
+        ("i32", "amax", "max.s32"),
+        ("bf16", "none", "st.global"),
+    ],
+)
+def test_machine_code(chip: str, type_: str, reduce: str, instruction: str) -> None:
+    pytest.importorskip("triton")
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    zero = reduce == "sum"
+    text = SCATTERS.format(type=type_, reduce=reduce, zero=str(zero).lower(), base="%e" if zero else "%x")
+    with create_context() as context, ir.Location.unknown():
+        module = kiln.dialects.kiln.parse(text, context)
+        run_pipeline(module, "fuse,assign-layouts,reuse-buffers,schedule-gpu,emit-gpu-kernels")
+        functions = [op for op in module.body if isinstance(op, tt.FuncOp)]
+        found = [(to_ttir(f), {"num_warps": f.attributes["num_warps"].value}) for f in functions]
+    assert len(found) == (1 if zero else 2)
+    made = [compile_ttir(source, chip, options) for source, options in found]
+    assert all(m.binary is not None for m in made)
+    lines = [line for m in made for line in m.assembly.splitlines() if instruction in line]
+    assert reduce == "none" or any("atom.global" in line or "red.global" in line for line in lines), lines
+    assert lines
