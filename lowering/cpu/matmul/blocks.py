@@ -29,6 +29,8 @@ class Blocks:
     """
 
     sums: ir.Value
+    next: Index
+    """Where the rhs of the next piece of k, or of the next columns, begins; with "fetch" in the schedule."""
 
     def __init__(
         self,
@@ -63,6 +65,10 @@ class Blocks:
         def piece(pc: Index) -> None:
             depth = b.mini(b.subi(k, pc), self.s["kc"])
             lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
+            if self.s.get("fetch"):
+                after = b.addi(pc, self.s["kc"])
+                columns = b.addi(rhs0, b.muli(cols, self.rhs_col))
+                self.next = b.select_index(b.cmpi("slt", after, k), b.addi(rhs0, b.muli(after, self.rhs_k)), columns)
             self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
 
         b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros

@@ -9,6 +9,8 @@ holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed 
 registers. An odd k ends in a pair with a zero on both sides.
 """
 
+from collections.abc import Callable
+
 from torch_mlir import ir
 from torch_mlir.dialects import vector
 
@@ -28,9 +30,14 @@ from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, Isa, KernelContext, MatmulProblem, Size
 
+Fetch = Callable[[Index, Index], None]
+"""Fetches the part of a tile, by its number among those of its columns, that goes with the steps of k from one on."""
+
+_FETCHED = 32  # steps of k, 64 bytes of a row along k
 _ROWS_IN_PLACE = 12
-_KC = 512
-_MC, _NC = 256, 256
+_KC = 192
+_MC, _NC = 256, 128
+_LARGE_BYTES = 256 << 10  # of a rhs that the second-level cache does not keep from call to call
 
 
 def choose_pairs(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> dict:
@@ -62,7 +69,14 @@ def choose_pairs(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False)
         "pack_lhs": problem.lhs_strides[-1] != 1,
         "pack_rhs": not (packed or in_place),
         **({"packed": True} if packed else {}),
+        **({"fetch": True} if not in_place and _is_large(problem) else {}),
     }
+
+
+def _is_large(problem: MatmulProblem) -> bool:
+    n, k = problem.n, problem.k
+    known_size = isinstance(n, int) and isinstance(k, int)
+    return not problem.batch and not (known_size and 2 * n * k <= _LARGE_BYTES)
 
 
 def pairs_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -124,7 +138,8 @@ class _Pairs(Blocks):
         panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s["pack_rhs"] else None
 
         def tile(j: Index, right: Index, masks: Masks) -> None:
-            self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks)
+            fetch = self.next_lines(j, right, cols) if self.s.get("fetch") else None
+            self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks, fetch)
 
         self.column_tiles(rhs, cols, panel, tile)
 
@@ -138,12 +153,13 @@ class _Pairs(Blocks):
         rows: Index,
         j: Index,
         masks: Masks,
+        fetch: Fetch | None,
     ) -> None:
         b, mr = self.b, self.mr
 
         def tile(i: Index, count: int, last: Index | None) -> None:
             row = [b.addi(i, r) if last is None else b.mini(b.addi(i, r), last) for r in range(count)]
-            self.tile(pc, depth, [b.addi(lhs, b.muli(x, lhs_row)) for x in row], right, i, j, masks)
+            self.tile(pc, depth, [b.addi(lhs, b.muli(x, lhs_row)) for x in row], right, i, j, masks, fetch)
 
         if isinstance(rows, int):
             full = rows // mr * mr
@@ -154,7 +170,15 @@ class _Pairs(Blocks):
             b.for_(0, rows, mr, lambda i: tile(i, mr, b.subi(rows, 1)))
 
     def tile(
-        self, pc: Index, depth: Index, starts: list[Index], right: Index, i: Index, j: Index, masks: Masks
+        self,
+        pc: Index,
+        depth: Index,
+        starts: list[Index],
+        right: Index,
+        i: Index,
+        j: Index,
+        masks: Masks,
+        fetch: Fetch | None,
     ) -> None:
         """One register tile: sums from zero over this piece of k, then added to the block."""
         b, nv = self.b, self.nv
@@ -172,10 +196,62 @@ class _Pairs(Blocks):
 
         acc = [b.zero(self.vector)] * (count * nv)
         even = b.round_down(depth, 2)
-        before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
+        if fetch is None:
+            before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
+        else:
+            number = b.divi(i, self.mr)
+
+            def steps(k: Index, acc: list[ir.Value]) -> list[ir.Value]:
+                fetch(number, k)
+                return b.for_(k, b.mini(b.addi(k, _FETCHED), even), 2, lambda k, a: step(k, a, False), acc)
+
+            before = b.for_(0, even, _FETCHED, steps, acc)
         odd = b.cmpi("ne", even, depth)
         acc = b.if_(odd, lambda: step(even, before, True), lambda: before, [self.vector] * len(before))
         self.keep(pc, i, j, count, acc)
+
+    def next_lines(self, j: Index, right: Index, cols: Index) -> Fetch:
+        """What the tiles of columns j ... fetch of the rhs that is wanted next, while they multiply: each its share of
+        the cache lines, at each run of steps of k those of the same steps."""
+        b, nr = self.b, self.nr
+        tiles = max(1, -(-self.s["mc"] // self.mr))
+
+        def lines(count: int, at: Callable[[Index], Index]) -> Callable[[Index], None]:
+            """Fetches the share of tile `number` of `count` lines (or columns, or rows); at: where the n-th begins."""
+            share = -(-count // tiles)
+
+            def fetch(number: Index) -> None:
+                for e in range(share):
+                    b.prefetch(self.operands.rhs, at(b.addi(b.muli(number, share), e)), locality=2)
+
+            return fetch
+
+        if self.s.get("packed"):  # the next panel, line by line
+            after = b.addi(j, nr)
+            inside = b.cmpi("slt", after, cols)
+            panel = b.select_index(inside, b.addi(right, b.muli(nr, self.rhs_col)), self.next)
+
+            def of_panel(number: Index, k: Index) -> None:
+                start = b.addi(panel, b.muli(k, nr))
+                lines(_FETCHED * nr * 2 // LINE, lambda n: b.addi(start, b.muli(n, LINE // 2)))(number)
+
+            return of_panel
+        if isinstance(self.rhs_col, int) and self.rhs_col == 1:
+            first = b.addi(self.next, j)
+
+            def of_rows(number: Index, k: Index) -> None:
+                for column in range(0, nr, LINE // 2):
+                    row = lambda n, c=column: b.sum_(first, b.muli(b.addi(k, n), self.rhs_k), c)  # noqa: E731
+                    lines(_FETCHED, row)(number)
+
+            return of_rows
+        first = b.addi(self.next, b.muli(j, self.rhs_col))
+
+        def of_columns(number: Index, k: Index) -> None:
+            start = b.addi(first, b.muli(k, self.rhs_k))
+            lines(nr, lambda n: b.addi(start, b.muli(n, self.rhs_col)))(number)
+
+        return of_columns
 
     def right(self, start: Index, k: Index, v: int, masks: Masks, odd: bool) -> ir.Value:
         """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""

@@ -48,6 +48,7 @@ from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
 _DOT_ROWS = {32: 12, 64: 32}
+_DOT_ROWS_BF16 = 8  # where bf16 is multiplied in pairs
 _IN_PLACE_ROWS = {32: 32, 64: 129}  # from how many rows of the lhs a rhs [k, n] is packed; where it has short rows:
 _SHORT_ROWS = {32: 96, 64: 257}
 _HALF_ROWS = 32
@@ -69,7 +70,7 @@ def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None
         vendor = vendor_gemm_available() and isa.library_bytes >= isa.vector_bytes
     if isinstance(problem.m, int):
         return _for_rows(problem, isa, vendor, problem.m)
-    limit = _DOT_ROWS[_bytes(isa)]
+    limit = _dot_rows(problem, isa)
     small, large = (_for_rows(problem, isa, vendor, m) for m in (limit, 256))
     if small["kernel"] == large["kernel"]:  # two variants of one kernel are not worth their compile time
         return large
@@ -162,11 +163,17 @@ def _bytes(isa: Isa) -> int:
     return 64 if isa.vector_bytes >= 64 else 32
 
 
+def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
+    """Up to how many rows products with a rhs [n, k] are dot products."""
+    pairs = has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes)
+    return _DOT_ROWS_BF16 if pairs else _DOT_ROWS[_bytes(isa)]
+
+
 def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     """The schedule for about m rows (exactly m where the problem knows its rows)."""
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     few_columns = isinstance(problem.n, int) and problem.n <= 2
-    if lhs_k == 1 and rhs_k == 1 and (m <= _DOT_ROWS[_bytes(isa)] or few_columns):
+    if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
         return _dot(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
         return choose_pairs(problem, isa, m)

@@ -1,0 +1,134 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of 8-bit integers, summed in 32 bits: a few steps of k an instruction; which of them a CPU has.
+
+VPDPBUSD (AVX512-VNNI, AVX-VNNI) multiplies four unsigned by four signed numbers: the rhs is taken plus 128, and 128 times
+the sum of the lhs row is taken off. Elsewhere both are widened to 16 bits and multiplied in pairs (PMADDWD). Neither
+saturates, so that sums are exact as long as 32 bits hold them, and wrap beyond.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, vector
+
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
+
+__all__ = ["OFFSET", "Units", "choose_integers", "units_of"]
+
+OFFSET = 128
+"""What is added to the rhs where the instruction takes it as unsigned."""
+
+_DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
+_KC, _MC, _NC = 1536, 128, 192  # 192 KiB of the lhs and 288 of the rhs
+
+
+@dataclass(frozen=True)
+class Units:
+    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET."""
+
+    width: int
+    group: int
+    shifted: bool
+    intrinsic: str
+
+    def right(self, b: Builder, x: ir.Value) -> ir.Value:
+        """A vector of width * group i8 of the rhs as an operand of `add`."""
+        return arith.xori(x, b.int_(-OFFSET, x.type)) if self.shifted else self._widened(b, x)
+
+    def left(self, b: Builder, x: ir.Value) -> ir.Value:
+        """The same of the lhs."""
+        return x if self.shifted else self._widened(b, x)
+
+    def everywhere(self, b: Builder, x: ir.Value) -> ir.Value:
+        """A group of the lhs, in an i32 (as i8, or as i16 if these are multiplied), in all lanes."""
+        kind = b.i8 if self.shifted else b.i16
+        return vector.bitcast(b.vec(self.width * self.group, kind), b.broadcast(x, self.width))
+
+    def add(self, b: Builder, acc: ir.Value, right: ir.Value, left: ir.Value) -> ir.Value:
+        """Lane i of `acc` plus the products of group i of both operands."""
+        if self.shifted:
+            return _call(self.intrinsic, acc.type, acc, right, left)
+        if self.intrinsic:
+            return arith.addi(acc, _call(self.intrinsic, acc.type, right, left))
+        for part in range(self.group):
+            lanes = range(part, self.width * self.group, self.group)
+            x, y = (arith.extsi(acc.type, b.shuffle(v, v, lanes)) for v in (right, left))
+            acc = arith.addi(acc, arith.muli(x, y))
+        return acc
+
+    def _widened(self, b: Builder, x: ir.Value) -> ir.Value:
+        return arith.extsi(b.vec(self.width * self.group, b.i16), x)
+
+
+def units_of(width: int) -> Units:
+    """The instructions for `width` sums a vector on the CPU that code is made for."""
+    target = isa.target()
+    if width == 16 and target.has("avx512vnni"):
+        return Units(width, 4, True, "avx512.vpdpbusd.512")
+    if width == 8 and (target.has("avxvnni") or target.has("avx512vnni") and target.has("avx512vl")):
+        return Units(width, 4, True, "avx512.vpdpbusd.256")
+    names = {16: ("avx512bw", "avx512.pmaddw.d.512"), 8: ("avx2", "avx2.pmadd.wd"), 4: ("sse2", "sse2.pmadd.wd")}
+    feature, intrinsic = names.get(width, ("", ""))
+    return Units(width, 2, False, intrinsic if feature and target.has(feature) else "")
+
+
+def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
+    attributes = {
+        "intrin": ir.StringAttr.get(f"llvm.x86.{name}"),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+    }
+    return ir.Operation.create(
+        "llvm.call_intrinsic", results=[result], operands=list(operands), attributes=attributes
+    ).result
+
+
+def choose_integers(problem: MatmulProblem, isa: Isa) -> dict:
+    """The schedule of a product of 8-bit integers; sizes and strides that are no ints count as unknown."""
+    m = problem.m
+    in_place = problem.lhs_strides[-1] == 1 and problem.rhs_strides[-2] == 1
+    small = {"kernel": "integer_dot", "width": isa.vector_bytes // 4, "mc": 64, "nc": 64}
+    large = _tiles(problem, isa, m if isinstance(m, int) else 256)
+    if not in_place:
+        return large
+    if isinstance(m, int):
+        return small | _dot_tile(m, isa) if m <= _DOT_ROWS else large
+    return {"kernel": "by_rows", "limit": _DOT_ROWS, "small": small | _dot_tile(_DOT_ROWS, isa), "large": large}
+
+
+def _dot_tile(m: int, isa: Isa) -> dict[str, int]:
+    """Rows and columns, a power of two, of a tile of sums; a sum of the row itself is kept as well."""
+    wide = isa.vector_registers >= 32
+    if m <= 1:
+        return {"mr": 1, "nr": min(8 if wide else 4, isa.vector_bytes // 4)}
+    return {"mr": 4 if wide else 2, "nr": 4} if m > 2 else {"mr": 2, "nr": 4}
+
+
+def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+    width = isa.vector_bytes // 4
+    wide = isa.vector_registers >= 32
+    n, k = problem.n, problem.k
+    choices = (4, 3, 2, 1) if wide else (2, 1)
+    nv = choices[0]
+    if isinstance(n, int):
+        nv = min(choices, key=lambda v: (-(-max(n, 1) // (v * width)) * v * (1 + 0.02 / v), -v))
+    highest = (24 if wide else 8) // nv
+    mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))
+    kc = _KC
+    if isinstance(k, int) and k > 0:
+        kc = -(-k // max(1, -(-k // _KC)))
+    return {
+        "kernel": "integers",
+        "mr": mr,
+        "nv": nv,
+        "width": width,
+        "mc": min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC,
+        "nc": nv * width * max(1, _NC // (nv * width)),
+        "kc": round_up(kc, LINE),
+    }
