@@ -99,6 +99,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     timing = _timing(options, f" device={device} arch={arch} tf32={tf32}") if device else ""
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
+        PipelineStep("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
         PipelineStep(
             f"choose-vendor{{target=cuda tensor-maps={descriptors}{timing}}}",
             "what a library does faster is called, before it is expanded",

@@ -1,0 +1,46 @@
+// Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="pad-products" | filecheck %s
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="pad-products,choose-vendor{target=cuda tensor-maps=true},expand-named-ops{keep=matmul},compose-views,canonicalize,cse,fuse{row-blocks=false}" | filecheck %s --check-prefix=FUSED
+
+// Two products of one matrix: it is padded once. Fused, each copy is a kernel, and the product one of the library's.
+
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[W:.*]] = "kiln.pad"(%arg1, %{{.*}}) {high = affine_map<() -> (0, 7)>{{.*}} -> tensor<4096x4104xbf16>
+// CHECK: %[[X:.*]] = "kiln.pad"(%arg0, %{{.*}}) {high = affine_map<() -> (0, 0, 7)>{{.*}} -> tensor<2x2048x4104xbf16>
+// CHECK: "kiln.matmul"(%[[X]], %[[W]])
+// CHECK: "kiln.matmul"(%[[X]], %[[W]])
+// FUSED-LABEL: func.func @shared
+// FUSED-COUNT-2: kind = "pointwise"
+// FUSED-COUNT-2: op = "aten.linear.default"
+func.func @shared(%x: tensor<2x2048x4097xbf16>, %w: tensor<4096x4097xbf16>) -> (tensor<2x2048x4096xbf16>, tensor<2x2048x4096xbf16>) {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<2x2048x4097xbf16>, tensor<4096x4097xbf16>) -> tensor<2x2048x4096xbf16>
+  %1 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<2x2048x4097xbf16>, tensor<4096x4097xbf16>) -> tensor<2x2048x4096xbf16>
+  return %0, %1 : tensor<2x2048x4096xbf16>, tensor<2x2048x4096xbf16>
+}
+
+// -----
+
+// Small products, rows of whole multiples, one row (its matrix would be copied to be read once), f32, other orders.
+
+// CHECK-LABEL: func.func @kept
+// CHECK-NOT: kiln.pad
+// CHECK: return
+func.func @kept(%a: tensor<64x65xbf16>, %b: tensor<4096x4096xbf16>, %c: tensor<1x4097xbf16>, %d: tensor<4096x4097xbf16>,
+    %e: tensor<4096x4097xf32>, %f: tensor<4097x4096xbf16>)
+    -> (tensor<64x64xbf16>, tensor<4096x4096xbf16>, tensor<1x4096xbf16>, tensor<4096x4096xf32>, tensor<4096x4096xbf16>) {
+  %0 = "kiln.matmul"(%a, %a) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<64x65xbf16>, tensor<64x65xbf16>) -> tensor<64x64xbf16>
+  %1 = "kiln.matmul"(%b, %b) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16>
+  %2 = "kiln.matmul"(%c, %d) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<1x4097xbf16>, tensor<4096x4097xbf16>) -> tensor<1x4096xbf16>
+  %3 = "kiln.matmul"(%e, %e) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<4096x4097xf32>, tensor<4096x4097xf32>) -> tensor<4096x4096xf32>
+  %4 = "kiln.matmul"(%d, %f) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<4096x4097xbf16>, tensor<4097x4096xbf16>) -> tensor<4096x4096xbf16>
+  return %0, %1, %2, %3, %4 : tensor<64x64xbf16>, tensor<4096x4096xbf16>, tensor<1x4096xbf16>, tensor<4096x4096xf32>, tensor<4096x4096xbf16>
+}
