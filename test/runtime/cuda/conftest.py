@@ -50,7 +50,7 @@ class EmulatedDriver:
         self.kernels: dict[str, tuple[KernelObject, bool]] = {}
         self.names: list[str] = []
         self.launched: list[str] = []
-        self.descriptors: dict[str, int] = {}
+        self.descriptors: dict[str, list[int]] = {}  # ranks
         self.emitted = 0
         self.cleared = 0
         self.library = EmulatedLibrary()
@@ -76,14 +76,17 @@ class EmulatedDriver:
         code = compile_kernel(lower_kernel(operation, name), name)
         self.kernels[name] = code, "kiln.scratch_bytes" in operation.attributes
         if "kiln.descriptors" in operation.attributes:
-            self.descriptors[name] = len(list(ir.ArrayAttr(operation.attributes["kiln.descriptors"])))
+            found = [ir.DictAttr(d) for d in ir.ArrayAttr(operation.attributes["kiln.descriptors"])]
+            found.sort(key=lambda d: ir.IntegerAttr(d["arg"]).value)
+            self.descriptors[name] = [len(ir.AffineMapAttr(d["shape"]).value.results) for d in found]
         return name
 
     def compile_ttir(self, text: str, target: str, options: dict[str, int]) -> Artifacts:
         assert target == "sm_90"
         metadata = {"name": text, "num_warps": options["num_warps"], "shared": 0, "global_scratch_size": 0}
-        form = {"block_size": [64, 64], "elem_type": 10, "elem_size": 2, "swizzle": 3}
-        metadata["tensordesc_meta"] = [form] * self.descriptors.get(text, 0)
+        form = {"elem_type": 10, "elem_size": 2, "swizzle": 3}
+        ranks = self.descriptors.get(text, [])
+        metadata["tensordesc_meta"] = [{**form, "block_size": [1] * (rank - 2) + [64, 64]} for rank in ranks]
         return Artifacts("", "", "", "", text.encode(), metadata)
 
     # -- the driver ------------------------------------------------------------------------------
@@ -100,9 +103,10 @@ class EmulatedDriver:
 
     def _encode(self, place, type_, rank, address, sizes, strides, block, ones, layout, swizzle, promotion, fill):
         """A descriptor's first word is what the emulation reads: the address."""
-        assert place % 64 == 0 and address % 16 == 0 and rank == 2 and type_ == 9
-        assert list((ctypes.c_uint32 * 2).from_address(ones)) == [1, 1]
-        assert (ctypes.c_uint64 * 1).from_address(strides)[0] % 16 == 0
+        assert place % 64 == 0 and address % 16 == 0 and 2 <= rank <= 5 and type_ == 9
+        assert list((ctypes.c_uint32 * rank).from_address(ones)) == [1] * rank
+        assert list((ctypes.c_uint32 * rank).from_address(block)) == [64, 64] + [1] * (rank - 2)
+        assert not any(stride % 16 for stride in (ctypes.c_uint64 * (rank - 1)).from_address(strides))
         ctypes.c_int64.from_address(place).value = address
         self.encoded.append(address)
         return 0
