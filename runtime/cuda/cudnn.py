@@ -140,30 +140,37 @@ class Cudnn:
         if max(torch.Size(t).numel() for t in (p.image, p.result)) > _MOST_ELEMENTS:
             raise LibraryError("cuDNN: the tensors of a convolution have too many elements for one call")
         made: list[int] = []
+        searched: list[int] = []
         try:
             graph = self._graph(made, handle, p)
-            tried = 0
             modes = (_MODE_B if os.environ.get("TORCH_CUDNN_USE_HEURISTIC_MODE_B") == "1" else _INSTANT, _FALLBACK)
             for mode in modes:
-                for config in self._configurations(made, graph, mode):
-                    if self._is_excluded(made, config, p):
+                for config in self._configurations(searched, graph, mode):
+                    if self._is_excluded(searched, config, p):
                         continue
-                    tried += 1
-                    plan = self._new(_PLAN, [])
+                    plan = self._new(_PLAN, searched)
                     self._set(plan, 400, _HANDLE, [handle])
                     self._set(plan, 401, _DESCRIPTOR, [config])
                     if self._functions["cudnnBackendFinalize"](plan):
-                        self._functions["cudnnBackendDestroyDescriptor"](plan)
                         continue
-                    result = PreparedConvolution(plan, self._numbers(plan, 402, _INT64, 1)[0])
-                    destroy = self._functions["cudnnBackendDestroyDescriptor"]
+                    workspace = self._numbers(plan, 402, _INT64, 1)[0]
+                    # What a plan was made from stays for as long as it does.
+                    made += [config, plan]
+                    result = PreparedConvolution(plan, workspace)
                     # Not when the process ends: CUDA may be gone by then.
-                    weakref.finalize(result, destroy, plan).atexit = False
+                    weakref.finalize(result, self._destroy, made).atexit = False
                     return result
+            self._destroy(made)
+        except LibraryError:
+            self._destroy(made)
+            raise
         finally:
-            for descriptor in reversed(made):
-                self._functions["cudnnBackendDestroyDescriptor"](descriptor)
-        raise LibraryError(f"none of cuDNN's {tried} engines takes {p}")
+            self._destroy([d for d in searched if d not in made])
+        raise LibraryError(f"none of cuDNN's engines takes {p}")
+
+    def _destroy(self, descriptors: list[int]) -> None:
+        for descriptor in reversed(descriptors):
+            self._functions["cudnnBackendDestroyDescriptor"](descriptor)
 
     def _graph(self, made: list[int], handle: int, p: ConvolutionProblem) -> int:
         """The operation graph of one convolution."""

@@ -182,7 +182,20 @@ def test_equal_convolutions_are_prepared_once(gpu):
     call = compiled(run)
     call(random(1, 16, 9, 9), random(16, 16, 3, 3), random(16, 16, 3, 3))
     assert len(gpu.dnn_library.calls) == 2 and len(gpu.dnn._known) == 1
-    assert len(gpu.dnn_library.things) == 1  # the plan
+    kinds = sorted(thing.kind for thing in gpu.dnn_library.things.values())
+    assert kinds == [1, 3, 5, 10, 15, 17, 17, 17]  # a plan, and what it was made from
+
+
+def test_descriptors_go_with_their_last_user(gpu):
+    problem = ConvolutionProblem("bfloat16", (1, 8, 5, 5), (8, 8, 3, 3), (1, 8, 3, 3), (1, 1), (0, 0), (1, 1), True)
+    made = gpu.dnn.prepare(0, problem)
+    assert gpu.dnn.prepare(0, problem) is made and gpu.dnn_library.things
+    del made
+    assert not gpu.dnn_library.things
+    gpu.dnn_library.refused = {0, 1, 2}
+    with pytest.raises(LibraryError, match="none of cuDNN's engines takes"):
+        gpu.dnn.prepare(0, problem)
+    assert not gpu.dnn_library.things
 
 
 def test_any_size(gpu):
