@@ -22,6 +22,7 @@ from kiln.lowering.gpu.dot.choice import (
     stands_alone,
 )
 from kiln.lowering.host.followers import FOLLOWS
+from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.tuning import RemembersSchedules
 
@@ -256,6 +257,12 @@ def _static(sizes: Sequence[int]) -> ir.AffineMap:
     return ir.AffineMap.get(0, 0, [ir.AffineExpr.get_constant(s) for s in sizes])
 
 
+def _call_of(value: ir.Value) -> ir.Operation:
+    """The call whose result a value is, or a view of."""
+    op = value.owner.operation
+    return op if kiln.name_of(op) == "kiln.aten" else _call_of(op.operands[0])
+
+
 # (target, op) -> how and why.
 _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
@@ -290,7 +297,8 @@ class ChooseVendor(RemembersSchedules, Pass):
           %0 = "kiln.aten"(%arg0, %arg1)
               {args = "[{\\"operand\\": 0}, {\\"operand\\": 1}, null, [1, 1], [0, 0], [1, 1], false, [0, 0], 1]",
               kwargs = "{}", op = "aten.convolution.default", pure = true,
-              reason = "oneDNN: the convolution kernel takes windows of at most 32 columns", shapes = [#map], strides = [unit]}
+              reason = "oneDNN: the convolution kernel takes windows of at most 32 columns",
+              shapes = [#map], strides = [unit]}
               : (tensor<1x3x6x40xf32>, tensor<8x3x1x33xf32>) -> tensor<1x8x6x8xf32>
           return %0 : tensor<1x8x6x8xf32>
         }
@@ -326,7 +334,7 @@ class ChooseVendor(RemembersSchedules, Pass):
                 for op in function.regions[0].blocks[0].operations
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]
-            for op, rule, reason, why_not in candidates:
+            for op, rule, reason, why_not, algorithm in candidates:
                 if reason is None:
                     self.note(op, why_not)
                     self.count("kept")
@@ -338,6 +346,8 @@ class ChooseVendor(RemembersSchedules, Pass):
                     self.count("kept")
                     continue
                 old, new = built
+                if algorithm:
+                    _call_of(new).attributes[CANDIDATE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), algorithm)
                 self.note(op, reason)
                 old.replace_all_uses_with(new)
                 # The last one first: each reads the one before.
@@ -349,14 +359,15 @@ class ChooseVendor(RemembersSchedules, Pass):
                 op.erase()
                 self.count("matched")
 
-    def _decide(self, op: ir.Operation, rule: VendorRule, judge: "ProductJudge | None") -> tuple[str | None, str]:
-        """Why to call the library, and if there is no reason, why not."""
+    def _decide(self, op: ir.Operation, rule: VendorRule, judge: "ProductJudge | None") -> tuple[str | None, str, int]:
+        """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
         reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
         if judge is not None and kiln.name_of(op) == "kiln.matmul" and stands_alone(op):
             verdict = judge.verdict(op)
             if verdict is not None:
-                return verdict.reason if verdict.library else None, f"a kernel of its own: {verdict.reason}"
-        return reason, "a kernel of its own is as fast"
+                why_not = f"a kernel of its own: {verdict.reason}"
+                return verdict.reason if verdict.library else None, why_not, verdict.candidate
+        return reason, "a kernel of its own is as fast", 0
 
     def _judge(self) -> "ProductJudge | None":
         """What runs products both ways, if that is asked for and there is a GPU to do so."""

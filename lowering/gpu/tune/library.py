@@ -7,7 +7,7 @@ What follows the product counts: in a kernel of its own it costs little, behind 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from math import prod
@@ -23,6 +23,7 @@ from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain
+from kiln.lowering.gpu.tune.library_trial import library_calls
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN, GpuTuner, chip_name
 from kiln.lowering.host.kernels import fusion_key
@@ -36,10 +37,11 @@ _LEAST_WORK = 1 << 26
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the library is to be called, and the times."""
+    """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times."""
 
     library: bool
     reason: str
+    candidate: int = 0
 
 
 class ProductJudge:
@@ -91,8 +93,10 @@ class ProductJudge:
             found = self._compare(op, chain, own)
             self.store.put(key, found)
         library = bool(found.schedule["library"])
-        times = f"{1e6 * found.seconds:.1f} us with cuBLAS, {1e6 * found.default:.1f} us in a kernel of its own"
-        return Verdict(library, f"cuBLAS: {times}" if library else times)
+        candidate = int(found.schedule.get("candidate", 0))
+        which = f" (its algorithm {candidate})" if candidate else ""
+        times = f"{1e6 * found.seconds:.1f} us with cuBLAS{which}, {1e6 * found.default:.1f} us in a kernel of its own"
+        return Verdict(library, f"cuBLAS: {times}" if library else times, candidate)
 
     def _compare(self, op: ir.Operation, chain: list[ir.Operation], own: "_Kernel") -> Found:
         best = self.tuner.find(own.fusion)
@@ -107,11 +111,15 @@ class ProductJudge:
         if rest and following is None:
             raise KilnError("what follows the product is no kernel by itself")
         theirs = self._library(op, bias, own, trial, following, activated is not None)
-        times = self.tuner.measure([mine, theirs], self.tuner.seconds)
-        library = times[1].beats(times[0], MARGIN)
-        tried = [TriedSchedule("own", times[0].median), TriedSchedule("library", times[1].median)]
-        label = "library" if library else "default"
-        return Found({"library": library}, label, times[0].median, times[1].median, tried)
+        times = self.tuner.measure([mine, *(run for _, run in theirs)], self.tuner.seconds)
+        labels = ["own", *(f"library {candidate}" for candidate, _ in theirs)]
+        first, best = 1, min(range(1, len(times)), key=lambda i: times[i].median)
+        if not times[best].beats(times[first], MARGIN):
+            best = first
+        library = times[best].beats(times[0], MARGIN)
+        tried = [TriedSchedule(label, time.median) for label, time in zip(labels, times, strict=True)]
+        found = {"library": library, "candidate": theirs[best - 1][0]}
+        return Found(found, "library" if library else "default", times[0].median, times[best].median, tried)
 
     def _library(
         self,
@@ -121,40 +129,40 @@ class ProductJudge:
         trial: GpuTrial,
         following: "_Kernel | None",
         gelu: bool = False,
-    ) -> Callable[[], None]:
-        """The call of the library and the kernel behind it, on the operands that the product's own kernel has."""
-        lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    ) -> list[tuple[int, Callable[[], None]]]:
+        """The call of the library with each of its algorithms (and which it is), and the kernel behind it, on the
+        operands that the product's own kernel has."""
+        lhs, _, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
         turned = bool(ir.IntegerAttr(op.attributes["transpose_rhs"]).value)
         rows, columns = prod(result.shape[:-1]), result.shape[-1]
         second = GpuTrial(following.fusion, self.device, self.options.arch) if following is not None else None
         launch = None
         if second is not None and following is not None:
             launch = second.prepare(second.start(from_attribute(following.fusion.operation.attributes["schedule"])))
-        sets = []
+        sets: list[list[torch.Tensor]] = []
         for number, tensors in enumerate(trial.sets):
-            x = tensors[own.position(op.operands[0])].view(-1, lhs.shape[-1])
-            w = tensors[own.position(op.operands[1])].view(rhs.shape)
-            b = None if bias is None else tensors[own.position(bias)]
+            given = [op.operands[0], op.operands[1], *([] if bias is None else [bias])]
+            operands = [tensors[own.position(value)] for value in given]
             if second is not None and following is not None:
                 behind = second.sets[number % len(second.sets)]
-                out = behind[following.position(following.inputs[0])].view(rows, columns)
+                out = behind[following.position(following.inputs[0])]
             else:
-                out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
-            sets.append((x, w.t() if turned else w, b, out))
-        turns = cycle(sets)
+                out = torch.empty(rows * columns, dtype=operands[0].dtype, device=operands[0].device)
+            sets.append([*operands, out])
+        sizes = rows, columns, lhs.shape[-1]
+        calls = library_calls(sets[0], sizes, turned, "gelu" if gelu else "", self.device)
 
-        def run() -> None:
-            x, w, b, out = next(turns)
-            if b is None:
-                torch.mm(x, w, out=out)
-            elif gelu:
-                torch._addmm_activation(b, x, w, use_gelu=True, out=out)  # pyright: ignore[reportPrivateImportUsage]
-            else:
-                torch.addmm(b, x, w, out=out)
-            if launch is not None:
-                launch()
+        def in_turn(run: Callable[[Sequence[torch.Tensor]], object]) -> Callable[[], None]:
+            turns = cycle(sets)
 
-        return run
+            def both() -> None:
+                run(next(turns))
+                if launch is not None:
+                    launch()
+
+            return both
+
+        return [(call.candidate, in_turn(call.run)) for call in calls]
 
     def _kernel(self, ops: list[ir.Operation], arguments: list[ir.Value]) -> "_Kernel | None":
         """The one kernel that ops become by themselves."""

@@ -19,6 +19,7 @@ import torch
 from torch_mlir import ir
 
 import kiln.frontend.native as native
+import kiln.lowering.gpu.tune.library_trial as library_trial
 import kiln.lowering.host.gpu_kernels as gpu_kernels
 import kiln.runtime.cuda.executor as cuda_executor
 import kiln.runtime.cuda.graphs as graphs
@@ -164,6 +165,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     monkeypatch.setattr(gpu_kernels, "compile_ttir", emulated.compile_ttir)
     monkeypatch.setattr(cuda_executor, "driver", lambda: emulated)
     monkeypatch.setattr(cuda_executor, "cublaslt", lambda: emulated.blas)
+    monkeypatch.setattr(library_trial, "cublaslt", lambda: emulated.blas)
     monkeypatch.setattr(cuda_executor, "cudnn", lambda: emulated.dnn)
     monkeypatch.setattr(cuda_executor, "_allocator", lambda: _empty)
     monkeypatch.setattr(executor, "_check_input", lambda *arguments: None)

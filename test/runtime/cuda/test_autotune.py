@@ -270,7 +270,19 @@ def test_a_product_goes_to_the_library_where_that_is_faster(gpu, monkeypatch, tm
     found, calls, notes, _ = both_ways(monkeypatch, "library")
     assert found < 1e-2
     assert calls == {"aten.linear.default": notes[0]} or not calls
-    assert notes == ["cuBLAS: 500000.0 us with cuBLAS, 1000000.0 us in a kernel of its own"]
+    assert len(notes) == 1 and notes[0].startswith("cuBLAS: 500000.0 us with cuBLAS")
+
+
+def test_the_fastest_of_the_librarys_algorithms_is_the_graphs(gpu, monkeypatch, tmp_path):
+    """Four are ranked; the last one runs fastest, is what the graph calls, and is found before by the next graph."""
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+    gpu.library.algorithms = 4
+    for _ in range(2):
+        found, _, notes, _ = both_ways(monkeypatch, "library")
+        assert found < 1e-2
+        assert notes == ["cuBLAS: 500000.0 us with cuBLAS (its algorithm 3), 1000000.0 us in a kernel of its own"]
+        assert gpu.library.chosen[-1] == 103
 
 
 def test_a_product_stays_where_its_own_kernel_is_faster(gpu, monkeypatch, tmp_path):
@@ -286,13 +298,12 @@ def test_gelu_is_part_of_the_librarys_way(gpu, monkeypatch, tmp_path):
     """Behind a bias nothing but it: the library's run is one call."""
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
-    seen = []
-    original = torch._addmm_activation
-    monkeypatch.setattr(torch, "_addmm_activation", lambda *a, **k: seen.append(k["use_gelu"]) or original(*a, **k))
+    tried = []
 
     def measure(runs, seconds):
         for run in runs:
             run()
+        tried.append(len(gpu.library.calls))
         return [Timing(1.0, 1.0)] * (len(runs) - 1) + [Timing(0.5, 0.5)]
 
     monkeypatch.setattr(tuner_module, "replay_times", measure)
@@ -304,8 +315,8 @@ def test_gelu_is_part_of_the_librarys_way(gpu, monkeypatch, tmp_path):
 
     found = torch.compile(model, backend=kiln.backend, mode="max-autotune-no-cudagraphs", fullgraph=True)(x, w, b)
     assert error(found, model(x.double(), w.double(), b.double())) < 1e-2
-    assert seen and all(seen)
-    assert gpu.library.calls == [(400, 640, 512, True)]
+    assert tried[-1] > 0 and len(gpu.library.calls) == tried[-1] + 1
+    assert set(gpu.library.calls) == {(400, 640, 512, True)}
 
 
 def test_labels_tell_what_a_schedule_is():
