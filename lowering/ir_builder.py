@@ -7,7 +7,7 @@ fold ints; loops of zero or one known trip are dropped or inlined, and a branch 
 one emitter serves static and dynamic shapes alike, and a static shape leaves no dead control flow behind.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -48,7 +48,7 @@ class IRBuilder:
 
     def __init__(self, entry: ir.Block):
         self.entry = entry
-        self._shared: dict[tuple[str, ...], ir.Value] = {}
+        self._shared: dict[tuple[Hashable, ...], ir.Value] = {}
         self.i1 = ir.IntegerType.get_signless(1)
         self.i8 = ir.IntegerType.get_signless(8)
         self.i16 = ir.IntegerType.get_signless(16)
@@ -77,9 +77,9 @@ class IRBuilder:
         def make() -> ir.Value:
             return ir.Operation.create("arith.constant", results=[type_], attributes={"value": attribute}).result
 
-        return self._once(("constant", str(attribute), str(type_)), make)
+        return self._once(("constant", attribute, type_), make)  # both are unique in their context
 
-    def _once(self, key: tuple[str, ...], make: Callable[[], ir.Value]) -> ir.Value:
+    def _once(self, key: tuple[Hashable, ...], make: Callable[[], ir.Value]) -> ir.Value:
         """What `make` emits at the kernel's entry, for all that ask with this key."""
         if key not in self._shared:
             with ir.InsertionPoint.at_block_begin(self.entry):

@@ -13,6 +13,7 @@ from kiln.passes.core import Note, Pass, register_pass
 if TYPE_CHECKING:
     from kiln.passes.patterns.graph import PatternGraph
     from kiln.passes.patterns.registry import RewritePattern
+    from kiln.passes.patterns.replace import Traces
 
 __all__ = ["RewritePatterns"]
 
@@ -76,30 +77,50 @@ class RewritePatterns(Pass):
     ) -> None:
         """Every match of one pattern in one function."""
         from kiln.passes.patterns.graph import graphs_of
+        from kiln.passes.patterns.replace import Traces
         from kiln.passes.simplify_algebra import erase_dead
 
         block = function.regions[0].blocks[0]
         symbols = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else ()
         names = [ir.StringAttr(name).value for name in symbols]
         for graph in graphs_of(pattern):
+            traces: Traces = {}
             # Each match takes ops away, unless a replacement holds its own pattern.
-            for _ in range(len(block.operations)):
-                if not self._first_match(block, graph, names, misses):
+            left = len(block.operations)
+            while left > 0:
+                matches = self._sweep(block, graph, names, misses, traces, left)
+                if not matches:
                     break
                 erase_dead(block)
+                left -= matches
 
-    def _first_match(
-        self, block: ir.Block, graph: "PatternGraph", names: list[str], misses: dict[str, tuple[float, Note]]
-    ) -> bool:
-        """Rewrite the first match; the nearest miss of all patterns at each op goes to ``misses``."""
+    def _sweep(
+        self,
+        block: ir.Block,
+        graph: "PatternGraph",
+        names: list[str],
+        misses: dict[str, tuple[float, Note]],
+        traces: "Traces",
+        most: int,
+    ) -> int:
+        """Rewrite the matches among the ops that there are now, ``most`` at most, and erase what they matched.
+
+        Returns how many. The nearest miss of all patterns at each op goes to ``misses``.
+        """
         from kiln.passes.patterns.matcher import Matcher
         from kiln.passes.patterns.replace import Refused, replace
+        from kiln.passes.simplify_algebra import erase_dead_from, op_address
         from kiln.passes.torch_to_kiln.registry import op_name
 
         root_name = graph.outputs[0].op.name  # type: ignore[union-attr]
         matcher = Matcher(graph, names)
-        for op in [op.operation for op in block.operations]:
-            if op_name(op) != root_name:
+        matches = 0
+        erased: set[int] = set()
+        roots = [op.operation for op in block.operations if op_name(op.operation) == root_name]
+        for address, op in [(op_address(op), op) for op in roots]:
+            if matches == most:
+                break
+            if address in erased:
                 continue
             found = matcher.at(op)
             reached, reason = matcher.reached, matcher.reason
@@ -107,19 +128,24 @@ class RewritePatterns(Pass):
             if found is not None:
                 try:
                     with op.location:
-                        replace(graph, found, names)
+                        replace(graph, found, names, traces)
                 except Refused as refused:
                     reached, reason = len(graph.ops), str(refused)
                 else:
                     misses.pop(key, None)
                     self.count("matched")
                     self.count(f"matched:{graph.pattern.name}")
-                    return True
+                    matches += 1
+                    outputs = {op_address(o): o for o in (found.ops[out.op] for out in graph.outputs)}  # type: ignore[index]
+                    for place, output in outputs.items():
+                        if place not in erased:
+                            erased |= erase_dead_from(output)
+                    continue
             share = reached / len(graph.ops)
             if reached >= 2 and share >= 0.5 and share > misses.get(key, (0.0,))[0]:
                 text = f"{graph.pattern.name}: {reason} (after {reached} of {len(graph.ops)} ops)"
                 misses[key] = (share, Note(self.name, op_name(op), str(op.location), text))
-        return False
+        return matches
 
 
 def _held_by(block: ir.Block) -> set[str]:

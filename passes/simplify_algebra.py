@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from kiln.passes.core import Pass, register_pass
 
-__all__ = ["SimplifyAlgebra"]
+__all__ = ["SimplifyAlgebra", "erase_dead", "erase_dead_from", "op_address"]
 
 
 @register_pass
@@ -110,10 +110,36 @@ class SimplifyAlgebra(Pass):
 
 def erase_dead(block: ir.Block) -> int:
     """Erase the ops of ``block`` that nothing needs and that only compute; returns how many."""
-    from kiln.passes.torch_to_kiln.liveness import live_ops
+    from kiln.passes.torch_to_kiln.liveness import is_pure, is_used
 
-    live = set(live_ops(block))
-    dead = [op.operation for op in block.operations if op.operation not in live]
-    for op in reversed(dead):
-        op.erase()
-    return len(dead)
+    erased = 0
+    for op in reversed([op.operation for op in block.operations]):  # what reads an op stands behind it
+        if not is_used(op) and is_pure(op):
+            op.erase()
+            erased += 1
+    return erased
+
+
+def op_address(op: ir.Operation) -> int:
+    """A number that no other op with results has as long as this one is there: bindings make a handle at each look."""
+    return hash(op.results[0]) if len(op.results) else 0
+
+
+def erase_dead_from(op: ir.Operation) -> set[int]:
+    """Erase an op that nothing needs, and what nothing needs then of all that it was computed from.
+
+    Returns the ``op_address`` of each erased op: no handle of one may be used again.
+    """
+    from kiln.passes.torch_to_kiln.liveness import is_pure, is_used
+
+    erased: set[int] = set()
+    work = {op_address(op): op}
+    while work:
+        address, dead = work.popitem()
+        if is_used(dead) or not is_pure(dead):
+            continue
+        owners = [value.owner.operation for value in dead.operands if not isinstance(value, ir.BlockArgument)]
+        dead.erase()
+        erased.add(address)
+        work |= {op_address(owner): owner for owner in owners}
+    return erased

@@ -236,10 +236,24 @@ def _expand_math(module: ir.Module) -> None:
 
     What is left of bf16 is then moved as bits.
     """
-    if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in _op_names(module)):
+    names = _op_names(module)
+    has_bf16 = bool(names & _MAKES_FLOATS) or "bf16" in _signatures(module)
+    if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in names):
         _vector_math_pass().run(module)
-    bf16_as_bits(module)
+    if has_bf16:
+        bf16_as_bits(module)
 
+
+def _signatures(module: ir.Module) -> str:
+    """The types of all functions, as text."""
+    return " ".join(str(op.attributes["function_type"]) for op in module.body if "function_type" in op.attributes)
+
+
+_MAKES_FLOATS = {
+    "arith.bitcast", "arith.extf", "arith.sitofp", "arith.truncf", "arith.uitofp", "llvm.bitcast",
+    "llvm.call_intrinsic", "vector.bitcast",
+}  # fmt: skip
+"""What makes a value of one type of float from another type, and so bf16 where no argument has it."""
 
 _EXPANDED_ARITH = {
     "arith.remf", "arith.extf", "arith.truncf", "arith.maximumf", "arith.minimumf", "arith.sitofp", "arith.uitofp",

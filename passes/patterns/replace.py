@@ -25,27 +25,34 @@ from .graph import PatternGraph, flat_function, trace
 from .matcher import Found, torch_dtype
 from .sizes import result_sizes, strides_of
 
-__all__ = ["Refused", "replace"]
+__all__ = ["Refused", "Traces", "replace"]
+
+Traces = dict[Any, "GraphModule | Refused"]
+"""What the replacements of one pattern graph were traced to, by all that a trace depends on."""
 
 
 class Refused(Exception):
     """The replacement cannot stand for the match; the message is the reason."""
 
 
-def replace(graph: PatternGraph, found: Found, names: Sequence[str]) -> None:
+def replace(graph: PatternGraph, found: Found, names: Sequence[str], traces: Traces) -> None:
     """Rewire the uses of the match's outputs to the replacement, whose ops are inserted before the first output.
+
+    ``traces`` is a dictionary to keep between the calls for one ``graph``: layers that repeat are traced once.
 
     The matched ops are left without uses. Raises Refused and changes nothing where the replacement does not trace for
     these sizes, gives another type, or would need a tensor that is computed later.
     """
     olds = found.outputs(graph)
-    order = {op.operation: k for k, op in enumerate(found.ops[graph.outputs[0].op].block.operations)}  # type: ignore[index]
-    anchor = min((found.ops[output.op] for output in graph.outputs), key=lambda op: order[op])  # type: ignore[index]
-    for value in found.tensors.values():
-        if not isinstance(value, ir.BlockArgument) and order[value.owner.operation] > order[anchor]:
-            raise Refused("an argument is computed after the first output")
+    anchor = found.ops[graph.outputs[0].op]  # type: ignore[index]
+    if len(graph.outputs) > 1:  # one output stands behind its arguments
+        order = {op.operation: k for k, op in enumerate(anchor.block.operations)}
+        anchor = min((found.ops[output.op] for output in graph.outputs), key=lambda op: order[op])  # type: ignore[index]
+        for value in found.tensors.values():
+            if not isinstance(value, ir.BlockArgument) and order[value.owner.operation] > order[anchor]:
+                raise Refused("an argument is computed after the first output")
     sizes = _Sizes(names)
-    gm = _traced(graph, found, olds, sizes)
+    gm = _traced_once(graph, found, olds, sizes, traces)
     news = _imported(gm, found, olds, anchor, sizes)
     for old, new in zip(olds, news, strict=True):
         old.replace_all_uses_with(new)
@@ -115,6 +122,37 @@ def _product(stride: sympy.Expr, exprs: Sequence[sympy.Expr], shape: Sequence[An
             if whole == stride:
                 return result
     raise Refused(f"an argument has the stride {stride}")
+
+
+def _traced_once(
+    graph: PatternGraph, found: Found, olds: Sequence[ir.Value], sizes: _Sizes, traces: Traces
+) -> GraphModule:
+    """As ``_traced``; from ``traces`` where the same sizes, dtypes and numbers were traced before."""
+    key = _trace_key(found, olds, sizes.names)
+    known = None if key is None else traces.get(key)
+    if known is None:
+        try:
+            known = _traced(graph, found, olds, sizes)
+        except Refused as refused:
+            known = refused
+        if key is not None:
+            traces[key] = known
+    if isinstance(known, Refused):
+        raise Refused(str(known))
+    return known
+
+
+def _trace_key(found: Found, olds: Sequence[ir.Value], names: Sequence[str]) -> Any:
+    """What a trace depends on; None where sizes are dynamic, and so symbols of one trace."""
+    parts: list[Any] = []
+    for position, value in sorted(found.tensors.items()):
+        parts.append((position, str(torch_dtype(value)), result_sizes(value, names), strides_of(value, names)))
+    parts += [strides_of(old, names) for old in olds]
+    texts = repr(parts)
+    if any(name in texts for name in names):
+        return None
+    # As text: 1, 1.0 and True are equal, but trace differently.
+    return texts, repr(sorted(found.numbers.items()))
 
 
 def _traced(graph: PatternGraph, found: Found, olds: Sequence[ir.Value], sizes: _Sizes) -> GraphModule:

@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from .registry import op_name
 
-__all__ = ["is_pure", "live_ops"]
+__all__ = ["is_pure", "is_used", "live_ops"]
 
 # Ops that draw from PyTorch's generator: dropping one would shift the numbers that all later ones draw.
 _RANDOM = frozenset(
@@ -31,6 +31,11 @@ def is_pure(op: ir.Operation) -> bool:
     base = parts[2]
     in_place = base.endswith("_") and not base.endswith("__")
     return base not in _RANDOM and not in_place
+
+
+def is_used(op: ir.Operation) -> bool:
+    """Whether anything reads a result of an op."""
+    return any(True for result in op.results for _ in result.uses)
 
 
 def live_ops(block: ir.Block) -> list[ir.Operation]:
