@@ -13,6 +13,7 @@ from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.vector_math import FLUSHED, FUNCTIONS, Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
 from kiln.lowering.cpu.vector_math.power import ipowi
+from kiln.lowering.float8 import is_float8, narrow, widen
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ExpandVectorMath"]
@@ -23,6 +24,7 @@ _NATIVE = {
     "math.floor", "math.fma", "math.isnormal", "math.round", "math.roundeven", "math.sqrt", "math.trunc",
 }  # fmt: skip
 # Native ops that convert-to-llvm or LLVM cannot do in 16-bit float types.
+_BY_F32 = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
 _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
 
 _SHORT = ir.BF16Type | ir.F16Type
@@ -36,9 +38,9 @@ class ExpandVectorMath(Pass):
     Every ``math`` function of f32 or f64, scalar or vector of any width, becomes polynomials with a stated accuracy
     (docs/vector-math.md); sqrt, abs, fma, rounding and bit counting stay, being single instructions.  bf16 and f16
     are computed in f32.  Also expanded: ``arith.remf``, ``arith.maximumf``/``minimumf`` (NaN propagates; the sign of
-    a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 and f32, ``sitofp``/``uitofp`` to bf16
-    (rounded to f32 first, as PyTorch does).  ``fastmath<afn>`` on exp and exp2 asks for the variant that flushes
-    denormal results.
+    a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 or 8-bit floats and f32,
+    ``sitofp``/``uitofp`` to bf16 (rounded to f32 first, as PyTorch does).  ``fastmath<afn>`` on exp and exp2 asks for
+    the variant that flushes denormal results.
 
     Before::
 
@@ -85,8 +87,12 @@ class ExpandVectorMath(Pass):
             wide, narrow = op.results[0].type, op.operands[0].type
             if op.name == "arith.truncf":
                 wide, narrow = narrow, wide
+            if is_float8(narrow):
+                return _convert_float8
             by_hand = _is(ir.BF16Type, narrow) or (_is(ir.F16Type, narrow) and _is(ir.F64Type, wide))
             return _convert if by_hand else None
+        if op.name in _BY_F32 and any(is_float8(v.type) for v in (*op.operands, *op.results)):
+            return _through_f32
         if op.name in ("arith.sitofp", "arith.uitofp"):
             return _from_integer if _is(ir.BF16Type, op.results[0].type) else None
         if op.name == "math.ipowi":
@@ -176,6 +182,30 @@ def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Valu
     if _is(ir.F64Type, source):
         value = e.op("arith.truncf", e.float_type, value)
     return [_store(e, value, target)]
+
+
+def _convert_float8(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+    """extf and truncf of 8-bit floats, by way of f32."""
+    source, target = op.operands[0].type, op.results[0].type
+    e = Emitter(_like(source, ir.F32Type.get()), constants, entry)
+    if op.name == "arith.extf":
+        value = widen(op.operands[0])
+        if _is(ir.F64Type, target):
+            return [e.op("arith.extf", target, e.wrap(value)).value]
+        return [_store(e, e.wrap(value), target)]
+    value = e.wrap(op.operands[0])
+    value = e.op("arith.truncf", e.float_type, value) if _is(ir.F64Type, source) else _load(e, value.value)
+    return [narrow(value.value, _element(target))]
+
+
+def _through_f32(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+    """A conversion between integers and 8-bit floats."""
+    value = op.operands[0]
+    if is_float8(value.type):
+        return [ir.Operation.create(op.name, results=[op.results[0].type], operands=[widen(value)]).result]
+    wide = _like(value.type, ir.F32Type.get())
+    made = ir.Operation.create(op.name, results=[wide], operands=[value]).result
+    return [narrow(made, _element(op.results[0].type))]
 
 
 def _from_integer(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:

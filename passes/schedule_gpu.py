@@ -9,6 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
@@ -82,6 +83,9 @@ class ScheduleGpu(Pass):
         known: dict[str, Schedule | UnsupportedError] = {}
         for fusion in fusions_of(module):
             attributes = fusion.operation.attributes
+            if not machine(self.arch).float8 and "f8E4M3FN" in str(fusion.operation):
+                attributes["software_float8"] = ir.UnitAttr.get()
+                self.note(fusion.operation, f"{self.arch} has no conversions of float8_e4m3fn: integer arithmetic")
             if "schedule" in attributes:
                 continue
             key = fusion_key(fusion.operation)

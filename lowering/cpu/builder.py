@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, math, memref, vector
 
+from kiln.lowering.float8 import is_float8
 from kiln.lowering.ir_builder import Condition, Index, IRBuilder
 
 __all__ = ["Builder", "Condition", "Index"]
@@ -264,6 +265,11 @@ class Builder(IRBuilder):
             if isinstance(element, (ir.F32Type, ir.F64Type)):
                 return arith.sitofp(target, x)
             return self.cast_float(self.cast_float(x, self.f32), element)
+        if is_float8(source) or is_float8(element):  # by way of f32
+            if is_float8(source):
+                wide = ir.VectorType.get(vector_type.shape, self.f32) if vector_type else self.f32
+                return self.cast_float(arith.extf(wide, x), element)
+            return arith.truncf(target, self.cast_float(x, self.f32))
         bits = {ir.F64Type: 64, ir.F32Type: 32}
         if bits.get(type(element), 16) > bits.get(type(source), 16):
             return arith.extf(target, x)

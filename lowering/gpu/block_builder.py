@@ -30,6 +30,8 @@ class BlockBuilder(IRBuilder):
         self.f16 = ir.F16Type.get()
         self.bf16 = ir.BF16Type.get()
         self.index = index or self.i32
+        self.has_float8 = True
+        """Whether the chip converts e4m3fn (from sm_89 on); else integer arithmetic does."""
 
     # -- constants and positions -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ The kernel's contract, which whoever launches or runs it relies on:
 * `kiln.grid`: an affine map over the symbols with three results, the programs along the grid's axes. A grid with a
   zero is not launched;
 * `num_warps`, `num_stages`: as `triton.compile` takes them;
+* the fusion's unit attribute `software_float8`, on chips before sm_89: e4m3fn is converted by integer arithmetic;
 * `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: results that must be zero
   when the kernel starts. Both are absent where there is none.
 """
@@ -81,6 +82,7 @@ class GpuKernel:
         self.pointers = list(entry.arguments)[:count]
         self.symbols: list[Index] = list(entry.arguments)[count:]
         self.b = Builder(entry, self.index)
+        self.b.has_float8 = "software_float8" not in body.fusion.operation.attributes
         self.num_warps, self.num_stages = 1, 3
         self.zero: set[int] = set()
         attributes = body.fusion.operation.attributes

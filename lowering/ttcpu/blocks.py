@@ -15,6 +15,7 @@ from torch_mlir.dialects import arith, llvm
 from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.float8 import is_float8
 
 __all__ = ["Block", "Cursor", "Scratch", "Stored", "bytes_of", "loop_nest", "memory_type", "pointee", "scalar_type"]
 
@@ -54,12 +55,16 @@ class Stored(Block):
             value = arith.extui(self.b.i8, value)
         elif _is_pointer(self.element):
             value = llvm.ptrtoint(self.b.i64, value)
+        elif is_float8(self.element):
+            value = arith.bitcast(self.b.i8, value)
         self.b.store(value, self.memory, self.offset(index))
 
     def _load(self, _: "Cursor", index: tuple[ir.Value, ...]) -> ir.Value:
         value = self.b.load(self.memory, self.offset(index))
         if isinstance(self.element, ir.IntegerType) and self.element.width == 1:
             return arith.trunci(self.b.i1, value)
+        if is_float8(self.element):
+            return arith.bitcast(self.element, value)
         return llvm.inttoptr(self.element, value) if _is_pointer(self.element) else value
 
 
@@ -145,7 +150,7 @@ def memory_type(element: ir.Type) -> ir.Type:
     """How an element lies in memory."""
     if _is_pointer(element):
         return ir.IntegerType.get_signless(64)
-    if isinstance(element, ir.IntegerType) and element.width == 1:
+    if isinstance(element, ir.IntegerType) and element.width == 1 or is_float8(element):
         return ir.IntegerType.get_signless(8)
     return element
 

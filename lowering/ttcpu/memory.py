@@ -12,6 +12,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
 
 from kiln.errors import UnsupportedError
+from kiln.lowering.float8 import is_float8
 from kiln.lowering.ttcpu.blocks import Block, Cursor, loop_nest, memory_type, pointee, scalar_type
 from kiln.lowering.ttcpu.core import Descriptor, Lowering, handles, is_block
 from kiln.lowering.ttcpu.scalars import element_address
@@ -31,12 +32,16 @@ def _read(low: Lowering, address: ir.Value, element: ir.Type) -> ir.Value:
     value = llvm.load(stored, address)
     if stored == element:
         return value
+    if is_float8(element):
+        return arith.bitcast(element, value)
     return arith.trunci(element, value) if isinstance(element, ir.IntegerType) else llvm.inttoptr(element, value)
 
 
 def _write(low: Lowering, address: ir.Value, value: ir.Value) -> None:
     stored = memory_type(value.type)
-    if stored != value.type:
+    if is_float8(value.type):
+        value = arith.bitcast(stored, value)
+    elif stored != value.type:
         is_bool = isinstance(value.type, ir.IntegerType)
         value = arith.extui(stored, value) if is_bool else llvm.ptrtoint(stored, value)
     llvm.store(value, address)

@@ -13,11 +13,12 @@ from torch_mlir.dialects import arith, llvm, math
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.float8 import is_float8
 from kiln.lowering.ttcpu.blocks import pointee, scalar_type
 
 __all__ = ["apply_scalar", "is_elementwise", "scalar_cost"]
 
-_SHORT = ir.BF16Type | ir.F16Type
+_SHORT = ir.BF16Type | ir.F16Type | ir.Float8E4M3FNType | ir.Float8E5M2Type
 # Device functions (libdevice's ``__nv_NAMEf``, ROCm's ``__ocml_NAME_f32``) whose math op has another name.
 _DEVICE = {
     "pow": "powf", "fabs": "absf", "rint": "roundeven", "nearbyint": "roundeven", "abs": "absi", "fast_exp": "exp",
@@ -64,8 +65,8 @@ def apply_scalar(b: Builder, op: ir.Operation, operands: Sequence[ir.Value]) -> 
     name = name_of(op)
     if name in _TT:
         return [_TT_RULES[name](b, op, list(operands), types[0])]
-    if any("f8" in str(v.type) for v in operands) or any("f8" in str(t) for t in types):
-        raise UnsupportedError(op.name, str(op.location), "8-bit floats are not computed on the CPU")
+    if any(kind in str(t) for t in (*types, *(v.type for v in operands)) for kind in ("FNUZ", "E8M0")):
+        raise UnsupportedError(op.name, str(op.location), "these 8-bit floats are not computed on the CPU")
     if name in _DIVISIONS and not _is_constant(operands[1]):
         return [_division(b, name, operands)]
     if op.name not in _MOVES and any(isinstance(v.type, _SHORT) for v in operands):
@@ -173,9 +174,15 @@ def _mulhi(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Typ
 
 
 def _fp_to_fp(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
-    if "f8" in str(operands[0].type) or "f8" in str(type_):
-        raise UnsupportedError(op.name, str(op.location), "8-bit floats are not computed on the CPU")
-    return b.cast_float(operands[0], type_)
+    """As a GPU's instruction does it: what is too large becomes the largest number."""
+    if any("FNUZ" in str(t) or "E8M0" in str(t) for t in (operands[0].type, type_)):
+        raise UnsupportedError(op.name, str(op.location), "these 8-bit floats are not computed on the CPU")
+    value = operands[0]
+    if is_float8(type_):
+        most = 448.0 if isinstance(type_, ir.Float8E4M3FNType) else 57344.0
+        value = b.cast_float(value, b.f32)
+        value = arith.minimumf(arith.maximumf(value, b.float_(-most, b.f32)), b.float_(most, b.f32))
+    return b.cast_float(value, type_)
 
 
 def _extern(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:

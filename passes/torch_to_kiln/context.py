@@ -13,6 +13,7 @@ from kiln.errors import UnsupportedError
 from . import torch_values
 from .dtypes import BOOL, F32, I64, DType, dtype_from_code, promote
 from .emitter import Argument, At, Body, Emitter, Size
+from .float8 import CARRY_FLOAT8
 from .function_state import FunctionState, TensorInfo
 from .registry import op_name
 from .scalars import SizeNumber
@@ -68,9 +69,13 @@ class LoweringContext(Emitter):
         return self._computed(self.lookup(operand), i)
 
     def _computed(self, value: ir.Value | None, i: int) -> ir.Value:
-        if value is None or self.dtype(value).is_opaque:
+        if value is None or not self._computes(self.dtype(value)):
             self.unsupported(f"operand {i} of type {self.torch_operand(i).type} is no tensor that Kiln computes")
         return value
+
+    def _computes(self, dtype: DType) -> bool:
+        """Whether Kiln does what this op does on elements of this type."""
+        return not dtype.is_opaque or (dtype.is_float8 and self.name in CARRY_FLOAT8)
 
     def optional_tensor(self, i: int) -> ir.Value | None:
         """Operand ``i`` as a builtin tensor, None for ``None``."""
@@ -212,7 +217,7 @@ class LoweringContext(Emitter):
         if code is None:
             return default
         found = dtype_from_code(code)
-        if found is None or found.is_opaque:
+        if found is None or not self._computes(found):
             self.unsupported(f"the element type with ScalarType number {code}")
         return found
 
@@ -230,7 +235,7 @@ class LoweringContext(Emitter):
     def result_info(self, k: int = 0) -> TensorInfo:
         """Sizes and element type of result ``k``."""
         info = self.state.result_info(self.op, k)
-        if info is None or info.dtype.is_opaque:
+        if info is None or not self._computes(info.dtype):
             self.unsupported(f"result {k} has the type {self.op.results[k].type}, which Kiln does not compute")
         return info
 

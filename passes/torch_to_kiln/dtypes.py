@@ -35,7 +35,7 @@ class DType:
     """One element type.
 
     ``name`` is PyTorch's (``float32``), ``code`` its ScalarType number, ``kind`` one of ``f`` (float), ``i`` (signed),
-    ``u`` (unsigned), ``b`` (bool), ``o`` (opaque: complex and 8-bit floats, which only ATen computes); ``mlir`` is the
+    ``u`` (unsigned), ``b`` (bool), ``o`` (opaque: complex and 8-bit floats, at most converted by Kiln); ``mlir`` is the
     builtin element type, ``torch`` the torch dialect's.
     """
 
@@ -50,6 +50,11 @@ class DType:
     def is_opaque(self) -> bool:
         """True for types that Kiln carries but does not compute."""
         return self.kind == "o"
+
+    @property
+    def is_float8(self) -> bool:
+        """True for the 8-bit floats that Kiln converts from and to; it computes nothing else in them."""
+        return self.name in ("float8_e5m2", "float8_e4m3fn")
 
     @property
     def is_float(self) -> bool:

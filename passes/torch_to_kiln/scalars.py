@@ -97,6 +97,10 @@ class ScalarBuilder:
         source = x.dtype
         if source == to:
             return x
+        if source.is_float8:
+            return self.cast(Scalar(arith.extf(F32.type, x.value), F32), to)
+        if to.is_float8:
+            return Scalar(arith.truncf(to.type, self.cast(x, F32).value), to)
         if to.is_bool:
             return self.cmp("ne", x, 0)
         if source.is_float and to.is_float:

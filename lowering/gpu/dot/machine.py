@@ -10,24 +10,26 @@ from dataclasses import dataclass
 class Machine:
     """sms: multiprocessors. shared_bytes: shared memory that one program may have. tensor_maps: whether blocks can
     be loaded through descriptors (TMA). fma_rate: multiply-adds a nanosecond that one multiprocessor does on its
-    tensor cores with 16-bit operands. load_rate: bytes a nanosecond that it loads from the second-level cache."""
+    tensor cores with 16-bit operands. load_rate: bytes a nanosecond that it loads from the second-level cache. float8:
+    whether it has conversions of float8_e4m3fn."""
 
     sms: int
     shared_bytes: int
     tensor_maps: bool
     fma_rate: float
     load_rate: float
+    float8: bool = True
 
 
 # Shared memory: CUDA programming guide, table of compute capabilities. Rates: measured on an H200 (cuBLAS at 8192
 # cubed; the second-level cache under 128 programs that each load 64 + 64 rows), else in proportion to the vendors'
 # figures.
 _MACHINES = {
-    "sm_80": Machine(sms=108, shared_bytes=166912, tensor_maps=False, fma_rate=1440, load_rate=55),
+    "sm_80": Machine(sms=108, shared_bytes=166912, tensor_maps=False, fma_rate=1440, load_rate=55, float8=False),
     "sm_89": Machine(sms=128, shared_bytes=101376, tensor_maps=False, fma_rate=1290, load_rate=45),
     "sm_90": Machine(sms=132, shared_bytes=232448, tensor_maps=True, fma_rate=3030, load_rate=90),
     "sm_100": Machine(sms=148, shared_bytes=232448, tensor_maps=True, fma_rate=6000, load_rate=110),
-    "gfx942": Machine(sms=304, shared_bytes=65536, tensor_maps=False, fma_rate=1070, load_rate=40),
+    "gfx942": Machine(sms=304, shared_bytes=65536, tensor_maps=False, fma_rate=1070, load_rate=40, float8=False),
 }
 DEFAULT_ARCH = "sm_90"
 

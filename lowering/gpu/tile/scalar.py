@@ -12,6 +12,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, library_symbol
 from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh, is_beside_one
+from kiln.lowering.gpu.tile.float8 import convert
 
 # Ops whose operands and results are blocks of one shape and which Triton lowers for every element type that they have.
 _SAME = {
@@ -22,7 +23,7 @@ _SAME = {
     *("arith.maxnumf", "arith.minnumf", "arith.cmpf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"),
 }
 _SHORT = {"math.erf": emit_short_erf, "math.tanh": emit_short_tanh}
-_NARROW = (ir.BF16Type, ir.F16Type)
+_NARROW = (ir.BF16Type, ir.F16Type, ir.Float8E4M3FNType, ir.Float8E5M2Type)
 
 
 def type_of(b: Builder, type_: ir.Type) -> ir.Type:
@@ -61,11 +62,11 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         results = [ir.Operation.create(name, results=[type_], operands=wide, attributes=attributes).result]
     else:
         raise UnsupportedError(name, str(op.location), "it has no form in Triton IR")
-    return [b.cast_float(r, target) if computed != target else r for r in results]
+    return [convert(b, r, target) if computed != target else r for r in results]
 
 
 def _widen(b: Builder, value: ir.Value) -> ir.Value:
-    return b.cast_float(value, b.f32) if isinstance(tt.element_of(value.type), _NARROW) else value
+    return convert(b, value, b.f32) if isinstance(tt.element_of(value.type), _NARROW) else value
 
 
 def _cast_index(b: Builder, op: ir.OpView, values: list[ir.Value]) -> list[ir.Value]:
@@ -77,7 +78,7 @@ def _cast_index(b: Builder, op: ir.OpView, values: list[ir.Value]) -> list[ir.Va
 
 
 def _cast_float(b: Builder, op: ir.OpView, values: list[ir.Value]) -> list[ir.Value]:
-    return [b.cast_float(values[0], op.results[0].type)]
+    return [convert(b, values[0], op.results[0].type)]
 
 
 def _select(b: Builder, op: ir.OpView, values: list[ir.Value]) -> list[ir.Value]:
