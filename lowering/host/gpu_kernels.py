@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch_mlir import ir
 
 from kiln.dialects import affine
@@ -22,7 +23,8 @@ from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
-from kiln.runtime.plan import Descriptor, Expr, Kernel, TensorMap
+from kiln.runtime.cuda.libraries import prepare_ahead
+from kiln.runtime.plan import Descriptor, Expr, Kernel, Plan, TensorMap
 
 __all__ = [
     "GpuKernelSet",
@@ -185,6 +187,12 @@ class GpuKernelSet(KernelSet):
             for number, sizes, strides in form.descriptors
         )
         return fields
+
+    def meanwhile(self, plan: Plan) -> None:
+        """cuDNN takes its time to choose engines, and to load them."""
+        if torch.device(plan.device).type == "cuda" and torch.cuda.is_initialized():
+            with torch.cuda.device(plan.device):
+                prepare_ahead(plan)
 
     def finish(self) -> tuple[list[Kernel], list[bytes]]:
         kernels: list[Kernel] = []

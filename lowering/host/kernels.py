@@ -11,7 +11,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.lowering.cpu.codegen import KernelObject, PendingKernel, start_kernel
-from kiln.runtime.plan import Expr, Kernel
+from kiln.runtime.plan import Expr, Kernel, Plan
 
 __all__ = ["KernelCompiler", "KernelSet", "fusion_key"]
 
@@ -118,6 +118,9 @@ class KernelSet:
             "work": -1 if code.work is None else over_plan(code.work, 0),
             "checks": code.checks,
         }
+
+    def meanwhile(self, plan: Plan) -> None:
+        """What can be done for a plan while its kernels compile in other threads; called before `finish`."""
 
     def finish(self) -> tuple[list[Kernel], list[bytes]]:
         """The plan's kernels and objects. Raises CompileError where LLVM failed."""

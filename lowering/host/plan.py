@@ -103,6 +103,7 @@ class _Planner(PlanValues):
         self._lifetimes()
         host_in_tensors(plan)
         self._workspace()
+        self.kernels.meanwhile(plan)
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects) or self.library:
             plan.launcher = launcher_object() if plan.device == "cpu" else cuda_launcher_object()

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
-from kiln.runtime.cuda.cublaslt import BIAS_POINTER, LibraryError, Matrix, Prepared, Problem
+from kiln.runtime.cuda.cublaslt import BIAS_POINTER, Prepared, Problem
 from kiln.runtime.cuda.cudnn import ConvolutionProblem, PreparedConvolution
+from kiln.runtime.cuda.libraries import LibrarySettings, alignment, convolution_problem, product_problem
 from kiln.runtime.memory import aligned
 from kiln.runtime.plan import Convolution, Launch, Plan, Product, TensorMap
 
@@ -36,7 +37,6 @@ _CLEAR, _CALL, _CHANGE = 1, 2, 3
 _CALL_PARAMETERS = 16
 _MAP_WORDS, _MAP_ALIGNMENT = 16, 64
 _PROMOTE_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
-_INPUT_ALIGNMENT = 16
 
 _serials = itertools.count(1)
 
@@ -94,8 +94,7 @@ class Library:
     set_attribute: int
     handle: int
     prepare: Callable[[Problem, int], Prepared]
-    tf32: bool = False
-    wide_sums: frozenset[str] = frozenset()
+    settings: LibrarySettings = LibrarySettings()
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ class Convolutions:
     execute: int
     record: int
     prepare: Callable[[ConvolutionProblem], PreparedConvolution]
-    tf32: bool = False
-    deterministic: bool = False
+    settings: LibrarySettings = LibrarySettings()
 
 
 class CudaBinder(Binder):
@@ -216,21 +214,8 @@ class CudaBinder(Binder):
             return 0
         lhs, rhs, *bias, result = pointers
 
-        def matrix(strides: Sequence[int | str], pair: Pair) -> Matrix:
-            steps = [binding.values[e] for e in strides]
-            return Matrix(steps[0], steps[1], steps[2], _alignment(pair))
-
-        problem = Problem(
-            product.dtype,
-            (batch, m, n, k),
-            matrix(product.lhs, lhs),
-            matrix(product.rhs, rhs),
-            matrix(product.result, result),
-            _alignment(bias[0]) if bias else 0,
-            product.activation,
-            library.tf32,
-            product.dtype in library.wide_sums,
-        )
+        alignments = [alignment(addend) for _, addend in pointers]
+        problem = product_problem(product, binding.values, alignments, library.settings)
         made = library.prepare(problem, product.candidate)
         binding.keep.append(made)
         start = -(-binding.scratch // _ALIGNMENT) * _ALIGNMENT
@@ -262,28 +247,10 @@ class CudaBinder(Binder):
         """Adds the call of a convolution to `words`; returns the bytes of scratch memory that it needs."""
         library = self.convolutions
         assert library is not None, "a plan with convolutions is bound with a library"
-        shapes = [
-            tuple(binding.values[e] for e in shape)
-            for shape in (convolution.image, convolution.weight, convolution.result)
-        ]
-        image, weight, result = shapes
-        if 0 in result:
+        if any(not binding.values[e] for e in convolution.result):
             return 0
-        if 0 in image or 0 in weight:
-            raise LibraryError("cuDNN: a convolution of nothing")
-        problem = ConvolutionProblem(
-            convolution.dtype,
-            image,
-            weight,
-            result,
-            convolution.stride,
-            convolution.padding,
-            convolution.dilation,
-            convolution.channels_last,
-            (_alignment(pointers[0]), _alignment(pointers[1]), _alignment(pointers[2])),
-            library.tf32 and convolution.dtype == "float32",
-            library.deterministic,
-        )
+        alignments = [alignment(addend) for _, addend in pointers]
+        problem = convolution_problem(convolution, binding.values, alignments, library.settings)
         made = library.prepare(problem)
         binding.keep.append(made)
         start = -(-binding.scratch // _ALIGNMENT) * _ALIGNMENT
@@ -330,8 +297,3 @@ class CudaBinder(Binder):
 def _call(function: int, parameters: Sequence[Pair]) -> list[int]:
     """The entry of a call of the host."""
     return [_CALL, 4 + 2 * len(parameters), function, len(parameters), *(word for pair in parameters for word in pair)]
-
-
-def _alignment(pair: Pair) -> int:
-    """Bytes of which an address is a multiple, where the memory's start is one of 16."""
-    return min(_INPUT_ALIGNMENT, pair[1] & -pair[1] or _INPUT_ALIGNMENT)

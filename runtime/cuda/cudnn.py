@@ -9,13 +9,14 @@ Nothing is compiled or linked against CUDA: the library is the one that PyTorch 
 """
 
 import array
+import collections
 import ctypes
 import functools
 import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,7 @@ _INSTANT, _MODE_B, _FALLBACK = 0, 1, 2  # cudnnBackendHeurMode_t
 _TENSOR_CORE, _DOWN_CONVERT, _NONDETERMINISTIC = 0, 1, 4  # cudnnBackendNumericalNote_t
 _KNOWN_NOTES = 10
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataType_t
+_RECENT = 64
 _UIDS = (ord("x"), ord("w"), ord("y"))
 _MOST_ELEMENTS = (1 << 31) - 1
 """Elements of a tensor from which on PyTorch takes a convolution apart."""
@@ -111,6 +113,8 @@ class Cudnn:
         self._records: dict[int, array.array[int]] = {}
         self._known: weakref.WeakValueDictionary[tuple[int, ConvolutionProblem], PreparedConvolution]
         self._known = weakref.WeakValueDictionary()
+        self.recent: collections.deque[PreparedConvolution] = collections.deque(maxlen=_RECENT)
+        """Prepared ahead of their first user: they stay until so many others are."""
 
     def record(self, device: int) -> int:
         """The address of what `kiln_execute_cudnn` reads for a GPU, whose context is current: handle, the stream that
@@ -269,7 +273,7 @@ class Cudnn:
             raise LibraryError(f"{what}: cuDNN says: {cudnn_status_text(status)}")
 
 
-_ELEMENTS: dict[int, Callable[..., Any]] = {
+_ELEMENTS: dict[int, Any] = {
     _INT64: ctypes.c_int64, _FLOAT: ctypes.c_float, _DOUBLE: ctypes.c_double, _HANDLE: ctypes.c_void_p,
     _DATA_TYPE: ctypes.c_int, _CONVOLUTION_MODE: ctypes.c_int, _HEUR_MODE: ctypes.c_int, _NOTE: ctypes.c_int,
     _DESCRIPTOR: ctypes.c_void_p,

@@ -17,6 +17,7 @@ from kiln.runtime.cuda.binding import Convolutions, CudaBinder, CudaLayout, Entr
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, cublaslt, status_text
 from kiln.runtime.cuda.cudnn import Cudnn, cudnn, cudnn_status_text
 from kiln.runtime.cuda.driver import CudaError, driver
+from kiln.runtime.cuda.libraries import LibrarySettings
 from kiln.runtime.executor import Executor
 from kiln.runtime.loader import load
 from kiln.runtime.plan import Launch, Plan
@@ -128,28 +129,20 @@ class CudaExecutor(Executor):
         return found
 
     def _prepared_convolutions(self, dnn: Cudnn) -> Convolutions:
-        settings = torch.backends.cudnn
         return Convolutions(
             self._code["kiln_execute_cudnn"],
             dnn.record(self._index),
             lambda problem: dnn.prepare(self._index, problem),
-            bool(settings.allow_tf32),
-            bool(settings.deterministic or torch.are_deterministic_algorithms_enabled()),
+            LibrarySettings.now(),
         )
 
     def _prepared_library(self, blas: CublasLt) -> Library:
-        settings = torch.backends.cuda.matmul
-        wide = {
-            "bfloat16": settings.allow_bf16_reduced_precision_reduction,
-            "float16": settings.allow_fp16_reduced_precision_reduction,
-        }
         return Library(
             blas.address("cublasLtMatmul"),
             blas.address("cublasLtMatmulDescSetAttribute"),
             blas.handle(self._index),
             lambda problem, candidate: blas.prepare(self._index, problem, candidate),
-            bool(settings.allow_tf32),
-            frozenset(name for name, is_allowed in wide.items() if not is_allowed),
+            LibrarySettings.now(),
         )
 
     def _device_functions(self) -> dict[str, Any]:

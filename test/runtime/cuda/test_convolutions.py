@@ -14,9 +14,11 @@ import torch.nn.functional as F
 import kiln
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
+from kiln.lowering.host.gpu_kernels import GpuKernelSet
 from kiln.runtime.cuda.cublaslt import LibraryError
 from kiln.runtime.cuda.cudnn import ConvolutionProblem, Cudnn, cudnn
 from kiln.runtime.cuda.driver import CudaError
+from kiln.runtime.cuda.libraries import prepare_ahead
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +142,7 @@ def test_a_failure_names_the_convolution(gpu):
     with pytest.raises(CudaError, match=r"aten.convolution.default.*cuDNN says: execution failed \(status 5001\)"):
         call(*args)
     gpu.dnn_library.fails = 0
-    assert error(call(*args), F.conv2d(*(t.double() for t in args), None, 1, 1)) < 4e-3
+    assert error(call(*args), F.conv2d(args[0].double(), args[1].double(), None, 1, 1)) < 4e-3
     assert len(gpu.dnn_library.things) == things
 
 
@@ -286,3 +288,27 @@ def test_too_large_for_one_call(gpu):
 def test_no_library_is_a_clear_error():
     with pytest.raises(LibraryError, match="no cuDNN"):
         cudnn()
+
+
+def test_prepared_while_kernels_compile(gpu, monkeypatch):
+    """With the sizes, places and settings that the executor asks with."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    done = []
+
+    def meanwhile(self: Any, plan: Any) -> None:
+        done.append((prepare_ahead(plan, lambda: gpu.dnn), len(gpu.dnn._known)))
+
+    monkeypatch.setattr(GpuKernelSet, "meanwhile", meanwhile)
+    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 1, 1), random(24)
+    compiled(block)(*args)
+    assert done == [(2, 2)] and len(gpu.dnn._known) == 2
+    assert len(gpu.dnn_library.calls) == 2
+
+
+def test_what_cannot_be_prepared_is_left(gpu, monkeypatch):
+    gpu.dnn_library.refused = {0, 1, 2}
+    done = []
+    monkeypatch.setattr(GpuKernelSet, "meanwhile", lambda self, plan: done.append(prepare_ahead(plan, lambda: gpu.dnn)))
+    x, w = random(1, 16, 9, 9), random(8, 16, 3, 3)
+    assert error(compiled(lambda x, w: F.conv2d(x, w))(x, w), F.conv2d(x.double(), w.double())) < 4e-3
+    assert done == [0]
