@@ -99,6 +99,9 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     timing = _timing(options, f" device={device} arch={arch} tf32={tf32}") if device else ""
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
+        PipelineStep(
+            f"convert-scaled-products{{arch={arch}}}", "calls that are products of 8-bit floats, with what follows"
+        ),
         PipelineStep("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
         PipelineStep(
             f"choose-vendor{{target=cuda tensor-maps={descriptors}{timing}}}",

@@ -18,6 +18,10 @@ from kiln.lowering.ir_builder import Condition, Index
 
 __all__ = ["Builder", "Condition", "Index", "is_float", "kernel"]
 
+_ALL_SUMS = 1 << 30
+"""More terms than a sum has."""
+_SHORT_SUMS = 128
+"""Terms of 8-bit floats that tensor cores add up before f32 does, as in cuBLAS: each of their sums has 14 bits."""
 _FLOAT_BITS = {ir.F64Type: 64, ir.F32Type: 32, ir.F16Type: 16, ir.BF16Type: 16}
 
 
@@ -209,8 +213,12 @@ class Builder(BlockBuilder):
         return tt.BitcastOp.create([x], [tt.with_element(x.type, element)]).result
 
     def dot(self, lhs: ir.Value, rhs: ir.Value, acc: ir.Value, precision: str = "ieee") -> ir.Value:
-        """`acc + lhs @ rhs`; how f32 operands are taken: ieee, tf32 or tf32x3."""
-        attributes = {"inputPrecision": self._i32(tt.PRECISION[precision]), "maxNumImpreciseAcc": self._i32(0)}
+        """`acc + lhs @ rhs`; how f32 operands are taken: ieee, tf32 or tf32x3. "fast": sums of 8-bit floats may stay in
+        the tensor cores, whose own precision is less than that of f32."""
+        narrow = is_float(lhs.type) and type(tt.element_of(lhs.type)) not in _FLOAT_BITS
+        imprecise = _ALL_SUMS if precision == "fast" else _SHORT_SUMS if narrow else 0
+        kind = tt.PRECISION["ieee" if precision == "fast" else precision]
+        attributes = {"inputPrecision": self._i32(kind), "maxNumImpreciseAcc": self._i32(imprecise)}
         return tt.DotOp.create([lhs, rhs, acc], [acc.type], attributes).result
 
     # -- reductions ------------------------------------------------------------------------------------------

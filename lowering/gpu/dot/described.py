@@ -25,7 +25,7 @@ _GRAIN_BYTES = 16
 """What the addresses and strides of a tensor map are multiples of."""
 _MOST_BYTES = 1 << 40
 """From which on a stride does not fit."""
-_BYTES = {"bf16": 2, "f16": 2, "f32": 4}
+_BYTES = {"f8E4M3FN": 1, "f8E5M2": 1, "bf16": 2, "f16": 2, "f32": 4}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def find_places(operand: Operand, sizes: Sequence[ir.AffineExpr], element: str) 
     """Where the matrices of an operand of these sizes lie, or None where no tensor map describes them.
 
     That is so with a size or stride known at run time only, neither unit stride in a matrix, other strides that are
-    no multiples of 16 bytes, more than three leading dims that matter, and 8 or 64 bits an element.
+    no multiples of 16 bytes, more than three leading dims that matter, other elements than tensor cores take.
     """
     counts = [affine.constant_of(x) for x in sizes]
     steps = [affine.constant_of(x) for x in operand.strides]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, tt
+from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Index
 from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import choose_attention
@@ -21,7 +22,7 @@ from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
-from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product, pow2
+from kiln.lowering.gpu.dot.schedule import FLOAT8, ProductShape, choose_product, pow2
 from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
@@ -57,7 +58,13 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotO
     schedule = choose_product(shape, machine(options.arch), descriptors)
     if _is_long(body) and schedule["num_warps"] == 4 and schedule.get("block_m", 1) * schedule["block_n"] >= _MANY_SUMS:
         schedule["num_warps"] = 8
-    return schedule | {"precision": "tf32" if shape.dtype == "tf32" else "ieee"}
+    return schedule | {"precision": "tf32" if shape.dtype == "tf32" else _precision(body)}
+
+
+def _precision(body: FusionBody) -> str:
+    """How tensor cores sum; see `Builder.dot`."""
+    products = [op.operation for op in body.operations if op.operation.name == "kiln.matmul"]
+    return "fast" if all("fast_sums" in op.attributes for op in products) else "ieee"
 
 
 def _is_long(body: FusionBody) -> bool:
@@ -71,6 +78,9 @@ def product_shape(body: FusionBody, layouts: Sequence[ir.AffineMap], options: Do
     """What the schedule of a fusion's product is chosen by, and whether descriptors can describe its operands."""
     products = find_products(body, layouts)
     product = products[0]
+    if product.element in FLOAT8 and not machine(options.arch).float8:
+        reason = f"{options.arch} has no tensor cores for {product.element}"
+        raise UnsupportedError("kiln.matmul", str(product.op.location), reason)
     tf32 = options.tf32 and product.element == "f32"
     shape = replace(_with_siblings(body, layouts, product.shape(tf32)), products=len(products))
     return shape, options.descriptors and body.part is None and _describable(body, products)

@@ -15,7 +15,7 @@ from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
 _INTEGERS = ("i8", "i16", "i32", "i64")
-_FLOATS = ("f64", "f32", "bf16", "f16")
+_FLOATS = ("f64", "f32", "bf16", "f16", "f8E4M3FN", "f8E5M2")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,10 @@ _DYNAMIC_SIZE = 512
 _GROUP = 8
 """Rows of tiles that are walked together, so that neighbours share operands in the second-level cache."""
 
+FLOAT8 = ("f8E4M3FN", "f8E5M2")
+"""8-bit floats that tensor cores take."""
 _BYTES = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+_BYTES |= dict.fromkeys(FLOAT8, 1)
 _RATE = {
     "f64": 1 / 12,
     "f32": 1 / 14,
@@ -62,6 +65,8 @@ _RATE = {
     "bf16": 1.0,
     "f16": 1.0,
     "i8": 2.0,
+    "f8E4M3FN": 2.0,
+    "f8E5M2": 2.0,
     "i16": 1 / 28,
     "i32": 1 / 28,
     "i64": 1 / 84,
@@ -73,7 +78,7 @@ _REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
 @dataclass(frozen=True)
 class ProductShape:
     """result[batch, m, n] = sum over k, for `dtype` among f64, f32, tf32 (f32 operands rounded in the tensor core),
-    bf16, f16, i8, i16, i32, i64.
+    bf16, f16, f8E4M3FN, f8E5M2, i8, i16, i32, i64.
     products: how many such products of one lhs a program sums side by side (a gate and what it is multiplied with).
 
     lhs_strides [m, k] and rhs_strides [k, n] are in elements.
@@ -164,10 +169,10 @@ def gemv(shape: ProductShape) -> dict:
 
 
 def takes_descriptors(shape: ProductShape) -> bool:
-    """Whether both operands are matrices that a descriptor describes: 16- or 32-bit elements on tensor cores, one unit
+    """Whether both operands are matrices that a descriptor describes: float elements for tensor cores, one unit
     stride, the other a multiple of 16 bytes. Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS),
     but less than through pointers (0.65)."""
-    if shape.dtype not in ("bf16", "f16", "tf32") or shape.batch is None:
+    if shape.dtype not in ("bf16", "f16", "tf32", *FLOAT8) or shape.batch is None:
         return False
     if any(x is None for x in (shape.m, shape.n, shape.k, *shape.lhs_strides, *shape.rhs_strides)):
         return False
@@ -175,8 +180,8 @@ def takes_descriptors(shape: ProductShape) -> bool:
     for strides in (shape.lhs_strides, shape.rhs_strides):
         if 1 not in strides or max(s or 0 for s in strides) % grain:
             return False
-    # Tensor cores take f32 operands only with the reduction along memory.
-    return shape.dtype != "tf32" or (shape.lhs_strides[1] == 1 and shape.rhs_strides[0] == 1)
+    # Tensor cores take operands of other sizes than 16 bits only with the reduction along memory.
+    return shape.dtype in ("bf16", "f16") or (shape.lhs_strides[1] == 1 and shape.rhs_strides[0] == 1)
 
 
 def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
@@ -192,7 +197,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
     if shape.dtype == "tf32" and pieces == 2:
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
-    room = machine.shared_bytes - rows * columns // pieces * (4 if shape.dtype == "tf32" else 2) - 1024
+    room = machine.shared_bytes - rows * columns // pieces * max(2, _BYTES[shape.dtype]) - 1024
     stages = _stages(shape, rows, columns, schedule["block_k"], room, limit=4 if persistent else 6)
     return schedule | {
         "kernel": "tensor_map",
