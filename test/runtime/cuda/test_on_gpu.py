@@ -331,3 +331,54 @@ def test_products_with_any_number_of_rows() -> None:
 def test_logits_whose_rows_start_anywhere() -> None:
     x, w = randn(300, 512).bfloat16(), randn(5027, 512).bfloat16() / 16
     check(lambda x, w: F.linear(x, w), x, w, limit=6e-3)
+
+
+def images(*shape: int, dtype: torch.dtype, last: bool) -> torch.Tensor:
+    found = randn(*shape, dtype=dtype)
+    return found.contiguous(memory_format=torch.channels_last) if last and found.dim() == 4 else found
+
+
+def test_convolutions_of_the_library() -> None:
+    """Strides, padding, dilation, groups, one to three dims, either layout, all types."""
+    limits = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-5, torch.float64: 1e-12}
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        for dtype, limit in limits.items():
+            for last in (True, False):
+                x, w = images(3, 32, 29, 31, dtype=dtype, last=last), images(48, 32, 3, 3, dtype=dtype, last=last) / 16
+                b = randn(48, dtype=dtype)
+                check(
+                    lambda x, w, b: torch.relu(F.conv2d(torch.relu(x), w, b, (2, 1), 1, (1, 2))), x, w, b, limit=limit
+                )
+                check(lambda x, w: F.conv2d(x, w[:, :8], None, 1, 1, 1, 4), x, w, limit=limit)
+            x, w = randn(2, 16, 100, dtype=dtype), randn(8, 16, 5, dtype=dtype) / 8
+            check(lambda x, w: F.conv1d(x, w, None, 2, 2), x, w, limit=limit)
+            x, w = randn(2, 16, 9, 10, 11, dtype=dtype), randn(8, 16, 3, 3, 3, dtype=dtype) / 16
+            check(lambda x, w: F.conv3d(x, w, None, 1, 1), x, w, limit=limit)
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:
+    w, u = (images(64, 64, 3, 3, dtype=torch.bfloat16, last=True) / 16 for _ in range(2))
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(F.conv2d(torch.relu(F.conv2d(x, w, None, 1, 1)), u, None, 2, 1))
+
+    def exact(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(F.conv2d(torch.relu(F.conv2d(x.double(), w.double(), None, 1, 1)), u.double(), None, 2, 1))
+
+    inputs = [images(4, 64, 28, 28, dtype=torch.bfloat16, last=True) for _ in range(8)]
+    for mode in (None, "reduce-overhead"):
+        with torch.no_grad():
+            run = compiled(model, mode=mode)
+            streams = [torch.cuda.Stream() for _ in range(4)]
+            torch.cuda.synchronize()
+            found = []
+            for i, x in enumerate(inputs * 3):
+                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
+                    found.append(run(x).clone())
+            torch.cuda.synchronize()
+        for x, value in zip(inputs * 3, found, strict=True):
+            assert error(value, exact(x)) < 1e-2
