@@ -16,6 +16,7 @@ from kiln.lowering.tile.layouts import fusion_layouts
 __all__ = ["KnownTensors", "is_close", "no_trial", "random_values", "value_of"]
 
 _DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16,
+           "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
            "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "i1": torch.bool}  # fmt: skip
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 _HALF_TOLERANCE = 5e-2
@@ -64,7 +65,9 @@ def random_values(count: int, dtype: torch.dtype, generator: torch.Generator, de
         values = torch.randn(period, generator=generator).to(dtype)
     else:
         values = torch.zeros(period, dtype=dtype)
-    return values.to(device).repeat(-(-count // max(period, 1)))[:count].contiguous()
+    # Of 8-bit floats there are few ops.
+    values = values.view(torch.uint8) if dtype.itemsize == 1 else values
+    return values.to(device).repeat(-(-count // max(period, 1)))[:count].contiguous().view(dtype)
 
 
 def is_close(mine: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -41,6 +41,7 @@ class AttentionShape:
     v_size: int
     dtype: str
     tf32: bool = False
+    causal: bool = False
 
 
 def choose_attention(shape: AttentionShape, machine: Machine) -> dict:

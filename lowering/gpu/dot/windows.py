@@ -48,7 +48,8 @@ class Attention:
         """What a schedule is chosen by."""
         *heads, queries, _ = (affine.constant_of(x) for x in self.query_sizes)
         keys = affine.constant_of(self.key_sizes[-2])
-        return AttentionShape(known_product(heads), queries, keys, self.qk_size, self.v_size, self.element, tf32)
+        count = known_product(heads)
+        return AttentionShape(count, queries, keys, self.qk_size, self.v_size, self.element, tf32, self.causal)
 
 
 def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attention:

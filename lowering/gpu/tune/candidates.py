@@ -109,26 +109,25 @@ def _rows(nest: Schedule) -> Iterator[Schedule]:
 
 
 def _attention(shape: AttentionShape, schedule: Schedule) -> Iterator[Schedule]:
-    """Blocks of queries and keys, stages, warps."""
+    """Blocks of queries and keys, stages, warps; where keys are masked."""
     described = bool(schedule.get("descriptors"))
-
-    def fits(keys: int) -> bool:
-        # Described keys and values fill their blocks.
-        return not described or (isinstance(shape.keys, int) and shape.keys % keys == 0)
-
     queries, keys = schedule["block_m"], schedule["block_n"]
     stages = schedule["num_stages"]
     yield schedule | {"num_stages": stages + 1}
+    ragged = not isinstance(shape.keys, int) or shape.keys % keys != 0
+    if shape.causal or ragged:
+        for masks in ("branch", "all", "behind"):
+            yield schedule | {"masks": masks}
     for rows, columns, warps, depth in _ATTENTION:
         height = min(rows, pow2(shape.queries)) if isinstance(shape.queries, int) else rows
-        if fits(columns) and (shape.dtype != "f32" or shape.tf32):
+        if shape.dtype != "f32" or shape.tf32:
             changed = {"block_m": max(height, 16), "block_n": columns, "num_warps": warps, "num_stages": depth}
             yield schedule | changed
     if described:
         yield schedule | {"descriptors": False}
     if stages > 1:
         yield schedule | {"num_stages": stages - 1}
-    if keys > 16 and fits(keys // 2):
+    if keys > 16:
         yield schedule | {"block_n": keys // 2}
     if queries > 16:
         yield schedule | {"block_m": queries // 2}
