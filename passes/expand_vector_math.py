@@ -10,7 +10,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.errors import InvalidIRError
-from kiln.lowering.cpu.vector_math import FLUSHED, FUNCTIONS, Emitter, Lanes
+from kiln.lowering.cpu.vector_math import APPROXIMATE, FUNCTIONS, Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
 from kiln.lowering.cpu.vector_math.power import ipowi
 from kiln.lowering.float8 import is_float8, narrow, widen
@@ -28,6 +28,7 @@ _BY_F32 = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
 _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
 
 _SHORT = ir.BF16Type | ir.F16Type
+_SHORT_FUNCTIONS = {"math.erf", "math.tanh"}  # whose approximate form is for f32 alone
 
 
 @register_pass
@@ -40,7 +41,8 @@ class ExpandVectorMath(Pass):
     are computed in f32.  Also expanded: ``arith.remf``, ``arith.maximumf``/``minimumf`` (NaN propagates; the sign of
     a zero is PyTorch's, not IEEE's) and ``arith.extf``/``truncf`` between bf16 or 8-bit floats and f32,
     ``sitofp``/``uitofp`` to bf16 (rounded to f32 first, as PyTorch does).  ``fastmath<afn>`` on exp and exp2 asks for
-    the variant that flushes denormal results.
+    the variant that flushes denormal results, on erf and tanh of f32 for one with an error of 2^-15 of the distance
+    from one.
 
     Before::
 
@@ -158,16 +160,18 @@ def _apply(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]
         results = [FUNCTIONS["math.sin"](e, *operands), FUNCTIONS["math.cos"](e, *operands)]
     elif op.name not in FUNCTIONS:
         results = [e.op(op.name, e.float_type, *operands)]
-    elif op.name in FLUSHED and "fastmath" in op.attributes and _approximate(op.attributes["fastmath"]):
-        results = [FLUSHED[op.name](e, *operands)]
+    elif op.name in APPROXIMATE and _approximate(op, e.element):
+        results = [APPROXIMATE[op.name](e, *operands)]
     else:
         results = [FUNCTIONS[op.name](e, *operands)]
     return [_store(e, r, old.type) for r, old in zip(results, op.results, strict=True)]
 
 
-def _approximate(fastmath: ir.Attribute) -> bool:
-    """Whether #arith.fastmath<...> allows approximate functions."""
-    flags = str(fastmath).partition("<")[2].rstrip(">").split(",")
+def _approximate(op: ir.Operation, element: str) -> bool:
+    """Whether #arith.fastmath<...> of the op allows the approximate function, and there is one."""
+    if "fastmath" not in op.attributes or element == "f64" and op.name in _SHORT_FUNCTIONS:
+        return False
+    flags = str(op.attributes["fastmath"]).partition("<")[2].rstrip(">").split(",")
     return "afn" in flags or "fast" in flags
 
 

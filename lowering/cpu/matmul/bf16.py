@@ -22,6 +22,7 @@ __all__ = [
     "from_memory",
     "has_pairs",
     "interleave",
+    "narrow",
 ]
 
 LANES = 16
@@ -60,9 +61,17 @@ def from_memory(b: Builder, x: ir.Value) -> ir.Value:
 
 
 def narrow(b: Builder, x: ir.Value) -> ir.Value:
-    """16 f32 rounded to bf16; subnormal numbers become zero."""
-    bits = llvm.bitcast(b.vec(LANES, b.i16), _intrinsic("cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
-    return vector.bitcast(b.vec(LANES, ir.BF16Type.get()), bits)
+    """16 f32, or 32, rounded to bf16; subnormal numbers become zero."""
+    type_ = b.vec(ir.VectorType(x.type).shape[0], ir.BF16Type.get())
+    return vector.bitcast(type_, _narrow(b, x))
+
+
+def _narrow(b: Builder, x: ir.Value) -> ir.Value:
+    lanes = ir.VectorType(x.type).shape[0]
+    if lanes > LANES:
+        halves = (_narrow(b, b.shuffle(x, x, range(at, at + LANES))) for at in (0, LANES))
+        return b.shuffle(*halves, range(2 * LANES))
+    return llvm.bitcast(b.vec(LANES, b.i16), _intrinsic("cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
 
 
 def _intrinsic(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:

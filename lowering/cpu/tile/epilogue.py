@@ -10,9 +10,11 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import Destination
+from kiln.lowering.cpu.matmul.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_offset
+from kiln.lowering.tile.body import defining_op
 
 
 class FusedEpilogue:
@@ -63,7 +65,7 @@ class FusedEpilogue:
             for i in e.body.mine:
                 root = e.body.roots[i]
                 point = self.at(root)
-                e.store(len(e.body.tensors) + i, point, e.eval(root, point))
+                e.store(len(e.body.tensors) + i, point, _rounded(b, e.eval(root, point)))
         e.scopes = saved
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
@@ -97,3 +99,16 @@ class FusedEpilogue:
     def is_plain_store(self) -> bool:
         """Whether the product itself is the only root."""
         return [self.e.body.roots[i] for i in self.e.body.mine] == [self.result]
+
+
+def _rounded(b: Builder, value: ir.Value) -> ir.Value:
+    """`value`; what is rounded to bf16 last, by the instruction for that where there is one. As the instruction for
+    products of bf16 it takes subnormal numbers as zero."""
+    rounding = defining_op(value)
+    if rounding is None or rounding.name != "arith.truncf" or not isinstance(value.type, ir.VectorType):
+        return value
+    wide = rounding.operands[0]
+    lanes, narrow_enough = value.type.shape[0], isinstance(ir.VectorType(wide.type).element_type, ir.F32Type)
+    if lanes not in (LANES, 2 * LANES) or not narrow_enough or not has_pairs(str(value.type.element_type), LANES):
+        return value
+    return narrow(b, wide)

@@ -4,7 +4,8 @@
 """Vector math: functions of f32 and f64 lanes as formulas in arith (docs/vector-math.md has accuracy and speed).
 
 ``FUNCTIONS`` maps a ``math`` (or ``arith``) op to its formula ``f(emitter, *operands) -> Lanes``;
-``FLUSHED`` holds the cheaper ones for ``fastmath<afn>``.
+``APPROXIMATE`` holds the cheaper ones for ``fastmath<afn>``: exponentials that flush denormal results, and functions
+for results of 16 bits (f32 alone).
 """
 
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from kiln.lowering.cpu.vector_math import (
     exponential,
     logarithm,
     power,
+    short,
     trigonometric,
 )
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
-__all__ = ["FLUSHED", "FUNCTIONS", "Emitter", "Lanes"]
+__all__ = ["APPROXIMATE", "FUNCTIONS", "Emitter", "Lanes"]
 
 FUNCTIONS: dict[str, Callable[..., Lanes]] = {
     "math.exp": exponential.exp,
@@ -57,7 +59,9 @@ FUNCTIONS: dict[str, Callable[..., Lanes]] = {
     "math.isfinite": conversion.is_finite,
 }
 
-FLUSHED: dict[str, Callable[..., Lanes]] = {
+APPROXIMATE: dict[str, Callable[..., Lanes]] = {
     "math.exp": exponential.exp_flushed,
     "math.exp2": exponential.exp2_flushed,
+    "math.erf": short.erf_short,
+    "math.tanh": short.tanh_short,
 }

@@ -75,6 +75,13 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
         float.fromhex("0x1.e605fd6c96923p-28"),
         float.fromhex("0x1.c06352951a50dp-32"),
     ),
+    # 2^r = 1 + r p(r), |r| <= 1/2; error 3.56e-06
+    ("exp2_short", "f32"): (
+        float.fromhex("0x1.62dfca0000000p-1"),
+        float.fromhex("0x1.ebf1b40000000p-3"),
+        float.fromhex("0x1.ca900c0000000p-5"),
+        float.fromhex("0x1.4090d60000000p-7"),
+    ),
     # log(1 + f) = f - f^2/2 + f^3 p(f), 1 + f in [sqrt(1/2), sqrt(2)]; error 5.83e-09
     ("log", "f32"): (
         float.fromhex("0x1.5555540000000p-2"),
@@ -272,6 +279,15 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
         float.fromhex("-0x1.4bc9800000000p-11"),
         float.fromhex("0x1.ed6b3e0000000p-14"),
         float.fromhex("-0x1.3695920000000p-17"),
+    ),
+    # erf(a) = 1 - 2^(a p(a)), 0 <= a <= 4, error relative to 1 - erf; error 3.26e-05
+    ("erf_log2", "f32"): (
+        float.fromhex("-0x1.a097a60000000p+0"),
+        float.fromhex("-0x1.d758aa0000000p-1"),
+        float.fromhex("-0x1.2cbfd40000000p-3"),
+        float.fromhex("0x1.e8656a0000000p-6"),
+        float.fromhex("-0x1.e40ec60000000p-9"),
+        float.fromhex("0x1.ac81840000000p-13"),
     ),
     # erfc(a) = exp(-a p(a)), 0 <= a <= 1/2; error 6.74e-09
     ("erfc_near", "f32"): (

@@ -70,6 +70,12 @@ FITS: dict[str, Fit] = {
         lambda r: mp.mpf(2) ** r / r,
         -0.50001, 0.50001, 5, 10,
     ),
+    "exp2_short": Fit(
+        "2^r = 1 + r p(r), |r| <= 1/2",
+        lambda r: mp.expm1(r * mp.ln(2)) / r,
+        lambda r: mp.mpf(2) ** r / r,
+        -0.50001, 0.50001, 3, None,
+    ),
     "log": Fit(
         "log(1 + f) = f - f^2/2 + f^3 p(f), 1 + f in [sqrt(1/2), sqrt(2)]",
         lambda f: (mp.log1p(f) - f + f * f / 2) / f**3,
@@ -123,6 +129,12 @@ FITS: dict[str, Fit] = {
         lambda a: -mp.log(mp.erfc(a)) / a,
         lambda a: mp.erf(a) / mp.erfc(a) / a,
         0.0, 3.93, 8, None,
+    ),
+    "erf_log2": Fit(
+        "erf(a) = 1 - 2^(a p(a)), 0 <= a <= 4, error relative to 1 - erf",
+        lambda a: mp.log(mp.erfc(a), 2) / a,
+        lambda a: 1 / (a * mp.ln(2)),
+        0.0, 4.0, 5, None,
     ),
     "erfc_near": Fit(
         "erfc(a) = exp(-a p(a)), 0 <= a <= 1/2",

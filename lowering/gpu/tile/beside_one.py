@@ -17,28 +17,6 @@ _P = 0.3275911
 _A = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 
 
-def is_beside_one(op: ir.OpView) -> bool:
-    """Whether an absolute error of 1.5e-7 in this f32 op is lost in rounding: it is only added to one, and all that its
-    `linalg.generic` yields has 16 bits."""
-    block = op.operation.block
-    ends = [v.type for v in list(block.operations)[-1].operands]
-    uses = [use.owner for use in op.results[0].uses]
-    narrow = (ir.BF16Type, ir.F16Type)
-    return (
-        isinstance(op.results[0].type, ir.F32Type)
-        and all(isinstance(t, narrow) for t in ends)
-        and all(user.operation.name == "arith.addf" and any(_is_one(v) for v in user.operands) for user in uses)
-    )
-
-
-def _is_one(value: ir.Value) -> bool:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return False
-    attribute = owner.operation.attributes["value"]
-    return isinstance(attribute, ir.FloatAttr) and attribute.value == 1.0
-
-
 def emit_short_erf(b: Builder, x: ir.Value) -> ir.Value:
     """erf(x) for f32: a tenth of the instructions of the library's function, which fused products feel."""
     size = b.math("absf", x)

@@ -11,8 +11,9 @@ from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, library_symbol
-from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh, is_beside_one
+from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh
 from kiln.lowering.gpu.tile.float8 import convert
+from kiln.lowering.tile.beside_one import is_beside_one
 
 # Ops whose operands and results are blocks of one shape and which Triton lowers for every element type that they have.
 _SAME = {

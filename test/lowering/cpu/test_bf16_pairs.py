@@ -13,6 +13,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import emit_kernel
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
+ROUNDING = "llvm.x86.avx512bf16.cvtneps2bf16.512"
 
 
 def product(m, n, k, dtype="bf16"):
@@ -38,6 +39,9 @@ def test_only_where_the_cpu_has_it():
     assert INSTRUCTION in kernel_text("native", "bf16")
     assert INSTRUCTION not in kernel_text("native", "f16")
     assert INSTRUCTION not in kernel_text("x86-64-v4", "bf16")
+    assert ROUNDING in kernel_text("native", "bf16")
+    assert ROUNDING not in kernel_text("native", "f16")
+    assert ROUNDING not in kernel_text("x86-64-v4", "bf16")
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 40, 31), (3, 9, 32), (5, 17, 100), (8, 6, 0), (12, 33, 65)])

@@ -3,6 +3,7 @@
 
 """Accuracy of the vector math against its stated bounds, and values that must be exact."""
 
+import math
 import re
 from pathlib import Path
 
@@ -132,12 +133,26 @@ def test_flushed_exponentials(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "bound"), [("erf", 4e-5), ("tanh", 1e-5)])
+def test_short_functions(name: str, bound: float) -> None:
+    """fastmath<afn>: the error relative to the distance from one, but for a rounding of numbers near one."""
+    short = compile_op(f"math.{name}", ["f32"], "f32", 8, "{fastmath = #arith.fastmath<afn>}")
+    x = np.linspace(-12, 12, 1 << 16, dtype=np.float32)
+    exact = np.array([getattr(math, name)(float(v)) for v in x])
+    missing = np.array([math.erfc(abs(v)) if name == "erf" else 2 / (math.exp(2 * abs(v)) + 1) for v in x.tolist()])
+    error = np.abs(short(x) - exact)
+    assert (error <= bound * missing + 2e-7).all()
+    assert error.max() > 1.5e-7, "the accurate formula was taken"
+    ends = np.array([-np.inf, -3e38, -50, 50, 3e38, np.inf, np.nan, -np.nan], np.float32)
+    np.testing.assert_array_equal(short(ends), np.array([-1, -1, -1, 1, 1, 1, np.nan, np.nan], np.float32))
+
+
 def test_the_document_states_these_bounds() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \| [\d.]+ \|$", DOCUMENT.read_text(), re.M)
     stated = {name: (float(f32), float(f64)) for name, f32, f64 in rows}
     assert stated == {name: tuple(bound) for name, bound in BOUNDS.items()}
 
 
-@pytest.mark.parametrize("name", ["exp", "sin", "atan"])
+@pytest.mark.parametrize("name", ["exp", "sin", "atan", "erf_log2", "exp2_short"])
 def test_coefficients_come_from_the_fits(name: str) -> None:
     assert fit_coefficients(FITS[name], "f32")[0] == COEFFICIENTS[name, "f32"]
