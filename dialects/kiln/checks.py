@@ -167,6 +167,25 @@ def check_map(what: str, map_: ir.AffineMap, n_dims: int, n_results: int, n_symb
     require(map_.n_symbols in (0, n_symbols), f"{what} symbols", f"{n_symbols}, one per index operand", map_.n_symbols)
 
 
+def reads_in_bounds(view: Any) -> None:
+    """Where the map of a view reads along one dim of the result, or at a constant, that must exist in the operand.
+
+    Static sizes alone; other expressions are not looked at.
+    """
+    sizes, result = sizes_of(view.x), sizes_of(view.result)
+    if 0 in result:
+        return
+    for i, (expr, size) in enumerate(zip(view.map.value.results, sizes, strict=True)):
+        if size is None:
+            continue
+        last = affine.constant_of(expr)
+        if last is None and isinstance(expr, ir.AffineDimExpr):
+            extent = result[expr.position]
+            last = None if extent is None else extent - 1
+        if last is not None and not 0 <= last < size:
+            raise InvalidOp(f"attribute map: reads index {last} of dimension {i}, which has size {size}")
+
+
 def shape_matches(what: str, map_: ir.AffineMap, value: ir.Value) -> None:
     """Constant sizes of `map_` must be the tensor type's static sizes."""
     expected = [affine.constant_of(e) for e in map_.results]

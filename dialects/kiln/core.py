@@ -53,6 +53,7 @@ class ViewOp(base.Operation, name="view", traits=[base.Pure]):
         rank, n = self.result.type.rank, len(self.symbols)
         checks.map_of(self, "map", rank, self.x.type.rank, n)
         checks.shape_matches("result", checks.map_of(self, "shape", 0, rank, n), self.result)
+        checks.reads_in_bounds(self)
 
 
 class EmptyOp(base.Operation, name="empty", traits=[base.Pure]):

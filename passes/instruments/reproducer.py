@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from kiln.dialects import parse, to_text
 from kiln.passes.instruments.base import Instrument
+from kiln.passes.registry import registered_passes
 
 if TYPE_CHECKING:
     from kiln.errors import CompileError
@@ -49,7 +50,8 @@ class Reproducer(Instrument):
         digest = hashlib.sha256((pipeline + text).encode()).hexdigest()[:10]
         name = "".join(c if c.isalnum() or c == "-" else "-" for c in step.name).strip("-")[:40]
         path = self._directory / f"{name}-{digest}.mlir"
-        option = shlex.quote(f"--pass-pipeline={pipeline}")
+        options = [*_loads(steps), f"--pass-pipeline={pipeline}"]
+        option = " ".join(shlex.quote(option) for option in options)
         header = f"// {' '.join(error.message.split())}\n// RUN: {self._command} {option} %s\n"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -68,6 +70,14 @@ class Reproducer(Instrument):
                 return _text(module), [self._steps[index]]
         except Exception:
             return self._input, self._steps[: index + 1]
+
+
+def _loads(steps: "Sequence[PipelineStep]") -> list[str]:
+    """``--load`` options for the registered passes that are no part of Kiln: the files that define them."""
+    found = [type(step.pass_) for step in steps if not type(step.pass_).__module__.startswith("kiln.")]
+    known = set(registered_passes().values())
+    files = [Path(cls.run.__code__.co_filename).resolve() for cls in found if cls in known]
+    return list(dict.fromkeys(f"--load={file}" for file in files))
 
 
 def _text(module: ir.Module) -> str:

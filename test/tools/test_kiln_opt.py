@@ -3,6 +3,7 @@
 
 """kiln-opt where lit does not reach: start-up, and parts of --verify-diagnostics."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,19 @@ def test_bad_input_is_one_line(data: bytes, tmp_path: Path, capfd: pytest.Captur
     out, err = capfd.readouterr()
     assert out == ""
     assert "error: " in err and err.count("\n") == 1 and "in.mlir" in err
+
+
+def test_the_command_of_a_reproducer_reproduces(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As printed, also for a pass that came by --load."""
+    source = "func.func @f(%a: i32) -> i32 { %0 = arith.addi %a, %a : i32 return %0 : i32 }"
+    (tmp_path / "in.mlir").write_text(source)
+    pipeline = "--pass-pipeline=canonicalize,test-reject{op=arith.addi}"
+    assert main([SAMPLE, f"--reproducer-dir={tmp_path}", pipeline, str(tmp_path / "in.mlir")]) == 1
+    first = capfd.readouterr().err.splitlines()
+    command = shlex.split(first[-1].removeprefix("note: to reproduce: "))
+    done = subprocess.run([sys.executable, "-m", "kiln.tools.kiln_opt", *command[1:]], capture_output=True, text=True)
+    assert command[0] == "kiln-opt" and done.returncode == 1
+    assert "arith.addi is not supported: rejected by option" in done.stderr
 
 
 SAMPLE = f"--load={INPUTS}/sample_passes.py"

@@ -29,6 +29,24 @@ func.func @invalid(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @invalid(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kiln.view' op attribute map: reads index 8 of dimension 1, which has size 8}}
+  %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (9, 4)>}
+    : (tensor<4x8xf32>) -> tensor<9x4xf32>
+  return
+}
+
+// -----
+
+func.func @invalid(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'kiln.view' op attribute map: reads index 4 of dimension 0, which has size 4}}
+  %0 = "kiln.view"(%x) {map = affine_map<(d0) -> (4, d0)>, shape = affine_map<() -> (8)>}
+    : (tensor<4x8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @invalid(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{'kiln.view' op result sizes: expected [8, 4], found [8, 5]}}
   %0 = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (8, 4)>}
     : (tensor<4x8xf32>) -> tensor<8x5xf32>

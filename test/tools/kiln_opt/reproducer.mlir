@@ -7,9 +7,9 @@
 
 // CHECK: reproducer.mlir:[[L:[0-9]+]]:8: error: arith.addi is not supported: rejected by option
 // CHECK: note: in pass 'test-reject'
-// CHECK: note: to reproduce: kiln-opt '--pass-pipeline=test-reject{op=arith.addi}' {{.*}}test-reject-{{[0-9a-f]+}}.mlir
+// CHECK: note: to reproduce: kiln-opt --load={{.*}}sample_passes.py '--pass-pipeline=test-reject{op=arith.addi}' {{.*}}test-reject-{{[0-9a-f]+}}.mlir
 
-// FILE: // {{RUN}}: kiln-opt '--pass-pipeline=test-reject{op=arith.addi}' %s
+// FILE: // {{RUN}}: kiln-opt --load={{.*}}sample_passes.py '--pass-pipeline=test-reject{op=arith.addi}' %s
 // FILE: arith.addi {{.*}}test.tag = "op3"
 
 // BREAK: error: 'func.func' op type of entry block argument #0('i32') must match
