@@ -24,6 +24,7 @@ from kiln.lowering.gpu.dot.choice import (
 from kiln.lowering.host.followers import FOLLOWS
 from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.split_products import PARTS
 from kiln.passes.tuning import RemembersSchedules
 
 if TYPE_CHECKING:
@@ -366,6 +367,8 @@ class ChooseVendor(RemembersSchedules, Pass):
             verdict = judge.verdict(op)
             if verdict is not None:
                 why_not = f"a kernel of its own: {verdict.reason}"
+                if verdict.parts > 1:
+                    op.attributes[PARTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), verdict.parts)
                 return verdict.reason if verdict.library else None, why_not, verdict.candidate
         return reason, "a kernel of its own is as fast", 0
 

@@ -16,7 +16,8 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
     `lhs` is `[*b, M, K]`, or `[*b, K, M]` with `transpose_lhs`; `rhs` is `[*b, K, N]` or `[K, N]` (shared by the
     batch), or `[.., N, K]` with `transpose_rhs`.  Batch dims do not broadcast.  bf16 and f16 accumulate in f32 and
     round once, or not at all where the result is f32 (in kernels for GPUs); integers wrap.  With a float `lhs` the `rhs`
-    may be of i8, whose numbers are taken as such.  K = 0 gives zeros.  As `torch.matmul`.
+    may be of i8, whose numbers are taken as such.  The result of i8 may be i32, in which it is summed then.  K = 0 gives
+    zeros.  As `torch.matmul` and `torch._int_mm`.
 
     ```mlir
     func.func @linear(%x: tensor<?x16x64xf32>, %w: tensor<32x64xf32>) -> tensor<?x16x32xf32> {
@@ -43,7 +44,8 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
         if not (checks.is_i8(rhs) and isinstance(lhs.type.element_type, ir.FloatType)):
             checks.same_element("rhs", rhs, lhs)
         narrow = isinstance(lhs.type.element_type, ir.FloatType) and lhs.type.element_type.width < 32
-        if not (narrow and isinstance(result.type.element_type, ir.F32Type)):
+        summed = checks.is_i8(lhs) and checks.is_i8(rhs) and str(result.type.element_type) == "i32"
+        if not (summed or narrow and isinstance(result.type.element_type, ir.F32Type)):
             checks.same_element("result", result, lhs)
         a, b = checks.sizes_of(lhs), checks.sizes_of(rhs)
         m, k = (a[-1], a[-2]) if checks.flag(self, "transpose_lhs") else (a[-2], a[-1])

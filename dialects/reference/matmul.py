@@ -26,7 +26,8 @@ def contract(
     `extents` is an operand that is not read: its sizes give loops that no other operand has as a plain dim.
     """
     element = lhs[0].type.element_type
-    compute = scalar.compute_type(element)
+    # Integers of 8 bits may be summed in 32.
+    compute = rounded if isinstance(rounded, ir.IntegerType) else scalar.compute_type(element)
 
     def step(x: ir.Value, y: ir.Value, *rest: ir.Value) -> ir.Value:
         return scalar.add(rest[-1], scalar.mul(scalar.cast(x, compute), scalar.cast(y, compute)))

@@ -19,7 +19,9 @@ def no_kernel(op: ir.Operation) -> str | None:
     types = [ir.RankedTensorType(v.type) for v in op.operands]
     element = types[0].element_type
     if name == "kiln.matmul" and not isinstance(element, ir.FloatType):
-        return f"products of {element} have no kernel"
+        result = ir.RankedTensorType(op.results[0].type).element_type
+        if (str(element), str(result)) != ("i8", "i32"):
+            return f"products of {element} have no kernel"
     if name == "kiln.attention":
         if isinstance(element, ir.F64Type):
             return "the attention kernel sums in f32"

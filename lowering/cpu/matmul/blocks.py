@@ -115,6 +115,10 @@ class Blocks:
             zeros = [b.zero(self.vector)] * len(acc)
             types = [self.vector] * len(acc)
             old = b.if_(first, lambda: zeros, lambda: [b.vload(self.sums, x, width) for x in at], types)
-            acc = [b.addf(x, y) for x, y in zip(acc, old, strict=True)]
+            acc = [self.add(x, y) for x, y in zip(acc, old, strict=True)]
         for x, index in zip(acc, at, strict=True):
             b.vstore(x, self.sums, index)
+
+    def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The sum of two vectors of sums."""
+        return self.b.addf(x, y)

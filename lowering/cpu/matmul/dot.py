@@ -40,7 +40,9 @@ def collapse(b: Builder, vectors: list[ir.Value], width: int) -> ir.Value:
 
 def _fold(b: Builder, x: ir.Value, y: ir.Value, lanes: range) -> ir.Value:
     """Adds neighbouring lanes of the concatenation of x and y."""
-    return b.addf(b.shuffle(x, y, lanes[::2]), b.shuffle(x, y, lanes[1::2]))
+    left, right = b.shuffle(x, y, lanes[::2]), b.shuffle(x, y, lanes[1::2])
+    is_int = isinstance(ir.VectorType(x.type).element_type, ir.IntegerType)
+    return b.addiv(left, right) if is_int else b.addf(left, right)
 
 
 def emit_dot(

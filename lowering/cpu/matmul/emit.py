@@ -8,6 +8,8 @@ from dataclasses import replace
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
+from kiln.lowering.cpu.matmul.integer_dot import emit_integer_dot
+from kiln.lowering.cpu.matmul.integer_tiles import emit_integers, integers_layout
 from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
@@ -19,6 +21,8 @@ _LAYOUTS = {
     "pairs": pairs_layout,
     "vendor": vendor_layout,
     "stream": stream_layout,
+    "integers": integers_layout,
+    "integer_dot": dot_layout,
 }
 
 
@@ -30,6 +34,7 @@ def emit_matmul(
     schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
 
     * "dot", "blocked", "pairs", "stream": see dot.py, blocked.py, pairs.py, stream.py;
+    * "integers", "integer_dot", for i8 alone: integer_tiles.py, integer_dot.py;
     * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
     * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
 
@@ -67,8 +72,15 @@ def emit_matmul(
         if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
             raise ValueError("matmul kernel 'pairs' needs pack_rhs for a rhs without unit stride along n")
         emit_pairs(b, problem, schedule, *rest)
+    elif kernel == "integers":
+        emit_integers(b, problem, schedule, *rest)
+    elif kernel == "integer_dot":
+        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1:
+            raise ValueError("matmul kernel 'integer_dot' needs unit stride along k in both operands; use 'integers'")
+        emit_integer_dot(b, problem, schedule, *rest)
     else:
-        raise ValueError(f"unknown matmul kernel {kernel!r}; expected dot, blocked, pairs, stream, vendor or by_rows")
+        known_kernels = ", ".join((*_LAYOUTS, "by_rows"))
+        raise ValueError(f"unknown matmul kernel {kernel!r}; expected one of {known_kernels}")
 
 
 def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:

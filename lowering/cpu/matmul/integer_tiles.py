@@ -198,7 +198,10 @@ class _Integers(Blocks):
                 while len(x) > 1:
                     half, size = len(x) // 2, self.group // len(x)
                     lanes = [
-                        side * width * size + c * size + e for c in range(width) for side in range(2) for e in range(size)
+                        side * width * size + c * size + e
+                        for c in range(width)
+                        for side in range(2)
+                        for e in range(size)
                     ]
                     x = [b.shuffle(x[2 * i], x[2 * i + 1], lanes) for i in range(half)]
                 b.vstore(x[0], self.rhs, self.place(target, k))

@@ -3,16 +3,15 @@
 
 """Products of 8-bit integers, summed in 32 bits: a few steps of k an instruction; which of them a CPU has.
 
-VPDPBUSD (AVX512-VNNI, AVX-VNNI) multiplies four unsigned by four signed numbers: the rhs is taken plus 128, and 128 times
-the sum of the lhs row is taken off. Elsewhere both are widened to 16 bits and multiplied in pairs (PMADDWD). Neither
-saturates, so that sums are exact as long as 32 bits hold them, and wrap beyond.
+VPDPBUSD (AVX512-VNNI, AVX-VNNI) multiplies four unsigned by four signed numbers: the rhs is taken plus 128, and 128
+times the sum of the lhs row is taken off. Elsewhere both are widened to 16 bits and multiplied in pairs (PMADDWD).
+Neither saturates, so that sums are exact as long as 32 bits hold them, and wrap beyond.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, vector
+from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder
@@ -25,7 +24,7 @@ OFFSET = 128
 """What is added to the rhs where the instruction takes it as unsigned."""
 
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
-_KC, _MC, _NC = 1536, 128, 192  # 192 KiB of the lhs and 288 of the rhs
+_KC, _MC, _NC = 512, 256, 192  # 32 KiB of a rhs panel of 64 columns; 128 of the lhs, 96 of the rhs
 
 
 @dataclass(frozen=True)

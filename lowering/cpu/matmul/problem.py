@@ -32,8 +32,8 @@ class MatmulProblem:
     Sizes are ints or `index` Values (None at schedule time). Strides are in elements, one per dimension
     of the operand's logical shape [*batch, m, k] resp. [*batch, k, n]; 0 broadcasts; a transposed operand
     is one with its last two strides exchanged. Unit strides must be ints. `dtype` is the operands'
-    element type: "f32", "f64", "bf16" or "f16"; the sum is taken in f32 (f64 for f64). `rhs_dtype`: "i8" where the rhs
-    holds such numbers instead.
+    element type: "f32", "f64", "bf16" or "f16", the sum being taken in f32 (f64 for f64), or "i8", with sums of 32-bit
+    integers. `rhs_dtype`: "i8" where the rhs holds such numbers instead.
     """
 
     batch: tuple[Size, ...]
@@ -47,7 +47,7 @@ class MatmulProblem:
 
     @property
     def sum_dtype(self) -> str:
-        return "f64" if self.dtype == "f64" else "f32"
+        return {"f64": "f64", "i8": "i32"}.get(self.dtype, "f32")
 
     @property
     def sum_bytes(self) -> int:

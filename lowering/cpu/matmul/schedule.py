@@ -42,6 +42,7 @@ products are Kiln's own at all sizes. One core of a Zen 5 with AVX-512, f32, GFL
 
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.integers import choose_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -66,6 +67,8 @@ def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None
     bools, strings and dictionaries of such, and depends on nothing but the arguments.
     """
     problem = normalise(problem)
+    if problem.dtype == "i8":
+        return choose_integers(problem, isa)
     if vendor is None:
         vendor = vendor_gemm_available() and isa.library_bytes >= isa.vector_bytes
     if isinstance(problem.m, int):

@@ -29,7 +29,7 @@ from kiln.lowering.host.constants import constant_name
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
-_DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16"}
+_DTYPES = {"f32": "f32", "f64": "f64", "bf16": "bf16", "f16": "f16", "i8": "i8"}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ def product_schedules(problem: MatmulProblem, isa: Isa, default: Schedule, rows:
 
 def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, packed: bool) -> Iterator[Schedule]:
     """One of each family, then the next of each: the first few are of all kinds."""
+    if problem.dtype == "i8":
+        yield from _integers(problem, isa, default)
+        return
     families = [
         list(_packed(problem, isa, rows) if packed else ()),
         list(_vendor(problem, isa, rows)),
@@ -49,6 +52,15 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
         for family in families:
             if place < len(family):
                 yield family[place]
+
+
+def _integers(problem: MatmulProblem, isa: Isa, default: Schedule) -> Iterator[Schedule]:
+    """Other register tiles of the kernel for integers, where the rule takes that."""
+    if default["kernel"] == "integers":
+        for mr, nv in _tiles(isa, problem.m if isinstance(problem.m, int) else 64):
+            nr = nv * default["width"]
+            yield default | {"mr": mr, "nv": nv, "nc": nr * max(1, default["nc"] // nr)}
+        yield default | {"kc": 2 * default["kc"]}
 
 
 def _tiles(isa: Isa, rows: int) -> list[tuple[int, int]]:

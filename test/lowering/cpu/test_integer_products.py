@@ -1,0 +1,101 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of 8-bit integers: exact for all sizes, strides and instruction sets, with what follows them fused."""
+
+import pytest
+import torch
+from torch import nn
+
+import kiln
+
+CPUS = ["native", "x86-64-v4", "x86-64-v3", "x86-64"]
+
+
+def integers(*sizes: int) -> torch.Tensor:
+    return torch.randint(-128, 128, sizes, dtype=torch.int8)
+
+
+def scaled(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return torch._int_mm(x, w).float() * s
+
+
+def check(x: torch.Tensor, w: torch.Tensor, cpu: str = "native", dynamic: bool = False) -> None:
+    """One kernel, whose sums are those of 64-bit integers, wrapped."""
+    s = torch.rand(w.shape[1])
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        scaled, backend=kiln.backend, fullgraph=True, dynamic=dynamic, options={"cpu": cpu, "fallback": False}
+    )
+    exact = (x.long() @ w.long()).to(torch.int32)
+    torch.testing.assert_close(compiled(x, w, s), exact.float() * s, rtol=0, atol=0)
+    (graph,) = kiln.explain(scaled, x, w, s).graphs
+    assert [k.kind for k in graph.kernels] == ["matmul"]
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("m,n,k", [(1, 31, 130), (3, 16, 64), (8, 5, 7), (9, 33, 65), (37, 50, 1100), (300, 100, 3)])
+def test_sizes(cpu: str, m: int, n: int, k: int) -> None:
+    """Weights as layers have them (`[n, k]`), and as `torch.mm` takes them."""
+    torch.manual_seed(0)
+    check(integers(m, k), integers(n, k).t(), cpu)
+    check(integers(m, k), integers(k, n), cpu)
+
+
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
+def test_strides(cpu: str) -> None:
+    torch.manual_seed(0)
+    check(integers(70, 20).t(), integers(70, 33), cpu)
+    check(integers(20, 140)[:, ::2], integers(70, 66)[:, ::2], cpu)
+    check(integers(3, 140)[:, 5:75], integers(66, 80).t()[3:73], cpu)
+
+
+@pytest.mark.parametrize("rows", [2, 20])
+@pytest.mark.parametrize("cpu", CPUS)
+def test_extremes(cpu: str, rows: int) -> None:
+    """Products of the least numbers do not saturate; zeros and ones stay what they are."""
+    for left, right in ((-128, -128), (-128, 127), (127, -128), (0, -128), (1, 1)):
+        check(torch.full((rows, 700), left, dtype=torch.int8), torch.full((40, 700), right, dtype=torch.int8).t(), cpu)
+
+
+def test_dynamic_sizes() -> None:
+    torch.manual_seed(0)
+    compiled = torch.compile(scaled, backend=kiln.backend, fullgraph=True, dynamic=True, options={"fallback": False})
+    torch._dynamo.reset()
+    for m, n, k in ((5, 40, 70), (64, 17, 1500), (8, 8, 9), (9, 3, 600)):
+        for w in (integers(n, k).t(), integers(k, n)):
+            x, s = integers(m, k), torch.rand(n)
+            exact = (x.long() @ w.long()).to(torch.int32).float() * s
+            torch.testing.assert_close(compiled(x, w, s), exact, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_quantised_layer(freezing: bool) -> None:
+    """A layer with rows quantised as they come: the product's kernel has all that follows."""
+    torch.manual_seed(0)
+
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.scale = nn.Parameter(integers(48, 100), requires_grad=False), nn.Parameter(torch.rand(48))
+            self.bias = nn.Parameter(torch.randn(48))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scale = x.abs().amax(-1, keepdim=True).clamp_min(1e-6) / 127
+            rows = torch.round(x / scale).clamp(-128, 127).to(torch.int8)
+            sums = torch._int_mm(rows, self.weight.t())
+            return torch.relu(sums.float() * scale * self.scale + self.bias)
+
+    module, x = Linear().eval(), torch.randn(20, 100)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        options = {"freezing": freezing, "fallback": False}
+        result = torch.compile(module, backend=kiln.backend, fullgraph=True, options=options)(x)
+        torch.testing.assert_close(result, module(x), rtol=1e-6, atol=1e-6)
+        (graph,) = kiln.explain(module, x).graphs
+    assert len(graph.kernels) == 2
+
+
+def test_no_terms_and_no_rows() -> None:
+    check(torch.empty(4, 0, dtype=torch.int8), torch.empty(0, 20, dtype=torch.int8))
+    check(torch.empty(0, 8, dtype=torch.int8), integers(8, 20))
