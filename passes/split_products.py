@@ -10,7 +10,10 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.passes.core import Pass, register_pass
 
-__all__ = ["SplitProducts"]
+__all__ = ["PARTS", "SplitProducts"]
+
+PARTS = "parts"
+"""Attribute of a product: into how many parts its sums are to be split, as measured (``choose-vendor``)."""
 
 
 @register_pass
@@ -20,8 +23,8 @@ class SplitProducts(Pass):
 
     The parts are a batch of products whose results are f32, which nothing has rounded; the sum over the parts is a
     reduction, to which fusion adds what follows the product. Always the same elements are added in the same order:
-    results do not differ from call to call. Which products, and into how many parts, is a rule that was measured on an
-    H200 (lowering/gpu/dot/split.py).
+    results do not differ from call to call. Which products, and into how many parts, is what ``choose-vendor`` measured
+    (``mode="max-autotune"``), or a model of time says (lowering/gpu/dot/split.py).
 
     Before::
 
@@ -71,7 +74,9 @@ class SplitProducts(Pass):
     name = "split-products"
 
     parts: int = 0
-    """Into how many parts; 0: as the rule says."""
+    """Into how many parts; 0: as its attribute ``parts`` says, else as the rule does."""
+    by_rule: bool = True
+    """Whether the rule is asked."""
     arch: str = "sm_90"
     """What the kernels are for."""
 
@@ -85,7 +90,8 @@ class SplitProducts(Pass):
     def _split(self, op: ir.Operation) -> None:
         from kiln.lowering.gpu.dot.choice import parts_of_product
 
-        parts = self.parts or parts_of_product(op, self.arch)
+        known = ir.IntegerAttr(op.attributes[PARTS]).value if PARTS in op.attributes else 0
+        parts = self.parts or known or (parts_of_product(op, self.arch) if self.by_rule else 1)
         if parts == 1:
             self.count("kept")
             return

@@ -5,13 +5,15 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects.kiln import name_of
+from kiln.lowering.gpu.dot.fusions import DotOptions
 
-__all__ = ["extracted", "pointwise_chain"]
+__all__ = ["extracted", "pointwise_chain", "scheduled"]
 
 _FREE = ("kiln.empty", "arith.constant")
 
@@ -65,6 +67,26 @@ def extracted(ops: Sequence[ir.Operation], arguments: Sequence[ir.Value]) -> tup
                 new.update(zip(op.results, copy.results, strict=True))
             func.ReturnOp([new[ops[-1].results[0]]])
     return module, inputs
+
+
+def scheduled(
+    ops: Sequence[ir.Operation], arguments: Sequence[ir.Value], options: DotOptions, front: str = ""
+) -> tuple[ir.Module, list[ir.Value], list[Any]] | None:
+    """What `extracted` gives, fused and scheduled as in the pipeline, and its kernels; None where one has no schedule.
+
+    What is found for such a kernel is known when its graph's kernels are tuned. front: passes to run before.
+    """
+    from kiln.passes import run_pipeline
+    from kiln.passes.fusion.kernels import fusions_of
+
+    found = extracted(ops, arguments)
+    if found is None:
+        return None
+    o = options
+    chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
+    run_pipeline(found[0], f"{front}canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
+    fusions = fusions_of(found[0])
+    return (*found, fusions) if all("schedule" in f.operation.attributes for f in fusions) else None
 
 
 def _inner(op: ir.Operation) -> list[ir.Operation]:

@@ -20,9 +20,9 @@ from kiln.errors import KilnError
 from kiln.lowering.cpu.tune.measure import Measure
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.gpu.dot.activation import gelu_behind
-from kiln.lowering.gpu.dot.choice import added_bias
+from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product
 from kiln.lowering.gpu.dot.fusions import DotOptions
-from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain
+from kiln.lowering.gpu.tune.extract import pointwise_chain, scheduled
 from kiln.lowering.gpu.tune.library_trial import library_calls
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN, GpuTuner, chip_name
@@ -37,11 +37,13 @@ _LEAST_WORK = 1 << 26
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times."""
+    """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times; else, into
+    how many parts the sums are split."""
 
     library: bool
     reason: str
     candidate: int = 0
+    parts: int = 1
 
 
 class ProductJudge:
@@ -96,7 +98,10 @@ class ProductJudge:
         candidate = int(found.schedule.get("candidate", 0))
         which = f" (its algorithm {candidate})" if candidate else ""
         times = f"{1e6 * found.seconds:.1f} us with cuBLAS{which}, {1e6 * found.default:.1f} us in a kernel of its own"
-        return Verdict(library, f"cuBLAS: {times}" if library else times, candidate)
+        parts = int(found.schedule.get("parts", 1))
+        if parts > 1:
+            times += f", {1e6 * found.schedule['parts_seconds']:.1f} us in {parts} parts of its sums"
+        return Verdict(library, f"cuBLAS: {times}" if library else times, candidate, parts)
 
     def _compare(self, op: ir.Operation, chain: list[ir.Operation], own: "_Kernel") -> Found:
         best = self.tuner.find(own.fusion)
@@ -111,15 +116,37 @@ class ProductJudge:
         if rest and following is None:
             raise KilnError("what follows the product is no kernel by itself")
         theirs = self._library(op, bias, own, trial, following, activated is not None)
-        times = self.tuner.measure([mine, *(run for _, run in theirs)], self.tuner.seconds)
-        labels = ["own", *(f"library {candidate}" for candidate, _ in theirs)]
-        first, best = 1, min(range(1, len(times)), key=lambda i: times[i].median)
+        parts = parts_of_product(op, self.options.arch)
+        split = self._in_parts([op, *chain], list(op.operands), parts) if parts > 1 else None
+        runs = [mine, *(run for _, run in theirs), *([] if split is None else [split])]
+        times = self.tuner.measure(runs, self.tuner.seconds)
+        labels = ["own", *(f"library {candidate}" for candidate, _ in theirs), f"{parts} parts"]
+        first, best = 1, min(range(1, 1 + len(theirs)), key=lambda i: times[i].median)
         if not times[best].beats(times[first], MARGIN):
             best = first
         library = times[best].beats(times[0], MARGIN)
-        tried = [TriedSchedule(label, time.median) for label, time in zip(labels, times, strict=True)]
+        tried = [TriedSchedule(label, time.median) for label, time in zip(labels, times, strict=False)]
         found = {"library": library, "candidate": theirs[best - 1][0]}
-        return Found(found, "library" if library else "default", times[0].median, times[best].median, tried)
+        if split is not None and all(times[-1].beats(times[i], MARGIN) for i in (0, best)):
+            found |= {"library": False, "parts": parts, "parts_seconds": times[-1].median}
+        label = "library" if found["library"] else "default"
+        return Found(found, label, times[0].median, times[best].median, tried)
+
+    def _in_parts(self, ops: list[ir.Operation], arguments: list[ir.Value], parts: int) -> Callable[[], None] | None:
+        """The product in parts of its sums, and the kernel that adds them up; None where these are not two kernels."""
+        found = scheduled(ops, arguments, self.options, f"split-products{{parts={parts}}},")
+        if found is None or len(found[2]) != 2:  # noqa: PLR2004 - the product's, and what adds up
+            return None
+        launches: list[Callable[[], None]] = []
+        for fusion in found[2]:
+            trial = GpuTrial(fusion, self.device, self.options.arch)
+            launches.append(trial.prepare(trial.start(from_attribute(fusion.operation.attributes["schedule"]))))
+
+        def run() -> None:
+            for launch in launches:
+                launch()
+
+        return run
 
     def _library(
         self,
@@ -166,21 +193,11 @@ class ProductJudge:
 
     def _kernel(self, ops: list[ir.Operation], arguments: list[ir.Value]) -> "_Kernel | None":
         """The one kernel that ops become by themselves."""
-        from kiln.passes import run_pipeline
-        from kiln.passes.fusion.kernels import fusions_of
-
-        found = extracted(ops, arguments)
-        if found is None:
+        found = scheduled(ops, arguments, self.options)
+        if found is None or len(found[2]) != 1:
             return None
-        module, inputs = found
-        o = self.options
-        chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
-        # As in the pipeline: what is found for this kernel is then known when its graph's kernels are tuned.
-        run_pipeline(module, f"canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
-        fusions = fusions_of(module)
-        if len(fusions) != 1 or "schedule" not in fusions[0].operation.attributes:
-            return None
-        return _Kernel(module, fusions[0], inputs)
+        module, inputs, (fusion,) = found
+        return _Kernel(module, fusion, inputs)
 
 
 @dataclass(frozen=True)

@@ -285,6 +285,33 @@ def test_the_fastest_of_the_librarys_algorithms_is_the_graphs(gpu, monkeypatch, 
         assert gpu.library.chosen[-1] == 103
 
 
+def test_long_sums_are_split_where_that_is_faster(gpu, monkeypatch, tmp_path):
+    """The run in parts is the last one, and the fastest: the graph has the parts' kernel and the one that adds up."""
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
+
+    def measure(runs, seconds):
+        for run in runs:
+            run()
+        return [Timing(1.0, 1.0)] * (len(runs) - 1) + [Timing(0.5, 0.5)]
+
+    monkeypatch.setattr(tuner_module, "replay_times", measure)
+    monkeypatch.setattr(tuner_module, "MAX_CANDIDATES", 1)
+    x, w, b = torch.randn(64, 16384).bfloat16(), torch.randn(64, 16384).bfloat16() / 128, torch.randn(64).bfloat16()
+
+    def model(x, w, b):
+        return F.relu(F.linear(x, w, b))
+
+    torch._dynamo.reset()
+    with collect() as reports:
+        run = torch.compile(model, backend=kiln.backend, mode="max-autotune-no-cudagraphs", fullgraph=True)
+        found = run(x, w, b)
+    assert error(found, model(x.double(), w.double(), b.double())) < 1e-2
+    assert not reports[0].aten_calls and len(reports[0].kernels) == 2
+    notes = [n.reason for n in reports[0].notes if n.pass_name == "choose-vendor"]
+    assert len(notes) == 1 and notes[0].endswith("500000.0 us in 32 parts of its sums")
+
+
 def test_a_product_stays_where_its_own_kernel_is_faster(gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
