@@ -14,6 +14,8 @@ Attributes of a result: ``kiln.strides``, and
 ``kiln.kept`` where it is an output as well, or written to several.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +37,7 @@ from kiln.frontend.fx_types import (
     torch_type,
 )
 from kiln.frontend.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
+from kiln.frontend.limits import LIMITS
 from kiln.frontend.node_importer import KilnNodeImporter
 from kiln.frontend.specs import InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr, is_unbacked
@@ -271,6 +274,12 @@ class _Import:
         """Function type, argument and result attributes, and a last check of the whole function."""
         function_type = ir.FunctionType.get(self.arg_types, [value.type for value in returned])
         function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        limits = [*self._limits()]
+        if limits:
+            function.attributes[LIMITS] = ir.ArrayAttr.get(limits)
+            function.attributes["kiln.limit_symbols"] = ir.ArrayAttr.get(
+                [ir.StringAttr.get(n) for n in self.space.names]
+            )
         function.attributes["kiln.symbols"] = ir.ArrayAttr.get([ir.StringAttr.get(n) for n in self.space.names])
         function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in self.arg_attrs])
         argument_of = {spec.index: i for i, spec in enumerate(self.inputs) if spec.kind == "tensor"}
@@ -290,6 +299,12 @@ class _Import:
             function.operation.verify()
         except ir.MLIRError as error:
             raise ImportUnsupported(f"the imported function does not verify: {str(error).splitlines()[-1]}") from error
+
+    def _limits(self) -> Iterator[ir.AffineMapAttr]:
+        """Expressions over the symbols that are below 2^31 in every call, for `schedule-gpu`."""
+        for expr in self.gm.meta.get(LIMITS, ()):
+            with contextlib.suppress(NotAffine):
+                yield self.space.map([expr])
 
     def _location(self) -> ir.Location:
         for node in self.nodes:

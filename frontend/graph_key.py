@@ -23,6 +23,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from kiln.frontend.limits import LIMITS
 from kiln.frontend.options import Options
 
 __all__ = ["Uncacheable", "graph_key", "graph_text", "settings_text", "version_text"]
@@ -65,7 +66,7 @@ def settings_text(options: Options) -> str:
 def graph_text(gm: GraphModule) -> str:
     """The graph as text that is equal for graphs with equal code."""
     writer = _Writer(gm)
-    return "\n".join(writer.node(node) for node in gm.graph.nodes)
+    return "\n".join([*(writer.node(node) for node in gm.graph.nodes), f"limits {gm.meta.get(LIMITS, [])}"])
 
 
 class _Writer:

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.positions import narrow_positions
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
@@ -80,6 +81,7 @@ class ScheduleGpu(Pass):
     """Products may load their operands through tensor maps, which the launcher encodes."""
 
     def run(self, module: ir.Module) -> None:
+        self.count("with narrow positions", sum(narrow_positions(f) for f in module.body if _has_body(f)))
         known: dict[str, Schedule | UnsupportedError] = {}
         for fusion in fusions_of(module):
             attributes = fusion.operation.attributes
@@ -110,3 +112,7 @@ class ScheduleGpu(Pass):
             return plan_kernel(body, fusion_layouts(fusion, body), options)
         except UnsupportedError as error:
             return error
+
+
+def _has_body(function: ir.OpView) -> bool:
+    return function.operation.name == "func.func" and bool(len(function.operation.regions[0].blocks))

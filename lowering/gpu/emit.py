@@ -12,6 +12,7 @@ The kernel's contract, which whoever launches or runs it relies on:
 * `kiln.grid`: an affine map over the symbols with three results, the programs along the grid's axes. A grid with a
   zero is not launched;
 * `num_warps`, `num_stages`: as `triton.compile` takes them;
+* the fusion's unit attribute `narrow`: dynamic sizes are guarded, and all positions fit into 32 bits;
 * the fusion's unit attribute `software_float8`, on chips before sm_89: e4m3fn is converted by integer arithmetic;
 * `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: results that must be zero
   when the kernel starts. Both are absent where there is none.
@@ -236,7 +237,9 @@ def clean(module: ir.Module) -> None:
 
 
 def index_type(body: FusionBody, layouts: list[ir.AffineMap]) -> ir.Type:
-    """i32 where every offset is known to fit, else i64."""
+    """i32 where every offset is known to fit (`narrow`, for sizes with symbols), else i64."""
+    if "narrow" in body.fusion.operation.attributes:
+        return ir.IntegerType.get_signless(32)
     for value, layout in zip([*body.tensors, *body.roots], layouts, strict=True):
         sizes = [affine.constant_of(d) for d in body.dims(value)]
         if any(n is None for n in sizes) or affine.symbols_in(layout.results[0]):

@@ -27,3 +27,35 @@ func.func @kept(%x: tensor<4096xf32>) -> tensor<4096xf32> {
   }) {kind = "pointwise", name = "copy", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<4096xf32>) -> tensor<4096xf32>
   return %0 : tensor<4096xf32>
 }
+
+// -----
+
+// Positions of dynamic sizes are narrow where a guard's limit covers each tensor.
+
+// CHECK-LABEL: func.func @guarded(
+// CHECK: "kiln.fusion"
+// CHECK: kind = "pointwise"
+// CHECK-SAME: narrow
+// CHECK-LABEL: func.func @larger(
+// CHECK: "kiln.fusion"
+// CHECK-NOT: narrow
+// CHECK: return
+func.func @guarded(%n: index, %x: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {
+    arg_attrs = [{kiln.symbol = "s0"}, {kiln.shape = affine_map<()[s0] -> (s0, 8)>}], kiln.symbols = ["s0"],
+    kiln.limit_symbols = ["s0"], kiln.limits = [affine_map<()[s0] -> (s0 * 16)>]} {
+  %0 = "kiln.fusion"(%x, %n) ({
+  ^bb0(%a: tensor<?x8xf32>, %s: index):
+    "kiln.yield"(%a) : (tensor<?x8xf32>) -> ()
+  }) {kind = "pointwise", name = "copy", shapes = [affine_map<()[s0] -> (s0, 8)>]} : (tensor<?x8xf32>, index) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
+
+func.func @larger(%n: index, %x: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {
+    arg_attrs = [{kiln.symbol = "s0"}, {kiln.shape = affine_map<()[s0] -> (s0, 8)>}], kiln.symbols = ["s0"],
+    kiln.limit_symbols = ["s0"], kiln.limits = [affine_map<()[s0] -> (s0 * 4)>]} {
+  %0 = "kiln.fusion"(%x, %n) ({
+  ^bb0(%a: tensor<?x8xf32>, %s: index):
+    "kiln.yield"(%a) : (tensor<?x8xf32>) -> ()
+  }) {kind = "pointwise", name = "copy", shapes = [affine_map<()[s0] -> (s0, 8)>]} : (tensor<?x8xf32>, index) -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}
