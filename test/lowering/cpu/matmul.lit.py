@@ -9,13 +9,13 @@ from matmul_support import StoreEpilogue, show
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
 
 
-def matmul(schedule, lhs_strides, rhs_strides, m=4, n=32, k=64):
+def matmul(schedule, lhs_strides, rhs_strides, m=4, n=32, k=64, dtype="f32"):
     def emit(b, buffers, symbols, ctx):
         size = {"m": symbols[0] if m is None else m}
-        problem = MatmulProblem((), size["m"], n, k, lhs_strides, rhs_strides)
+        problem = MatmulProblem((), size["m"], n, k, lhs_strides, rhs_strides, dtype)
         emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], (n,)), ctx)
 
-    show(["f32"] * 3, 1, emit)
+    show([dtype] * 3, 1, emit)
 
 
 OUTER = {"kernel": "blocked", "mr": 2, "nv": 2, "width": 8, "mc": 4, "nc": 32, "kc": 64, "unroll": 1, "prefetch": 0}
@@ -98,3 +98,24 @@ matmul({"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}, 
 # CHECK:       call @sgemm_
 VENDOR = {"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}
 matmul({"kernel": "by_rows", "limit": 8, "small": OUTER, "large": VENDOR}, (64, 1), (32, 1), m=None)
+
+PAIRS = {"kernel": "pairs", "mr": 2, "nv": 1, "width": 16, "mc": 4, "nc": 16, "kc": 64}
+PAIRS |= {"pack_lhs": False, "pack_rhs": True}
+
+# Pairs of bf16: 32 steps of k at a time a tile multiplies, it fetches its share of the columns that come next.
+# CHECK-LABEL: func.func @kernel
+# CHECK-COUNT-16: vector.store {{.*}} : memref<?xi32>, vector<16xi32>
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK-COUNT-8: memref.prefetch %arg1{{.*}}, read, locality<2>, data : memref<?xbf16>
+# CHECK-NOT:   memref.prefetch
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK-COUNT-2: dpbf16ps
+# CHECK-NOT:   dpbf16ps
+matmul(PAIRS | {"fetch": True}, (64, 1), (1, 64), dtype="bf16")
+
+# Without: one loop over k.
+# CHECK-LABEL: func.func @kernel
+# CHECK-NOT:   memref.prefetch
+# CHECK-COUNT-2: dpbf16ps
+# CHECK-NOT:   memref.prefetch
+matmul(PAIRS, (64, 1), (1, 64), dtype="bf16")
