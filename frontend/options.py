@@ -5,9 +5,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
-from kiln.errors import BackendOptionError
+from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
 
@@ -109,7 +110,8 @@ class Options:
             if name not in known:
                 raise BackendOptionError(f"unknown option {name!r}; options are {', '.join(known)}", str(name), known)
             expected = known[name].type
-            if not isinstance(value, _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]):
+            accepted = _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]
+            if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool):
                 raise BackendOptionError(
                     f"option {name!r} must be a {getattr(expected, '__name__', expected)}, found {value!r}"
                 )
@@ -120,7 +122,36 @@ class Options:
             raise BackendOptionError(message, found.target, TARGETS)
         if found.cpu:
             isa.named(found.cpu)
+        if not found.tune_seconds > 0:
+            raise BackendOptionError(f"option 'tune_seconds' must be above 0, found {found.tune_seconds}")
+        if "pipeline" in (options or {}):
+            _check_pipeline(found.pipeline)
+        if "debug_dir" in (options or {}):
+            _check_folder(found.debug_dir)
         return found
+
+
+def _check_pipeline(text: str) -> None:
+    """A pipeline that does not parse is the user's mistake, no reason to run graphs with ATen."""
+    if not text:
+        return
+    from kiln.dialects import create_context
+    from kiln.passes import parse_pipeline
+
+    with create_context():
+        try:
+            parse_pipeline(text)
+        except KilnError as error:
+            raise BackendOptionError(f"option 'pipeline': {error}") from error
+
+
+def _check_folder(path: str) -> None:
+    if not path:
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BackendOptionError(f"option 'debug_dir': cannot make the folder {path}: {error.strerror}") from error
 
 
 _PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {"bool": bool, "str": str, "int": int, "float": (int, float)}

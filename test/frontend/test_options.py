@@ -3,6 +3,7 @@
 
 """Finding the backend, its modes and options, and what a user sees when something is wrong."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -69,6 +70,28 @@ def test_unknown_option_reaches_the_user_of_torch_compile():
 def test_option_of_the_wrong_type():
     with pytest.raises(BackendOptionError, match="option 'fallback' must be a bool, found 1"):
         Options.build(options={"fallback": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tune_seconds": True}, "option 'tune_seconds' must be a float, found True"),
+        ({"tune_seconds": -1.0}, "option 'tune_seconds' must be above 0, found -1.0"),
+        ({"tune_seconds": float("nan")}, "option 'tune_seconds' must be above 0, found nan"),
+        ({"pipeline": "canonicalise"}, "option 'pipeline': unknown pass 'canonicalise'.*did you mean 'canonicalize'"),
+        ({"pipeline": "cse,,cse"}, "option 'pipeline': .*expected a pass name"),
+        ({"debug_dir": "/dev/null/stages"}, "option 'debug_dir': cannot make the folder /dev/null/stages"),
+    ],
+)
+def test_values_that_no_graph_could_use(options, message):
+    """Errors at once, also with the fallback on: nothing of the user's model is wrong."""
+    with pytest.raises(BackendOptionError, match=message):
+        Options.build(options=options)
+
+
+def test_the_readme_lists_every_option():
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    assert set(table) == {field.name for field in dataclasses.fields(Options)} - {"mode"}
 
 
 def test_options_that_are_no_dict():
