@@ -138,12 +138,13 @@ class CudaBinder(Binder):
                 needed = max(needed, self._convolution(binding, epoch, launch, convolution, pointers, words, found))
                 continue
             grid = [binding.values[e] for e in launch.grid]
-            if 0 in grid:
-                continue
+            # Also in front of a launch that does nothing: nothing is added to zeros.
             for pointer, size in launch.clear:
                 if binding.values[size]:
                     words += (_CLEAR, 5, *pointers[pointer], binding.values[size])
                     found.names.append(f"clearing a result of {launch.title}")
+            if 0 in grid:
+                continue
             params, scratch = self._params(binding, epoch, launch, list(pointers), grid)
             for number, descriptor in enumerate(launch.descriptors):
                 key = part, i, descriptor.pointer

@@ -212,3 +212,28 @@ def test_networks(gpu, name):
         exact = copy.deepcopy(model).double()(*inputs)
         for _ in range(2):
             assert error(run(*inputs), exact) < 1e-5
+
+
+def test_what_is_written_to_with_indices(gpu):
+    """A copy in front, the memory of another kernel's result, and zeros that the launch clears: kernels alone."""
+
+    def run(x, index, y):
+        return x.index_add(0, index, y), torch.sin(x).index_put((index,), y), torch.zeros_like(x).index_add(0, index, y)
+
+    call = compiled(run)
+    for _ in range(2):
+        x, index, y = torch.randn(40, 8), torch.randperm(40)[:30], torch.randn(30, 8)
+        before = x.clone()
+        for found, exact in zip(call(x, index, y), run(x.double(), index, y.double()), strict=True):
+            assert error(found, exact) < 1e-6
+        assert torch.equal(x, before)
+    assert gpu.cleared == 2
+    assert sum(name.startswith("copy") for name in gpu.launched) == 2
+
+
+def test_dynamic_numbers_of_indices(gpu):
+    call = compiled(lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 50, 3, False) * 2, dynamic=True)
+    for length in (5, 70, 0):
+        g, i = torch.randn(2, length, 16), torch.randint(0, 50, (2, length))
+        exact = torch.ops.aten.embedding_dense_backward(g.double(), i, 50, 3, False) * 2
+        assert error(call(g, i), exact) < 1e-6
