@@ -17,8 +17,9 @@ from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
+from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import Freezing
-from kiln.frontend.traced import keeping_traces, output_strides, serializable
+from kiln.frontend.traces import keeping_traces, serializable
 
 __all__ = ["compile_dynamo_graph"]
 

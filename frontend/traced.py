@@ -21,7 +21,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch._functorch import config
@@ -34,18 +33,31 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
 from kiln.frontend.cached import load_graph
-from kiln.frontend.effects import is_token
 from kiln.frontend.graph_key import Uncacheable, settings_text
 from kiln.frontend.options import Options
+from kiln.frontend.output_strides import Strides, output_strides
 from kiln.frontend.report import CompileReport, collect, publish
+from kiln.frontend.standing_in import standing_in
 
-__all__ = ["keeping_traces", "output_strides", "serializable"]
+__all__ = ["keeping_traces", "serializable"]
 
-Strides = list[tuple[int, ...] | None]
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
 _MAX_CONSTANT_BYTES = 1 << 16
 """Lifted tensors that an entry may hold."""
+
+
+# All that is private to PyTorch is asked for when this file is imported: see frontend/traces.py.
+for _owner, _name in (
+    (autograd_cache, "AOTAutogradCacheDetails"),
+    (autograd_cache.AOTAutogradCacheDetails, "_init_fx_graph_hash_details"),
+    (FxGraphCache, "_check_can_cache"),
+    (FxGraphCache, "load_with_key"),
+    (config, "bundled_autograd_cache"),
+    (config, "enable_autograd_cache"),
+):
+    if not hasattr(_owner, _name):
+        raise ImportError(f"this PyTorch has no {_owner.__name__}.{_name}")
 
 
 class _Current(threading.local):
@@ -175,36 +187,19 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
     _current.options, _current.salt = options, salt
     try:
         # Dynamo compiles under a lock of the process.
-        with (
-            patch.object(autograd_cache, "AOTAutogradCacheDetails", _Details),
-            patch.object(FxGraphCache, "load_with_key", staticmethod(_load_with_key)),
-            config.patch(bundled_autograd_cache=False),
-        ):
+        ours = (
+            (autograd_cache, "AOTAutogradCacheDetails", _Details),
+            (FxGraphCache, "load_with_key", staticmethod(_load_with_key)),
+        )
+        with standing_in(*ours), config.patch(bundled_autograd_cache=False):
             yield
     finally:
         _current.options, _current.salt = before
 
 
-def output_strides(gm: GraphModule) -> Strides:
-    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor.
-
-    AOTAutograd counts the outputs without tokens of effects: a graph with tokens tells no strides.
-    """
-    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    if any(isinstance(node, torch.fx.Node) and is_token(node) for node in output.args[0]):  # type: ignore[union-attr]
-        return [None] * len(output.args[0])  # type: ignore[arg-type]
-    found: Strides = []
-    for node in output.args[0]:  # type: ignore[union-attr]
-        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-        is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-        found.append(tuple(value.stride()) if is_strided else None)  # type: ignore[union-attr]
-    return found
-
-
 def _is_on(options: Options) -> bool:
     """Whether graphs go to the persistent cache; frozen ones depend on the elements of parameters."""
-    has_hook = hasattr(autograd_cache.AOTAutogradCacheDetails, "_init_fx_graph_hash_details")
-    return options.cache and not options.debug_dir and not options.freezing and has_hook
+    return options.cache and not options.debug_dir and not options.freezing
 
 
 def _is_symbolic(strides: tuple[int, ...] | None) -> bool:

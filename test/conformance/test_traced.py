@@ -3,14 +3,21 @@
 
 """Graphs whose AOTAutograd result is in PyTorch's cache: not traced again, and never taken for another graph."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._functorch._aot_autograd import autograd_cache
+from torch._inductor.codecache import FxGraphCache
 
+import kiln.frontend
 from kiln.frontend import compile as compiling
+from kiln.frontend import traces
 from kiln.frontend.cached import graph_cache
 from kiln.frontend.report import collect
+from kiln.frontend.standing_in import standing_in
 
 from .conftest import assert_same
 
@@ -175,3 +182,48 @@ def test_off(traced):
         assert run(f, x, w, options={"cache": False})[1] == ["off"]
     assert traced == ["inference"] * 2
     assert counters["aot_autograd"]["autograd_cache_saved"] == before
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (autograd_cache, "AOTAutogradCacheDetails"),
+        (autograd_cache.AOTAutogradCacheDetails, "_init_fx_graph_hash_details"),
+        (FxGraphCache, "load_with_key"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, traced, monkeypatch, caplog):
+    monkeypatch.delitem(sys.modules, "kiln.frontend.traced", raising=False)
+    monkeypatch.delattr(kiln.frontend, "traced", raising=False)
+    monkeypatch.delattr(owner, name)
+    traces._traced.cache_clear()
+    try:
+        x, w = torch.randn(5, 7), torch.randn(7, 3)
+        with caplog.at_level("INFO", logger="kiln"):
+            for expected in ("stored", "loaded"):
+                result, did = run(f, x, w)
+                assert did == [expected]
+                assert_same(result, f(x, w))
+        assert traced == ["inference", "inference"]
+        assert name in caplog.text
+    finally:
+        traces._traced.cache_clear()
+
+
+def test_what_stands_in_goes_again():
+    class Owner:
+        @staticmethod
+        def name():
+            return "before"
+
+    with pytest.raises(ZeroDivisionError), standing_in((Owner, "name", staticmethod(lambda: "meanwhile"))):
+        assert Owner.name() == Owner().name() == "meanwhile"
+        raise ZeroDivisionError
+    assert Owner.name() == Owner().name() == "before"
+    with (
+        pytest.raises(AttributeError, match="Owner has no other"),
+        standing_in((Owner, "name", 1), (Owner, "other", 2)),
+    ):
+        pass
+    assert Owner.name() == "before"

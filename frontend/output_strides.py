@@ -1,0 +1,22 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Strides of a graph's outputs."""
+
+import torch
+from torch.fx import GraphModule
+
+__all__ = ["Strides", "output_strides"]
+
+Strides = list[tuple[int, ...] | None]
+
+
+def output_strides(gm: GraphModule) -> Strides:
+    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor."""
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    found: Strides = []
+    for node in output.args[0]:  # type: ignore[union-attr]
+        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+        found.append(tuple(value.stride()) if is_strided else None)  # type: ignore[union-attr]
+    return found

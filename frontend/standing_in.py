@@ -1,0 +1,31 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attributes of modules and classes that others take the place of for a while."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["standing_in"]
+
+
+@contextlib.contextmanager
+def standing_in(*places: tuple[Any, str, Any]) -> Iterator[None]:
+    """Set ``(owner, name, value)`` for the time of the block, and put back what was there, however the block ends.
+
+    Raises:
+        AttributeError: an owner (a module or class) has no attribute of its own of that name; nothing is set then.
+    """
+    before = []
+    for owner, name, _ in places:
+        if name not in vars(owner):
+            raise AttributeError(f"{owner.__name__} has no {name}")
+        before.append((owner, name, vars(owner)[name]))  # a static method as such, not the function in it
+    try:
+        for owner, name, value in places:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
