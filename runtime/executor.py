@@ -14,6 +14,7 @@ import torch
 from kiln.errors import KilnError
 from kiln.runtime.aten_call import AtenCallable, decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
+from kiln.runtime.heap import use_large_pages
 from kiln.runtime.loader import load
 from kiln.runtime.packing import packed
 from kiln.runtime.plan import AtenStep, Buffer, Operand, Plan
@@ -102,8 +103,8 @@ class Executor:
         return Binder(plan, parts, self._layout, [self._code[entry] for entry in entries]), launch
 
     def _device_functions(self) -> dict[str, Any]:
-        """`empty`, which allocates a tensor, and `threads`, how many a launch may use now."""
-        return {"empty": _empty, "threads": max_threads}
+        """`empty` and `empty_large`, which allocate a tensor, and `threads`, how many a launch may use now."""
+        return {"empty": _empty, "empty_large": _empty_large, "threads": max_threads}
 
     # -- parts of the program ------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class _State:
     def grow(self, epoch: int, size: int) -> None:
         """Replaces the workspace of an epoch by one of `size` bytes (64-byte aligned, as PyTorch allocates)."""
         self.tensors[epoch] = None
-        tensor = torch.empty(size, dtype=torch.uint8)
+        tensor = use_large_pages(torch.empty(size, dtype=torch.uint8))
         self.tensors[epoch], self.sizes[epoch], self.bases[epoch] = tensor, size, tensor.data_ptr()
 
 
@@ -290,3 +291,8 @@ try:  # half the cost of torch.empty_strided; what Inductor's wrappers call
     from torch._C._dynamo.guards import _empty_strided_cpu as _empty  # pyright: ignore[reportAttributeAccessIssue]
 except ImportError:
     _empty = _empty_general
+
+
+def _empty_large(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """`_empty` for a tensor that is large, or of a size not known before."""
+    return use_large_pages(_empty(shape, strides, dtype))

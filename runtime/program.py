@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from kiln.runtime.binding import Segment, StateLayout
 from kiln.runtime.expressions import derived_evaluator
+from kiln.runtime.heap import LARGE
 from kiln.runtime.plan import Operand, Plan, Symbol
 
 __all__ = ["Program", "write_program"]
@@ -132,7 +133,9 @@ class _Writer:
         shape = self._static(data.shape) or f"b{epoch}.tensors[{buffer}][0]"
         strides = self._static(data.strides) or f"b{epoch}.tensors[{buffer}][1]"
         self.namespace[f"dtype_{data.dtype}"] = data.dtype
-        self._emit(f"t{buffer} = empty({shape}, {strides}, dtype_{data.dtype})")
+        small = isinstance(data.bytes, int) and data.bytes < LARGE
+        function = "empty" if self.is_device or small else "empty_large"
+        self._emit(f"t{buffer} = {function}({shape}, {strides}, dtype_{data.dtype})")
         self.made.add(buffer)
 
     def _native(self, k: int, part: Segment) -> None:

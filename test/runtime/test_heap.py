@@ -1,13 +1,15 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Freed memory goes back to the system, and a C library that cannot do that is no error."""
+"""Freed memory goes back to the system, large tensors ask for large pages; a system without either is no error."""
 
 import ctypes
 from pathlib import Path
 
 import pytest
+import torch
 
+import kiln
 from kiln.runtime import heap
 
 _STATUS = Path("/proc/self/status")
@@ -52,3 +54,37 @@ def test_without_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
         heap.give_back()
     finally:
         heap._trim.cache_clear()
+
+
+def _advised(tensor: torch.Tensor) -> bool:
+    """Whether the middle of a tensor lies in memory for which large pages were asked (``hg`` of ``VmFlags``)."""
+    middle, inside = tensor.data_ptr() + tensor.nbytes // 2, False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            first, last = (int(x, 16) for x in words[0].split("-"))
+            inside = first <= middle < last
+        elif inside and words[0] == "VmFlags:":
+            return "hg" in words
+    return False
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists() or not Path("/proc/self/smaps").exists(),
+    reason="a system without large pages",
+)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_large_results_have_large_pages(dynamic: bool) -> None:
+    compiled = torch.compile(lambda x: x * x + 1, backend=kiln.backend, fullgraph=True, dynamic=dynamic)
+    for rows, large in ((heap.LARGE // 4096, True), (heap.LARGE // 4096 // 4, False)):
+        x = torch.randn(rows, 1024)
+        result = compiled(x)
+        torch.testing.assert_close(result, x * x + 1)
+        if large:
+            assert _advised(result)
+
+
+def test_no_advice_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "_madvise", lambda: None)
+    tensor = torch.empty(heap.LARGE, dtype=torch.uint8)
+    assert heap.use_large_pages(tensor) is tensor
