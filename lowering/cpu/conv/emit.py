@@ -6,7 +6,7 @@
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
 from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
-from kiln.lowering.cpu.conv.pairs import emit_direct_pairs, takes_pairs
+from kiln.lowering.cpu.conv.pairs import emit_column_pairs, emit_direct_pairs, takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
@@ -16,6 +16,7 @@ from kiln.lowering.cpu.matmul.problem import KernelContext
 _KERNELS = {
     "direct": (emit_direct, direct_layout),
     "pairs": (emit_direct_pairs, direct_layout),
+    "column_pairs": (emit_column_pairs, direct_layout),
     "depthwise": (emit_depthwise, depthwise_layout),
     "planar": (emit_planar, planar_layout),
     "product": (emit_product, product_layout),
@@ -39,6 +40,8 @@ def emit_conv(
         raise ValueError(f"convolution kernel {kernel!r} needs one channel in each group")
     if kernel == "pairs" and not takes_pairs(problem, schedule["width"]):
         raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
+    if kernel == "column_pairs" and not takes_column_pairs(problem, schedule["width"]):
+        raise ValueError("convolution kernel 'column_pairs' needs bf16, an even window without padding, AVX512-BF16")
     if kernel == "planar" and not problem.planar:
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
     if problem.transposed and kernel not in _TRANSPOSED:

@@ -13,8 +13,9 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
     """Map from the index of a weight of rank 3 to 5 to the element's offset, and how many elements there are.
 
     direct: [group][block][kd][kh][c][kw][lanes of a block], pairs: [group][block][kd][kh][c / 2][kw][lanes][2],
-    depthwise: [kd][kh][kw][channels]; lanes that are no channel are padding, whose value does not matter as long as it
-    is finite. planar, product: row-major. Of a transposed convolution's weight the dims are [C, O / groups, ...].
+    column_pairs: [group][block][kd][kh][c][kw / 2][lanes][2], depthwise: [kd][kh][kw][channels]; lanes that are no
+    channel are padding, whose value does not matter as long as it is finite. planar, product: row-major. Of a
+    transposed convolution's weight the dims are [C, O / groups, ...].
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
@@ -36,6 +37,11 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
     else:
         group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
     block = group * blocks + ir.AffineExpr.get_floor_div(inner, lanes)
+    if schedule["kernel"] == "column_pairs":
+        pair = (kh * p.channels + c) * (columns // 2) + ir.AffineExpr.get_floor_div(kw, 2)
+        address = (block * (p.steps // 2) + pair) * lanes + ir.AffineExpr.get_mod(inner, lanes)
+        address = address * 2 + ir.AffineExpr.get_mod(kw, 2)
+        return ir.AffineMap.get(rank, 0, [address]), p.groups * blocks * p.steps * lanes
     if schedule["kernel"] == "pairs":
         pair = (kh * (p.channels // 2) + ir.AffineExpr.get_floor_div(c, 2)) * columns + kw
         address = (block * (p.steps // 2) + pair) * lanes + ir.AffineExpr.get_mod(inner, lanes)

@@ -1,9 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Direct convolution of bf16 by pairs of input channels (VDPBF16PS), which are neighbours in a channels-last image.
+"""Direct convolution of bf16 by pairs (VDPBF16PS) of input channels, which are neighbours in a channels-last image, or
+of columns of the window, which are neighbours in a row-major one.
 
-The direct kernel (direct.py) with two channels as one 32-bit element: weights lie as [kh][c / 2][kw][lanes][2].
+The direct kernel (direct.py) with two elements as one of 32 bits: weights lie as [kh][c / 2][kw][lanes][2], or
+[kh][c][kw / 2][lanes][2].
 """
 
 from dataclasses import replace
@@ -12,12 +14,13 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
-__all__ = ["PairsOfChannels", "emit_direct_pairs", "takes_pairs"]
+__all__ = ["PairsOfChannels", "emit_column_pairs", "emit_direct_pairs", "takes_column_pairs", "takes_pairs"]
 
 
 def takes_pairs(p: ConvProblem, width: int) -> bool:
@@ -32,6 +35,20 @@ def emit_direct_pairs(
     PairsOfChannels(b, p, s, operands, epilogue, ctx).emit()
 
 
+def takes_column_pairs(p: ConvProblem, width: int) -> bool:
+    """Whether the CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
+    padding. So are the windows of patches."""
+    window = p.kernel[1] % 2 == 0 and p.padding[1] == 0 and p.dilation[1] == 1 and not p.transposed
+    return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width)
+
+
+def emit_column_pairs(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_column_pairs`."""
+    _PairsOfColumns(b, p, s, operands, epilogue, ctx).emit()
+
+
 class PairsOfChannels(Direct):
     """One thread's share. `p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
 
@@ -40,31 +57,40 @@ class PairsOfChannels(Direct):
     ):
         super().__init__(b, p, s, operands, epilogue, ctx)
         self.single = p
-        self.p = replace(p, channels=p.channels // 2)
-        self.x_channel = 2
+        self.p = self.halved(p)
         self.pairs = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.i32)
 
+    def halved(self, p: ConvProblem) -> ConvProblem:
+        """The problem with pairs as its elements."""
+        self.x_channel = 2
+        return replace(p, channels=p.channels // 2)
+
+    @property
+    def unit(self) -> int:
+        """How many packed elements lie between the first and the second one of a pair."""
+        return self.p.kernel[1] * self.lanes
+
     def pack(self, channel: Index, count: Index) -> None:
-        """Packed as f32 by the direct kernel, then two channels at a time put together, in place."""
+        """Packed as f32 by the direct kernel, then two elements at a time put together, in place."""
         b, half = self.b, self.p
         self.p = self.single
         super().pack(channel, count)
         self.p = half
-        window = half.kernel[1] * self.lanes
+        unit = self.unit
 
-        def pair(index: Index) -> None:  # a row of the window of two channels; what it overwrites has been read
-            source, target = b.muli(index, 2 * window), b.muli(index, window)
+        def pair(index: Index) -> None:  # what it overwrites has been read
+            source, target = b.muli(index, 2 * unit), b.muli(index, unit)
 
             def vector(at: Index) -> None:
-                low, high = (self.bits(b.sum_(source, at, offset)) for offset in (0, window))
+                low, high = (self.bits(b.sum_(source, at, offset)) for offset in (0, unit))
                 type_ = low.type
                 low = arith.shrui(low, b.int_(16, type_))
                 high = arith.andi(high, b.int_(-65536, type_))
                 b.vstore(arith.ori(low, high), self.pairs, b.addi(target, at))
 
-            b.for_(0, window, self.width, vector)
+            b.for_(0, unit, self.width, vector)
 
-        b.for_(0, half.window_rows * half.channels, 1, pair)
+        b.for_(0, half.steps * self.lanes // unit, 1, pair)
 
     def bits(self, at: Index) -> ir.Value:
         return self.b.vload(self.pairs, at, self.width)
@@ -80,3 +106,16 @@ class PairsOfChannels(Direct):
 
     def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
         return add_pairs(value, factor, acc)
+
+
+class _PairsOfColumns(PairsOfChannels):
+    """`p` counts pairs of the window's columns, which are two columns of the image apart."""
+
+    def halved(self, p: ConvProblem) -> ConvProblem:
+        half = replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
+        self.runs = tile_runs(half, self.mr)
+        return half
+
+    @property
+    def unit(self) -> int:
+        return self.lanes

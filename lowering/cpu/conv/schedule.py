@@ -6,7 +6,7 @@
 from math import prod
 
 from kiln.lowering.cpu.conv.borders import tile_runs
-from kiln.lowering.cpu.conv.pairs import takes_pairs
+from kiln.lowering.cpu.conv.pairs import takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
@@ -42,7 +42,7 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
         if lines is not None and lines < _DEPTHWISE_TASKS:
             # One tall row of pixels: parts that threads can share.
             tiles = max(1, min(tiles, -(-p.columns // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1))
-    kernel = "pairs" if takes_pairs(p, width) else "direct"
+    kernel = "pairs" if takes_pairs(p, width) else "column_pairs" if takes_column_pairs(p, width) else "direct"
     return {"kernel": kernel, "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
 
 

@@ -136,7 +136,7 @@ def _conv(p: ConvProblem, schedule: Schedule) -> Iterator[Schedule]:
         for other in product_schedules(problem, isa.target(), inner, rows, packed=False):
             if other["kernel"] != "vendor":  # its letters say nothing of a convolution's leading dimensions
                 yield {"kernel": "product", "product": other}
-    elif kernel in ("direct", "pairs"):
+    elif kernel in ("direct", "pairs", "column_pairs"):
         wide = isa.target().vector_registers >= 32
         for mr, nv in ((6, 2), (7, 2), (8, 2), (4, 4), (8, 3), (12, 1), (4, 2)) if wide else ((6, 2), (4, 3), (4, 2)):
             if tile_fits(p, mr, nv):

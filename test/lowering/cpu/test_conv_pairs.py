@@ -49,6 +49,50 @@ def test_cases(case, planar: bool) -> None:
         assert relative(out, exact) <= 1.02 * max(relative(exact.bfloat16(), exact), 1e-3)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 6])
+@pytest.mark.parametrize("window", [(2, 2), (3, 4), (16, 16), (1, 6)], ids=str)
+@pytest.mark.parametrize("stride", [1, (2, 3), 16], ids=str)
+def test_pairs_of_columns(channels: int, window: tuple[int, int], stride: int | tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, channels, 33, 50).bfloat16()
+    weight, bias = torch.randn(37, channels, *window).bfloat16(), torch.randn(37)
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), stride).relu()
+    pairs = (stride, stride) if isinstance(stride, int) else stride
+    for format_ in (LAST, torch.contiguous_format):
+        out = torch.full(exact.shape, torch.nan, dtype=torch.bfloat16).contiguous(memory_format=format_)
+        problem = conv_problem(x, weight, out, pairs, (0, 0), (1, 1), 1)
+        call, schedule = conv_kernel(x, weight, bias, out, problem, Machine(64, 32), 2)
+        call()
+        assert schedule["kernel"] == "column_pairs"
+        assert relative(out, exact) <= 1.02 * max(relative(exact.bfloat16(), exact), 1e-3)
+
+
+class Patches(nn.Module):
+    """Patches of an image, as of a vision transformer, and a window that overlaps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 40, 8, stride=8), nn.Conv2d(3, 24, (3, 4), stride=(2, 1))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.first(x).flatten(2).transpose(1, 2), F.gelu(self.second(x))
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_patches(freezing: bool, dynamic: bool) -> None:
+    torch.manual_seed(0)
+    model, exact = Patches().bfloat16(), Patches().double()
+    exact.load_state_dict({k: v.double() for k, v in model.state_dict().items()})
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="kiln", dynamic=dynamic, options={"freezing": freezing})
+    for batch, height, width in ((2, 16, 31), (3, 25, 40)) if dynamic else ((2, 16, 31),):
+        x = torch.randn(batch, 3, height, width).bfloat16()
+        with torch.no_grad():
+            for found, eager, wanted in zip(compiled(x), model(x), exact(x.double()), strict=True):
+                assert relative(found, wanted) <= 1.1 * relative(eager, wanted)
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
