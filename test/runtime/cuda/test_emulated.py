@@ -185,7 +185,7 @@ def test_products_through_tensor_maps(gpu):
     inputs = [torch.randn(2040, 64).bfloat16() for _ in range(3)]
     for x in inputs:
         assert error(run(x, w, v), model(x.double(), w.double(), v.double())) < 1e-2
-    assert sum(gpu.descriptors.values()) == 4
+    assert sum(map(len, gpu.descriptors.values())) == 4
 
 
 def test_a_plan_out_of_the_cache(gpu, monkeypatch, tmp_path):
