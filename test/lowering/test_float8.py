@@ -13,6 +13,7 @@ from torch_mlir import ir
 import kiln
 from kiln.dialects import create_context, tt
 from kiln.frontend.report import collect
+from kiln.lowering import float8
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.passes import run_pipeline
 
@@ -54,6 +55,23 @@ def test_every_rounding_is_that_of_eager(dtype: torch.dtype, target: str) -> Non
     assert found.dtype == dtype
     wrong = _bits(found) != _bits(expected)
     assert not wrong.any(), (x[wrong][:5], _bits(found)[wrong][:5], _bits(expected)[wrong][:5])
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("saturates", [True, False])
+def test_what_is_too_large_is_as_the_installed_pytorch_has_it(
+    target: str, saturates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest number, or, before PyTorch 2.13, a NaN."""
+    monkeypatch.setattr(float8, "_saturates", lambda: saturates)
+    x = torch.cat(
+        [torch.tensor([448.0, 464.0, 464.01, 480.0, 1e9, float("inf"), float("nan")]), torch.randn(100) * 300]
+    )
+    found = _run(lambda x: x.to(torch.float8_e4m3fn), [torch.cat([x, -x])], target)
+    size = torch.cat([x, -x]).abs()
+    expected = torch.cat([x, -x]).clamp(-448, 448).to(torch.float8_e4m3fn).float()
+    wrong = (size > 464) & (not saturates) | size.isnan()
+    assert torch.equal(found.float().nan_to_num(1e9), torch.where(wrong, 1e9, expected))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -3,17 +3,20 @@
 """Casts from and to 8-bit floats on blocks, as PyTorch does them.
 
 `tt.fp_to_fp` rounds as PyTorch does, and gives the largest number for what is too large. Where that is a NaN (e4m3fn
-before PyTorch 2.13) or an infinity (e5m2) in PyTorch, the bits of these are put in behind it.
+before PyTorch 2.13) in PyTorch it gets a NaN, and where it is an infinity (e5m2) its bits are put in behind it.
 """
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
-from kiln.lowering.float8 import form_of, is_float8, narrow, too_large, widen
+from kiln.lowering.float8 import is_float8, narrow, too_large, widen
 from kiln.lowering.gpu.builder import Builder
 
 __all__ = ["convert"]
+
+_LARGEST = 0x7E
+"""The bits of the largest number of e4m3fn."""
 
 
 def convert(b: Builder, x: ir.Value, element: ir.Type) -> ir.Value:
@@ -30,24 +33,18 @@ def convert(b: Builder, x: ir.Value, element: ir.Type) -> ir.Value:
 def _narrow(b: Builder, x: ir.Value, element: ir.Type) -> ir.Value:
     if not b.has_float8 and isinstance(element, ir.Float8E4M3FNType):
         return narrow(x, element, _bitcast)
-    form = form_of(element)
-    assert form is not None
-    converted = b.cast_float(x, element)
     above = too_large(element)
-    if above == 0x7E:
-        return converted
+    if isinstance(element, ir.Float8E4M3FNType):
+        if above != _LARGEST:
+            # Half a step beyond the largest number, which is even, is a tie that goes down.
+            x = b.select(b.cmpf("ogt", b.math("absf", x), 464.0), b.constant(float("nan"), x.type), x)
+        return b.cast_float(x, element)
     i8 = tt.with_element(x.type, b.i8)
-    given = b.bitcast(x, b.i32)
-    sign = arith.trunci(i8, arith.andi(arith.shrui(given, b.constant(24, given.type)), b.constant(0x80, given.type)))
-    size = arith.andi(given, b.constant(0x7FFFFFFF, given.type))
-    bits = b.bitcast(converted, b.i8)
-    # The least f32 that rounds to more than the largest number: half a step beyond it is a tie, which for e4m3fn goes
-    # down (its largest number is even) and for e5m2 up.
-    first = {"f8E4M3FN": 0x43E80001, "f8E5M2": 0x47700000}[str(element)]
-    for limit, meaning in ((first, above), (0x7F800001, form.nan)):
-        beyond = arith.cmpi(5, size, b.constant(limit, size.type))
-        bits = arith.select(beyond, arith.ori(sign, b.constant(meaning, i8)), bits)
-    return b.bitcast(bits, element)
+    sign = arith.trunci(i8, arith.shrui(b.bitcast(x, b.i32), b.constant(24, tt.with_element(x.type, b.i32))))
+    infinite = arith.ori(arith.andi(sign, b.constant(0x80, i8)), b.constant(above, i8))
+    # As far beyond e5m2's largest number, which is odd, the tie goes up.
+    beyond = b.cmpf("oge", b.math("absf", x), 61440.0)
+    return b.bitcast(b.select(beyond, infinite, b.bitcast(b.cast_float(x, element), b.i8)), element)
 
 
 def _bitcast(type_: ir.Type, x: ir.Value) -> ir.Value:
