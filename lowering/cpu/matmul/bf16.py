@@ -69,8 +69,8 @@ def narrow(b: Builder, x: ir.Value) -> ir.Value:
 def _narrow(b: Builder, x: ir.Value) -> ir.Value:
     lanes = ir.VectorType(x.type).shape[0]
     if lanes > LANES:
-        halves = (_narrow(b, b.shuffle(x, x, range(at, at + LANES))) for at in (0, LANES))
-        return b.shuffle(*halves, range(2 * LANES))
+        low, high = (_narrow(b, b.shuffle(x, x, range(at, at + LANES))) for at in (0, LANES))
+        return b.shuffle(low, high, range(2 * LANES))
     return llvm.bitcast(b.vec(LANES, b.i16), _intrinsic("cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
 
 

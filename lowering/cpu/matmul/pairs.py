@@ -88,9 +88,9 @@ def choose_pairs(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False)
 
 
 def _is_large(problem: MatmulProblem) -> bool:
+    """Whether the rhs is one matrix, of a size that is not known to be small."""
     n, k = problem.n, problem.k
-    known_size = isinstance(n, int) and isinstance(k, int)
-    return not problem.batch and not (known_size and 2 * n * k <= _LARGE_BYTES)
+    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _LARGE_BYTES)
 
 
 def pairs_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
