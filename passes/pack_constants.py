@@ -11,12 +11,16 @@ from kiln.dialects import kiln
 from kiln.dialects.kiln import FusionOp
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.host.constants import constant_name
+from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["PackConstants"]
+
+_Packed = list[tuple[int, ir.AffineMap, int]]
+"""As ``packed_operands`` returns them."""
 
 
 @register_pass
@@ -73,16 +77,26 @@ class PackConstants(Pass):
         """Pack in every function; equal requests for one constant share one copy."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             made: dict[tuple[ir.Value, str, int], ir.Value] = {}
+            wanted: dict[str, _Packed] = {}
             for op in list(function.regions[0].blocks[0].operations):
                 if isinstance(op, FusionOp) and "schedule" in op.operation.attributes:
-                    self._pack(function, op, made)
+                    key = fusion_key(op.operation)  # equal kernels ask for the same: layers repeat
+                    if key not in wanted:
+                        body, schedule = FusionBody(op), from_attribute(op.operation.attributes["schedule"])
+                        wanted[key] = packed_operands(body, fusion_layouts(op, body), schedule)
+                    if wanted[key]:
+                        self._pack(function, op, wanted[key], made)
 
-    def _pack(self, function: ir.Operation, fusion: ir.OpView, made: dict[tuple[ir.Value, str, int], ir.Value]) -> None:
+    def _pack(
+        self,
+        function: ir.Operation,
+        fusion: ir.OpView,
+        wanted: "_Packed",
+        made: dict[tuple[ir.Value, str, int], ir.Value],
+    ) -> None:
         attributes, operands = fusion.operation.attributes, fusion.operation.operands
-        body = FusionBody(fusion)
-        schedule = from_attribute(attributes["schedule"])
         entries = list(ir.ArrayAttr(attributes["layouts"]))
-        for position, layout, elements in packed_operands(body, fusion_layouts(fusion, body), schedule):
+        for position, layout, elements in wanted:
             weight = operands[position]
             if constant_name(weight) is None or not ir.RankedTensorType(weight.type).has_static_shape:
                 self.note(fusion, "the weight is no constant: packed at every call")

@@ -3,7 +3,7 @@
 
 """Schedules: how each kernel is tiled and vectorised, as an attribute that people and tuners can read and change."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch_mlir import ir
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.matmul import describe_schedule
+from kiln.lowering.host.constants import constant_name
+from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
@@ -58,15 +60,20 @@ class ScheduleCpu(Pass):
     name = "schedule-cpu"
 
     def run(self, module: ir.Module) -> None:
+        known: dict[Hashable, dict[str, Any]] = {}
         for fusion in fusions_of(module):
-            self._schedule(fusion)
+            self._schedule(fusion, known)
 
-    def _schedule(self, fusion: ir.OpView) -> None:
-        attributes = fusion.operation.attributes
+    def _schedule(self, fusion: ir.OpView, known: dict[Hashable, dict[str, Any]]) -> None:
+        """Equal kernels with constants at the same operands have equal schedules: layers repeat."""
+        attributes, operands = fusion.operation.attributes, fusion.operation.operands
         if "schedule" in attributes:
             return
-        body = FusionBody(fusion)
-        schedule = plan_kernel(body, fusion_layouts(fusion, body))
+        key = fusion_key(fusion.operation), tuple(constant_name(operand) is not None for operand in operands)
+        schedule = known.get(key)
+        if schedule is None:
+            body = FusionBody(fusion)
+            schedule = known[key] = plan_kernel(body, fusion_layouts(fusion, body))
         if schedule:
             attributes["schedule"] = to_attribute(schedule)
             self.count("scheduled")
