@@ -72,7 +72,7 @@ class Outliner:
             return self.new[value]
         op = defining_op(value)
         assert op is not None, "arguments are known from the start"
-        if op.name == "linalg.generic" or (op.name == "kiln.empty"):
+        if op.name in ("linalg.generic", "kiln.pad", "kiln.cat", "kiln.empty"):
             if op.name == "kiln.empty":
                 self.new[value] = self._clone(op, [self.outside(v) for v in op.operands]).results[0]
                 return self.new[value]
@@ -179,7 +179,10 @@ class Outliner:
         if len(scatters) == len(readers):
             return True
         # A splat or an iota that a product reads is stored by a kernel of its own.
-        return op.name != "kiln.view" and all(r.name not in IN_MEMORY for r in readers)
+        if any(kiln.name_of(r) in IN_MEMORY for r in readers):
+            return False
+        # A scan reads views of what its kernel computes there, others where they lie.
+        return op.name != "kiln.view" or defining_op(self.graph.source(op.results[0])) in members
 
     def _results(self, group: Group, members: set[ir.Operation]) -> list[ir.Value]:
         """Values of the group that something outside of it needs."""

@@ -31,6 +31,13 @@ STATIC = {
     "row_to_a_number": Program(
         inputs((7,), (33, 7)), ["torch.relu(F.linear(v0, v1) * 0.3)", "torch.dot(v2, v2) * 0.1"], [3]
     ),
+    # A scan reads what its kernel computes through a view: that was left between kernels, or computed twice.
+    "scan_of_flipped_padding": Program(
+        inputs((5, 7)), ["F.pad(v0 * 2, (-1, 1)) + v0", "v1.flip(1)", "v2.cumsum(1)"], [3]
+    ),
+    "scan_of_transposed_concatenation": Program(
+        inputs((5, 7)), ["torch.cat([v0 * 2, v0.sin()], 1)", "v1.t()", "v2.cumsum(0)"], [3]
+    ),
     # A product without columns: tiles of no columns.
     "no_columns": Program(inputs((0, 5)), ["v0 @ v0.mT"], [1]),
     "rows_without_columns": Program(inputs((9, 5), (0, 5)), ["v0 @ v1.mT", "F.linear(v1, v0)"], [2, 3]),
