@@ -367,7 +367,7 @@ class ChooseVendor(RemembersSchedules, Pass):
             verdict = judge.verdict(op)
             if verdict is not None:
                 why_not = f"a kernel of its own: {verdict.reason}"
-                if verdict.parts > 1:
+                if not verdict.library:
                     op.attributes[PARTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), verdict.parts)
                 return verdict.reason if verdict.library else None, why_not, verdict.candidate
         return reason, "a kernel of its own is as fast", 0

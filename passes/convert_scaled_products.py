@@ -138,7 +138,7 @@ def _scale_map(type_: ir.RankedTensorType, sizes: list[int], dim: int) -> ir.Aff
         return ir.AffineMap.get(2, 0, [zero] * type_.rank)
     if type_.rank != 2 or type_.shape[dim] != sizes[dim] or type_.shape[1 - dim] != 1:
         return None
-    index = [zero, zero]
+    index: list[ir.AffineExpr] = [zero, zero]
     index[dim] = ir.AffineExpr.get_dim(dim)
     return ir.AffineMap.get(2, 0, index)
 

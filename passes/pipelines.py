@@ -40,7 +40,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
             "propagate-layouts", "where channels lie decides who convolves faster, so it is known before that choice"
         ),
         PipelineStep("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
-        PipelineStep("convert-integer-products", "calls that are products of integers: their kernels take what follows"),
+        PipelineStep("convert-integer-products", "calls that are products: their kernels take what follows"),
         PipelineStep("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
         PipelineStep(
             "expand-named-ops{keep=matmul,attention,scan,conv}",
@@ -110,7 +110,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
             stage="kiln",
         ),
         PipelineStep(
-            f"split-products{{arch={arch} by-rule=false}}", "few tiles with long sums, where parts were found faster"
+            f"split-products{{arch={arch}}}", "few tiles with long sums, where parts were measured to be faster"
         ),
         PipelineStep(
             f"convert-scatters{{deterministic={ordered}}}", "writes with indices have kernels here: a CPU's are ATen's"

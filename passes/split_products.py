@@ -24,7 +24,7 @@ class SplitProducts(Pass):
     The parts are a batch of products whose results are f32, which nothing has rounded; the sum over the parts is a
     reduction, to which fusion adds what follows the product. Always the same elements are added in the same order:
     results do not differ from call to call. Which products, and into how many parts, is what ``choose-vendor`` measured
-    (``mode="max-autotune"``), or a model of time says (lowering/gpu/dot/split.py).
+    (``mode="max-autotune"``), else what a rule says that was measured on an H200 (lowering/gpu/dot/split.py).
 
     Before::
 
@@ -136,7 +136,7 @@ def _in_parts(op: ir.Operation, parts: int, terms: int) -> ir.Value:
 def _parts_of(value: ir.Value, parts: int, terms: int, along: int) -> ir.Value:
     """A view [parts, ...] of a matrix, cut along a dim."""
     shape = list(ir.RankedTensorType(value.type).shape)
-    dims = [ir.AffineDimExpr.get(1 + i) for i in range(2)]
+    dims: list[ir.AffineExpr] = [ir.AffineDimExpr.get(1 + i) for i in range(2)]
     dims[along] = ir.AffineDimExpr.get(0) * terms + dims[along]
     shape[along] = terms
     sizes = [ir.AffineExpr.get_constant(n) for n in (parts, *shape)]

@@ -225,7 +225,7 @@ class _Rows:
             return "behind"  # the loads need the mask as well
         return self.masks
 
-    def _masked(self, scores: ir.Value, t: ir.Value, exists: Condition, masked: Condition) -> ir.Value:
+    def _masked(self, scores: ir.Value, t: Index, exists: Condition, masked: Condition) -> ir.Value:
         """Scores of keys that do not exist, or come after a query, are minus infinity where `masked` holds."""
         b, p = self.b, self.p
 

@@ -8,15 +8,22 @@ Measured on an H200, bf16, batch 4, 32 heads, 4096 queries and keys, against cuD
 | head size | causal | tile                              | speed against cuDNN |
 |-----------|--------|-----------------------------------|---------------------|
 | 64        | no     | 64 queries x 128 keys, 2 stages   | 1.03                |
-| 64        | yes    | 64 x 128, 2 stages                | 1.01                |
-| 128       | no     | 64 x 64, 3 stages                 | 0.82                |
-| 128       | yes    | 64 x 64, 3 stages                 | 0.87                |
+| 64        | yes    | 64 x 128, 2 stages, one loop      | 0.99                |
+| 128       | no     | 64 x 64, 3 stages                 | 0.78                |
+| 128       | yes    | 64 x 64, 3 stages, one loop       | 0.83                |
 
-Two small programs with four warps on each multiprocessor beat one large one, and a stage more or less is 10 to 20 %:
-a fourth one leaves no room for the second program.
+Two or three small programs with four warps on each multiprocessor beat one large one, and a stage more or less is 10 to
+20 %: a fourth one leaves no room for the others.
 
-Where all programs would be on the GPU at once if there were four on each multiprocessor, and not if there are two, one
-stage leaves room for them: 2 x 16 heads of 64 elements, 1024 queries and keys, 24.8 us in place of 30.1.
+Masks: one loop in which a branch decides (`masks` "branch") is 1.15 times as fast as the diagonal in a loop of its own,
+whose first loads nothing hides, and as fast as a mask on every block is slow (0.86). Up to 1024 keys 64 x 64 with 3
+stages is faster (8 x 16 heads: 61.0 us, 62.5 with 64 x 128, cuDNN 61.1; 1 x 16 heads: 15.4, 16.4, 17.8). 197 tokens in
+12 heads of 64 fit a block of 256 keys, masked throughout: 3.8, 7.4 and 40.7 us for 1, 8 and 64 images (cuDNN 8.2, 13.3,
+47.2; two blocks of 128 through pointers 4.2, 12.1, 63.7).
+
+Where all programs would be on the GPU at once if there were four on each multiprocessor, and not if there are three,
+one stage leaves room for them: 2 x 16 heads of 64 elements, 1024 queries and keys, 24.8 us in place of 30.1. Causal,
+one stage is never faster.
 """
 
 from dataclasses import dataclass
@@ -25,8 +32,11 @@ from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import Known, pow2
 
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2}
-_PROGRAMS = 2
+_PROGRAMS = 3
 """Of one multiprocessor, with two stages."""
+_FEW_KEYS = 1024
+_ONE_BLOCK = 256
+"""Keys that one block holds."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,9 @@ class AttentionShape:
     causal: bool = False
 
 
-def choose_attention(shape: AttentionShape, machine: Machine) -> dict:
-    """The schedule: "block_m" queries by "block_n" keys a step, "num_warps" and "num_stages"."""
+def choose_attention(shape: AttentionShape, machine: Machine, described: bool = False) -> dict:
+    """The schedule: "block_m" queries by "block_n" keys a step, "num_warps" and "num_stages"; "masks": see
+    `emit_attention`, absent where the default is meant. described: whether keys and values come through descriptors."""
     size, wide = _BYTES[shape.dtype], max(pow2(shape.qk_size), pow2(shape.v_size), 16)
     if shape.dtype == "f32" and not shape.tf32:
         # Sums on the plain cores: scores, probabilities and operands share the registers.
@@ -56,17 +67,25 @@ def choose_attention(shape: AttentionShape, machine: Machine) -> dict:
         block_m, block_n, stages = 64, 64, 3
     else:
         block_m, block_n, stages = 64, 32, 2
+    narrow = size == 2
+    if narrow and wide <= 64 and shape.causal and shape.keys is not None and shape.keys <= _FEW_KEYS:
+        block_n, stages = 64, 3
+    ragged = shape.keys is None or shape.keys % _at_most(block_n, shape.keys) != 0
+    masks = {"masks": "branch"} if narrow and (shape.causal or ragged) else {}
+    few = shape.keys is not None and shape.keys <= _ONE_BLOCK
+    if described and narrow and wide <= 64 and not shape.causal and ragged and few:
+        block_n, stages, masks = _ONE_BLOCK, 1, {"masks": "all"}
     block_m = _at_most(block_m, shape.queries)
     block_n = _at_most(block_n, shape.keys)
-    if stages == 2 and wide <= 64 and shape.heads is not None and shape.queries is not None:
+    if stages == 2 and wide <= 64 and not shape.causal and shape.heads is not None and shape.queries is not None:
         programs = shape.heads * -(-shape.queries // block_m)
-        if _PROGRAMS * machine.sms < programs <= 2 * _PROGRAMS * machine.sms:
+        if _PROGRAMS * machine.sms < programs <= (_PROGRAMS + 1) * machine.sms:
             stages = 1
     # Half of shared memory: there are to be two programs.
     room = machine.shared_bytes // 2 - block_m * wide * size
     while stages > 1 and stages * 2 * block_n * wide * size > room:
         stages -= 1
-    return {"block_m": block_m, "block_n": block_n, "num_warps": 4, "num_stages": stages}
+    return {"block_m": block_m, "block_n": block_n, "num_warps": 4, "num_stages": stages, **masks}
 
 
 def _at_most(block: int, size: Known) -> int:

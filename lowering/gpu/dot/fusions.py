@@ -162,9 +162,10 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: D
     """The schedule of attention."""
     attention = find_attention(body, layouts)
     tf32 = options.tf32 and attention.element == "f32"
-    schedule = choose_attention(attention.shape(tf32), machine(options.arch))
     described = options.descriptors and machine(options.arch).tensor_maps and body.part is None
-    if described and _describable_rows(body, attention):
+    described = described and _describable_rows(body, attention)
+    schedule = choose_attention(attention.shape(tf32), machine(options.arch), described)
+    if described:
         schedule["descriptors"] = True
     return schedule | {"precision": "tf32" if tf32 else "ieee"}
 

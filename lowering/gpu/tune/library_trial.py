@@ -42,8 +42,8 @@ def library_calls(
     m, n, k = sizes
     lhs, rhs, result = (0, k, 1), (0, 1, k) if turned else (0, n, 1), (0, n, 1)
     name = _dtype_name(tensors[0])
-    matrices = [Matrix(*strides) for strides in (lhs, rhs, result)]
-    problem = Problem(name, (1, m, n, k), *matrices, 16 if len(tensors) > 3 else 0, activation)
+    left, right, out = (Matrix(*strides) for strides in (lhs, rhs, result))
+    problem = Problem(name, (1, m, n, k), left, right, out, 16 if len(tensors) > 3 else 0, activation)
     try:
         with torch.cuda.device(torch.device(device)):
             count = cublaslt().candidates(torch.device(device).index or 0, problem, _MOST)

@@ -3,19 +3,21 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse{row-blocks=false},assign-layouts,schedule-gpu,emit-gpu-kernels" | filecheck %s
 
-// Causal: a loop over the keys before the block of queries without any mask, then one over the diagonal.
+// Causal: one loop over the keys up to the last query; a branch masks the blocks at the diagonal.
 
 // CHECK: "tt.func"
-// CHECK: %[[FREE:.*]]:3 = scf.for
-// CHECK-NOT: arith.select
-// CHECK: "tt.dot"{{.*}} -> tensor<64x128xf32>
-// CHECK-NOT: arith.select
+// CHECK: scf.for %[[T:.*]] = %{{.*}} to
+// CHECK: %[[AT:.*]] = arith.cmpi sge, %[[T]], %{{.*}} : i32
+// CHECK: %[[S:.*]] = "tt.dot"{{.*}} -> tensor<64x64xf32>
+// CHECK: scf.if %[[AT]]
+// CHECK: %[[KEPT:.*]] = arith.select %{{.*}}, %[[S]],
+// CHECK: scf.yield %[[KEPT]]
+// CHECK: else
+// CHECK: scf.yield %[[S]]
 // CHECK: math.exp2
 // CHECK: "tt.dot"{{.*}} -> tensor<64x64xf32>
-// CHECK: {tt.num_stages = 2 : i32}
-// CHECK: scf.for {{.*}} iter_args({{.*}} = %[[FREE]]#0, {{.*}} = %[[FREE]]#1, {{.*}} = %[[FREE]]#2)
-// CHECK: arith.select
-// CHECK: {tt.num_stages = 2 : i32}
+// CHECK: {tt.num_stages = 3 : i32}
+// CHECK-NOT: scf.for
 // CHECK: "tt.store"
 // CHECK: kiln.grid = affine_map<() -> (256, 1, 1)>
 func.func @causal(%q: tensor<2x8x1024x64xbf16>, %k: tensor<2x2x1024x64xbf16>) -> tensor<2x8x1024x64xbf16> {

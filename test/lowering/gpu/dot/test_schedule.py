@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
+from kiln.lowering.gpu.dot.split import split_parts
 
 H200 = machine("sm_90")
 
@@ -101,3 +102,31 @@ def test_few_queries_take_a_small_block():
 @pytest.mark.parametrize(("heads", "stages"), [(32, 1), (16, 2), (64, 2)])
 def test_one_stage_where_that_makes_room_for_all_programs(heads, stages):
     assert choose_attention(AttentionShape(heads, 1024, 1024, 64, 64, "bf16"), H200)["num_stages"] == stages
+
+
+def test_where_attention_masks_its_keys():
+    """As measured: in one loop by a branch; throughout, where one block holds all keys."""
+    long = choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16", causal=True), H200, described=True)
+    assert (long["block_m"], long["block_n"], long["num_stages"], long["masks"]) == (64, 128, 2, "branch")
+    short = choose_attention(AttentionShape(128, 1024, 1024, 64, 64, "bf16", causal=True), H200, described=True)
+    assert (short["block_n"], short["num_stages"], short["masks"]) == (64, 3, "branch")
+    tokens = AttentionShape(96, 197, 197, 64, 64, "bf16")
+    one = choose_attention(tokens, H200, described=True)
+    assert (one["block_n"], one["num_stages"], one["masks"]) == (256, 1, "all")
+    assert choose_attention(tokens, H200)["block_n"] == 128
+    assert "masks" not in choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16"), H200, described=True)
+
+
+def test_batches_of_short_sums_keep_their_stages():
+    """A persistent program goes on with the next tile: 512 x 512 x 64 is 1.5 times as fast with three stages."""
+    shape = ProductShape(384, 512, 512, 64, (64, 1), (1, 64), "bf16")
+    s = choose_product(shape, H200, descriptors=True)
+    assert s["kernel"] == "tensor_map" and s["persistent"] and s["num_stages"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [((64, 64, 16384), 32), ((128, 256, 8192), 8), ((512, 512, 8192), 4), ((256, 1024, 4096), 1), ((1024,) * 3, 1)],
+)
+def test_parts_of_sums_as_measured(size, parts):
+    assert split_parts(linear(*size), H200) == parts
