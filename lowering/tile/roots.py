@@ -12,8 +12,13 @@ __all__ = ["group_roots"]
 
 
 def group_roots(body: FusionBody) -> list[list[tuple[int, ir.Value, list[int | None]]]]:
-    """Roots that can share a nest: each with the main root's dim for each of its own dims (None: index 0)."""
-    order = sorted(body.mine, key=lambda i: (-len(body.dims(body.roots[i])), i))
+    """Roots that can share a nest: each with the main root's dim for each of its own dims (None: index 0).
+
+    The main root is first: one of most dims, and among these of fewest with one element, so that a statistic of each
+    row joins the row's elements.
+    """
+    one = ir.AffineConstantExpr.get(1)
+    order = sorted(body.mine, key=lambda i: (-len(dims := body.dims(body.roots[i])), dims.count(one), i))
     groups: list[list[tuple[int, ir.Value, list[int | None]]]] = []
     for i in order:
         value = body.roots[i]

@@ -90,3 +90,41 @@ func.func @batch(%x: tensor<12x128x64xbf16>, %y: tensor<12x64x128xbf16>) -> tens
   %0 = "kiln.matmul"(%x, %y) {transpose_lhs = false, transpose_rhs = false} : (tensor<12x128x64xbf16>, tensor<12x64x128xbf16>) -> tensor<12x128x128xbf16>
   return %0 : tensor<12x128x128xbf16>
 }
+
+// -----
+
+// A row is read once for what is kept of it, which is the first result, and for its own elements.
+
+// CHECK: "tt.load"
+// CHECK-NOT: "tt.load"
+// CHECK: kiln.grid = affine_map<() -> (16384, 1, 1)>
+func.func @scales(%x: tensor<16384x4096xf32>) -> (tensor<16384x1xf32>, tensor<16384x4096xf32>) {
+  %e = "kiln.empty"() {shape = affine_map<() -> (16384)>} : () -> tensor<16384xf32>
+  %z = arith.constant 0xFF800000 : f32
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<16384xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %z : f32
+  } -> tensor<16384xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<16384x4096xf32>) outs(%i : tensor<16384xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.maximumf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<16384xf32>
+  %v = "kiln.view"(%m) {map = affine_map<(d0, d1) -> (d0)>, shape = affine_map<() -> (16384, 1)>} : (tensor<16384xf32>) -> tensor<16384x1xf32>
+  %f = "kiln.empty"() {shape = affine_map<() -> (16384, 1)>} : () -> tensor<16384x1xf32>
+  %n = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%v : tensor<16384x1xf32>) outs(%f : tensor<16384x1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.negf %a : f32
+    linalg.yield %s : f32
+  } -> tensor<16384x1xf32>
+  %g = "kiln.empty"() {shape = affine_map<() -> (16384, 4096)>} : () -> tensor<16384x4096xf32>
+  %q = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, 0)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %n : tensor<16384x4096xf32>, tensor<16384x1xf32>) outs(%g : tensor<16384x4096xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %s = arith.divf %a, %c : f32
+    linalg.yield %s : f32
+  } -> tensor<16384x4096xf32>
+  return %n, %q : tensor<16384x1xf32>, tensor<16384x4096xf32>
+}
