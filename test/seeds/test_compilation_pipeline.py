@@ -7,6 +7,7 @@ Samples for a GPU run on the CPU, with smaller sizes where theirs would take sec
 use CUDA kernels or Inductor's internals are left out.
 """
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -236,19 +237,29 @@ def test_prepared_model_with_warmup() -> None:
 
 
 def test_memory_efficient_training_step() -> None:
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss_fn = nn.CrossEntropyLoss()
-    compiled = torch.compile(model, backend="kiln")
+    """The whole step is compiled, as there: model, loss, backward and optimizer."""
 
-    def training_step(x: torch.Tensor, y: torch.Tensor) -> float:
+    def memory_efficient_training_step(
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        loss_fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> float:
         with torch.autocast("cpu"):
-            loss = loss_fn(compiled(x), y)
+            output = model(x)
+            loss = loss_fn(output, y)
         optimizer.zero_grad(set_to_none=True)  # more memory efficient
         loss.backward()
         optimizer.step()
         return loss.item()
 
-    x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
-    losses = [training_step(x, y) for _ in range(8)]
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    eager = copy.deepcopy(model)
+    compiled = torch.compile(memory_efficient_training_step, backend="kiln")
+    x, y, loss_fn = torch.randn(32, 8), torch.randint(0, 4, (32,)), nn.CrossEntropyLoss()
+    ours, theirs = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, eager))
+    losses = [compiled(model, ours, x, y, loss_fn) for _ in range(8)]
+    expected = [memory_efficient_training_step(eager, theirs, x, y, loss_fn) for _ in range(8)]
     assert losses[-1] < losses[0]
+    torch.testing.assert_close(losses, expected, rtol=2e-2, atol=2e-2)  # products in bf16
