@@ -159,11 +159,19 @@ def _reason_for_batch(op: ir.Operation, tensor_maps: bool) -> str | None:
         return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
     if not isinstance(lhs.element_type, _NARROW) or lhs.rank > 3 or work < (_LARGE if readers else _LARGE_ALONE):
         return None
-    if tensor_maps and op.operands[0] != op.operands[1]:
+    # Equal views become one operand of the kernel, which has one descriptor at most.
+    if tensor_maps and _source(op.operands[0]) != _source(op.operands[1]):
         return None
     if _row_grain(*op.operands, op.results[0]) % _GRAIN or readers and not _ends_in_rows(op.results[0]):
         return None
     return "cuBLAS: batches of matrices are loaded faster there"
+
+
+def _source(value: ir.Value) -> ir.Value:
+    """What a value is, or is a view of."""
+    while not isinstance(value.owner, ir.Block) and kiln.name_of(value.owner) == "kiln.view":
+        value = value.owner.operation.operands[0]
+    return value
 
 
 def _reason_for_any_rows(op: ir.Operation) -> str | None:
