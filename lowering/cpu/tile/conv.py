@@ -71,8 +71,9 @@ class Conv:
         stride, padding, dilation = (self._ints(name) for name in ("stride", "padding", "dilation"))
         planes = None
         if len(inputs) == 3:
-            parts = (inputs, results, kernel, stride, padding, dilation, x_strides, weight_strides)
-            planes = Axis(*(part.pop(0) for part in parts))
+            window = kernel.pop(0), stride.pop(0), padding.pop(0), dilation.pop(0)
+            planes = Axis(inputs.pop(0), results.pop(0), *window, x_strides.pop(0), weight_strides.pop(0))
+        (xh, xw), (wh, ww) = x_strides, weight_strides
         return ConvProblem(
             images=images,
             groups=groups,
@@ -86,8 +87,8 @@ class Conv:
             stride=_two(stride, 1),
             padding=_two(padding, 0),
             dilation=_two(dilation, 1),
-            x_strides=(xn, xc, *x_strides),
-            weight_strides=(wo, wc, *weight_strides),
+            x_strides=(xn, xc, xh, xw),
+            weight_strides=(wo, wc, wh, ww),
             dtype=str(weight.element_type),
             planar=self.planar,
             planes=planes,

@@ -186,7 +186,8 @@ def test_phases_of_a_row(
     assume(columns > 0 and extra < max(stride, dilation))
     axis = Axis(width, columns, window, stride, padding, dilation, 1, 1)
     problem = ConvProblem(
-        1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4,
+        1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation),
+        (1, 1, 1, 1), (1, 1, 1, 1),
         transposed=True,
     )  # fmt: skip
     met = {}
