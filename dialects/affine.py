@@ -143,11 +143,6 @@ def simplify(expr: ir.AffineExpr, extents: Extents = ()) -> ir.AffineExpr:
     return expr if found is _UNCHANGED else _expr(found)
 
 
-def simplify_map(map_: ir.AffineMap, extents: Extents = ()) -> ir.AffineMap:
-    """`map_` with each result simplified."""
-    return ir.AffineMap.get(map_.n_dims, map_.n_symbols, [simplify(e, extents) for e in map_.results])
-
-
 def equal(a: ir.AffineExpr, b: ir.AffineExpr, extents: Extents = ()) -> bool:
     """Whether `a` and `b` are provably equal; False may mean that they are."""
     if a == b:

@@ -47,14 +47,6 @@ def run_reference(module: ir.Module, inputs: Sequence[Any], function: str = "mai
         return _run(work, function, signature, inputs)
 
 
-def lower_reference(module: ir.Module) -> None:
-    """Rewrite a whole module in place to upstream dialects on tensors: named ops, data movement, fusions."""
-    with module.context, ir.Location.unknown():
-        for op in list(module.body.operations):
-            if op.operation.name == "func.func":
-                _prepare(module, op.operation)
-
-
 def _function(module: ir.Module, name: str) -> ir.Operation:
     for op in module.body.operations:
         if op.operation.name == "func.func" and op.attributes["sym_name"].value == name:

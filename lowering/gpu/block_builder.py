@@ -61,10 +61,6 @@ class BlockBuilder(IRBuilder):
         attributes = {"axis": self._i32(axis)}
         return self._once(("pid", str(axis)), lambda: tt.GetProgramIdOp.create([], [self.i32], attributes).result)
 
-    def num_programs(self, axis: int) -> ir.Value:
-        attributes = {"axis": self._i32(axis)}
-        return self._once(("np", str(axis)), lambda: tt.GetNumProgramsOp.create([], [self.i32], attributes).result)
-
     def arange(self, length: int) -> ir.Value:
         """0, 1, ..., length - 1 as a 1-D block of `index`."""
         type_ = ir.RankedTensorType.get([length], self.i32)

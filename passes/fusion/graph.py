@@ -84,10 +84,6 @@ class FusionGraph:
             return not tensors and not reduction_dims(op.opview) and not captured(op) and len(op.results) == 1
         return False
 
-    def is_compute(self, value: ir.Value) -> bool:
-        """Whether a compute op makes `value`."""
-        return defining_op(value) in self._compute_set
-
     def source(self, value: ir.Value) -> ir.Value:
         """`value` without the views on top of it."""
         op = defining_op(value)

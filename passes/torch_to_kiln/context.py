@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.errors import UnsupportedError
 
 from . import torch_values
-from .dtypes import BOOL, F32, I64, DType, dtype_from_code, promote
+from .dtypes import BOOL, F32, I64, DType, promote
 from .emitter import Argument, At, Body, Emitter, Size
 from .float8 import CARRY_FLOAT8
 from .function_state import FunctionState, TensorInfo
@@ -210,16 +210,6 @@ class LoweringContext(Emitter):
         if not given or rank == 0:
             return list(range(rank))
         return sorted({self.normalize_dim(d, rank) for d in given})
-
-    def const_dtype(self, i: int, default: DType | None = None) -> DType | None:
-        """Operand ``i``, a ScalarType, as an element type; ``default`` for None."""
-        code = self.const(i, None)
-        if code is None:
-            return default
-        found = dtype_from_code(code)
-        if found is None or not self._computes(found):
-            self.unsupported(f"the element type with ScalarType number {code}")
-        return found
 
     # -- results
 

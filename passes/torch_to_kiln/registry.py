@@ -17,7 +17,7 @@ from torch_mlir import ir
 if TYPE_CHECKING:
     from .context import LoweringContext
 
-__all__ = ["Rule", "find_rule", "load_rules", "lowers", "op_name", "registered_rules"]
+__all__ = ["Rule", "find_rule", "load_rules", "lowers", "op_name"]
 
 # A rule returns the builtin value of each result (a single one may come bare); None stands for a result without uses.
 Rule = Callable[["LoweringContext"], "ir.Value | Sequence[ir.Value | None]"]
@@ -60,12 +60,6 @@ def find_rule(name: str) -> Rule | None:
     """The rule for the op ``name``, or None."""
     load_rules()
     return _RULES.get(name)
-
-
-def registered_rules() -> dict[str, Rule]:
-    """All rules by op name, sorted."""
-    load_rules()
-    return dict(sorted(_RULES.items()))
 
 
 def op_name(op: ir.Operation) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-__all__ = ["Expr", "as_expr", "constant_of", "dim", "pack_symbols", "product", "renumber", "sizes_text", "used_symbols"]
+__all__ = ["Expr", "as_expr", "constant_of", "dim", "pack_symbols", "product", "renumber", "used_symbols"]
 
 Expr = ir.AffineExpr
 
@@ -80,8 +80,3 @@ def pack_symbols(*groups: tuple[int, Sequence[ir.AffineExpr]]) -> tuple[list[ir.
     if any(position != k for position, k in table.items()):
         groups = tuple((dims, [renumber(expr, table) for expr in exprs]) for dims, exprs in groups)
     return [ir.AffineMap.get(dims, len(used), list(exprs)) for dims, exprs in groups], used
-
-
-def sizes_text(exprs: Sequence[ir.AffineExpr]) -> str:
-    """``[4, s0 * 2]`` for messages."""
-    return "[" + ", ".join(str(expr) for expr in exprs) + "]"
