@@ -91,6 +91,8 @@ class SplitProducts(Pass):
         from kiln.lowering.gpu.dot.choice import parts_of_product
 
         known = ir.IntegerAttr(op.attributes[PARTS]).value if PARTS in op.attributes else 0
+        if known:
+            del op.attributes[PARTS]  # kernels are known by what they compute
         parts = self.parts or known or (parts_of_product(op, self.arch) if self.by_rule else 1)
         if parts == 1:
             self.count("kept")
