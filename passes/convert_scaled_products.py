@@ -17,8 +17,13 @@ __all__ = ["ConvertScaledProducts"]
 _CALL = "aten._scaled_mm.default"
 _NAMES = ("self", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum")
 _FLOAT8 = (ir.Float8E4M3FNType, ir.Float8E5M2Type)
-_FEW_ROWS = 64
-"""Rows up to which the memory of the right operand decides how long a product takes, whoever does it."""
+_FEW_ROWS, _FEW_ROWS_FAST = 64, 512
+"""Rows up to which a kernel of ours was not slower than cuBLAS with scales of rows; the latter with fast sums.
+
+H200, microseconds, ours / cuBLAS with scales of rows / with one scale (m x n x k): 16x4096x4096 9.5 / 13.9 / 7.4,
+64x4096x4096 10.8 / 14.1 / 7.8, 512x4096x4096 27.3 / 15.8 / 15.5, 1024 cubed 6.3 / 6.8 / 5.3, 4096 cubed 184 / 110 / 108;
+with fast sums 9.3 / 14.3 / 7.6, 10.2 / 15.2 / 8.0, 15.7 / 16.4 / 15.2, 5.2 / 8.1 / 5.1, 104 / 100 / 102.
+"""
 
 
 @register_pass
@@ -28,18 +33,17 @@ class ConvertScaledProducts(Pass):
 
     The sums are f32; one kernel holds them, scales, bias and all that follows. Scales are of tensors, or of rows of the
     left and columns of the right operand. With ``use_fast_accum`` the product has the attribute ``fast_sums``. Calls
-    with many rows stay calls (``most-rows``): cuBLAS has kernels for these, while with few rows any kernel waits for
-    memory, and a call of ATen takes the CPU longer than a launch.
+    for which cuBLAS was measured to be faster stay calls: those with one scale for each operand, or with many rows.
 
     Before::
 
-        func.func @main(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %a: tensor<f32>, %b: tensor<f32>)
+        func.func @main(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %a: tensor<16x1xf32>, %b: tensor<1x32xf32>)
             -> tensor<16x32xbf16> {
           %0 = "kiln.aten"(%x, %w, %a, %b)
             {args = "[{\\"operand\\": 0}, {\\"operand\\": 1}, {\\"operand\\": 2}, {\\"operand\\": 3}]",
             kwargs = "{}", op = "aten._scaled_mm.default", pure = true, shapes = [affine_map<() -> (16, 32)>],
-            strides = [unit]} : (tensor<16x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>, tensor<f32>, tensor<f32>)
-            -> tensor<16x32xbf16>
+            strides = [unit]} : (tensor<16x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>, tensor<16x1xf32>,
+            tensor<1x32xf32>) -> tensor<16x32xbf16>
           return %0 : tensor<16x32xbf16>
         }
 
@@ -47,14 +51,15 @@ class ConvertScaledProducts(Pass):
 
         #map = affine_map<() -> (16, 32)>
         #map1 = affine_map<(d0, d1) -> (d0, d1)>
-        #map2 = affine_map<(d0, d1) -> ()>
-        func.func @main(%arg0: tensor<16x64xf8E4M3FN>, %arg1: tensor<64x32xf8E4M3FN>, %arg2: tensor<f32>,
-            %arg3: tensor<f32>) -> tensor<16x32xbf16> {
+        #map2 = affine_map<(d0, d1) -> (d0, 0)>
+        #map3 = affine_map<(d0, d1) -> (0, d1)>
+        func.func @main(%arg0: tensor<16x64xf8E4M3FN>, %arg1: tensor<64x32xf8E4M3FN>, %arg2: tensor<16x1xf32>,
+            %arg3: tensor<1x32xf32>) -> tensor<16x32xbf16> {
           %0 = "kiln.matmul"(%arg0, %arg1) {transpose_lhs = false, transpose_rhs = false}
               : (tensor<16x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>) -> tensor<16x32xf32>
           %1 = "kiln.empty"() {shape = #map} : () -> tensor<16x32xbf16>
-          %2 = linalg.generic {indexing_maps = [#map1, #map2, #map2, #map1], iterator_types = ["parallel", "parallel"]}
-              ins(%0, %arg2, %arg3 : tensor<16x32xf32>, tensor<f32>, tensor<f32>) outs(%1 : tensor<16x32xbf16>) {
+          %2 = linalg.generic {indexing_maps = [#map1, #map2, #map3, #map1], iterator_types = ["parallel", "parallel"]}
+              ins(%0, %arg2, %arg3 : tensor<16x32xf32>, tensor<16x1xf32>, tensor<1x32xf32>) outs(%1 : tensor<16x32xbf16>) {
           ^bb0(%in: f32, %in_0: f32, %in_1: f32, %out: bf16):
             %3 = arith.mulf %in_0, %in_1 : f32
             %4 = arith.mulf %in, %3 : f32
@@ -71,6 +76,10 @@ class ConvertScaledProducts(Pass):
     """What the kernels are for: without tensor cores for 8-bit floats (before sm_89), calls stay."""
     most_rows: int = _FEW_ROWS
     """Rows of the left operand up to which a call is replaced."""
+    most_rows_fast: int = _FEW_ROWS_FAST
+    """The same where ``use_fast_accum`` is set."""
+    one_scale: bool = False
+    """Replace calls with one scale for each operand, too."""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the calls of every function."""
@@ -105,13 +114,15 @@ class ConvertScaledProducts(Pass):
         maps = [m for m in found if m is not None]
         if len(maps) < 2 or any(not isinstance(t.element_type, ir.F32Type) for t in types[2:4]):
             return "scales of blocks"
-        rows = result.shape[0]
-        if rows > self.most_rows:
-            return f"{rows} rows: cuBLAS has kernels for these"
+        rows, fast = result.shape[0], bool(given.get("use_fast_accum"))
+        if not self.one_scale and all(n == 1 for t in types[2:4] for n in t.shape):
+            return "one scale for each operand: cuBLAS was measured to be faster"
+        if rows > (self.most_rows_fast if fast else self.most_rows):
+            return f"{rows} rows: cuBLAS was measured to be faster"
         with ir.InsertionPoint(op), op.location:
             f32 = ir.RankedTensorType.get(list(result.shape), ir.F32Type.get())
             product = kiln.matmul(x, w, f32)
-            if given.get("use_fast_accum"):
+            if fast:
                 product.owner.operation.attributes["fast_sums"] = ir.UnitAttr.get()
             scaled = _scaled(product, [a, b, given.get("bias")], maps, result)
         op.results[0].replace_all_uses_with(scaled)

@@ -32,13 +32,16 @@ def packed(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
 
 
 def shared(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor``, or an equal one (elements, dtype, shape and strides) that was given before and is still in use."""
+    """``tensor``, or an equal one that was given before and is still in use.
+
+    Equal are elements, dtype, shape, strides and device. Those of a GPU are copied to the host to be compared.
+    """
     return _copies.setdefault((*_content(tensor), tensor.stride()), tensor)
 
 
 def _content(tensor: torch.Tensor) -> tuple[object, ...]:
-    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return hashlib.sha256(data).digest(), tensor.dtype, tuple(tensor.shape)
+    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return hashlib.sha256(data).digest(), tensor.dtype, tuple(tensor.shape), tensor.device
 
 
 def _pack(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scaled-products" | filecheck %s
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scaled-products{arch=sm_80}" | filecheck %s --check-prefix=OLD
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scaled-products{one-scale=true}" | filecheck %s --check-prefix=ALL
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="convert-scaled-products,canonicalize,cse,fuse{row-blocks=false},assign-layouts,schedule-gpu{descriptors=true},emit-gpu-kernels" | filecheck %s --check-prefix=KERNEL
 
 // Scales of rows and columns, a bias, sums as fast as tensor cores make them: one kernel.
@@ -46,4 +47,21 @@ func.func @calls(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %v: ten
       op = "aten._scaled_mm.default", pure = true, shapes = [affine_map<() -> (4096, 32)>], strides = [unit]}
     : (tensor<4096x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>, tensor<f32>, tensor<f32>) -> tensor<4096x32xbf16>
   return %0, %1, %2 : tensor<16x32xf8E4M3FN>, tensor<16x32xbf16>, tensor<4096x32xbf16>
+}
+
+// -----
+
+// One scale for each operand: cuBLAS is faster; with one-scale a product all the same.
+
+// CHECK-LABEL: func.func @tensors
+// CHECK: op = "aten._scaled_mm.default"
+// ALL-LABEL: func.func @tensors
+// ALL: "kiln.matmul"(%arg0, %arg1)
+// ALL: linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> ()>, affine_map<(d0, d1) -> (0, 0)>, affine_map<(d0, d1) -> (d0, d1)>]
+func.func @tensors(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %a: tensor<f32>, %b: tensor<1x1xf32>)
+    -> tensor<16x32xf16> {
+  %0 = "kiln.aten"(%x, %w, %a, %b) {args = "[{\22operand\22: 0}, {\22operand\22: 1}, {\22operand\22: 2}, {\22operand\22: 3}]", kwargs = "{}",
+      op = "aten._scaled_mm.default", pure = true, shapes = [affine_map<() -> (16, 32)>], strides = [unit]}
+    : (tensor<16x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>, tensor<f32>, tensor<1x1xf32>) -> tensor<16x32xf16>
+  return %0 : tensor<16x32xf16>
 }

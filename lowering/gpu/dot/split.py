@@ -29,7 +29,8 @@ def split_parts(shape: ProductShape, machine: Machine) -> int:
     """How many parts the sums of a 16-bit product get; 1: none, a program has the whole sum.
 
     The modelled time is that of the parts side by side, and of a kernel that adds them up, which the pointwise ops that
-    follow are part of. Measured on an H200 with bf16, a bias and ReLU behind (microseconds; eager: two kernels):
+    follow are part of. Measured on an H200 with bf16, a bias and ReLU behind (microseconds; eager:
+    two kernels, without the bias):
 
     | m x n x k       | parts   | split | whole | eager  |
     |-----------------|---------|-------|-------|--------|

@@ -30,7 +30,7 @@ func.func @main(%x: tensor<{m}x{k}x{t}>, %w: tensor<{n}x{k}x{t}>) -> tensor<{m}x
 @pytest.mark.parametrize("rowwise", [False, True])
 @pytest.mark.parametrize("m", [1, 19])
 def test_scaled_products(dtype, rowwise, m, monkeypatch):
-    """With a bias and an activation behind it: one kernel, and no call."""
+    """With a bias and an activation behind it: one kernel and no call, but where cuBLAS is faster."""
     monkeypatch.setenv("KILN_TARGET", "tt-cpu")
     monkeypatch.setenv("KILN_CACHE", "0")
     n, k = 48, 80
@@ -44,7 +44,7 @@ def test_scaled_products(dtype, rowwise, m, monkeypatch):
     torch._dynamo.reset()
     with collect() as reports:
         out = torch.compile(model, backend=kiln.backend, fullgraph=True)(x, w, *scales, bias)
-    assert not reports[0].aten_calls and len(reports[0].kernels) == 1
+    assert bool(reports[0].aten_calls) is not rowwise and len(reports[0].kernels) == 1
     exact = F.silu((x.double() @ w.double().T) * (scales[0].double() * scales[1].double()) + bias.double())
     assert out.dtype == torch.bfloat16
     assert (out.double() - exact).norm() / exact.norm() < 1e-2
