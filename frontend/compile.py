@@ -16,10 +16,9 @@ from kiln.errors import CompileError, KilnError
 from kiln.frontend.aten_executor import AtenExecutor
 from kiln.frontend.cached import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.limits import LIMITS, guard_sizes
+from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Freezing, publish
-from kiln.frontend.targets import choose_target
 
 __all__ = ["compile_graph", "forget_warnings"]
 
@@ -53,7 +52,7 @@ def compile_graph(
     nodes = sum(node.op == "call_function" for node in gm.graph.nodes)
     report = CompileReport(kind, nodes, freezing=freezing)
     try:
-        gm.meta[LIMITS] = guard_sizes(gm) if choose_target(gm, options).name != "cpu" else []
+        gm.meta[LIMITS] = guard_sizes(gm) if needs_guards(gm, options.target) else []
         run = _compile_native(gm, options, report)
     except ImportUnsupported as unsupported:
         run = _fall_back(gm, options, report, str(unsupported), None)

@@ -36,11 +36,11 @@ from kiln.frontend.fx_types import (
     stride_map,
     torch_type,
 )
-from kiln.frontend.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
+from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, tensor_leaves, value_leaves
 from kiln.frontend.limits import LIMITS
 from kiln.frontend.node_importer import KilnNodeImporter
 from kiln.frontend.specs import InputSpec, OutputSpec
-from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr, is_unbacked
+from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
 

@@ -6,10 +6,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import Node
 
-__all__ = ["ImportUnsupported", "node_value", "tensor_leaves", "value_leaves"]
+__all__ = ["ImportUnsupported", "is_unbacked", "node_value", "tensor_leaves", "value_leaves"]
 
 
 class ImportUnsupported(Exception):
@@ -35,3 +36,8 @@ def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
     for leaf in value_leaves(value):
         if isinstance(leaf, torch.Tensor):
             yield leaf
+
+
+def is_unbacked(symbol: sympy.Symbol) -> bool:
+    """Whether ``symbol`` gets its value while the graph runs (``u0``) rather than from the inputs."""
+    return symbol.name.startswith(("u", "zuf"))

@@ -14,10 +14,9 @@ import sympy
 import torch
 from torch.fx import GraphModule
 
-from kiln.frontend.fx_values import tensor_leaves
-from kiln.frontend.symbols import is_unbacked
+from kiln.frontend.fx_values import is_unbacked, tensor_leaves
 
-__all__ = ["LIMIT", "LIMITS", "guard_sizes"]
+__all__ = ["LIMIT", "LIMITS", "guard_sizes", "needs_guards"]
 
 LIMIT = (1 << 31) - (1 << 21)
 """What sizes are below: a kernel's last program may count on for a tile behind the last element."""
@@ -26,6 +25,14 @@ LIMITS = "kiln.limits"
 
 _MOST = 16
 """Guards of one graph, which each call checks."""
+
+
+def needs_guards(gm: GraphModule, target: str) -> bool:
+    """Whether `gm` gets kernels of GPUs: by the target that was asked for, or where its tensors are."""
+    if target:
+        return target != "cpu"
+    leaves = (tensor for node in gm.graph.nodes for tensor in tensor_leaves(node.meta.get("val")))
+    return any(tensor.device.type != "cpu" for tensor in leaves)
 
 
 def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:

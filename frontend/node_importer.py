@@ -21,9 +21,9 @@ from torch_mlir.extras import fx_importer as tm
 
 from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
-from kiln.frontend.fx_values import ImportUnsupported, node_value, value_leaves
+from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
 from kiln.frontend.opaque import register_check, wrap_node
-from kiln.frontend.symbols import SymbolSpace, is_unbacked
+from kiln.frontend.symbols import SymbolSpace
 
 __all__ = ["KilnNodeImporter"]
 

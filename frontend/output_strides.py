@@ -6,14 +6,21 @@
 import torch
 from torch.fx import GraphModule
 
+from kiln.frontend.effects import is_token
+
 __all__ = ["Strides", "output_strides"]
 
 Strides = list[tuple[int, ...] | None]
 
 
 def output_strides(gm: GraphModule) -> Strides:
-    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor."""
+    """Strides of a graph's outputs, as its trace has them; None for what is no strided tensor.
+
+    AOTAutograd counts the outputs without tokens of effects: a graph with tokens tells no strides.
+    """
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    if any(isinstance(node, torch.fx.Node) and is_token(node) for node in output.args[0]):  # type: ignore[union-attr]
+        return [None] * len(output.args[0])  # type: ignore[arg-type]
     found: Strides = []
     for node in output.args[0]:  # type: ignore[union-attr]
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None

@@ -16,7 +16,9 @@ import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, ModularIndexing, PythonMod
 from torch_mlir import ir
 
-__all__ = ["NotAffine", "SymbolSpace", "as_expr", "is_unbacked"]
+from kiln.frontend.fx_values import is_unbacked
+
+__all__ = ["NotAffine", "SymbolSpace", "as_expr"]
 
 
 class NotAffine(Exception):
@@ -28,11 +30,6 @@ def as_expr(size: Any) -> sympy.Expr:
     if isinstance(size, torch.SymInt):
         return size.node.expr
     return sympy.Integer(int(size))
-
-
-def is_unbacked(symbol: sympy.Symbol) -> bool:
-    """Whether ``symbol`` gets its value while the graph runs (``u0``) rather than from the inputs."""
-    return symbol.name.startswith(("u", "zuf"))
 
 
 class SymbolSpace:

@@ -21,8 +21,8 @@ _FEW_ROWS, _FEW_ROWS_FAST = 64, 512
 """Rows up to which a kernel of ours was not slower than cuBLAS with scales of rows; the latter with fast sums.
 
 H200, microseconds, ours / cuBLAS with scales of rows / with one scale (m x n x k): 16x4096x4096 9.5 / 13.9 / 7.4,
-64x4096x4096 10.8 / 14.1 / 7.8, 512x4096x4096 27.3 / 15.8 / 15.5, 1024 cubed 6.3 / 6.8 / 5.3, 4096 cubed 184 / 110 / 108;
-with fast sums 9.3 / 14.3 / 7.6, 10.2 / 15.2 / 8.0, 15.7 / 16.4 / 15.2, 5.2 / 8.1 / 5.1, 104 / 100 / 102.
+64x4096x4096 10.8 / 14.1 / 7.8, 512x4096x4096 27.3 / 15.8 / 15.5, 1024 cubed 6.3 / 6.8 / 5.3, 4096 cubed 184 / 110 /
+108; with fast sums 9.3 / 14.3 / 7.6, 10.2 / 15.2 / 8.0, 15.7 / 16.4 / 15.2, 5.2 / 8.1 / 5.1, 104 / 100 / 102.
 """
 
 
@@ -37,8 +37,8 @@ class ConvertScaledProducts(Pass):
 
     Before::
 
-        func.func @main(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %a: tensor<16x1xf32>, %b: tensor<1x32xf32>)
-            -> tensor<16x32xbf16> {
+        func.func @main(%x: tensor<16x64xf8E4M3FN>, %w: tensor<64x32xf8E4M3FN>, %a: tensor<16x1xf32>,
+            %b: tensor<1x32xf32>) -> tensor<16x32xbf16> {
           %0 = "kiln.aten"(%x, %w, %a, %b)
             {args = "[{\\"operand\\": 0}, {\\"operand\\": 1}, {\\"operand\\": 2}, {\\"operand\\": 3}]",
             kwargs = "{}", op = "aten._scaled_mm.default", pure = true, shapes = [affine_map<() -> (16, 32)>],
@@ -59,7 +59,8 @@ class ConvertScaledProducts(Pass):
               : (tensor<16x64xf8E4M3FN>, tensor<64x32xf8E4M3FN>) -> tensor<16x32xf32>
           %1 = "kiln.empty"() {shape = #map} : () -> tensor<16x32xbf16>
           %2 = linalg.generic {indexing_maps = [#map1, #map2, #map3, #map1], iterator_types = ["parallel", "parallel"]}
-              ins(%0, %arg2, %arg3 : tensor<16x32xf32>, tensor<16x1xf32>, tensor<1x32xf32>) outs(%1 : tensor<16x32xbf16>) {
+              ins(%0, %arg2, %arg3 : tensor<16x32xf32>, tensor<16x1xf32>, tensor<1x32xf32>)
+              outs(%1 : tensor<16x32xbf16>) {
           ^bb0(%in: f32, %in_0: f32, %in_1: f32, %out: bf16):
             %3 = arith.mulf %in_0, %in_1 : f32
             %4 = arith.mulf %in, %3 : f32

@@ -46,16 +46,17 @@ class PadProducts(Pass):
 
     After::
 
-        #map = affine_map<() -> (0, 0)>
-        #map1 = affine_map<() -> (0, 7)>
+        #map = affine_map<() -> (0, 7)>
+        #map1 = affine_map<() -> (0, 0)>
         #map2 = affine_map<() -> (4096, 4104)>
         func.func @main(%arg0: tensor<4096x4097xbf16>, %arg1: tensor<4096x4097xbf16>) -> tensor<4096x4096xbf16> {
           %cst = arith.constant 0.000000e+00 : bf16
-          %0 = "kiln.pad"(%arg0, %cst) {high = #map1, low = #map, shape = #map2}
+          %0 = "kiln.pad"(%arg1, %cst) {high = #map, low = #map1, shape = #map2}
               : (tensor<4096x4097xbf16>, bf16) -> tensor<4096x4104xbf16>
-          %1 = "kiln.pad"(%arg1, %cst) {high = #map1, low = #map, shape = #map2}
+          %cst_0 = arith.constant 0.000000e+00 : bf16
+          %1 = "kiln.pad"(%arg0, %cst_0) {high = #map, low = #map1, shape = #map2}
               : (tensor<4096x4097xbf16>, bf16) -> tensor<4096x4104xbf16>
-          %2 = "kiln.matmul"(%0, %1) {transpose_lhs = false, transpose_rhs = true}
+          %2 = "kiln.matmul"(%1, %0) {transpose_lhs = false, transpose_rhs = true}
               : (tensor<4096x4104xbf16>, tensor<4096x4104xbf16>) -> tensor<4096x4096xbf16>
           return %2 : tensor<4096x4096xbf16>
         }

@@ -175,8 +175,8 @@ def test_training():
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-# The nets of which an op is a call today; grouped convolutions in f32 have a kernel.
-@pytest.mark.parametrize("name", ["transposed", "pool_indices"])
+# Nets of which an op is a call.
+@pytest.mark.parametrize("name", ["pool_indices"])
 def test_calls_return_the_strides_that_the_plan_expects(name, monkeypatch):
     """A result in another order would be copied at every call."""
     copies = []

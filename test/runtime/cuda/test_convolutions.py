@@ -146,9 +146,12 @@ def test_a_failure_names_the_convolution(gpu):
     assert len(gpu.dnn_library.things) == things
 
 
-def test_engines_as_pytorch_is_set(gpu, monkeypatch):
+def settings(*, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True) -> Any:
+    return torch.backends.cudnn.flags(True, benchmark, deterministic=deterministic, allow_tf32=allow_tf32)
+
+
+def test_engines_as_pytorch_is_set(gpu):
     """The first one that can be planned, that is deterministic, that does without tensor cores."""
-    settings = torch.backends.cudnn
     gpu.dnn_library.engines = [[0], [0, 4], [1], [], [4]]
 
     def chosen(dtype: torch.dtype, refused: set[int] = frozenset()) -> int:  # pyright: ignore[reportArgumentType]
@@ -158,22 +161,23 @@ def test_engines_as_pytorch_is_set(gpu, monkeypatch):
         compiled(lambda x, w: F.conv2d(x, w))(random(1, 8, 5, 5, dtype=dtype), random(8, 8, 3, 3, dtype=dtype))
         return gpu.dnn_library.calls[-1][2]
 
-    monkeypatch.setattr(settings, "allow_tf32", True)
-    assert chosen(torch.bfloat16) == 0
-    assert chosen(torch.bfloat16, {0}) == 1
-    assert chosen(torch.float32) == 0
-    monkeypatch.setattr(settings, "allow_tf32", False)
-    assert chosen(torch.float32) == 3
-    assert chosen(torch.bfloat16, {0, 1}) == 2
-    monkeypatch.setattr(settings, "deterministic", True)
-    assert chosen(torch.bfloat16, {0}) == 2
-    assert chosen(torch.float16, {0, 2}) == 3
+    with settings():
+        assert chosen(torch.bfloat16) == 0
+        assert chosen(torch.bfloat16, {0}) == 1
+        assert chosen(torch.float32) == 0
+    with settings(allow_tf32=False):
+        assert chosen(torch.float32) == 3
+        assert chosen(torch.bfloat16, {0, 1}) == 2
+    with settings(allow_tf32=False, deterministic=True):
+        assert chosen(torch.bfloat16, {0}) == 2
+        assert chosen(torch.float16, {0, 2}) == 3
 
 
-def test_benchmarking_is_pytorchs(gpu, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+def test_benchmarking_is_pytorchs(gpu):
     x, w = random(1, 8, 5, 5), random(8, 8, 3, 3)
-    assert error(compiled(lambda x, w: F.conv2d(x, w))(x, w), F.conv2d(x.double(), w.double())) < 4e-3
+    with settings(benchmark=True):
+        found = compiled(lambda x, w: F.conv2d(x, w))(x, w)
+    assert error(found, F.conv2d(x.double(), w.double())) < 4e-3
     assert not gpu.dnn_library.calls
 
 
@@ -292,7 +296,6 @@ def test_no_library_is_a_clear_error():
 
 def test_prepared_while_kernels_compile(gpu, monkeypatch):
     """With the sizes, places and settings that the executor asks with."""
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     done = []
 
     def meanwhile(self: Any, plan: Any) -> None:
@@ -300,7 +303,8 @@ def test_prepared_while_kernels_compile(gpu, monkeypatch):
 
     monkeypatch.setattr(GpuKernelSet, "meanwhile", meanwhile)
     args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 1, 1), random(24)
-    compiled(block)(*args)
+    with settings(deterministic=True):
+        compiled(block)(*args)
     assert done == [(2, 2)] and len(gpu.dnn._known) == 2
     assert len(gpu.dnn_library.calls) == 2
 
