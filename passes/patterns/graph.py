@@ -11,6 +11,7 @@ from typing import Any, Literal
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch._guards import tracing
 from torch.func import functionalize
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -104,7 +105,8 @@ def trace(
     """
     from kiln.frontend.decompositions import decomposition_table
 
-    with torch.no_grad():
+    # Without the context of the graph that is compiled, whose sizes the examples would get.
+    with tracing(None), torch.no_grad():
         if whole:
             return make_fx(function, tracing_mode=mode, pre_dispatch=True)(*tensors)
         traced = make_fx(functionalize(function), decomposition_table=decomposition_table(), tracing_mode=mode)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import kiln
 from kiln.dialects import create_context
@@ -135,3 +138,14 @@ def test_a_pattern_holds_what_it_needs(pattern: RewritePattern) -> None:
     for graph in graphs_of(pattern):
         held = {op.name.split(".")[2] for op in graph.ops if op.name.count(".") > 1}
         assert pattern.needs - {"bf16", "f16"} <= held
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_traces_leave_the_sizes_of_the_compiled_graph_alone(mode):
+    """A pattern is traced while a graph with dynamic sizes is compiled: its example gets none of them."""
+    sizes = ShapeEnv()
+    with tracing(TracingContext(FakeTensorMode(shape_env=sizes))):
+        gm = trace(lambda x: x * torch.sigmoid(x), [torch.randn(5, 7)], mode)
+    example = next(node for node in gm.graph.nodes if node.op == "placeholder").meta["val"]
+    assert all(isinstance(size, int) for size in example.shape) is (mode == "fake")
+    assert not sizes.var_to_range
