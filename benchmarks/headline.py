@@ -43,9 +43,10 @@ def standings(results: Sequence[CaseResult]) -> list[Standing]:
     for (group, dtype, threads), (rival, kiln) in itertools.product(keys, pairs):
         ratios: dict[str, float] = {}
         for result in results:
-            theirs, ours = (result.outcomes.get(name, Outcome()).median for name in (rival, kiln))
-            if (result.group, result.dtype, result.threads) == (group, dtype, threads) and theirs and ours:
-                ratios[result.case] = theirs / ours
+            theirs, ours = (result.outcomes.get(name, Outcome()) for name in (rival, kiln))
+            gain = theirs.slower(ours)
+            if (result.group, result.dtype, result.threads) == (group, dtype, threads) and gain:
+                ratios[result.case] = gain
         if ratios:
             least = min(ratios, key=lambda case: ratios[case])
             mean = statistics.geometric_mean(ratios.values())

@@ -46,6 +46,13 @@ class Outcome:
     right: bool | None = None
     failure: str = ""
 
+    def slower(self, other: "Outcome") -> float | None:
+        """How many times as long as ``other`` this took: the median over the rounds of the ratio within a round, where
+        a slow phase of the machine hits both; None where one has no times."""
+        if not self.seconds or not other.seconds:
+            return None
+        return statistics.median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
+
 
 @dataclass
 class CaseResult:
@@ -141,7 +148,7 @@ def _time(calls: dict[str, Callable[[], Any]], outcomes: dict[str, Outcome], set
                 call()
             outcomes[name].seconds.append((clock() - start) / count)
         order = [*order[1:], order[0]]
-    base = outcomes["eager"].seconds if "eager" in calls else None
+    base = outcomes["eager"] if "eager" in calls else None
     for name in calls:
         mine = outcomes[name]
         mine.median = statistics.median(mine.seconds)
@@ -149,4 +156,4 @@ def _time(calls: dict[str, Callable[[], Any]], outcomes: dict[str, Outcome], set
             low, _, high = statistics.quantiles(mine.seconds, n=4)
             mine.quartiles = (low, high)
         if base:
-            mine.speedup = statistics.median(b / m for b, m in zip(base, mine.seconds, strict=True))
+            mine.speedup = base.slower(mine)

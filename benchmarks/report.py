@@ -18,9 +18,10 @@ from benchmarks.measure import CaseResult, Outcome
 __all__ = ["ALLOCATION", "machine", "markdown", "markdown_table", "show"]
 
 ALLOCATION = (
-    "Allocation: every contender returns newly allocated tensors (PyTorch's CPU allocator, default malloc settings), "
-    "dropped before its next call, so large outputs pay for page faults alike; intermediates are newly allocated by "
-    "eager and Inductor, while Kiln keeps one workspace between calls."
+    "Allocation: every contender returns newly allocated tensors (PyTorch's CPU allocator, default malloc settings, "
+    "large pages as THP_MEM_ALLOC_ENABLE says: 1 unless it was set), dropped before its next call, so large outputs "
+    "pay for page faults alike; intermediates are newly allocated by eager and Inductor, while Kiln keeps one "
+    "workspace between calls."
 )
 
 
@@ -53,10 +54,6 @@ def _milliseconds(outcome: Outcome) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _ratio(value: float | None, base: float | None) -> str:
-    return f"{value / base:.2f}x" if value and base else "-"
-
-
 #: Title, headers, rows.
 Section = tuple[str, list[str], list[list[str]]]
 
@@ -71,8 +68,8 @@ def _times(results: Sequence[CaseResult], names: Sequence[str], clock: str) -> S
             outcome = result.outcomes[name]
             gain = f" ({outcome.speedup:.2f}x)" if name != "eager" and outcome.speedup is not None else ""
             cells.append(_milliseconds(outcome) + gain)
-        medians = {name: result.outcomes[name].median for name in names}
-        rows.append([*cells, *(_ratio(medians[f"inductor{s}"], medians[f"kiln{s}"]) for s in pairs)])
+        gains = [result.outcomes[f"inductor{s}"].slower(result.outcomes[f"kiln{s}"]) for s in pairs]
+        rows.append([*cells, *("-" if gain is None else f"{gain:.2f}x" for gain in gains)])
     title = f"time per call in ms, median of {clock}; in brackets eager's time over this one"
     return title, ["case", "dtype", "threads", *names, *ratios], rows
 

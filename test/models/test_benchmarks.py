@@ -56,7 +56,7 @@ def test_measured(dtype):
 
 def test_tables():
     times = {"eager": 4e-3, "inductor": 3e-3, "inductor-freezing": 2e-3, "kiln": 1e-3, "kiln-freezing": 8e-4}
-    outcomes = {n: Outcome(median=t, speedup=4e-3 / t, error=1e-7, right=True) for n, t in times.items()}
+    outcomes = {n: Outcome(seconds=[t], median=t, speedup=4e-3 / t, error=1e-7, right=True) for n, t in times.items()}
     outcomes["kiln"].error, outcomes["kiln"].right = 1e-5, False
     outcomes["inductor"].right = None  # timed, but never compared
     results = [CaseResult("bert", "model", 1, outcomes, "bf16")]
@@ -96,10 +96,10 @@ def test_tables():
 def test_standings():
     def row(case, group, eager, inductor, kiln):
         times = {"eager": eager, "inductor": inductor, "kiln": kiln}
-        return CaseResult(case, group, 1, {n: Outcome(median=t) for n, t in times.items()})
+        return CaseResult(case, group, 1, {n: Outcome(seconds=[t], median=t) for n, t in times.items()})
 
     results = [row("bert", "model", 8, 4, 1), row("swin", "model", 8, 1, 4), row("chain", "micro", 6, 3, 1)]
-    results[2].outcomes["eager"].median = None  # it failed: no part of any mean
+    results[2].outcomes["eager"].seconds = []  # it failed: no part of any mean
     assert headline_lines(results, {}) == [
         "model, f32, 1 threads: inductor / kiln: 1.00 (geometric mean of 2), least 0.25 (swin)",
         "model, f32, 1 threads: eager / kiln: 4.00 (geometric mean of 2), least 2.00 (swin)",
