@@ -70,7 +70,7 @@ class Executor:
             "free": self._free,
             "make_state": self._make_state,
             "bad_index": self._bad_index,
-            "restride": _restride,
+            "as_planned": _as_planned,
             "view": _view,
             "within": _within,
             "constants": self.constants,
@@ -274,8 +274,11 @@ def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], of
     return tensor.as_strided(shape, strides, tensor.storage_offset() + (0 if 0 in shape else offset))
 
 
-def _restride(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """The tensor with the strides that generated code assumes; itself if they differ only where they do not matter."""
+def _as_planned(tensor: torch.Tensor, strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """The tensor with the strides and the type that generated code assumes; itself if they differ only where they do
+    not matter."""
+    if not _same_bits(tensor.dtype, dtype):
+        return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)
     shape = tensor.shape
     if tensor.numel() == 0 or all(a == b or n == 1 for a, b, n in zip(tensor.stride(), strides, shape, strict=True)):
         return tensor

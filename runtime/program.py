@@ -30,7 +30,7 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
     """Writes the program of a plan.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
-    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``restride``, ``constants``, ``call_K`` (ATen calls),
+    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``as_planned``, ``constants``, ``call_K`` (ATen calls),
     ``pack_K``, and for plans of a GPU ``workspace``, ``within`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
@@ -189,7 +189,13 @@ class _Writer:
                 data = self.plan.buffers[result]
                 at = e + 1 if bound else e
                 strides = self._static(data.strides) or f"b{at}.tensors[{result}][1]"
-                self._emit(f"if t{result}.stride() != {strides}: t{result} = restride(t{result}, {strides})")
+                # PyTorch's own idea of a result's type, which code was generated for, is wrong for a few ops. Integers
+                # carry no sign in the plan, and those ops are none of theirs.
+                self.namespace[f"dtype_{data.dtype}"] = data.dtype
+                differs = f"t{result}.stride() != {strides}"
+                if not data.dtype.startswith(("int", "uint")):
+                    differs += f" or t{result}.dtype is not dtype_{data.dtype}"
+                self._emit(f"if {differs}: t{result} = as_planned(t{result}, {strides}, dtype_{data.dtype})")
                 if self.is_device and result in self.layout.slots:
                     self._emit(f"if t{result}.data_ptr() & 15: t{result} = aligned(t{result})")
 

@@ -270,3 +270,17 @@ def test_boxed_call_empties_the_list():
     inputs = [torch.ones(2)]
     assert torch.equal(AtenExecutor(gm)(inputs)[0], torch.full((2,), 2.0))
     assert inputs == []
+
+
+def test_results_of_another_type_than_pytorch_said():
+    """The trace has statistics of f32 where ATen returns those of the parameters' type."""
+
+    def fn(x, w, b, mean, var):
+        return torch.ops.aten._batch_norm_with_update_functional(x, w, b, mean, var, 0.1, 1e-5)
+
+    x, w, b = (torch.randn(*shape, dtype=torch.bfloat16) for shape in ((3, 5, 7), (5,), (5,)))
+    statistics = torch.zeros(5, dtype=torch.bfloat16), torch.ones(5, dtype=torch.bfloat16)
+    with torch.no_grad():
+        found = torch.compile(fn, backend="kiln")(x, w, b, *statistics)
+        for ours, theirs in zip(found, fn(x, w, b, *statistics), strict=True):
+            torch.testing.assert_close(ours, theirs, check_dtype=False)

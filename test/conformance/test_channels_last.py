@@ -180,14 +180,14 @@ def test_training():
 def test_calls_return_the_strides_that_the_plan_expects(name, monkeypatch):
     """A result in another order would be copied at every call."""
     copies = []
-    restride = executor._restride
+    as_planned = executor._as_planned
 
-    def counting(tensor, strides):
-        result = restride(tensor, strides)
+    def counting(tensor, strides, dtype):
+        result = as_planned(tensor, strides, dtype)
         copies.append(result is not tensor)
         return result
 
-    monkeypatch.setattr(executor, "_restride", counting)
+    monkeypatch.setattr(executor, "_as_planned", counting)
     model = NETS[name]().eval()
     explanation = kiln.explain(model, torch.randn(2, 3, 10, 12), options=OPTIONS)
     assert explanation.aten_calls
