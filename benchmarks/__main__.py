@@ -41,6 +41,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="small sizes and few rounds: a look, no measurement")
     add("--rounds", type=int, help="interleaved rounds (25; 5 with --quick)")
     add("--cpu-time", action="store_true", help="CPU time of the thread instead of wall time; for one thread")
+    add("--large-pages", action="store_true", help="PyTorch's allocator asks for large pages, for all contenders")
     add("--cold", choices=["model", "all", "none"], default="model", help="whose cold compile time to measure")
     add("--json", type=Path, default=ROOT / "build" / "benchmarks.json", help="where the figures go")
     add("--markdown", type=Path, help="write the table as markdown, too")
@@ -63,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     if given[:1] == ["growth"]:
         return growth(given[1:])
     arguments = _arguments(argv)
+    if arguments.large_pages:
+        os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # read when PyTorch allocates for the first time
     console = Console(width=None if sys.stdout.isatty() else 200)
     if arguments.list:
         for case in CASES.values():
