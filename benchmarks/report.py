@@ -19,9 +19,9 @@ __all__ = ["ALLOCATION", "machine", "markdown", "markdown_table", "show"]
 
 ALLOCATION = (
     "Allocation: every contender returns newly allocated tensors (PyTorch's CPU allocator, default malloc settings), "
-    "dropped before its next call, so large outputs pay for page faults; intermediates are newly allocated by eager and "
-    "Inductor, while Kiln keeps one workspace between calls. Kiln asks for large pages below tensors of 32 MiB or more; "
-    "with --large-pages PyTorch's allocator does so for all contenders (from 2 MiB on)."
+    "dropped before its next call, so large outputs pay for page faults; intermediates are newly allocated by eager "
+    "and Inductor, while Kiln keeps one workspace between calls. Kiln asks for large pages below tensors of 32 MiB or "
+    "more; with --large-pages PyTorch's allocator does so for all contenders (from 2 MiB on)."
 )
 
 
