@@ -43,8 +43,10 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
 
     A fusion with a `kiln.conv` has that op's order, one with a `kiln.matmul` is row-major. Any other is channels-last
     if a convolution call that should be reads its result, else it has the order that most bytes of its operands of the
-    same rank have, with their dims where they are in the result. Left row-major: what the function returns (it has its
-    own strides), what a call other than a convolution reads, and what a view reads that would need a copy.
+    same rank have, with their dims where they are in the result, or where none has one that of the convolution that
+    reads it. Left row-major: what the function returns (it has its own strides), what a call other than a convolution
+    reads, and what a view reads that would need a copy. A result whose channels are in groups (a group norm's) follows
+    the convolution that reads them as one dim.
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
@@ -57,9 +59,11 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
             views = list(views_of(value))
             if any(v in returned for v in (value, *(view.results[0] for view in views))):
                 continue
-            if not _wants_channels_last(graph, op.operation, value):
+            strides = _of_groups(graph, value)
+            if strides is None and _wants_channels_last(graph, op.operation, value):
+                strides = channels_last(graph.shape(value))
+            if strides is None:
                 continue
-            strides = channels_last(graph.shape(value))
             views = [view for view in views if graph.layout(view.results[0]) is not None]
             graph.assign(value, strides)
             if any(graph.layout(v.results[0]) is None for v in views) or _read_by_call(value):
@@ -67,6 +71,45 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
             else:
                 found[value] = strides
     return found
+
+
+def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:
+    """Strides for a result `[N, G, C / G, *spatial]` of which a convolution that is channels-last reads the view
+    `[N, C, *spatial]`; None for any other.
+
+    Of 16 bits: kernels multiply those in pairs of neighbouring channels (a diffusion model's U-Net 20.8 -> 13.3 ms);
+    with f32 it made no difference.
+    """
+    if item_bytes(value.type) != 2:
+        return None
+    for use in value.uses:
+        view = use.owner.operation
+        if name_of(view) != "kiln.view" or not any(_reads_image(reader) for reader in view.results[0].uses):
+            continue
+        first, *rest = ir.AffineMapAttr(view.attributes["map"]).value.results
+        dims = [ir.AffineExpr.get_dim(d) for d in range(ir.RankedTensorType(view.results[0].type).rank)]
+        size = graph.shape(value)
+        if len(rest) != len(dims) or first != dims[0] and not is_constant(size[0], 1):
+            continue
+        group = ir.AffineExpr.get_floor_div(dims[1], size[2]), ir.AffineExpr.get_mod(dims[1], size[2])
+        if [str(e) for e in rest] != [str(e) for e in (*group, *dims[2:])]:
+            continue
+        batch, channel, *spatial = channels_last(graph.shape(view.results[0]))
+        return batch, mul(channel, size[2]), channel, *spatial
+    return None
+
+
+def _reads_image(use: ir.OpOperand) -> bool:
+    """Whether a use is that of a kernel whose convolution, a channels-last one, has the value as its image."""
+    fusion = use.owner.operation
+    if name_of(fusion) != "kiln.fusion":
+        return False
+    block = fusion.regions[0].blocks[0]
+    for op in block:
+        if name_of(op) == "kiln.conv" and op.operands[0] == block.arguments[use.operand_number]:
+            strides = op.operation.attributes["strides"] if "strides" in op.operation.attributes else None
+            return strides is not None and is_constant(ir.AffineMapAttr(strides).value.results[1], 1)
+    return False
 
 
 def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value) -> bool:
@@ -105,7 +148,7 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
             known = affine.constant_of(n)
             size *= 1 if known is None else known
         votes += size if is_channels_last(tuple(shape), tuple(strides)) else -size
-    return votes > 0
+    return votes > 0 or votes == 0 and any(_reads_image(use) for use in value.uses)
 
 
 def _places(source: ir.Value, result: ir.Value) -> list[int | None]:

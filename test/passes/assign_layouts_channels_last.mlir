@@ -100,3 +100,44 @@ func.func @calls(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<
   %4 = "kiln.aten"(%3, %w) {op = "aten.convolution.default", args = "[]", kwargs = "{}", shapes = [#s], strides = [#c], pure = true} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
   return %4 : tensor<2x16x8x8xf32>
 }
+
+// -----
+
+// Channels in groups, as a group norm writes them, follow the convolution that reads them as one dim if they are of 16
+// bits, whose kernel multiplies pairs of neighbouring channels. In f32 they are written as they are read.
+
+// CHECK-LABEL: func.func @groups
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3, d4) -> (d0 * 1024 + d1 * 256 + d2 * 64 + d3 * 8 + d4)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3, d4) -> (d0 * 1024 + d1 * 4 + d2 + d3 * 128 + d4 * 16)>]
+// CHECK-NOT: name = "copy"
+// CHECK: kind = "conv", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>
+// CHECK-LABEL: func.func @wide_groups
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3, d4) -> (d0 * 1024 + d1 * 256 + d2 * 64 + d3 * 8 + d4)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3, d4) -> (d0 * 1024 + d1 * 256 + d2 * 64 + d3 * 8 + d4)>]
+#s = affine_map<() -> (2, 16, 8, 8)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#v = affine_map<(d0, d1, d2, d3) -> (d0, d1 floordiv 4, d1 mod 4, d2, d3)>
+func.func @groups(%x: tensor<2x4x4x8x8xbf16>, %w: tensor<16x16x3x3xbf16>) -> tensor<2x16x8x8xbf16> {
+  %0 = "kiln.scan"(%x) {dim = 3 : i64, kind = "sum"} : (tensor<2x4x4x8x8xbf16>) -> tensor<2x4x4x8x8xbf16>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2, 4, 4, 8, 8)>} : () -> tensor<2x4x4x8x8xbf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%0 : tensor<2x4x4x8x8xbf16>) outs(%e : tensor<2x4x4x8x8xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %n = arith.negf %a : bf16
+    linalg.yield %n : bf16
+  } -> tensor<2x4x4x8x8xbf16>
+  %2 = "kiln.view"(%1) {map = #v, shape = #s} : (tensor<2x4x4x8x8xbf16>) -> tensor<2x16x8x8xbf16>
+  %3 = "kiln.conv"(%2, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xbf16>, tensor<16x16x3x3xbf16>) -> tensor<2x16x8x8xbf16>
+  return %3 : tensor<2x16x8x8xbf16>
+}
+func.func @wide_groups(%x: tensor<2x4x4x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32> {
+  %0 = "kiln.scan"(%x) {dim = 3 : i64, kind = "sum"} : (tensor<2x4x4x8x8xf32>) -> tensor<2x4x4x8x8xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2, 4, 4, 8, 8)>} : () -> tensor<2x4x4x8x8xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%0 : tensor<2x4x4x8x8xf32>) outs(%e : tensor<2x4x4x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<2x4x4x8x8xf32>
+  %2 = "kiln.view"(%1) {map = #v, shape = #s} : (tensor<2x4x4x8x8xf32>) -> tensor<2x16x8x8xf32>
+  %3 = "kiln.conv"(%2, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  return %3 : tensor<2x16x8x8xf32>
+}
