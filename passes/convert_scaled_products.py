@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.loops import generic
 
 __all__ = ["ConvertScaledProducts"]
 
@@ -164,19 +165,9 @@ def _scaled(
     identity = ir.AffineMap.get_identity(2)
     columns = [ir.AffineMap.get(2, 0, [ir.AffineExpr.get_dim(1)])] * (len(inputs) - 3)
     out = kiln.empty(element, list(type_.shape))
-    generic = ir.Operation.create(
-        "linalg.generic",
-        results=[type_],
-        operands=[*inputs, out],
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (identity, *maps, *columns, identity)]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * 2),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
-        },
-        regions=1,
-    )
+    loops = generic(inputs, out, [identity, *maps, *columns, identity], ["parallel"] * 2)
     elements = [ir.RankedTensorType(v.type).element_type for v in (*inputs, out)]
-    block = generic.regions[0].blocks.append(*elements, arg_locs=[generic.location] * len(elements))
+    block = loops.regions[0].blocks.append(*elements, arg_locs=[loops.location] * len(elements))
 
     def made(name: str, *operands: ir.Value, result: ir.Type = f32) -> ir.Value:
         return ir.Operation.create(name, results=[result], operands=list(operands)).result
@@ -188,4 +179,4 @@ def _scaled(
             value = made("arith.addf", value, bias if bias.type == f32 else made("arith.extf", bias))
         value = value if element == f32 else made("arith.truncf", value, result=element)
         ir.Operation.create("linalg.yield", operands=[value])
-    return generic.results[0]
+    return loops.results[0]

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.loops import generic
 
 __all__ = ["PARTS", "SplitProducts"]
 
@@ -127,7 +128,7 @@ def _in_parts(op: ir.Operation, parts: int, terms: int) -> ir.Value:
     kinds = ["reduction", "parallel", "parallel"]
     whole, last = ir.AffineMap.get_identity(3), [1, 2]
     zeros = _filled(kiln.empty(f32, shape))
-    total = _generic([partial], zeros, [whole, ir.AffineMap.get(3, 0, [ir.AffineDimExpr.get(d) for d in last])], kinds)
+    total = generic([partial], zeros, [whole, ir.AffineMap.get(3, 0, [ir.AffineDimExpr.get(d) for d in last])], kinds)
     block = total.regions[0].blocks.append(f32, f32, arg_locs=[op.location] * 2)
     with ir.InsertionPoint(block):
         added = ir.Operation.create("arith.addf", results=[f32], operands=[block.arguments[1], block.arguments[0]])
@@ -149,7 +150,7 @@ def _filled(empty: ir.Value) -> ir.Value:
     """Zeros."""
     f32 = ir.F32Type.get()
     zero = ir.Operation.create("arith.constant", results=[f32], attributes={"value": ir.FloatAttr.get(f32, 0.0)})
-    fill = _generic([], empty, [ir.AffineMap.get_identity(2)], ["parallel"] * 2)
+    fill = generic([], empty, [ir.AffineMap.get_identity(2)], ["parallel"] * 2)
     block = fill.regions[0].blocks.append(f32, arg_locs=[fill.location])
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[zero.result])
@@ -162,24 +163,9 @@ def _rounded(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     if isinstance(element, ir.F32Type):
         return value
     same = ir.AffineMap.get_identity(type_.rank)
-    cast = _generic([value], kiln.empty(element, list(type_.shape)), [same, same], ["parallel"] * type_.rank)
+    cast = generic([value], kiln.empty(element, list(type_.shape)), [same, same], ["parallel"] * type_.rank)
     block = cast.regions[0].blocks.append(ir.F32Type.get(), element, arg_locs=[cast.location] * 2)
     with ir.InsertionPoint(block):
         narrow = ir.Operation.create("arith.truncf", results=[element], operands=[block.arguments[0]])
         ir.Operation.create("linalg.yield", operands=[narrow.result])
     return cast.results[0]
-
-
-def _generic(inputs: list[ir.Value], out: ir.Value, maps: list[ir.AffineMap], kinds: list[str]) -> ir.Operation:
-    """A `linalg.generic` without a body."""
-    return ir.Operation.create(
-        "linalg.generic",
-        results=[out.type],
-        operands=[*inputs, out],
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
-        },
-        regions=1,
-    )

@@ -13,6 +13,7 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.loops import generic
 
 _COLUMN_RESULTS = 32 * 600
 """Partial results of columns that keep a GPU busy: programs of 32 of them."""
@@ -187,7 +188,7 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
         partial_out = _fill(element, [*sizes, parts], combiner.identity)
         kinds = ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)] + ["parallel"]
         # The extent of a part is not the size of any operand: a tensor without contents carries it.
-        partial = _generic(
+        partial = generic(
             [*list(op.operands)[:count], carrier],
             partial_out,
             [*maps, _dims(rank + 1, [dim]), ir.AffineMap.get(rank + 1, 0, [*result_dims, part])],
@@ -196,7 +197,7 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combin
         _copy_body(op, partial, count)
         final_rank = len(sizes) + 1
         all_dims = list(range(final_rank))
-        final = _generic(
+        final = generic(
             [partial.results[0]],
             op.operands[count],
             [_dims(final_rank, all_dims), _dims(final_rank, all_dims[:-1])],
@@ -223,26 +224,10 @@ def _dims(rank: int, positions: Sequence[int]) -> ir.AffineMap:
     return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(p) for p in positions])
 
 
-def _generic(
-    inputs: Sequence[ir.Value], out: ir.Value, maps: Sequence[ir.AffineMap], kinds: Sequence[str]
-) -> ir.Operation:
-    return ir.Operation.create(
-        "linalg.generic",
-        results=[out.type],
-        operands=[*inputs, out],
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
-        },
-        regions=1,
-    )
-
-
 def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute) -> ir.Value:
     empty = kiln.empty(element, list(sizes))
     constant = ir.Operation.create("arith.constant", results=[element], attributes={"value": value}).result
-    fill = _generic([], empty, [_dims(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
+    fill = generic([], empty, [_dims(len(sizes), range(len(sizes)))], ["parallel"] * len(sizes))
     block = fill.regions[0].blocks.append(element, arg_locs=[fill.location])
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[constant])

@@ -11,7 +11,6 @@ import array
 import contextlib
 import ctypes
 import functools
-import re
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from kiln.errors import KilnError
+from kiln.runtime.cuda.loaded import loaded_library
 
 __all__ = ["CublasLt", "LibraryError", "Matrix", "Prepared", "Problem", "cublaslt", "status_text"]
 
@@ -277,22 +277,12 @@ def cublaslt() -> CublasLt:
 
     Raises LibraryError when there is none.
     """
-    path = _loaded()
+    path = loaded_library("libcublasLt")
     if not path:
         with contextlib.suppress(RuntimeError, AssertionError):
             torch.cuda.current_blas_handle()
-        path = _loaded()
+        path = loaded_library("libcublasLt")
     try:
         return CublasLt(ctypes.CDLL(path or f"libcublasLt.so.{(torch.version.cuda or '12').partition('.')[0]}"))
     except OSError as error:
         raise LibraryError(f"no cuBLASLt: {error}") from error
-
-
-def _loaded() -> str:
-    """The path of the library in this process; empty if it is not loaded."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
-            found = re.search(r"/\S*/libcublasLt\.so\S*", maps.read())
-    except OSError:
-        return ""
-    return found[0] if found else ""

@@ -13,7 +13,6 @@ import collections
 import ctypes
 import functools
 import os
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 
 from kiln.runtime.cuda.cublaslt import LibraryError
+from kiln.runtime.cuda.loaded import loaded_library
 
 __all__ = ["ConvolutionProblem", "Cudnn", "PreparedConvolution", "cudnn", "cudnn_status_text"]
 
@@ -298,16 +298,6 @@ def cudnn() -> Cudnn:
     """
     name = f"libcudnn.so.{(torch.backends.cudnn.version() or 90000) // 10000}"
     try:
-        return Cudnn(ctypes.CDLL(_loaded() or name))
+        return Cudnn(ctypes.CDLL(loaded_library("libcudnn") or name))
     except OSError as error:
         raise LibraryError(f"no cuDNN: {error}") from error
-
-
-def _loaded() -> str:
-    """The path of the library in this process; empty if it is not loaded."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
-            found = re.search(r"/\S*/libcudnn\.so\S*", maps.read())
-    except OSError:
-        return ""
-    return found[0] if found else ""
