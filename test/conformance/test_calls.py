@@ -284,3 +284,22 @@ def test_results_of_another_type_than_pytorch_said():
         found = torch.compile(fn, backend="kiln")(x, w, b, *statistics)
         for ours, theirs in zip(found, fn(x, w, b, *statistics), strict=True):
             torch.testing.assert_close(ours, theirs, check_dtype=False)
+
+
+def test_backward_of_lazily_conjugated_and_negated_tensors():
+    """Gradients that are handed in, and tensors that the forward graph saved."""
+
+    def fn(m, a, b):
+        return torch.addr(m, a, b, beta=0.5 + 1j, alpha=1.5j)
+
+    m, a, b = (torch.randn(*shape, dtype=torch.complex64, requires_grad=True) for shape in ((4, 3), (4,), (3,)))
+    gradient = torch.randn(4, 3, dtype=torch.complex64).conj()
+    found = torch.autograd.grad(torch.compile(fn, backend="kiln")(m, a, b), (m, a, b), gradient)
+    for ours, theirs in zip(found, torch.autograd.grad(fn(m, a, b), (m, a, b), gradient), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+    x = torch.randn(5, requires_grad=True)
+    negated = torch.randn(5, dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    (ours,) = torch.autograd.grad(torch.compile(torch.sin, backend="kiln")(x), x, negated)
+    torch.testing.assert_close(ours, x.detach().cos() * negated)
