@@ -21,8 +21,13 @@ __all__ = ["lower_kernel"]
 
 Cleared = Sequence[tuple[int, ir.AffineExpr]]
 
+_RANGE = 2
+"""Integers that tell which programs of a sample run: the first, and the one behind the last."""
 
-def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = (), cleared: Cleared = ()) -> ir.Module:
+
+def lower_kernel(
+    function: ir.Operation, name: str, shared: Sequence[int] = (), cleared: Cleared = (), is_sampled: bool = False
+) -> ir.Module:
     """Lowers a kernel in Triton IR for the CPU.
 
     Args:
@@ -31,21 +36,28 @@ def lower_kernel(function: ir.Operation, name: str, shared: Sequence[int] = (), 
       name: of the new kernel.
       shared: numbers of pointers that may lead to one memory (a result written over an operand).
       cleared: (pointer number, bytes over the symbols) of what is set to zero before the first program.
+      is_sampled: the kernel takes two more integers behind its symbols, and runs the programs from the first of them
+        up to the second in place of the whole grid. Programs are numbered with axis 0 running fastest.
 
     Returns a module that holds `func.func @name` as `kiln.lowering.cpu.codegen.compile_kernel` takes it. Programs run
     one after the other where one may depend on another: with atomics, or with scratch memory that they share.
 
-    Raises UnsupportedError, naming the op, for what does not run on the CPU; InvalidIRError for another signature.
+    Raises UnsupportedError, naming the op, for what does not run on the CPU; InvalidIRError for another signature;
+    ValueError for a sample of a kernel that clears: each part of the grid would clear anew.
     """
+    if is_sampled and cleared:
+        raise ValueError("a sample of a grid clears nothing")
     with function.context, function.location:
         module = ir.Module.create()
-        _Kernel(function, name, module, shared).emit(cleared)
+        _Kernel(function, name, module, shared, is_sampled).emit(cleared)
     return module
 
 
 class _Kernel:
-    def __init__(self, function: ir.Operation, name: str, module: ir.Module, shared: Sequence[int]) -> None:
-        self.source = function
+    def __init__(
+        self, function: ir.Operation, name: str, module: ir.Module, shared: Sequence[int], is_sampled: bool
+    ) -> None:
+        self.source, self.is_sampled = function, is_sampled
         self.arguments = list(function.regions[0].blocks[0].arguments)
         self.has_scratch = "kiln.scratch_bytes" in function.attributes and not _is_zero(
             function.attributes["kiln.scratch_bytes"]
@@ -59,7 +71,8 @@ class _Kernel:
             raise InvalidIRError(f"tt.func takes {found}; expected pointers, integers, scratch", str(function.location))
         index = ir.IndexType.get()
         area = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
-        types = [*(_buffer(a.type) for a in self.tensors), *([index] * len(self.symbols)), area, index, index]
+        self.integers = len(self.symbols) + (_RANGE if is_sampled else 0)
+        types = [*(_buffer(a.type) for a in self.tensors), *([index] * self.integers), area, index, index]
         with ir.InsertionPoint(module.body):
             self.target = func.FuncOp(name, ir.FunctionType.get(types, []))
         if shared:
@@ -76,7 +89,12 @@ class _Kernel:
             total = b.muli(b.muli(grid[0], grid[1]), grid[2])
             has_atomics = any(name_of(o).startswith("tt.atomic_") for o in _walk(self.source))
             in_order = bool(cleared) or self.has_scratch or has_atomics
+            start: Index = 0
+            if self.is_sampled:
+                start, end = entry.arguments[len(self.tensors) + len(self.symbols) :][:_RANGE]
+                total = b.subi(end, start)
             low, high = (0, total) if in_order else b.split(tid, nt, total)
+            low, high = b.addi(start, low), b.addi(start, high)
             for number, size in cleared:
                 _clear(b, entry.arguments[number], _index(b, size, sizes))
             scratch_end = None
@@ -122,13 +140,15 @@ class _Kernel:
 
     def _describe(self, scratch: Scratch, in_order: bool, scratch_end: ir.Operation | None) -> None:
         """What the host needs to know: bytes of scratch memory per thread, elementary operations."""
-        symbols = len(self.symbols)
+        symbols = self.integers
         size: ir.AffineExpr = ir.AffineConstantExpr.get(scratch.bytes)
         if scratch_end is not None:
             scratch_end.attributes["value"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), scratch.bytes)
             size = size + _maps(self.source, "kiln.scratch_bytes", 1)[0]
         attributes = self.target.operation.attributes
         attributes["kiln.scratch_bytes"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [size]))
+        if self.is_sampled:
+            return  # how many programs run is not in the grid
         work: ir.AffineExpr = ir.AffineConstantExpr.get(0 if in_order else max(1, _elements(self.source)))
         for programs in _maps(self.source, "kiln.grid", 3):
             if affine.constant_of(work) is None and affine.constant_of(programs) is None:

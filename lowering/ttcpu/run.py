@@ -6,6 +6,7 @@
 import array
 import ctypes
 from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch_mlir import ir
@@ -18,26 +19,45 @@ from kiln.runtime.loader import load
 __all__ = ["run_kernel"]
 
 
-def run_kernel(function: ir.Operation, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = ()) -> None:
-    """Compiles `function` for the CPU and runs all programs of its grid.
+def run_kernel(
+    function: ir.Operation,
+    tensors: Sequence[torch.Tensor],
+    symbols: Sequence[int] = (),
+    programs: Sequence[int] | None = None,
+) -> None:
+    """Compiles `function` for the CPU and runs all programs of its grid, or some.
+
+    A kernel of a size that would take minutes whole is looked at by a sample: corners, edges and some in the middle.
+    Memory that no program of the sample reads may hold anything.
 
     Args:
       function: a `tt.func` with the attributes of `lowering/gpu/emit.py` (`kiln.grid` at least).
       tensors: one per pointer or descriptor argument; results are written in place. What `kiln.zero` lists is not
         cleared.
       symbols: one per integer argument.
+      programs: numbers of the programs that run, one after the other, with the grid's axis 0 running fastest; None:
+        all of them. A persistent kernel computes all tiles of the programs that run, and no others.
 
-    Raises UnsupportedError for what does not run on the CPU.
+    Raises UnsupportedError for what does not run on the CPU; IndexError for a program that is not in the grid.
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     with function.context, ir.Location.unknown():
-        code = compile_kernel(lower_kernel(function, name), name)
+        code = compile_kernel(lower_kernel(function, name, is_sampled=programs is not None), name)
+        total = prod(_evaluated(e, symbols) for e in ir.AffineMapAttr(function.attributes["kiln.grid"]).value.results)
         size = 0
         if code.scratch_bytes is not None:
-            map_ = ir.AffineMapAttr(ir.Attribute.parse(code.scratch_bytes)).value
-            size = affine.evaluate(map_.results[0], (), list(symbols))
+            size = _evaluated(ir.AffineMapAttr(ir.Attribute.parse(code.scratch_bytes)).value.results[0], symbols)
+    outside = [p for p in programs or () if not 0 <= p < total]
+    if outside:
+        raise IndexError(f"programs {outside} of @{name}, whose grid has {total}")
     loaded = load([code.object_bytes], [code.entry])
     scratch = torch.empty(max(size, 1) + 64, dtype=torch.uint8)
     aligned = -(-scratch.data_ptr() // 64) * 64
-    words = array.array("q", [*(t.data_ptr() for t in tensors), *symbols, aligned, size, 0])
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded[code.entry])(words.buffer_info()[0])
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded[code.entry])
+    for part in [()] if programs is None else [(p, p + 1) for p in programs]:
+        words = array.array("q", [*(t.data_ptr() for t in tensors), *symbols, *part, aligned, size, 0])
+        run(words.buffer_info()[0])
+
+
+def _evaluated(expr: ir.AffineExpr, symbols: Sequence[int]) -> int:
+    return affine.evaluate(expr, (), list(symbols))

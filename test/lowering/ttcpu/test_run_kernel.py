@@ -15,7 +15,14 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.ttcpu.run import run_kernel
 
 
-def run(types: str, body: str, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = (), grid: str = "() -> (1)"):
+def run(
+    types: str,
+    body: str,
+    tensors: Sequence[torch.Tensor],
+    symbols: Sequence[int] = (),
+    grid: str = "() -> (1)",
+    programs: Sequence[int] | None = None,
+):
     """Runs the kernel `body`, whose arguments %a0, %a1, ... have the given types."""
     arguments = ", ".join(f"%a{i}: {t.strip()}" for i, t in enumerate(types.split(";")))
     text = f"""
@@ -29,7 +36,7 @@ def run(types: str, body: str, tensors: Sequence[torch.Tensor], symbols: Sequenc
     with create_context(), ir.Location.unknown():
         module = parse(text)
         module.operation.verify()
-        run_kernel(list(module.body)[0].operation, tensors, symbols)
+        run_kernel(list(module.body)[0].operation, tensors, symbols, programs)
 
 
 def load(name: str, pointer: str, n: int, type_: str = "f32", mask: str = "") -> str:
@@ -343,3 +350,19 @@ def test_a_remainder_by_a_size_known_at_run_time():
     run("!tt.ptr<f32>; !tt.ptr<f32>; i32; i32", body, [x, out], [600, 130], grid="()[s0, s1] -> (s0 ceildiv 64)")
     assert torch.equal(out[:600], x.repeat(5)[:600])
     assert (out[600:] == 0).all()
+
+
+def test_a_sample_of_the_grid_writes_its_part_alone():
+    size = 64 * 9 + 5
+    x, out = torch.randn(size), torch.full((size + 64,), 7.0)
+    body = f"""{PROGRAM_RANGE}{load("x", "%a0", 64, mask="%m")}
+      %e = math.exp %x : tensor<64xf32>
+      {store("%e", "%a1", 64, mask="%m")}"""
+    types, grid = "!tt.ptr<f32>; !tt.ptr<f32>; i32", "()[s0] -> (s0 ceildiv 64)"
+    run(types, body, [x, out], [size], grid, programs=[9, 0, 4])
+    expected = torch.full((size + 64,), 7.0)
+    for start in (0, 256, 576):
+        expected[start : min(start + 64, size)] = x[start : start + 64].exp()
+    torch.testing.assert_close(out, expected, rtol=1e-6, atol=0)
+    with pytest.raises(IndexError, match="programs \\[10\\] of @kernel, whose grid has 10"):
+        run(types, body, [x, out], [size], grid, programs=[0, 10])

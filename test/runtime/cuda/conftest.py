@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -66,6 +66,8 @@ class EmulatedDriver:
             "cuTensorMapEncodeTiled": _ENCODE(self._encode),
         }
         self.encoded: list[int] = []
+        self.sample: Callable[[int], Sequence[int]] | None = None
+        """Of the programs of a grid, by their number, those that run; None: all. Set before anything is compiled."""
 
     # -- compiling -------------------------------------------------------------------------------
 
@@ -74,7 +76,7 @@ class EmulatedDriver:
         operation = function.operation
         name = ir.StringAttr(operation.attributes["sym_name"]).value
         self.emitted += 1
-        code = compile_kernel(lower_kernel(operation, name), name)
+        code = compile_kernel(lower_kernel(operation, name, is_sampled=self.sample is not None), name)
         self.kernels[name] = code, "kiln.scratch_bytes" in operation.attributes
         if "kiln.descriptors" in operation.attributes:
             found = [ir.DictAttr(d) for d in ir.ArrayAttr(operation.attributes["kiln.descriptors"])]
@@ -118,14 +120,17 @@ class EmulatedDriver:
     def _launch(self, function, gx, gy, gz, bx, by, bz, shared, stream, params, extra) -> int:
         name = self.names[function - 101]
         code, has_scratch = self.kernels[name]
-        count = code.pointers + code.symbols + has_scratch
+        given = code.pointers + code.symbols - (2 if self.sample else 0)
+        count = given + has_scratch
         cells = (_P * (count + 2)).from_address(params)
         values = [ctypes.c_int64.from_address(cell).value for cell in cells]
         if function not in self._loaded:
             self._loaded[function] = load([code.object_bytes], [code.entry])
         scratch = torch.empty(1 << 24, dtype=torch.uint8)
-        block = array.array("q", [*values[: code.pointers + code.symbols], scratch.data_ptr(), 1 << 24, 0])
-        ctypes.CFUNCTYPE(None, _P)(self._loaded[function][code.entry])(block.buffer_info()[0])
+        run = ctypes.CFUNCTYPE(None, _P)(self._loaded[function][code.entry])
+        for part in [(p, p + 1) for p in self.sample(gx * gy * gz)] if self.sample else [()]:
+            block = array.array("q", [*values[:given], *part, scratch.data_ptr(), 1 << 24, 0])
+            run(block.buffer_info()[0])
         self.launched.append(name)
         return 0
 

@@ -7,7 +7,6 @@ The emulated GPU runs each kernel's Triton IR as loops; here Triton compiles the
 """
 
 import copy
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -16,27 +15,13 @@ import torch
 
 import kiln
 import kiln.lowering.host.gpu_kernels as gpu_kernels
-from benchmarks.gpu.cases import CASES
 from benchmarks.networks import BUILDERS
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.ttir import to_ttir
-from kiln.passes.pipelines import gpu_pipeline
 
 pytest.importorskip("triton")
 
 NETWORKS = ["bert", "gpt2", "llama", "vit", "resnet18"]
-MICRO = [
-    "chain 4096^2",
-    "softmax 4096x1024",
-    "softmax 4096x32768",
-    "add+LN 16384x4096",
-    "RMSNorm 16384x1024",
-    "linear bf16 1024x1024x1024",
-    "linear bf16 1x4096x4096+bias+gelu",
-    "linear bf16 16x4096x4096+bias+gelu",
-    "attention D=64 S=4096",
-    "attention D=64 causal S=4096",
-]
 
 
 @pytest.fixture
@@ -114,18 +99,3 @@ def test_a_training_step(gpu, machine_code, name: str) -> None:
         # What begins as zeros, and has gradients that cancel, stays next to nothing.
         assert (p.detach().double() - q.detach()).norm() < 1e-5 * (q.detach().norm() + 1e-3)
     check_code(gpu, machine_code, 8)
-
-
-@pytest.mark.parametrize("name", MICRO)
-def test_kernels_of_the_sizes_that_are_measured(gpu, machine_code, name: str) -> None:
-    """Kiln's own kernels, also where a library is called; they are not run."""
-    nothing = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
-    gpu._keep["cuLaunchKernel"] = nothing(lambda *arguments: 0)
-    case = next(case for case in CASES if case.name == name)
-    module, make = case.build()
-    steps = [step.pass_.spec() for step in gpu_pipeline(arch="sm_90")]
-    own = [s.replace("choose-vendor{", "choose-vendor{keep=matmul,attention ") for s in steps]
-    with torch.no_grad():
-        inputs = [x.to(case.dtype) for x in make(torch.Generator().manual_seed(0))]
-        compiled(module.to(case.dtype), pipeline=",".join(own))(*inputs)
-    check_code(gpu, machine_code, 1)

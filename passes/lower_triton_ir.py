@@ -1,0 +1,97 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Triton IR as loops of a CPU, for reading and testing."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.passes.core import Pass, register_pass
+
+__all__ = ["LowerTritonIR"]
+
+
+@register_pass
+@dataclass
+class LowerTritonIR(Pass):
+    """Replace each `tt.func` of a module by the loops that run it on a CPU, as the target `tt-cpu` does.
+
+    The kernel takes memory per pointer, the symbols, scratch memory, the thread and the number of threads; with
+    `sampled` also, behind the symbols, the first program to run and the one behind the last. What is put behind this
+    pass is what makes machine code of any kernel: `lower-kernel`.
+
+    Before::
+
+        "tt.func"() ({
+        ^bb0(%p: !tt.ptr<f32>):
+          %0 = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
+          %1 = "tt.addptr"(%p, %0) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+          %2 = "tt.load"(%1) {operandSegmentSizes = array<i32: 1, 0, 0>} : (!tt.ptr<f32>) -> f32
+          %3 = math.exp %2 : f32
+          "tt.store"(%1, %3) : (!tt.ptr<f32>, f32) -> ()
+          "tt.return"() : () -> ()
+        }) {function_type = (!tt.ptr<f32>) -> (), kiln.grid = affine_map<() -> (8)>, sym_name = "k",
+            sym_visibility = "public"} : () -> ()
+
+    After::
+
+        #map = affine_map<() -> (0)>
+        #map1 = affine_map<() -> (8)>
+        func.func @k(%arg0: memref<?xf32>, %arg1: memref<?xi8>, %arg2: index, %arg3: index)
+            attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
+          %cst = arith.constant 0x7FC00000 : f32
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c8 = arith.constant 8 : index
+          %0 = arith.muli %arg2, %c8 : index
+          %1 = arith.divui %0, %arg3 : index
+          %2 = arith.addi %arg2, %c1 : index
+          %3 = arith.muli %2, %c8 : index
+          %4 = arith.divui %3, %arg3 : index
+          scf.for %arg4 = %1 to %4 step %c1 {
+            %5 = arith.divui %arg4, %c8 : index
+            %6 = arith.remui %arg4, %c8 : index
+            %7 = arith.index_cast %6 : index to i32
+            %8 = arith.index_cast %c0 : index to i32
+            %9 = arith.index_cast %5 : index to i32
+            %intptr = memref.extract_aligned_pointer_as_index %arg0 : memref<?xf32> -> index
+            %10 = arith.index_cast %intptr : index to i64
+            %11 = llvm.inttoptr %10 : i64 to !llvm.ptr
+            %12 = arith.extsi %7 : i32 to i64
+            %13 = llvm.getelementptr %11[%12] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+            %14 = llvm.load %13 : !llvm.ptr -> f32
+            %15 = math.exp %14 : f32
+            llvm.store %15, %13 : f32, !llvm.ptr
+          }
+          return
+        }
+    """
+
+    name = "lower-triton-ir"
+
+    sampled: bool = False
+    """Programs of a range in place of the whole grid."""
+
+    def run(self, module: ir.Module) -> None:
+        """Lower every kernel; raises UnsupportedError, naming the op, for what does not run on the CPU."""
+        from kiln.lowering.ttcpu.lower import lower_kernel
+
+        kernels = [op.operation for op in module.body if op.operation.name == "tt.func"]
+        lowered = [
+            lower_kernel(kernel, ir.StringAttr(kernel.attributes["sym_name"]).value, is_sampled=self.sampled)
+            for kernel in kernels
+            if _is_public(kernel)
+        ]
+        for kernel in kernels:
+            kernel.erase()
+        for made in lowered:
+            for op in list(made.body):
+                module.body.append(op.operation.detach_from_parent())
+        self.count("kernels", len(lowered))
+
+
+def _is_public(kernel: ir.Operation) -> bool:
+    """Whether it is launched; others are called, and inlined."""
+    attributes = kernel.attributes
+    return "sym_visibility" not in attributes or ir.StringAttr(attributes["sym_visibility"]).value == "public"
