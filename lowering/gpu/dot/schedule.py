@@ -49,6 +49,10 @@ _TILES: dict[tuple[int, int], tuple[float, int]] = {
 }
 _ROUND = 600.0
 """Nanoseconds that a round costs besides its loop: filling the pipeline, the epilogue."""
+_REGISTER_FILE = 65536
+"""Registers of a multiprocessor, of 32 bits."""
+_OTHER_REGISTERS = 48
+"""Registers that a thread of a product holds besides its sums."""
 _DYNAMIC_SIZE = 512
 """Stands for a size that is not known when the tile is chosen."""
 _GROUP = 8
@@ -114,11 +118,6 @@ def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = Fa
 def schedule_of_tile(shape: ProductShape, machine: Machine, tile: tuple[int, int], through_maps: bool) -> dict:
     """The schedule with this tile; `through_maps` only for what `takes_descriptors`."""
     return _tensor_map(shape, machine, tile) if through_maps else _pointers(shape, machine, tile)
-
-
-def choose_tile(shape: ProductShape, machine: Machine) -> dict:
-    """The schedule of the "tile" kernel."""
-    return _pointers(shape, machine, best_tile(shape, machine))
 
 
 def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:
@@ -247,6 +246,19 @@ def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: in
     if shape.k is not None:
         stages = min(stages, _ceil(max(shape.k, 1), block_k) + 1)
     return max(stages, 1)
+
+
+def resident_stages(shape: ProductShape, machine: Machine, schedule: dict) -> int:
+    """Stages (at least two) with which as many programs share a multiprocessor as the grid has for it and its
+    registers hold: where loads and stores take the time, these hide them better than a deep pipeline."""
+    rows, columns, block_k = schedule["block_m"], schedule["block_n"], schedule["block_k"]
+    batch, m, n = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
+    waiting = _ceil(batch * _ceil(m, rows) * _ceil(n, columns), machine.sms)
+    threads = 32 * schedule["num_warps"]
+    held = threads * (shape.products * rows * columns // threads + _OTHER_REGISTERS)
+    programs = max(1, min(waiting, _REGISTER_FILE // held))
+    stage = (rows + shape.products * columns) * block_k * _BYTES[shape.dtype]
+    return max(2, machine.shared_bytes // programs // stage)
 
 
 def pow2(x: int) -> int:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
+from kiln.lowering.gpu.dot.conv_schedule import ConvShape, choose_conv
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 from kiln.lowering.gpu.dot.split import split_parts
@@ -130,3 +131,38 @@ def test_batches_of_short_sums_keep_their_stages():
 )
 def test_parts_of_sums_as_measured(size, parts):
     assert split_parts(linear(*size), H200) == parts
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"),
+    [
+        ((401408, 64, 256), (128, 128, 4, 2)),
+        ((401408, 256, 128), (128, 128, 4, 3)),
+        ((401408, 256, 64), (128, 64, 4, 2)),
+        ((401408, 64, 64), (128, 64, 4, 2)),
+        ((25088, 1024, 256), (128, 128, 4, 3)),
+        ((6272, 2048, 512), (128, 128, 4, 3)),
+        ((49, 2048, 512), (16, 16, 4, 8)),  # fewer programs than multiprocessors: nothing to share
+    ],
+)
+def test_convolutions_leave_room_for_neighbours(size, tile):
+    rows, channels, out = size
+    s = choose_conv(ConvShape(rows, 1, channels, out, 1, "bf16"), H200)
+    assert (s["block_m"], s["block_n"], s["num_warps"], s["num_stages"]) == tile
+
+
+@given(
+    st.one_of(st.none(), st.integers(1, 1 << 20)),
+    st.integers(1, 16),
+    st.integers(2, 3000),
+    st.integers(1, 3000),
+    st.integers(1, 49),
+    st.sampled_from(["f32", "tf32", "bf16", "f16", "f64"]),
+    st.sampled_from(["sm_80", "sm_89", "sm_90", "sm_100", "gfx942"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, dtype, arch):
+    s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch))
+    size = {"f64": 8, "f32": 4, "tf32": 4}.get(dtype, 2)
+    assert s["num_stages"] * (s["block_m"] + s["block_n"]) * s["block_k"] * size <= machine(arch).shared_bytes
+    assert s["block_m"] * s["block_n"] <= 128 * 128 and s["num_stages"] >= 1
