@@ -26,7 +26,9 @@ from kiln.runtime.disk_cache import DiskCache
 from kiln.runtime.heap import give_back
 from kiln.runtime.plan import AtenStep
 
-__all__ = ["compile_cached", "graph_cache", "load_graph"]
+__all__ = ["compile_cached", "graph_cache", "load_graph", "load_stored"]
+
+ConstantsOf = Callable[[list[str]], dict[str, torch.Tensor]]
 
 
 @functools.lru_cache(maxsize=8)
@@ -48,7 +50,7 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
     cache = graph_cache()
     if key:
         with report.stage("cache"):
-            loaded = _load(cache, key, lambda stored: _constants(gm, stored), options, report)
+            loaded = _load(cache, key, lambda names: _constants(gm, names), options, report)
         if loaded is not None:
             return loaded
     from kiln.frontend.native import compile_native  # imports MLIR: only if something is to be compiled
@@ -76,7 +78,7 @@ def load_graph(
         constants: at least the tensors lifted into the graph, by name.
     """
     with report.stage("cache"):
-        return _load(graph_cache(), key, lambda stored: {n: constants[n] for n in _names(stored)}, options, report)
+        return _load(graph_cache(), key, lambda names: {n: constants[n] for n in names}, options, report)
 
 
 def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
@@ -97,7 +99,7 @@ def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
 def _load(
     cache: DiskCache,
     key: str,
-    constants_of: Callable[[StoredGraph], dict[str, torch.Tensor]],
+    constants_of: ConstantsOf,
     options: Options,
     report: CompileReport,
 ) -> Callable[[list[Any]], list[Any]] | None:
@@ -105,14 +107,29 @@ def _load(
     if data is None:
         return None
     try:
-        stored = StoredGraph.from_bytes(data)
-        constants = constants_of(stored)
-        run = make_runner(stored.plan, constants, options)
+        run = load_stored(data, constants_of, options, report)
     except KilnError as error:
         cache.discard(key, str(error))
         return None
+    report.key = key
+    return run
+
+
+def load_stored(
+    data: bytes, constants_of: ConstantsOf, options: Options, report: CompileReport
+) -> Callable[[list[Any]], list[Any]]:
+    """The graph of which ``data`` is the StoredGraph.
+
+    Args:
+        constants_of: gives the tensors lifted into the graph that have these names.
+
+    Raises KilnError for other data, and for code that cannot be loaded here.
+    """
+    stored = StoredGraph.from_bytes(data)
+    constants = constants_of(_names(stored))
+    run = make_runner(stored.plan, constants, options)
     stored.fill(report)
-    report.cache, report.key = "loaded", key
+    report.cache = "loaded"
     return BoxedGraph(stored.signature, run, constants)
 
 
@@ -122,9 +139,9 @@ def _names(stored: StoredGraph) -> list[str]:
     return names + [spec.name for spec in stored.signature.outputs if spec.kind == "constant"]
 
 
-def _constants(gm: GraphModule, stored: StoredGraph) -> dict[str, torch.Tensor]:
+def _constants(gm: GraphModule, names: list[str]) -> dict[str, torch.Tensor]:
     """The graph's lifted tensors; their elements are part of the key."""
-    return {name: functools.reduce(getattr, name.split("."), gm) for name in _names(stored)}  # type: ignore[misc]
+    return {name: functools.reduce(getattr, name.split("."), gm) for name in names}  # type: ignore[misc]
 
 
 def _why_not(stored: StoredGraph, constants: dict[str, torch.Tensor], gm: GraphModule) -> str:

@@ -26,7 +26,7 @@ from torch.fx.node import map_aggregate
 from kiln.frontend.limits import LIMITS
 from kiln.frontend.options import Options
 
-__all__ = ["Uncacheable", "graph_key", "graph_text", "settings_text", "version_text"]
+__all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_text", "version_text"]
 
 _PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
 _FUNCTIONS = ("_operator", "math", "torch")
@@ -55,12 +55,32 @@ def settings_text(options: Options) -> str:
     Raises:
         Uncacheable: part of that exists in this process only.
     """
+    _check_settings(options)
+    return "\n".join([version_text(), _torch_settings(), _options_text(options)])
+
+
+def code_settings(options: Options) -> list[str]:
+    """Those settings that Dynamo's guards do not check before each call: where they are others, code is made anew.
+
+    (The guards check the number of threads, the default dtype and deterministic algorithms.)
+
+    Raises:
+        Uncacheable: part of that exists in this process only.
+    """
+    _check_settings(options)
+    precision = f"matmul precision {torch.get_float32_matmul_precision()}"
+    return [*version_text().split("; "), precision, f"GPUs {_gpus()}", _options_text(options)]
+
+
+def _check_settings(options: Options) -> None:
     if _extended():
         raise Uncacheable("patterns registered from outside are code of this process")
     if options.pipeline:
         raise Uncacheable("a pipeline of one's own may hold passes of this process")
-    settings = {name: value for name, value in asdict(options).items() if name not in _NOT_KEYS}
-    return "\n".join([version_text(), _torch_settings(), repr(sorted(settings.items()))])
+
+
+def _options_text(options: Options) -> str:
+    return repr(sorted((name, value) for name, value in asdict(options).items() if name not in _NOT_KEYS))
 
 
 def graph_text(gm: GraphModule) -> str:
@@ -153,9 +173,13 @@ def _torch_settings() -> str:
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
     ]
-    if torch.cuda.is_available():
-        settings += [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return repr(settings)
+    return repr(settings + _gpus())
+
+
+def _gpus() -> list[str]:
+    if not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
 @functools.cache

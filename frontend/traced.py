@@ -13,33 +13,35 @@ functions, some higher-order ops) is traced each time.
 Sources: torch/_functorch/_aot_autograd/{autograd_cache,aot_autograd_result}.py, torch/_inductor/output_code.py.
 """
 
-import base64
 import contextlib
-import dataclasses
 import functools
-import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._dynamo import config as dynamo_config
 from torch._functorch import config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
-from torch._guards import TracingContext
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
-from kiln.frontend.cached import load_graph
+from kiln.errors import CompileError
 from kiln.frontend.graph_key import Uncacheable, settings_text
+from kiln.frontend.kept_code import Constant, KeptCode, Reference
 from kiln.frontend.options import Options
-from kiln.frontend.output_strides import Strides, output_strides
-from kiln.frontend.report import CompileReport, collect, publish
+from kiln.frontend.output_strides import output_strides
+from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
 
 __all__ = ["keeping_traces", "serializable"]
+
+log = logging.getLogger("kiln")
+_told: set[str] = set()
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -55,6 +57,7 @@ for _owner, _name in (
     (FxGraphCache, "load_with_key"),
     (config, "bundled_autograd_cache"),
     (config, "enable_autograd_cache"),
+    (config, "strict_autograd_cache"),
 ):
     if not hasattr(_owner, _name):
         raise ImportError(f"this PyTorch has no {_owner.__name__}.{_name}")
@@ -86,143 +89,102 @@ class _Details(autograd_cache.AOTAutogradCacheDetails):
         self.gm, self.example_inputs, self.constants, self.kiln = gm, list(example_inputs), constants, _current.salt
 
 
-@dataclasses.dataclass
-class _KeptCode(OutputCode):
-    """A compiled graph as AOTAutograd gets it.
-
-    `_fx_graph_cache_key`, which is what an entry keeps of it, is the text of a `_Reference`; None: no entry.
-    """
-
-    run: Callable[[list[Any]], list[Any]] | None
-
-    def __post_init__(self) -> None:
-        self._boxed_call = True
-        self._time_taken_ns = 0
-
-    def __call__(self, inputs: list[Any]) -> list[Any]:  # type: ignore[override]
-        return self.run(inputs)  # type: ignore[misc]
-
-    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
-        pass
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reference:
-    """Where Kiln's cache has a graph, and what is needed to load it from there.
-
-    graph, nodes: as in its CompileReport. key: that of Kiln's cache. strides: those of a forward graph's outputs.
-    constants: the tensors lifted into it.
-    """
-
-    graph: str
-    nodes: int
-    key: str
-    strides: Strides | None
-    constants: "list[_Constant]"
-
-    def text(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def of_text(cls, text: str) -> "_Reference":
-        fields = json.loads(text)
-        fields["constants"] = [_Constant(**constant) for constant in fields["constants"]]
-        return cls(**fields)
-
-    def load(self, options: Options) -> _KeptCode | None:
-        """The code, with a report of it published; None where it is gone."""
-        report = CompileReport(self.graph, self.nodes)
-        with unset_fake_temporarily():
-            tensors = {constant.name: constant.tensor() for constant in self.constants}
-            run = load_graph(self.key, tensors, options, report)
-        if run is None:
-            return None
-        context = TracingContext.try_get()
-        if self.strides is not None and context is not None and context.output_strides is not None:
-            context.output_strides.clear()
-            context.output_strides.extend(None if found is None else tuple(found) for found in self.strides)
-        publish(report)
-        return _KeptCode(run)
-
-
-def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[_KeptCode | None, dict[str, Any]]:
+def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[KeptCode | None, dict[str, Any]]:
     """In place of ``FxGraphCache.load_with_key``, which loads Inductor's code."""
     assert _current.options is not None
-    return _Reference.of_text(key).load(_current.options), {}
+    return Reference.of_text(key).load(_current.options), {}
 
 
 def serializable(compiler: Compiler, options: Options) -> Compiler:
     """A compiler whose results may be kept, from one that publishes a report of what it compiles."""
-    if not _is_on(options):
+    if _why_off(options):
         return compiler
 
     def compiled(gm: GraphModule, inputs: Sequence[Any]) -> OutputCode:
         with collect() as reports:
             run = compiler(gm, inputs)
         report = reports[-1]
-        strides = output_strides(gm) if report.graph == "forward" else None
         constants = _lifted(gm)
-        code = _KeptCode(run)
-        if report.key and constants is not None and not any(map(_is_symbolic, strides or [])):
-            code._fx_graph_cache_key = _Reference(report.graph, report.nodes, report.key, strides, constants).text()
-        return code
+        if not report.key:
+            return KeptCode(run, None, options, reason=report.fallback_reason or report.cache)
+        if constants is None:
+            return KeptCode(run, None, options, reason="a tensor lifted into it is large, or no plain one")
+        strides = output_strides(gm) if report.graph == "forward" else None
+        has_sizes = any(map(_is_symbolic, strides or []))
+        known = None if has_sizes else strides
+        return KeptCode(run, Reference(report.graph, report.nodes, report.key, known, has_sizes, constants), options)
 
-    return SerializableAOTDispatchCompiler(_KeptCode, compiled)  # type: ignore[return-value]
+    return SerializableAOTDispatchCompiler(KeptCode, compiled)  # type: ignore[return-value]
 
 
 @contextlib.contextmanager
 def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
-    """While AOTAutograd runs in the block with compilers of ``serializable``, it looks its result up and keeps it."""
-    if not _is_on(options):
-        yield
-        return
-    try:
-        salt = f"{settings_text(options)}\n{_sharing(inputs)}"
-    except Uncacheable:
+    """While AOTAutograd runs in the block with compilers of ``serializable``, it looks its result up and keeps it.
+
+    Raises:
+        CompileError: ``aot_compile`` asks for code that can be saved, and there can be none; the text says why.
+    """
+    reason, settings = _why_off(options), ""
+    if not reason:
+        try:
+            settings = settings_text(options)
+        except Uncacheable as error:
+            reason = str(error)
+    if reason:
+        _tell(reason)
         with config.patch(enable_autograd_cache=False):
             yield
         return
 
     before = _current.options, _current.salt
-    _current.options, _current.salt = options, salt
+    # An entry that holds the code is another one than that which holds its key.
+    _current.options, _current.salt = options, f"{settings}\n{_sharing(inputs)}\n{_is_bundled()}"
     try:
         # Dynamo compiles under a lock of the process.
         ours = (
             (autograd_cache, "AOTAutogradCacheDetails", _Details),
             (FxGraphCache, "load_with_key", staticmethod(_load_with_key)),
         )
-        with standing_in(*ours), config.patch(bundled_autograd_cache=False):
+        with standing_in(*ours):
             yield
     finally:
         _current.options, _current.salt = before
 
 
-def _is_on(options: Options) -> bool:
-    """Whether graphs go to the persistent cache; frozen ones depend on the elements of parameters."""
-    return options.cache and not options.debug_dir and not options.freezing
+def _why_off(options: Options) -> str:
+    """Why graphs are not kept for other processes; empty: they are."""
+    if options.freezing:
+        return "code with frozen weights is for these weights only"
+    if options.debug_dir:
+        return "the stages are to be dumped"
+    return "" if options.cache else "Kiln's cache is off"
+
+
+def _is_bundled() -> bool:
+    """Whether PyTorch wants entries with the code in them: for ``aot_compile`` and ``caching_precompile``."""
+    return config.bundled_autograd_cache or _is_precompiling()
+
+
+def _is_precompiling() -> bool:
+    return getattr(dynamo_config, "caching_precompile", False)
+
+
+def _tell(reason: str) -> None:
+    """That a graph is not kept where the user has asked for it."""
+    if config.bundled_autograd_cache and config.strict_autograd_cache:
+        raise CompileError(f"the compiled function cannot be saved: {reason}")
+    if _is_precompiling() and reason not in _told:
+        _told.add(reason)
+        log.warning("kiln: caching_precompile keeps no graphs: %s", reason)
 
 
 def _is_symbolic(strides: tuple[int, ...] | None) -> bool:
     return strides is not None and any(isinstance(step, torch.SymInt) for step in strides)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Constant:
-    """A tensor lifted into a graph: its dtype's name, its elements as base64."""
-
-    name: str
-    dtype: str
-    shape: list[int]
-    data: str
-
-    def tensor(self) -> torch.Tensor:
-        dtype, data = getattr(torch, self.dtype), bytearray(base64.b64decode(self.data))
-        return torch.frombuffer(data, dtype=dtype).reshape(self.shape) if data else torch.empty(self.shape, dtype=dtype)
-
-
-def _lifted(gm: GraphModule) -> list[_Constant] | None:
+def _lifted(gm: GraphModule) -> list[Constant] | None:
     """The tensors lifted into a graph; None if they are too large, or no plain ones in main memory."""
-    found: list[_Constant] = []
+    found: list[Constant] = []
     with unset_fake_temporarily():
         for name in {str(node.target): None for node in gm.graph.nodes if node.op == "get_attr"}:
             value: Any = functools.reduce(getattr, name.split("."), gm)
@@ -232,8 +194,7 @@ def _lifted(gm: GraphModule) -> list[_Constant] | None:
                 return None
             if not value.is_contiguous() or value.is_conj() or value.is_neg() or value.nbytes > _MAX_CONSTANT_BYTES:
                 return None
-            data = base64.b64encode(value.detach().reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
-            found.append(_Constant(name, str(value.dtype).removeprefix("torch."), list(value.shape), data))
+            found.append(Constant.of(name, value))
     return found if sum(len(constant.data) for constant in found) <= _MAX_CONSTANT_BYTES else None
 
 
