@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from kiln.errors import KilnError
 from kiln.frontend import knobs
+from kiln.frontend.cache_artifacts import record
 from kiln.frontend.calling import BoxedGraph
 from kiln.frontend.graph_key import Uncacheable, graph_key
 from kiln.frontend.options import Options
@@ -62,8 +63,10 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
         report.cache = f"not stored: {reason}" if reason else "stored"
         with report.stage("cache"):
             if not reason:
-                if cache.put(key, graph.stored.to_bytes()):
+                data = graph.stored.to_bytes()
+                if cache.put(key, data):
                     report.key = key
+                    record(key, data)
                 else:
                     report.cache = "not stored: the cache cannot be written"
     return graph.run
@@ -112,6 +115,7 @@ def _load(
         cache.discard(key, str(error))
         return None
     report.key = key
+    record(key, data)
     return run
 
 

@@ -3,7 +3,8 @@
 
 """A folder of byte strings by key that several processes may read and write at once.
 
-An entry is one file: a magic, a version, a SHA-256 digest over the key and the payload, the payload. It is written
+An entry is one file: a magic, a version, where it came from, a SHA-256 digest over that, the key and the payload, the
+payload (``seal``). It is written
 under another name and renamed, so a reader sees all of it or nothing; what a killed writer or a failing disk leaves
 does not match its digest and is discarded. Nothing in it is unpickled. The least recently used entries go when the
 folder outgrows its bound.
@@ -24,19 +25,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DiskCache", "Entry"]
+__all__ = ["COMPILED", "IMPORTED", "DiskCache", "Entry", "seal", "unseal"]
 
 log = logging.getLogger("kiln")
 
 _MAGIC = b"KILNCACH"
-_VERSION = 1
-_HEADER = struct.Struct("<8sI32s")
+_VERSION = 2
+_HEADER = struct.Struct("<8sII32s")
 _SUFFIX = ".kiln"
 _PART = ".part"
 _STALE_SECONDS = 3600.0
 """Age at which a file that was never renamed is taken for a killed writer's."""
 _LOW_WATER = 0.9
 """Share of the bound that eviction leaves, so that not every write evicts."""
+
+
+COMPILED, IMPORTED = range(2)
+"""Where an entry came from: this machine's compilations, or artifacts that were loaded (of another machine, say)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class DiskCache:
         except OSError as error:
             self._note(f"cannot read the cache in {self.folder}: {error.strerror or error}")
             return None
-        payload = _payload(key, data)
+        payload = unseal(key, data)
         if payload is None:
             self.discard(key, "it is cut off, damaged or of another version")
             return None
@@ -78,15 +83,27 @@ class DiskCache:
             os.utime(path)
         return payload
 
-    def put(self, key: str, payload: bytes) -> bool:
+    def has(self, key: str) -> bool:
+        """Whether there is an entry, whole or not."""
+        return self._path(key).exists()
+
+    def origin(self, key: str) -> int | None:
+        """Where an entry came from; None if that cannot be read."""
+        try:
+            with self._path(key).open("rb") as file:
+                found = _HEADER.unpack(file.read(_HEADER.size))
+        except (OSError, struct.error):
+            return None
+        return found[2] if found[:2] == (_MAGIC, _VERSION) else None
+
+    def put(self, key: str, payload: bytes, origin: int = COMPILED) -> bool:
         """Store ``payload``, replacing what was there. Returns whether it could be."""
         path = self._path(key)
         part = path.with_name(f".{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_PART}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with part.open("xb") as file:
-                file.write(_HEADER.pack(_MAGIC, _VERSION, _digest(key, payload)))
-                file.write(payload)
+                file.write(seal(key, payload, origin))
             part.replace(path)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -154,13 +171,22 @@ class DiskCache:
             log.warning("kiln: %s", text)
 
 
-def _digest(key: str, payload: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + b"\0" + payload).digest()
+def seal(key: str, payload: bytes, origin: int = COMPILED) -> bytes:
+    """The bytes of an entry's file."""
+    return _HEADER.pack(_MAGIC, _VERSION, origin, _digest(key, origin, payload)) + payload
 
 
-def _payload(key: str, data: bytes) -> bytes | None:
+def unseal(key: str, data: bytes) -> bytes | None:
+    """The payload of an entry's file, or None for anything else."""
     if len(data) < _HEADER.size:
         return None
-    magic, version, digest = _HEADER.unpack_from(data)
+    magic, version, origin, digest = _HEADER.unpack_from(data)
     payload = data[_HEADER.size :]
-    return payload if (magic, version, digest) == (_MAGIC, _VERSION, _digest(key, payload)) else None
+    is_whole = (magic, version) == (_MAGIC, _VERSION) and digest == _digest(key, origin, payload)
+    return payload if is_whole else None
+
+
+def _digest(key: str, origin: int, payload: bytes) -> bytes:
+    digest = hashlib.sha256(f"{key}\0{origin}\0".encode())
+    digest.update(payload)
+    return digest.digest()

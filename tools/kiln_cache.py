@@ -12,13 +12,16 @@ from rich.table import Table
 
 from kiln.errors import KilnError
 from kiln.frontend import knobs
-from kiln.runtime.disk_cache import DiskCache
+from kiln.runtime.disk_cache import COMPILED, IMPORTED, DiskCache
 
 __all__ = ["main"]
 
 app = typer.Typer(
     help="Show and clear the cache of compiled graphs and tuned schedules.", no_args_is_help=True, add_completion=False
 )
+
+
+_ORIGINS: dict[int | None, str] = {COMPILED: "compiled here", IMPORTED: "load_cache_artifacts"}
 
 
 def _caches() -> dict[str, DiskCache]:
@@ -39,10 +42,12 @@ def show(all_: bool = typer.Option(False, "--all", help="list every entry, the l
         console.print(f"folder: {cache.folder}", markup=False)
         console.print(f"{len(entries)} {name}, {size / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
         if all_ and entries:
-            table = Table("key", "KiB", "last used")
+            table = Table("key", "KiB", "last used", "from")
             for entry in reversed(entries):
                 used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used))
-                table.add_row(entry.key[:16], f"{entry.bytes / 1024:.1f}", used)
+                table.add_row(
+                    entry.key[:16], f"{entry.bytes / 1024:.1f}", used, _ORIGINS.get(cache.origin(entry.key), "unknown")
+                )
             console.print(table)
 
 
