@@ -36,6 +36,7 @@ _ALIGNMENT = 128
 _CLEAR, _CALL, _CHANGE = 1, 2, 3
 _CALL_PARAMETERS = 16
 _MAP_WORDS, _MAP_ALIGNMENT = 16, 64
+_ANY_STRIDE = 16  # elements
 _PROMOTE_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 _serials = itertools.count(1)
@@ -149,8 +150,9 @@ class CudaBinder(Binder):
             for number, descriptor in enumerate(launch.descriptors):
                 key = part, i, descriptor.pointer
                 form = self.plan.kernels[launch.kernel].tensor_maps[number]
-                sizes = [binding.values[e] for e in descriptor.shape]
-                strides = [binding.values[e] for e in descriptor.strides]
+                # Nothing is loaded from an empty tensor, but the driver takes no descriptor of one.
+                sizes = [binding.values[e] or 1 for e in descriptor.shape]
+                strides = [binding.values[e] or _ANY_STRIDE for e in descriptor.strides]
                 words += (_CHANGE, 6, *pointers[descriptor.pointer], self.records[key], next(_serials))
                 words += self._encoding(binding, form, self.maps[key], pointers[descriptor.pointer], sizes, strides)
                 what = f"a tensor descriptor for sizes {tuple(sizes)} and strides {tuple(strides)} of {launch.title}"

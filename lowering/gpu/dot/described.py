@@ -30,14 +30,15 @@ _BYTES = {"f8E4M3FN": 1, "f8E5M2": 1, "bf16": 2, "f16": 2, "f32": 4}
 
 @dataclass(frozen=True)
 class Places:
-    """Where matrices lie that one descriptor describes: sizes and strides of its dims in elements, the outermost first.
+    """Where matrices lie that one descriptor describes: sizes and strides of its dims in elements, over the kernel's
+    symbols, the outermost first.
 
     The last two dims are those of a matrix, and the last stride is 1; `turned`: they are in exchanged places. leading,
     start: as in `Described`.
     """
 
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[ir.AffineExpr, ...]
+    strides: tuple[ir.AffineExpr, ...]
     leading: tuple[int | None, ...]
     start: tuple[int, ...]
     turned: bool
@@ -46,38 +47,44 @@ class Places:
 def find_places(operand: Operand, sizes: Sequence[ir.AffineExpr], element: str) -> Places | None:
     """Where the matrices of an operand of these sizes lie, or None where no tensor map describes them.
 
-    That is so with a size or stride known at run time only, neither unit stride in a matrix, other strides that are
-    no multiples of 16 bytes, more than three leading dims that matter, other elements than tensor cores take.
+    Sizes and strides may be known at run time only: the launcher encodes what they are then. None with neither unit
+    stride in a matrix, other strides that are not known to be multiples of 16 bytes, a first element that is known at
+    run time only, more than three leading dims that matter, other elements than tensor cores take.
     """
-    counts = [affine.constant_of(x) for x in sizes]
-    steps = [affine.constant_of(x) for x in operand.strides]
-    offset = affine.constant_of(operand.offset)
-    known = [x for x in (*counts, *steps, offset) if x is not None]
-    if len(known) < len(counts) + len(steps) + 1 or len(counts) != len(steps) or element not in _BYTES:
+    known = affine.constant_of
+    rest = known(operand.offset)
+    if rest is None or rest < 0 or len(sizes) != len(operand.strides) or element not in _BYTES:
         return None
-    rank, rest = len(counts), known[-1]
-    dims = list(zip(known[:rank], known[rank : 2 * rank], strict=True))
+    dims = list(zip((x.maybe_downcast() for x in sizes), map(affine.simplify, operand.strides), strict=True))
     *outer, rows, columns = dims
-    turned = columns[1] != 1
+    turned = known(columns[1]) != 1
     if turned:
         rows, columns = columns, rows
     leading: list[int | None] = []
-    kept: list[tuple[int, int]] = []
+    kept: list[tuple[ir.AffineExpr, ir.AffineExpr]] = []
     for size, stride in outer:
         # Of one element, or repeated: all of its matrices are the first.
-        matters = size > 1 and stride != 0
+        matters = known(size) != 1 and known(stride) != 0
         leading.append(len(kept) if matters else None)
         kept += [(size, stride)] if matters else []
     kept += [rows, columns]
     grain = _GRAIN_BYTES // _BYTES[element]
-    is_bad = columns[1] != 1 or any(stride % grain or not 0 < stride < _MOST_BYTES for _, stride in kept[:-1])
-    if len(kept) > _MOST_DIMS or is_bad or rest < 0 or any(size < 1 for size, _ in kept):
+    is_bad = known(columns[1]) != 1 or not all(_is_stride(stride, grain) for _, stride in kept[:-1])
+    if len(kept) > _MOST_DIMS or is_bad or any((known(size) or 1) < 1 or known(size) == 0 for size, _ in kept):
         return None
     start = [0] * len(kept)
-    for dim in sorted(range(len(kept)), key=lambda d: -kept[d][1]):
-        start[dim], rest = divmod(rest, kept[dim][1])
-    sizes_ = tuple(first + size for first, (size, _) in zip(start, kept, strict=True))
+    # Along dims whose stride is known: any way to reach the first element will do.
+    fixed = {d: step for d, (_, stride) in enumerate(kept) if (step := known(stride)) is not None}
+    for dim in sorted(fixed, key=lambda d: -fixed[d]):
+        start[dim], rest = divmod(rest, fixed[dim])
+    sizes_ = tuple(affine.simplify(size + first) for first, (size, _) in zip(start, kept, strict=True))
     return Places(sizes_, tuple(stride for _, stride in kept), tuple(leading), tuple(start), turned)
+
+
+def _is_stride(stride: ir.AffineExpr, grain: int) -> bool:
+    """Whether a descriptor takes a stride: a multiple of `grain` elements in every call."""
+    step = affine.constant_of(stride)
+    return affine.is_multiple(stride, grain) and (step is None or 0 < step < _MOST_BYTES)
 
 
 def product_places(products: Sequence[Product]) -> list[Places | None]:
@@ -138,8 +145,8 @@ def describe_argument(
     attributes["arg_attrs"] = ir.ArrayAttr.get(marks)
     symbols = len(kernel.body.symbols)
 
-    def over_symbols(values: Sequence[int]) -> ir.AffineMapAttr:
-        return ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [ir.AffineConstantExpr.get(x) for x in values]))
+    def over_symbols(values: Sequence[ir.AffineExpr]) -> ir.AffineMapAttr:
+        return ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, list(values)))
 
     entry = ir.DictAttr.get(
         {

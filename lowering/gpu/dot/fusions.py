@@ -23,7 +23,7 @@ from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
 from kiln.lowering.gpu.dot.schedule import FLOAT8, ProductShape, choose_product, pow2
-from kiln.lowering.gpu.dot.tensor_map import DescribedProblem, emit_tensor_map
+from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
 from kiln.lowering.gpu.tile.evaluator import Evaluator
@@ -120,21 +120,22 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
         tiles = _count(product.batch) * _ceil(product.m if s["turned"] else product.n, columns)
     else:
         tiles = _count(product.batch) * _ceil(product.m, s["block_m"]) * _ceil(product.n, columns)
-    described: DescribedProblem | None = None
+    described: tuple[DescribedOperand, tuple[DescribedOperand, ...]] | None = None
     if s["kernel"] == "tensor_map":
-        lhs, rhs = describe_operands(kernel, products, s)
-        m, n, k = (affine.constant_of(x) or 0 for x in (product.m, product.n, product.k))
-        batch = tuple(affine.constant_of(x) or 0 for x in product.batch)
-        described = DescribedProblem(m, n, k, lhs, rhs, s["precision"], batch)
-        count = affine.constant_of(affine.simplify(tiles)) or 0
-        tiles = ir.AffineConstantExpr.get(min(count, s["programs"]) if s["persistent"] else count)
+        described = describe_operands(kernel, products, s)
+        if s["persistent"]:
+            # With fewer tiles than programs, at run time, some programs have none.
+            count = affine.constant_of(affine.simplify(tiles))
+            tiles = ir.AffineConstantExpr.get(s["programs"] if count is None else min(count, s["programs"]))
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
         results = [x.op.results[0] for x in products]
         epilogue = FusedEpilogue(e, results, product.batch, product.m, product.n)
         if described is not None:
-            emit_tensor_map(kernel.b, described, s, program, epilogue)
+            m, n, k = (e.index(x) for x in (product.m, product.n, product.k))
+            problem = DescribedProblem(m, n, k, *described, s["precision"], _indices(e, product.batch))
+            emit_tensor_map(kernel.b, problem, s, program, epilogue)
             return
         emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
         emitter(kernel.b, _problem(kernel, e, products, s["precision"]), s, program, epilogue)

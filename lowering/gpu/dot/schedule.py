@@ -55,6 +55,8 @@ _OTHER_REGISTERS = 48
 """Registers that a thread of a product holds besides its sums."""
 _DYNAMIC_SIZE = 512
 """Stands for a size that is not known when the tile is chosen."""
+_DYNAMIC_BATCH = 32
+"""Stands for a number of matrices that is not known then."""
 _GROUP = 8
 """Rows of tiles that are walked together, so that neighbours share operands in the second-level cache."""
 
@@ -138,7 +140,8 @@ def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
 
 def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
     """Nanoseconds that the product takes with this tile, if loads and sums overlap perfectly."""
-    batch, m, n, k = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n, shape.k))
+    m, n, k = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.m, shape.n, shape.k))
+    batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
     rows, columns = tile
     tiles = batch * _ceil(m, rows) * _ceil(n, columns)
     efficiency = _TILES[tile][0]
@@ -169,11 +172,9 @@ def gemv(shape: ProductShape) -> dict:
 
 def takes_descriptors(shape: ProductShape) -> bool:
     """Whether both operands are matrices that a descriptor describes: float elements for tensor cores, one unit
-    stride, the other a multiple of 16 bytes. Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS),
-    but less than through pointers (0.65)."""
-    if shape.dtype not in ("bf16", "f16", "tf32", *FLOAT8) or shape.batch is None:
-        return False
-    if any(x is None for x in (shape.m, shape.n, shape.k, *shape.lhs_strides, *shape.rhs_strides)):
+    stride, the other a multiple of 16 bytes (one that is known at run time only is taken to be: `find_places` looks at
+    it). Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS), but less than through pointers (0.65)."""
+    if shape.dtype not in ("bf16", "f16", "tf32", *FLOAT8):
         return False
     grain = 16 // _BYTES[shape.dtype]
     for strides in (shape.lhs_strides, shape.rhs_strides):
@@ -185,8 +186,9 @@ def takes_descriptors(shape: ProductShape) -> bool:
 
 def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
     rows, columns = tile
-    assert shape.m is not None and shape.n is not None
-    tiles = (shape.batch or 1) * _ceil(shape.m, rows) * _ceil(shape.n, columns)
+    m, n = (_DYNAMIC_SIZE if x is None else x for x in (shape.m, shape.n))
+    batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
+    tiles = batch * _ceil(m, rows) * _ceil(n, columns)
     # Batches: 128 x 128 tiles take 1.1 to 1.35 times as long without (smaller ones take longer with it).
     least = 128 * 256 if shape.batch == 1 else 128 * 128
     persistent = shape.products * rows * columns >= least and tiles > machine.sms

@@ -5,7 +5,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -38,13 +37,17 @@ class DescribedOperand:
 class DescribedProblem:
     """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n] for each rhs; sums are f32."""
 
-    m: int
-    n: int
-    k: int
+    m: Index
+    n: Index
+    k: Index
     lhs: DescribedOperand
     rhs: tuple[DescribedOperand, ...]
     precision: str = "ieee"
-    batch: tuple[int, ...] = ()
+    batch: tuple[Index, ...] = ()
+
+    def tiles(self, b: Builder, schedule: dict) -> tuple[Index, Index]:
+        """Rows and columns of tiles."""
+        return b.ceildivi(self.m, schedule["block_m"]), b.ceildivi(self.n, schedule["block_n"])
 
 
 def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
@@ -53,12 +56,14 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
     The persistent loop and the reduction are flattened into one by Triton (`tt.flatten`), so that the loads of the next
     tile run under the epilogue of this one. The epilogue has a counter of its own: the loop's may be a tile ahead.
     """
-    down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
     if not schedule["persistent"]:
         tile = _Tile.of(b, p, schedule, program)
         tile.finish(tile.sums(), epilogue)
         return
     programs = schedule["programs"]
+    total: Index = 1
+    for count in (*p.tiles(b, schedule), *p.batch):
+        total = b.muli(total, count)
 
     def body(tile: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
         sums = _Tile.of(b, p, schedule, tile).sums()
@@ -67,7 +72,7 @@ def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: In
         return [done]
 
     before = b.value(b.subi(program, programs))
-    b.for_(program, down * across * prod(p.batch), programs, body, [before], {"tt.flatten": "unit"})
+    b.for_(program, total, programs, body, [before], {"tt.flatten": "unit"})
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class _Tile:
 
     @classmethod
     def of(cls, b: Builder, p: DescribedProblem, schedule: dict, number: Index) -> "_Tile":
-        down, across = -(-p.m // schedule["block_m"]), -(-p.n // schedule["block_n"])
+        down, across = p.tiles(b, schedule)
         position, i, j = tile_position(b, number, down, across, schedule["group_m"])
         return cls(b, p, schedule, split_batch(b, position, p.batch), i, j)
 
@@ -104,7 +109,7 @@ class _Tile:
 
         zeros = [b.constant(0.0, tt.with_shape([rows, columns], b.f32))] * len(p.rhs)
         stages = {"tt.num_stages": f"{self.schedule['num_stages']} : i32"}
-        return b.for_(0, -(-p.k // step), 1, body, zeros, stages)
+        return b.for_(0, b.ceildivi(p.k, step), 1, body, zeros, stages)
 
     def finish(self, sums: Sequence[ir.Value], epilogue: Epilogue) -> None:
         b, p, pieces = self.b, self.p, self.schedule["pieces"]
