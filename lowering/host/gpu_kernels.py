@@ -17,6 +17,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
+from kiln.lowering.gpu.compile_cost import compile_cost
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.host.elements import item_bytes
@@ -127,7 +128,6 @@ class GpuKernelSet(KernelSet):
     """
 
     marks_alignment = True
-    compiled_first = ("matmul", "attention", "conv")
 
     def __init__(
         self,
@@ -139,6 +139,9 @@ class GpuKernelSet(KernelSet):
         super().__init__(compiler)
         self._emit, self._arch, self._write, self._failure = compiler, arch, write, failure
         self._kernels: list[_Code | str] = []  # or the name of one without code
+
+    def compile_cost(self, fusion: ir.Operation) -> float:
+        return compile_cost(fusion)
 
     def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
         self._kinds.append(kind)

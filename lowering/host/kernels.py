@@ -44,8 +44,6 @@ class KernelSet:
 
     marks_alignment = False
     """Whether code depends on which addresses are multiples of 16 bytes (`unaligned` of a fusion)."""
-    compiled_first: tuple[str, ...] = ()
-    """Kinds of fusions whose kernels take the longest, where several are compiled at once."""
 
     def __init__(
         self,
@@ -58,6 +56,11 @@ class KernelSet:
         self._known: dict[str, int] = {}
         self._codes: list[KernelObject | PendingKernel] = []
         self._kinds: list[str] = []
+
+    def compile_cost(self, fusion: ir.Operation) -> float:
+        """How long a fusion's kernel takes to compile, in any unit. Those that take longest are added first, where
+        several are compiled at once: the last one to end is then none that began late."""
+        return 0.0
 
     def add(self, fusion: ir.Operation) -> int:
         """The kernel of a fusion, by number."""

@@ -161,10 +161,8 @@ class _Planner(PlanValues):
         """Has all kernels emitted, and so compiled in other threads while the plan is made; their numbers."""
         fusions = [op.operation for op in self.graph.operations if name_of(op) == "kiln.fusion"]
         found = [0] * len(fusions)
-        first = self.kernels.compiled_first
-        for i in sorted(
-            range(len(fusions)), key=lambda i: ir.StringAttr(fusions[i].attributes["kind"]).value not in first
-        ):
+        costs = [self.kernels.compile_cost(fusion) for fusion in fusions]
+        for i in sorted(range(len(fusions)), key=lambda i: -costs[i]):
             if self.kernels.marks_alignment:
                 self._mark_alignment(fusions[i])
             found[i] = self.kernels.add(fusions[i])

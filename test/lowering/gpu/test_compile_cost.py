@@ -1,0 +1,80 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Kernels that take long to compile go to the compiler first; they run in the graph's order all the same."""
+
+import pytest
+
+from kiln.dialects import create_context, kiln
+from kiln.lowering.gpu.compile_cost import compile_cost
+from kiln.lowering.host.gpu_kernels import GpuKernelSet
+from kiln.lowering.host.plan import build_plan
+from kiln.passes.assign_layouts import AssignLayouts
+
+MAP = "affine_map<(d0, d1) -> (d0, d1)>"
+WIDE = "{nests = [{num_warps = 1 : i64, tile = [4096]}]}"
+NARROW = "{nests = [{num_warps = 4 : i64, tile = [1024]}]}"
+ROW = "{nests = [{num_warps = 1 : i64, tile = [2], row = 4096 : i64}]}"
+PRODUCT = "{block_m = 128 : i64, block_n = 256 : i64, num_warps = 8 : i64}"
+PARTS = f"{{parts = [{PRODUCT}, {PRODUCT}]}}"
+
+
+def fusion(result: str, operand: str, ops: int, schedule: str, name: str) -> str:
+    """Text of a fusion with so many scalar ops."""
+    body = "\n".join(f"      %r{i} = arith.negf {'%in' if i == 0 else f'%r{i - 1}'} : f32" for i in range(ops))
+    return f"""
+  {result} = "kiln.fusion"({operand}) ({{
+  ^bb0(%a: tensor<64x64xf32>):
+    %e = "kiln.empty"() {{shape = affine_map<() -> (64, 64)>}} : () -> tensor<64x64xf32>
+    %g = linalg.generic {{indexing_maps = [{MAP}, {MAP}], iterator_types = ["parallel", "parallel"]}}
+        ins(%a : tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {{
+    ^bb0(%in: f32, %out: f32):
+{body}
+      linalg.yield %r{ops - 1} : f32
+    }} -> tensor<64x64xf32>
+    "kiln.yield"(%g) : (tensor<64x64xf32>) -> ()
+  }}) {{kind = "pointwise", name = "{name}", schedule = {schedule}}} : (tensor<64x64xf32>) -> tensor<64x64xf32>"""
+
+
+def module(*fusions: str):
+    text = "".join(fusions)
+    return kiln.parse(
+        f"func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {{{text}\n  return %z : tensor<64x64xf32>\n}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cheap", "dear"),
+    [
+        ((1, NARROW), (9, NARROW)),
+        ((1, NARROW), (1, WIDE)),
+        ((1, WIDE), (1, ROW)),
+        ((1, NARROW), (1, PRODUCT)),
+        ((1, PRODUCT), (1, PARTS)),
+    ],
+)  # fmt: skip
+def test_more_values_or_elements_of_a_thread_cost_more(cheap, dear) -> None:
+    with create_context():
+        costs = []
+        for ops, schedule in (cheap, dear):
+            found = module(fusion("%z", "%x", ops, schedule, "f"))
+            costs.append(compile_cost(found.body.operations[0].regions[0].blocks[0].operations[0].operation))
+    assert 0 < costs[0] < costs[1]
+
+
+def test_what_takes_longest_is_emitted_first() -> None:
+    with create_context():
+        made = module(
+            fusion("%0", "%x", 1, NARROW, "small"),
+            fusion("%1", "%0", 2, PRODUCT, "large"),
+            fusion("%z", "%1", 3, WIDE, "middle"),
+        )
+        AssignLayouts().run(made)
+        emitted: list[str] = []
+
+        def emit(op, name: str) -> None:
+            emitted.append(name.split("_")[0])
+
+        plan = build_plan(made, None, kernels=GpuKernelSet(emit, "sm_90"), device="cuda:0")
+    assert emitted == ["large", "middle", "small"]
+    assert [step.name for step in plan.steps] == ["small", "large", "middle"]
