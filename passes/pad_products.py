@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Gives operands of products rows that a GPU can move: with zeros behind sums of no multiple of 16 bytes."""
+"""Gives operands of products rows that a GPU can move: with zeros at the ends of those of no multiple of 16 bytes."""
 
 from dataclasses import dataclass
 from math import prod
@@ -33,8 +33,9 @@ class PadProducts(Pass):
 
     Neither tensor cores' hardware loads (tensor maps, asynchronous copies) nor cuBLAS's fast kernels take such rows. A
     copy of both operands takes a fraction of what that costs; fusion has what computes an operand write it so, and
-    constants are copied at compile time. Zeros add nothing to the sums. Only right operands ``[n, k]``, of known sizes,
-    and products large enough to pay for the copies.
+    constants are copied at compile time. Where rows run along the sums, both get longer sums: zeros add nothing to them.
+    Where they run along the result's rows or columns (``[k, n]``, ``[k, m]``), the product reads the first part of each
+    row, so that the result is what it was. Only products of known sizes that are large enough to pay for the copies.
 
     Before::
 
@@ -67,22 +68,25 @@ class PadProducts(Pass):
     def run(self, module: ir.Module) -> None:
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             for block in function.regions[0].blocks:
-                made: list[tuple[ir.Value, ir.Value]] = []
+                made: list[tuple[ir.Value, _Padding, ir.Value]] = []
                 for op in [op.operation for op in block.operations if kiln.name_of(op.operation) == "kiln.matmul"]:
                     self._pad(op, made)
 
-    def _pad(self, op: ir.Operation, made: list[tuple[ir.Value, ir.Value]]) -> None:
-        """made: (operand, padded) of products in front, which may share them."""
-        if not _pays(op):
+    def _pad(self, op: ir.Operation, made: "list[tuple[ir.Value, _Padding, ir.Value]]") -> None:
+        """made: (operand, padding, padded) of products in front, which may share them."""
+        wanted = _padding(op)
+        if wanted is None or not _pays(op, wanted):
             self.count("kept")
             return
-        for i in range(2):
+        for i, padding in enumerate(wanted):
             value = op.operands[i]
-            padded = next((new for old, new in made if old == value), None)
+            if padding.is_empty:
+                continue
+            padded = next((new for old, given, new in made if old == value and given == padding), None)
             if padded is None:
                 with _behind(value, op), op.location:
-                    padded = _with_zeros(value)
-                made.append((value, padded))
+                    padded = _with_zeros(value, padding)
+                made.append((value, padding, padded))
             op.operands[i] = padded
         self.note(op, "its operands get rows of a multiple of 16 bytes")
         self.count("padded")
@@ -95,23 +99,52 @@ def _behind(value: ir.Value, op: ir.Operation) -> ir.InsertionPoint:
     return ir.InsertionPoint.after(value.owner.operation)
 
 
-def _pays(op: ir.Operation) -> bool:
-    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+@dataclass(frozen=True)
+class _Padding:
+    """Zeros behind the rows, and behind the elements of a row, of each matrix; `is_read`: those at the ends of rows."""
+
+    rows: int
+    columns: int
+    is_read: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows and not self.columns
+
+
+def _padding(op: ir.Operation) -> tuple[_Padding, _Padding] | None:
+    """What both operands get, or None where it is nothing, or not known."""
+    types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
+    lhs, rhs, _ = types
+    if lhs.element_type != rhs.element_type or not isinstance(lhs.element_type, (ir.BF16Type, ir.F16Type)):
+        return None
+    if not all(t.has_static_shape for t in types) or min(lhs.rank, rhs.rank) < 2 or rhs.rank not in (2, lhs.rank):
+        return None
     flags = [bool(ir.BoolAttr(op.attributes[name]).value) for name in ("transpose_lhs", "transpose_rhs")]
-    if flags != [False, True] or rhs.rank != 2 or lhs.element_type != rhs.element_type:
-        return False
-    if not isinstance(lhs.element_type, (ir.BF16Type, ir.F16Type)):
-        return False
-    if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.shape[1] % _GRAIN == 0:
-        return False
-    saved = 2 * prod(result.shape) * rhs.shape[1] * (1 / _SLOW_RATE - 1 / _FAST_RATE)
-    return saved > _GAIN * max(_COPY, 4 * (prod(lhs.shape) + prod(rhs.shape)) / _MEMORY_RATE)
+    # Whether the sums run along the rows of each.
+    along = (not flags[0], flags[1])
+    more = -lhs.shape[-1 if along[0] else -2] % _GRAIN if any(along) else 0
+    found = [
+        _Padding(0, more, is_read=True) if is_along else _Padding(more, -t.shape[-1] % _GRAIN, is_read=False)
+        for t, is_along in zip((lhs, rhs), along, strict=True)
+    ]
+    return None if all(p.is_empty for p in found) else (found[0], found[1])
 
 
-def _with_zeros(value: ir.Value) -> ir.Value:
-    """The tensor with zeros behind each row, up to a multiple of 16 bytes."""
+def _pays(op: ir.Operation, padding: "tuple[_Padding, _Padding]") -> bool:
+    terms = ir.RankedTensorType(op.operands[0].type).shape
+    depth = terms[-2 if ir.BoolAttr(op.attributes["transpose_lhs"]).value else -1]
+    result = ir.RankedTensorType(op.results[0].type).shape
+    saved = 2 * prod(result) * depth * (1 / _SLOW_RATE - 1 / _FAST_RATE)
+    copied = [v.type for v, p in zip(op.operands, padding, strict=True) if not p.is_empty]
+    elements = sum(prod(ir.RankedTensorType(t).shape) for t in copied)
+    return saved > _GAIN * max(_COPY, 4 * elements / _MEMORY_RATE)
+
+
+def _with_zeros(value: ir.Value, padding: "_Padding") -> ir.Value:
+    """The tensor with zeros behind its rows and their elements; those that are not to be read are no part of it."""
     type_ = ir.RankedTensorType(value.type)
-    shape, more = list(type_.shape), -type_.shape[-1] % _GRAIN
+    shape = list(type_.shape)
     element = type_.element_type
     zero = ir.Operation.create(
         "arith.constant", results=[element], attributes={"value": ir.FloatAttr.get(element, 0.0)}
@@ -121,6 +154,9 @@ def _with_zeros(value: ir.Value) -> ir.Value:
         return ir.AffineMap.get(0, 0, [ir.AffineExpr.get_constant(n) for n in values])
 
     before = [0] * len(shape)
-    return kiln.pad(
-        value, zero.result, sizes(before), sizes([*before[1:], more]), sizes([*shape[:-1], shape[-1] + more])
-    )
+    high = [*before[2:], padding.rows, padding.columns]
+    whole = [n + more for n, more in zip(shape, high, strict=True)]
+    padded = kiln.pad(value, zero.result, sizes(before), sizes(high), sizes(whole))
+    if padding.is_read or not padding.columns:
+        return padded
+    return kiln.view(padded, ir.AffineMap.get_identity(len(shape)), sizes([*whole[:-1], shape[-1]]))

@@ -24,7 +24,7 @@ func.func @shared(%x: tensor<2x2048x4097xbf16>, %w: tensor<4096x4097xbf16>) -> (
 
 // -----
 
-// Small products, rows of whole multiples, one row (its matrix would be copied to be read once), f32, other orders.
+// Small products, rows of whole multiples, one row (its matrix would be copied to be read once), f32, rows along what is a whole multiple.
 
 // CHECK-LABEL: func.func @kept
 // CHECK-NOT: kiln.pad
@@ -40,7 +40,43 @@ func.func @kept(%a: tensor<64x65xbf16>, %b: tensor<4096x4096xbf16>, %c: tensor<1
     : (tensor<1x4097xbf16>, tensor<4096x4097xbf16>) -> tensor<1x4096xbf16>
   %3 = "kiln.matmul"(%e, %e) {transpose_lhs = false, transpose_rhs = true}
     : (tensor<4096x4097xf32>, tensor<4096x4097xf32>) -> tensor<4096x4096xf32>
-  %4 = "kiln.matmul"(%d, %f) {transpose_lhs = false, transpose_rhs = false}
-    : (tensor<4096x4097xbf16>, tensor<4097x4096xbf16>) -> tensor<4096x4096xbf16>
+  %4 = "kiln.matmul"(%f, %f) {transpose_lhs = true, transpose_rhs = false}
+    : (tensor<4097x4096xbf16>, tensor<4097x4096xbf16>) -> tensor<4096x4096xbf16>
   return %0, %1, %2, %3, %4 : tensor<64x64xbf16>, tensor<4096x4096xbf16>, tensor<1x4096xbf16>, tensor<4096x4096xf32>, tensor<4096x4096xbf16>
+}
+
+// -----
+
+// [k, n]: rows of the left operand run along the sums, so that both get more of these. The right one's own rows are whole.
+
+// CHECK-LABEL: func.func @straight
+// CHECK: %[[W:.*]] = "kiln.pad"(%arg1, %{{.*}}) {high = affine_map<() -> (7, 0)>{{.*}} -> tensor<4104x4096xbf16>
+// CHECK: %[[X:.*]] = "kiln.pad"(%arg0, %{{.*}}) {high = affine_map<() -> (0, 7)>{{.*}} -> tensor<4096x4104xbf16>
+// CHECK: "kiln.matmul"(%[[X]], %[[W]])
+func.func @straight(%x: tensor<4096x4097xbf16>, %w: tensor<4097x4096xbf16>) -> tensor<4096x4096xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = false}
+    : (tensor<4096x4097xbf16>, tensor<4097x4096xbf16>) -> tensor<4096x4096xbf16>
+  return %0 : tensor<4096x4096xbf16>
+}
+
+// -----
+
+// Rows along the result's columns, of the right operand, and along its rows, of the left one, transposed: the product
+// reads the first part of each row, and its result stays what it was. It is Kiln's own then, for the result's rows start
+// anywhere.
+
+// CHECK-LABEL: func.func @turned
+// CHECK: %[[PY:.*]] = "kiln.pad"(%arg1, %{{.*}}) {high = affine_map<() -> (0, 0, 5)>{{.*}} -> tensor<4x2048x2056xf16>
+// CHECK: %[[Y:.*]] = "kiln.view"(%[[PY]]){{.*}} -> tensor<4x2048x2051xf16>
+// CHECK: %[[PX:.*]] = "kiln.pad"(%arg0, %{{.*}}) {high = affine_map<() -> (0, 0, 7)>{{.*}} -> tensor<4x2048x4104xf16>
+// CHECK: %[[X:.*]] = "kiln.view"(%[[PX]]){{.*}} -> tensor<4x2048x4097xf16>
+// CHECK: "kiln.matmul"(%[[X]], %[[Y]]) {{.*}} -> tensor<4x4097x2051xf16>
+// FUSED-LABEL: func.func @turned
+// FUSED-COUNT-2: kind = "pointwise"
+// FUSED: kind = "matmul"
+// FUSED-NOT: kiln.fusion
+func.func @turned(%x: tensor<4x2048x4097xf16>, %y: tensor<4x2048x2051xf16>) -> tensor<4x4097x2051xf16> {
+  %0 = "kiln.matmul"(%x, %y) {transpose_lhs = true, transpose_rhs = false}
+    : (tensor<4x2048x4097xf16>, tensor<4x2048x2051xf16>) -> tensor<4x4097x2051xf16>
+  return %0 : tensor<4x4097x2051xf16>
 }

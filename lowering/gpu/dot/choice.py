@@ -209,9 +209,20 @@ def stands_alone(op: ir.Operation) -> bool:
 
 
 def _row_grain(*matrices: ir.Value) -> int:
-    """The largest power of two that divides the lengths of the rows, in elements."""
-    lengths = [ir.RankedTensorType(v.type).shape[-1] for v in matrices]
+    """The largest power of two that divides the distances of the rows, in elements."""
+    lengths = [_row_length(v) for v in matrices]
     return min(n & -n for n in lengths)
+
+
+def _row_length(matrix: ir.Value) -> int:
+    """From one row to the next: of the matrix that it is the first columns of (`pad-products`), or its own."""
+    while not isinstance(matrix.owner, ir.Block) and kiln.name_of(matrix.owner) == "kiln.view":
+        view = matrix.owner.operation
+        map_ = ir.AffineMapAttr(view.attributes["map"]).value
+        if len(view.operands) > 1 or map_ != ir.AffineMap.get_identity(map_.n_dims):
+            break
+        matrix = view.operands[0]
+    return ir.RankedTensorType(matrix.type).shape[-1]
 
 
 def _takes_descriptors(op: ir.Operation, rows: int) -> bool:
@@ -237,8 +248,9 @@ def _shape(op: ir.Operation, rows: int) -> ProductShape:
     """A product of row-major operands."""
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
     terms, columns = lhs.shape[-1], ir.RankedTensorType(op.results[0].type).shape[-1]
-    strides = (1, terms) if _transposed(op, "transpose_rhs") else (columns, 1)
-    return ProductShape(1, rows, columns, terms, (terms, 1), strides, str(rhs.element_type))
+    left, right = (_row_length(v) for v in op.operands)
+    strides = (1, right) if _transposed(op, "transpose_rhs") else (right, 1)
+    return ProductShape(1, rows, columns, terms, (left, 1), strides, str(rhs.element_type))
 
 
 def _siblings(op: ir.Operation) -> int:
