@@ -201,9 +201,12 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
     room = machine.shared_bytes - rows * columns // pieces * max(2, _BYTES[shape.dtype]) - 1024
-    # A persistent program's loop goes on with the next tile: short sums need as many stages (1.5 times as fast).
+    # A persistent program's loop goes on with the next tile: short sums need as many stages (1.5 times as fast). A
+    # fourth stage is memory that the epilogue misses: 128 x 256 tiles with four and three take, in microseconds,
+    # 374 and 353 (32768 x 3072 x 768, GELU), 873 and 820 (8192 x 8192 x 4096, SiLU), 145 and 140 (8192 x 4096 x 1024,
+    # GELU), 415 and 402 (8192 x 4096 x 4096, relu), 218 and 219 (4096 cubed, GELU), 167 and 168 (bias only).
     terms = replace(shape, k=None) if persistent else shape
-    stages = _stages(terms, rows, columns, schedule["block_k"], room, limit=4 if persistent else 6)
+    stages = _stages(terms, rows, columns, schedule["block_k"], room, limit=3 if persistent else 6)
     return schedule | {
         "kernel": "tensor_map",
         "persistent": persistent,

@@ -118,6 +118,12 @@ def test_where_attention_masks_its_keys():
     assert "masks" not in choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16"), H200, described=True)
 
 
+@pytest.mark.parametrize("size", [(32768, 3072, 768), (8192, 8192, 4096), (4096, 4096, 4096)])
+def test_persistent_products_leave_memory_to_the_epilogue(size):
+    s = choose_product(linear(*size), H200, descriptors=True)
+    assert (s["kernel"], s["persistent"], s["num_stages"]) == ("tensor_map", True, 3)
+
+
 def test_batches_of_short_sums_keep_their_stages():
     """A persistent program goes on with the next tile: 512 x 512 x 64 is 1.5 times as fast with three stages."""
     shape = ProductShape(384, 512, 512, 64, (64, 1), (1, 64), "bf16")
