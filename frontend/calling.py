@@ -39,11 +39,7 @@ class BoxedGraph:
         self._values = _value_function(signature.inputs, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
-        self._tensors = [spec for spec in signature.inputs if spec.kind == "tensor"]
-        # Dynamo guards the inputs of forward graphs. What autograd hands to a backward graph is not what it was traced
-        # with: gradients, and saved complex tensors, may be views that are conjugated or negated when they are read.
-        is_backward = any(spec.name.startswith("tangents") for spec in self._tensors)
-        self._maybe_lazy: list[int] | None = None if is_backward else []
+        self._lazy = [spec.index for spec in signature.inputs if spec.is_lazy]
         self._shared = signature.shared
         self._plain_outputs = (
             is_plain and not self._mutations and not self._shared and results == list(range(len(results)))
@@ -52,7 +48,7 @@ class BoxedGraph:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
-        results = self._run(given if self._maybe_lazy == [] else self._resolved(given))
+        results = self._run(self._resolved(given) if self._lazy else given)
         if self._plain_outputs:
             return results
         for index in self._shared:
@@ -65,18 +61,12 @@ class BoxedGraph:
 
     def _resolved(self, given: list[Any]) -> list[Any]:
         """The inputs as plain memory."""
-        if self._maybe_lazy is None:
-            self._maybe_lazy = [
-                spec.index
-                for spec in self._tensors
-                if spec.name.startswith("tangents") or given[spec.index].is_complex()
-            ]
         found = given
-        for index in self._maybe_lazy:
+        for index in self._lazy:
             tensor = given[index]
             if tensor.is_conj() or tensor.is_neg():
                 found = list(given) if found is given else found
-                found[index] = tensor.resolve_conj().resolve_neg()
+                found[index] = _resolve(tensor)
         return found
 
     def _assemble(
@@ -141,6 +131,15 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides."""
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
+
+
+def _resolve(tensor: torch.Tensor) -> torch.Tensor:
+    """A conjugated or negated view as memory of its own, with the same strides."""
+    if tensor.numel() == 0:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    memory = tensor.as_strided((extent,), (1,)).resolve_conj().resolve_neg()
+    return memory.as_strided(tensor.size(), tensor.stride())
 
 
 def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:

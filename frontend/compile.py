@@ -18,6 +18,7 @@ from kiln.frontend.cached import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.options import Options
+from kiln.frontend.random_state import complete_random_values
 from kiln.frontend.report import CompileReport, Freezing, publish
 
 __all__ = ["compile_graph", "forget_warnings"]
@@ -52,6 +53,7 @@ def compile_graph(
     nodes = sum(node.op == "call_function" for node in gm.graph.nodes)
     report = CompileReport(kind, nodes, freezing=freezing)
     try:
+        complete_random_values(gm)
         gm.meta[LIMITS] = guard_sizes(gm) if needs_guards(gm, options.target) else []
         run = _compile_native(gm, options, report)
     except ImportUnsupported as unsupported:

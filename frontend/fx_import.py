@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import GraphModule, Node
 from torch_mlir import ir
@@ -39,6 +40,7 @@ from kiln.frontend.fx_types import (
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, tensor_leaves, value_leaves
 from kiln.frontend.limits import LIMITS
 from kiln.frontend.node_importer import KilnNodeImporter
+from kiln.frontend.random_state import is_saving_state
 from kiln.frontend.specs import InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
 
@@ -82,6 +84,7 @@ class _Import:
         self.gm, self.context = gm, context
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        self.is_backward = any(node.name.startswith("tangents") for node in self.placeholders)
         self.space = SymbolSpace()
         self.inputs: list[InputSpec] = []
         self.constants: dict[str, torch.Tensor] = {}
@@ -120,17 +123,17 @@ class _Import:
         for node in self.nodes:
             if node.op == "output":
                 continue
-            for leaf in value_leaves(node_value(node)):
-                if isinstance(leaf, torch.Tensor):
-                    check_tensor(node.name, leaf)
-                    for expr in expressions(leaf):
-                        self.space.collect(expr)
-                elif isinstance(leaf, torch.SymInt) and node.op != "placeholder":
-                    self.space.collect(leaf.node.expr)
             if node.target is torch.ops.aten.copy_.default and node.args[0] in position:
                 destination, source = node.args[0], node.args[1]
                 assert isinstance(destination, Node) and isinstance(source, Node)
                 self.copies[node] = (position[destination], source)
+            for leaf in value_leaves(node_value(node)):
+                if isinstance(leaf, torch.Tensor):
+                    check_tensor(node.name, leaf, is_input=node.op == "placeholder" or node in self.copies)
+                    for expr in expressions(leaf):
+                        self.space.collect(expr)
+                elif isinstance(leaf, torch.SymInt) and (node.users or node.op != "placeholder"):
+                    self.space.collect(leaf.node.expr)
         self.space.freeze()
         derived_unbacked = [
             text
@@ -147,9 +150,9 @@ class _Import:
             if is_token(node):
                 continue
             if isinstance(value, torch.Tensor):
-                if value.is_conj():
-                    raise ImportUnsupported(f"input {node.name} is a lazily conjugated view")
-                self._add_tensor(InputSpec("tensor", node.name, index), node, value, {})
+                self._add_tensor(
+                    InputSpec("tensor", node.name, index, is_lazy=self._is_lazy(node, value)), node, value, {}
+                )
             elif isinstance(value, torch.SymInt):
                 name = str(value.node.expr)
                 if value.node.expr.is_Symbol and name not in bound and name in self.space.base:
@@ -171,8 +174,18 @@ class _Import:
                     attrs = {"kiln.constant": ir.StringAttr.get(str(node.target)), **small_value(tensor)}
                     self._add_tensor(spec, node, tensor, attrs)
 
+    def _is_lazy(self, node: Node, value: torch.Tensor) -> bool:
+        """Whether a call may hand in a view that is conjugated or negated when it is read.
+
+        Dynamo guards that of the inputs of forward graphs. What autograd hands to a backward graph is not what it was
+        traced with: gradients, and saved complex tensors.
+        """
+        if value.is_conj() or value.is_neg():
+            return True
+        return self.is_backward and (node.name.startswith("tangents") or value.is_complex())
+
     def _add_tensor(self, spec: InputSpec, node: Node, tensor: torch.Tensor, attrs: dict[str, ir.Attribute]) -> None:
-        check_tensor(node.name, tensor)
+        check_tensor(node.name, tensor, is_input=spec.kind == "tensor")
         self.inputs.append(spec)
         self.arg_nodes.append(node)
         self.arg_types.append(torch_type(tensor, self.context))
@@ -195,6 +208,16 @@ class _Import:
                 for dim, size in enumerate(value.size() if kind == "size" else value.stride()):
                     if str(as_expr(size)) == name:
                         return InputSpec(kind, name, index, dim)
+        return self._find_constant(name)
+
+    def _find_constant(self, name: str) -> InputSpec:
+        """The size of a random generator's state, which PyTorch has a symbol for where sizes are dynamic: no input has
+        it, and it is the same in each call. Dropout in a checkpointed region saves such a state."""
+        for node in self.nodes:
+            for tensor in tensor_leaves(node_value(node)) if is_saving_state(node) else ():
+                for size in tensor.size():
+                    if isinstance(size, torch.SymInt) and str(size.node.expr) == name and size.node.has_hint():
+                        return InputSpec("derived", name, expr=sympy.Integer(size.node.hint))
         raise ImportUnsupported(f"no input gives the value of symbol {name}")
 
     def _bind_block(self, nodes: KilnNodeImporter, block: ir.Block) -> None:

@@ -90,8 +90,11 @@ def dtype_code(dtype: torch.dtype) -> int:
     return _DTYPE_CODES[dtype]
 
 
-def check_tensor(name: str, tensor: torch.Tensor) -> None:
-    """Raise :class:`ImportUnsupported` for a tensor without plain strided memory on a known device."""
+def check_tensor(name: str, tensor: torch.Tensor, *, is_input: bool = False) -> None:
+    """Raise :class:`ImportUnsupported` for a tensor without plain strided memory on a known device.
+
+    Inputs may be lazily negated: they are resolved before a call.
+    """
     if tensor.layout is not torch.strided:
         raise ImportUnsupported(f"{name} has layout {tensor.layout}; only torch.strided tensors have memory Kiln knows")
     if tensor.is_quantized:
@@ -99,7 +102,7 @@ def check_tensor(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type not in ("cpu", "cuda"):
         raise ImportUnsupported(f"{name} is on device {tensor.device}; there are targets for the CPU and NVIDIA GPUs")
     # A lazily conjugated tensor is complex, so only ATen ever reads its memory; a lazily negated one may be real.
-    if tensor.is_neg():
+    if tensor.is_neg() and not is_input:
         raise ImportUnsupported(f"{name} is a lazily negated view")
     if tensor.dtype not in _ELEMENT_TYPES:
         raise ImportUnsupported(f"{name} has dtype {tensor.dtype}, which the torch dialect has no type for")
@@ -142,7 +145,7 @@ def torch_type(value: Any, context: ir.Context) -> ir.Type:
         ImportUnsupported: a value without a type in the torch dialect.
     """
     if isinstance(value, torch.Tensor):
-        check_tensor("a result", value)
+        check_tensor("a result", value, is_input=True)
         sizes = [as_expr(size) for size in value.size()]
         dims = ",".join(str(size) if size.is_Integer else "?" for size in sizes)
         text = f"!torch.vtensor<[{dims}],{_ELEMENT_TYPES[value.dtype]}>"

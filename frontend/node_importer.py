@@ -43,7 +43,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         self.symbols: dict[str, ir.Value] = {}
         self.opaque: list[str] = []
         self._ints: dict[Any, ir.Value] = {}
-        self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list that is member i of a node's result
+        self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list or tuple that is member i of a node's result
         self._elements: dict[tuple[Node, int, int], ir.Value] = {}  # and its elements
 
     def run(self, nodes: Iterable[Node]) -> None:
@@ -67,7 +67,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         if is_effect(node):
             self._import_effect(loc, node)
         elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
-            if not isinstance(value, (torch.Tensor, list)):
+            if not isinstance(value, (torch.Tensor, list, tuple)):
                 return  # resolved from its meta value
             self._import_getitem(loc, node)
         elif target in _SIZE_HINTS:
@@ -314,7 +314,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     def _import_getitem(self, loc: ir.Location, node: Node) -> None:
         source, index = node.args
         assert isinstance(source, Node) and isinstance(index, int)
-        if isinstance(node_value(node), list):
+        if isinstance(node_value(node), (list, tuple)):
             self._inner_lists[node] = (source, index)
             return
         if source in self._inner_lists:

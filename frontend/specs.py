@@ -20,6 +20,7 @@ class InputSpec:
 
     ``kind``: "tensor" or "int" (graph input ``index``), "size" or "stride" (of graph input ``index``, ``dim``),
     "derived" (``expr`` over the other symbols), "constant" (``name`` in the graph's constants).
+    ``is_lazy``: the tensor may be a view that is conjugated or negated when it is read.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class InputSpec:
     index: int = -1
     dim: int = -1
     expr: Size | None = None
+    is_lazy: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from kiln.runtime.records import decode, encode
 
 __all__ = ["StoredGraph"]
 
-_VERSION = 3
+_VERSION = 4
 _HEADER = struct.Struct("<II")
 _REPORTED = (
     "decisions",
@@ -55,7 +55,7 @@ class StoredGraph:
     def to_bytes(self) -> bytes:
         """A JSON header, then the plan."""
         header = {
-            "inputs": [[s.kind, s.name, s.index, s.dim] for s in self.signature.inputs],
+            "inputs": [[s.kind, s.name, s.index, s.dim, s.is_lazy] for s in self.signature.inputs],
             "outputs": [_output(s) for s in self.signature.outputs],
             "mutations": self.signature.mutations,
             "shared": self.signature.shared,
@@ -73,7 +73,7 @@ class StoredGraph:
                 raise KilnError(f"stored graph of version {version}, expected {_VERSION}")
             header = json.loads(data[_HEADER.size : _HEADER.size + length])
             signature = Signature(
-                [InputSpec(*fields) for fields in header["inputs"]],
+                [_decoded_input(fields) for fields in header["inputs"]],
                 [_decoded_output(fields) for fields in header["outputs"]],
                 [(target, result) for target, result in header["mutations"]],
                 header["shared"],
@@ -83,6 +83,11 @@ class StoredGraph:
         except (struct.error, KeyError, TypeError, ValueError) as error:
             raise KilnError(f"broken stored graph: {error}") from error
         return cls(signature, Plan.from_bytes(data[_HEADER.size + length :]), report)
+
+
+def _decoded_input(fields: list[Any]) -> InputSpec:
+    kind, name, index, dim, is_lazy = fields
+    return InputSpec(kind, name, index, dim, is_lazy=is_lazy)
 
 
 def _output(spec: OutputSpec) -> list[Any]:

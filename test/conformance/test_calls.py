@@ -303,3 +303,46 @@ def test_backward_of_lazily_conjugated_and_negated_tensors():
     assert negated.is_neg()
     (ours,) = torch.autograd.grad(torch.compile(torch.sin, backend="kiln")(x), x, negated)
     torch.testing.assert_close(ours, x.detach().cos() * negated)
+
+
+def test_inputs_that_are_lazily_conjugated_or_negated():
+    """Views that are not plain memory are resolved before a call, whatever their strides; writes go to the original."""
+    compiled = torch.compile(lambda x: x * 2 + x.sum(), backend="kiln", options={"fallback": False})
+    z = torch.randn(4, 6, dtype=torch.complex64)
+    views = [z, z.conj(), z[::2, 1:4].conj(), z.t().conj(), z[:1].conj().expand(3, 6), z.conj().imag[1:, ::2], z.imag]
+    for x in [*views, torch.randn(0, 3, dtype=torch.complex64).conj()]:
+        torch.testing.assert_close(compiled(x), x * 2 + x.sum())
+
+    def mutate(x):
+        x.mul_(2)
+        return x + 1
+
+    compiled = torch.compile(mutate, backend="kiln", options={"fallback": False})
+    for view in (torch.conj, lambda x: x.conj().imag):
+        ours, theirs = z.clone(), z.clone()
+        torch.testing.assert_close(compiled(view(ours)), mutate(view(theirs)))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_backward_with_a_conjugated_input():
+    x = torch.randn(6, 6, dtype=torch.complex64, requires_grad=True)
+
+    def fn(x):
+        return (x * x.conj() + x.exp()).real.sum()
+
+    (ours,) = torch.autograd.grad(torch.compile(fn, backend="kiln", options={"fallback": False})(x), x)
+    torch.testing.assert_close(ours, torch.autograd.grad(fn(x), x)[0])
+
+
+def test_training_with_a_number_that_changes():
+    """A number that is no tensor's size is an input of the forward graph, and one of its outputs."""
+    w = torch.randn(4, 4, requires_grad=True)
+
+    def fn(x, n):
+        return (x @ w) * n
+
+    compiled = torch.compile(fn, backend="kiln", options={"fallback": False})
+    for n in (3, 4, 5):
+        x = torch.randn(4, 4)
+        torch.testing.assert_close(compiled(x, n), fn(x, n))
+        torch.testing.assert_close(torch.autograd.grad(compiled(x, n).sum(), w), torch.autograd.grad(fn(x, n).sum(), w))
