@@ -35,6 +35,7 @@ Its result is the first status that is not success, or 0. Two calls with one rec
 """
 
 import functools
+import re
 
 from torch_mlir import ir
 
@@ -60,22 +61,16 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %one = llvm.mlir.constant(1 : i32) : i32
   %byte = llvm.mlir.constant(0 : i8) : i8
   %null = llvm.mlir.zero : !llvm.ptr
-  %table_at = llvm.getelementptr %state[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %table = llvm.load %table_at : !llvm.ptr -> !llvm.ptr
+  %table = field state[1] : !llvm.ptr
   %most = llvm.load %table : !llvm.ptr -> i64
   %values = llvm.alloca %most x i64 : (i64) -> !llvm.ptr
   %params = llvm.alloca %most x !llvm.ptr : (i64) -> !llvm.ptr
   %arguments = llvm.alloca %most x i64 : (i64) -> !llvm.ptr
-  %launch_at = llvm.getelementptr %table[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %launch = llvm.load %launch_at : !llvm.ptr -> !llvm.ptr
-  %memset_at = llvm.getelementptr %table[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %memset = llvm.load %memset_at : !llvm.ptr -> !llvm.ptr
-  %set_at = llvm.getelementptr %table[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %set = llvm.load %set_at : !llvm.ptr -> !llvm.ptr
-  %context_at = llvm.getelementptr %table[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %context = llvm.load %context_at : !llvm.ptr -> !llvm.ptr
-  %checks_at = llvm.getelementptr %table[5] : (!llvm.ptr) -> !llvm.ptr, i64
-  %checks = llvm.load %checks_at : !llvm.ptr -> i64
+  %launch = field table[1] : !llvm.ptr
+  %memset = field table[2] : !llvm.ptr
+  %set = field table[3] : !llvm.ptr
+  %context = field table[4] : !llvm.ptr
+  %checks = field table[5] : i64
   %slots = llvm.getelementptr %table[6] : (!llvm.ptr) -> !llvm.ptr, i64
   %entries = llvm.getelementptr %slots[%checks] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   llvm.br ^check(%c0 : i64)
@@ -83,10 +78,8 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %unchecked = llvm.icmp "ult" %k, %checks : i64
   llvm.cond_br %unchecked, ^look, ^start
 ^look:
-  %slot_at = llvm.getelementptr %slots[%k] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %checked = llvm.load %slot_at : !llvm.ptr -> i64
-  %word_at = llvm.getelementptr %state[%checked] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %word = llvm.load %word_at : !llvm.ptr -> i64
+  %checked = field slots[%k] : i64
+  %word = field state[%checked] : i64
   %rest = llvm.and %word, %c15 : i64
   %is_aligned = llvm.icmp "eq" %rest, %c0 : i64
   %k1 = llvm.add %k, %c1 : i64
@@ -115,31 +108,16 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
 ^clear:
   %clear_length = llvm.load %length_at : !llvm.ptr -> i64
   %clear_next = llvm.getelementptr %at[%clear_length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %clear_slot_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %clear_slot = llvm.load %clear_slot_at : !llvm.ptr -> i64
-  %clear_addend_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %clear_addend = llvm.load %clear_addend_at : !llvm.ptr -> i64
-  %bytes_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %bytes = llvm.load %bytes_at : !llvm.ptr -> i64
-  %clear_base_at = llvm.getelementptr %state[%clear_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %clear_base = llvm.load %clear_base_at : !llvm.ptr -> i64
-  %start = llvm.add %clear_base, %clear_addend : i64
+  %start = address at[2]
+  %bytes = field at[4] : i64
   %clear_code = llvm.call %memset(%start, %byte, %bytes, %stream) : !llvm.ptr, (i64, i8, i64, !llvm.ptr) -> i32
   llvm.br ^next(%clear_code, %clear_next, %number1, %number : i32, !llvm.ptr, i64, i64)
 ^change:
   %change_length = llvm.load %length_at : !llvm.ptr -> i64
   %guarded = llvm.getelementptr %at[%change_length] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %seen_slot_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %seen_slot = llvm.load %seen_slot_at : !llvm.ptr -> i64
-  %seen_addend_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %seen_addend = llvm.load %seen_addend_at : !llvm.ptr -> i64
-  %record_slot_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %record_slot = llvm.load %record_slot_at : !llvm.ptr -> i64
-  %serial_at = llvm.getelementptr %at[5] : (!llvm.ptr) -> !llvm.ptr, i64
-  %serial = llvm.load %serial_at : !llvm.ptr -> i64
-  %seen_base_at = llvm.getelementptr %state[%seen_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %seen_base = llvm.load %seen_base_at : !llvm.ptr -> i64
-  %now = llvm.add %seen_base, %seen_addend : i64
+  %now = address at[2]
+  %record_slot = field at[4] : i64
+  %serial = field at[5] : i64
   %record = llvm.getelementptr %state[%record_slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   %record_serial = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %before = llvm.load %record : !llvm.ptr -> i64
@@ -151,19 +129,16 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   llvm.store %serial, %record_serial : i64, !llvm.ptr
   llvm.cond_br %is_known, ^skip, ^next(%zero, %guarded, %number1, %number : i32, !llvm.ptr, i64, i64)
 ^skip:
-  %skipped_at = llvm.getelementptr %guarded[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %skipped = llvm.load %skipped_at : !llvm.ptr -> i64
+  %skipped = field guarded[1] : i64
   %behind = llvm.getelementptr %guarded[%skipped] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   %number2 = llvm.add %number, %c2 : i64
   llvm.br ^next(%zero, %behind, %number2, %number1 : i32, !llvm.ptr, i64, i64)
 ^host:
-  %host_n_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %host_n = llvm.load %host_n_at : !llvm.ptr -> i64
+  %host_n = field at[3] : i64
   %host_pairs = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
   llvm.br ^fill(%c0, %host_pairs, %host_n : i64, !llvm.ptr, i64)
 ^kernel:
-  %n_at = llvm.getelementptr %at[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %n = llvm.load %n_at : !llvm.ptr -> i64
+  %n = field at[7] : i64
   %pairs = llvm.getelementptr %at[8] : (!llvm.ptr) -> !llvm.ptr, i64
   llvm.br ^fill(%c0, %pairs, %n : i64, !llvm.ptr, i64)
 ^fill(%i: i64, %pair: !llvm.ptr, %count: i64):
@@ -174,8 +149,7 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %slot = llvm.and %flagged, %low_bits : i64
   %place_flag = llvm.and %flagged, %in_place : i64
   %reference_flag = llvm.and %flagged, %by_reference : i64
-  %addend_at = llvm.getelementptr %pair[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %addend = llvm.load %addend_at : !llvm.ptr -> i64
+  %addend = field pair[1] : i64
   %base_at = llvm.getelementptr %state[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   %base = llvm.load %base_at : !llvm.ptr -> i64
   %value = llvm.add %base, %addend : i64
@@ -203,23 +177,17 @@ llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {
   %last_at = llvm.getelementptr %arguments[%count] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   %stream_word = llvm.ptrtoint %stream : !llvm.ptr to i64
   llvm.store %stream_word, %last_at : i64, !llvm.ptr
-  %called_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %called = llvm.load %called_at : !llvm.ptr -> !llvm.ptr
+  %called = field at[2] : !llvm.ptr
 @LOADS@
   %call_code = llvm.call %called(@NAMES@)
     : !llvm.ptr, (@TYPES@) -> i32
   llvm.br ^next(%call_code, %following, %number1, %number : i32, !llvm.ptr, i64, i64)
 ^launch:
-  %gx_at = llvm.getelementptr %at[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %gx = llvm.load %gx_at : !llvm.ptr -> i32
-  %gy_at = llvm.getelementptr %at[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %gy = llvm.load %gy_at : !llvm.ptr -> i32
-  %gz_at = llvm.getelementptr %at[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %gz = llvm.load %gz_at : !llvm.ptr -> i32
-  %threads_at = llvm.getelementptr %at[5] : (!llvm.ptr) -> !llvm.ptr, i64
-  %threads = llvm.load %threads_at : !llvm.ptr -> i32
-  %shared_at = llvm.getelementptr %at[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  %shared = llvm.load %shared_at : !llvm.ptr -> i32
+  %gx = field at[2] : i32
+  %gy = field at[3] : i32
+  %gz = field at[4] : i32
+  %threads = field at[5] : i32
+  %shared = field at[6] : i32
   %kernel = llvm.inttoptr %function : i64 to !llvm.ptr
   %launch_code = llvm.call %launch(%kernel, %gx, %gy, %gz, %threads, %one, %one, %shared, %stream, %params, %null)
     : !llvm.ptr, (!llvm.ptr, i32, i32, i32, i32, i32, i32, i32, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
@@ -256,36 +224,30 @@ llvm.func @kiln_execute_cudnn(%record: !llvm.ptr, %plan: !llvm.ptr, %x: i64, %w:
   llvm.cond_br %is_set, ^create, ^stream
 ^stream:
   %stream_code = llvm.call %field2(%field0, %stream) : !llvm.ptr, (!llvm.ptr, !llvm.ptr) -> i32
-  %is_stream = llvm.icmp "eq" %stream_code, %zero : i32
-  llvm.cond_br %is_stream, ^keep, ^return(%stream_code : i32)
+  go %stream_code, ^keep, ^return
 ^keep:
   %stream_at = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
   llvm.store %stream, %stream_at : !llvm.ptr, !llvm.ptr
   llvm.br ^create
 ^create:
   %create_code = llvm.call %field3(%variant_pack, %pack_at) : !llvm.ptr, (i32, !llvm.ptr) -> i32
-  %is_created = llvm.icmp "eq" %create_code, %zero : i32
-  llvm.cond_br %is_created, ^ids, ^return(%create_code : i32)
+  go %create_code, ^ids, ^return
 ^ids:
   %pack = llvm.load %pack_at : !llvm.ptr -> !llvm.ptr
   %ids_code = llvm.call %field4(%pack, %unique_ids, %type_int64, %three, %numbers)
     : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
-  %has_ids = llvm.icmp "eq" %ids_code, %zero : i32
-  llvm.cond_br %has_ids, ^pointers, ^destroy(%ids_code : i32)
+  go %ids_code, ^pointers, ^destroy
 ^pointers:
   %pointers_code = llvm.call %field4(%pack, %data_pointers, %type_pointer, %three, %pointers)
     : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
-  %has_pointers = llvm.icmp "eq" %pointers_code, %zero : i32
-  llvm.cond_br %has_pointers, ^workspace, ^destroy(%pointers_code : i32)
+  go %pointers_code, ^workspace, ^destroy
 ^workspace:
   %workspace_code = llvm.call %field4(%pack, %its_workspace, %type_pointer, %one, %workspace_at)
     : !llvm.ptr, (!llvm.ptr, i32, i32, i64, !llvm.ptr) -> i32
-  %has_workspace = llvm.icmp "eq" %workspace_code, %zero : i32
-  llvm.cond_br %has_workspace, ^finalize, ^destroy(%workspace_code : i32)
+  go %workspace_code, ^finalize, ^destroy
 ^finalize:
   %final_code = llvm.call %field5(%pack) : !llvm.ptr, (!llvm.ptr) -> i32
-  %is_final = llvm.icmp "eq" %final_code, %zero : i32
-  llvm.cond_br %is_final, ^execute, ^destroy(%final_code : i32)
+  go %final_code, ^execute, ^destroy
 ^execute:
   %execute_code = llvm.call %field6(%field0, %plan, %pack) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i32
   llvm.br ^destroy(%execute_code : i32)
@@ -304,21 +266,46 @@ _ARGUMENTS = 16
 def _text() -> str:
     """Both functions in the LLVM dialect."""
     numbers = range(_ARGUMENTS)
-    loads = [
-        f"  %argument{i}_at = llvm.getelementptr %arguments[{i}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
-        f"  %argument{i} = llvm.load %argument{i}_at : !llvm.ptr -> i64"
-        for i in numbers
-    ]
-    fields = [
-        f"  %field{i}_at = llvm.getelementptr %record[{i}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
-        f"  %field{i} = llvm.load %field{i}_at : !llvm.ptr -> !llvm.ptr"
-        for i in range(8)
-    ]
-    return _CUDNN_TEXT.replace("@FIELDS@", "\n".join(fields)) + (
-        _TEXT.replace("@LOADS@", "\n".join(loads))
+    arguments = "\n".join(f"  %argument{i} = field arguments[{i}] : i64" for i in numbers)
+    fields = "\n".join(f"  %field{i} = field record[{i}] : !llvm.ptr" for i in range(8))
+    return _expanded(
+        _CUDNN_TEXT.replace("@FIELDS@", fields)
+        + _TEXT.replace("@LOADS@", arguments)
         .replace("@NAMES@", ", ".join(f"%argument{i}" for i in numbers))
         .replace("@TYPES@", ", ".join(["i64"] * _ARGUMENTS))
     )
+
+
+def _expanded(text: str) -> str:
+    """The text with its three abbreviations written out:
+
+    - `%x = field base[i] : type`: word i of what %base points to;
+    - `%x = address at[2]`: what the slot and the addend there say, the slot's word plus the addend;
+    - `go %status, ^next, ^failed`: to the one, or with a status that is not 0 to the other.
+    """
+    for pattern, meaning in _ABBREVIATIONS.items():
+        text = re.sub(pattern, meaning, text)
+    return text
+
+
+_ABBREVIATIONS = {
+    r"%(\w+) = address (\w+)\[2\]": (
+        r"%\1_slot = field \2[2] : i64\n  %\1_addend = field \2[3] : i64\n  %\1_base = field state[%\1_slot] : i64\n"
+        r"  %\1 = llvm.add %\1_base, %\1_addend : i64"
+    ),
+    r"%(\w+) = field (\w+)\[(%\w+)\] : (\S+)": (
+        r"%\1_at = llvm.getelementptr %\2[\3] : (!llvm.ptr, i64) -> !llvm.ptr, i64\n"
+        r"  %\1 = llvm.load %\1_at : !llvm.ptr -> \4"
+    ),
+    r"%(\w+) = field (\w+)\[(\d+)\] : (\S+)": (
+        r"%\1_at = llvm.getelementptr %\2[\3] : (!llvm.ptr) -> !llvm.ptr, i64\n"
+        r"  %\1 = llvm.load %\1_at : !llvm.ptr -> \4"
+    ),
+    r"go %(\w+), (\^\w+), (\^\w+)": (
+        r'%\1_is_good = llvm.icmp "eq" %\1, %zero : i32\n  llvm.cond_br %\1_is_good, \2, \3(%\1 : i32)'
+    ),
+}
+"""In this order: an address has fields."""
 
 
 @functools.cache

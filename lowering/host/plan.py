@@ -104,6 +104,8 @@ class _Planner(PlanValues):
         host_in_tensors(plan)
         self._workspace()
         self.kernels.meanwhile(plan)
+        if plan.device != "cpu":
+            cuda_launcher_object()  # compiled once a process, while kernels are
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects) or self.library:
             plan.launcher = launcher_object() if plan.device == "cpu" else cuda_launcher_object()
