@@ -79,7 +79,7 @@ func.func @one_row(%x: tensor<1x4096xf16>, %w: tensor<1024x4096xf16>) -> tensor<
 // CHECK: "tt.descriptor_load"(%[[X]], %[[ROW:.*]], %[[K:.*]]) : {{.*}} -> tensor<128x64xbf16>
 // CHECK: "tt.descriptor_load"(%[[W]], %[[K]], %{{.*}}) : {{.*}} -> tensor<64x256xbf16>
 // CHECK: "tt.dot"
-// CHECK: {tt.num_stages = 4 : i32}
+// CHECK: {tt.num_stages = 3 : i32}
 // CHECK: "tt.split"
 // CHECK-COUNT-2: "tt.store"
 // CHECK: {tt.flatten}
