@@ -382,3 +382,83 @@ def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:
             torch.cuda.synchronize()
         for x, value in zip(inputs * 3, found, strict=True):
             assert error(value, exact(x)) < 1e-2
+
+
+class FoldedWeights(nn.Module):
+    """Weights that are concatenated and scaled at each call, a batch norm behind a convolution, a table of constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.weights = nn.ParameterList([nn.Parameter(torch.randn(16, 64) / 4) for _ in range(2)])
+        self.register_buffer("table", torch.rand(128, 24), persistent=False)
+        assert self.norm.running_mean is not None
+        nn.init.uniform_(self.norm.running_mean, 0.5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = F.relu(self.norm(self.conv(x))).mean((2, 3))
+        return torch.softmax(torch.tanh(pooled @ (torch.cat(list(self.weights), 1) * 2)) @ self.table.sqrt(), -1)
+
+
+def test_freezing() -> None:
+    """Folded constants are on the GPU, and parameters that change are seen."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        model = FoldedWeights().eval().cuda()
+        run = compiled(model, freezing=True)
+        with torch.no_grad():
+            for change in (None, None, lambda: model.weights[0].mul_(3), lambda: model.norm.reset_running_stats()):
+                if change is not None:
+                    change()
+                x = randn(5, 3, 19, 17)
+                assert error(run(x), copy.deepcopy(model).double()(x.double())) < 1e-5
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def test_freezing_of_weights_through_tensor_maps() -> None:
+    model = nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 512), nn.Tanh()).bfloat16().eval().cuda()
+    exact, run = copy.deepcopy(model).double(), compiled(model, freezing=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = randn(300, 64, dtype=torch.bfloat16)
+            assert error(run(x), exact(x.double())) < 1e-2
+
+
+def test_tensor_maps_of_any_number_of_rows() -> None:
+    """Kiln's own products and attention, with descriptors for each size; also where there is nothing."""
+    bf16 = torch.bfloat16
+    layers = nn.Sequential(nn.Linear(72, 1096), nn.GELU(), nn.Linear(1096, 520), nn.Tanh()).to(bf16).cuda()
+    exact, run = copy.deepcopy(layers).double(), compiled(layers)
+    attention = compiled(lambda q, k, v: F.scaled_dot_product_attention(q, k, v))
+    scores = compiled(lambda q, k: torch.relu(q @ k.mT))
+    with torch.no_grad():
+        for batch, rows in ((3, 700), (2, 129), (5, 3), (2, 2048)):
+            x = randn(batch, rows, 72, dtype=bf16)
+            q, k, v = (randn(batch, 4, rows, 64, dtype=bf16) for _ in range(3))
+            for tensor, dims in ((x, (0, 1)), (q, (0, 2)), (k, (0, 2)), (v, (0, 2))):
+                for dim in dims:
+                    torch._dynamo.mark_dynamic(tensor, dim)
+            assert error(run(x), exact(x.double())) < 1e-2
+            wide_ = [t.double() for t in (q, k, v)]
+            assert error(attention(q, k, v), F.scaled_dot_product_attention(*wide_)) < 2e-2
+            assert error(scores(q, k), torch.relu(wide_[0] @ wide_[1].mT)) < 1e-2
+        q, k = randn(2, 4, 70, 64, dtype=bf16), randn(2, 4, 0, 64, dtype=bf16)
+        assert scores(q, k).shape == (2, 4, 70, 0)
+
+
+def test_products_of_rows_that_start_anywhere() -> None:
+    """Operands of any order that are padded; the result's rows start anywhere, too."""
+    x, y = randn(2049, 2051, dtype=torch.bfloat16), randn(2051, 2053, dtype=torch.bfloat16)
+    check(lambda x, y: x @ y, x, y, limit=6e-3)
+    check(lambda x, y: torch.tanh(x.mT @ y), randn(2051, 2049, dtype=torch.bfloat16), y, limit=6e-3)
+    a, b = randn(4, 1023, 1023, dtype=torch.bfloat16), randn(4, 1023, 1021, dtype=torch.bfloat16)
+    check(lambda a, b: a @ b, a, b, limit=6e-3)
+
+
+def test_counts_of_bins() -> None:
+    for values in (randn(1_000_003), torch.zeros(100_000, device="cuda"), randn(100).double()):
+        run = compiled(lambda x: torch.histc(x, 23, -1.0, 3.1))
+        edges = torch.cat([values, torch.linspace(-1, 3.1, 24, device="cuda").to(values.dtype)])
+        assert torch.equal(run(edges), torch.histc(edges, 23, -1.0, 3.1))
