@@ -268,7 +268,7 @@ def _call_of(value: ir.Value) -> ir.Operation:
 _TABLE: dict[tuple[str, str], VendorRule] = {
     ("cpu", "kiln.conv"): VendorRule(vendor_reason, _convolution),
     ("cuda", "kiln.conv"): VendorRule(convolution_reason, _convolution_alone),
-    ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention, ("tensor_maps",)),
+    ("cuda", "kiln.attention"): VendorRule(attention_reason, _attention, ("tensor_maps", "arch")),
     ("cuda", "kiln.matmul"): VendorRule(product_reason, _product, ("tensor_maps",)),
 }
 

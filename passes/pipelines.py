@@ -97,7 +97,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
     descriptors = str(allowed).lower()
     chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
-    timing = _timing(options, f" device={device} arch={arch} tf32={tf32}") if device else ""
+    timing = _timing(options, f" device={device} tf32={tf32}") if device else ""
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
         PipelineStep(
@@ -105,7 +105,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
         ),
         PipelineStep("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
         PipelineStep(
-            f"choose-vendor{{target=cuda tensor-maps={descriptors}{timing}}}",
+            f"choose-vendor{{target=cuda tensor-maps={descriptors} arch={arch}{timing}}}",
             "what a library does faster is called, before it is expanded",
             stage="kiln",
         ),

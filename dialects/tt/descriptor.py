@@ -61,7 +61,7 @@ class DescriptorLoadOp(base.Operation, name="descriptor_load", traits=[base.Effe
 
 
 class DescriptorStoreOp(base.Operation, name="descriptor_store", traits=[base.Effects("Write")]):
-    """Writes the block at these i32 indices; what is out of bounds is dropped.
+    """Writes the block, which may lack leading dims of 1, at these i32 indices; what is out of bounds is dropped.
 
     ```mlir
     %d, %x, %i = "test.value"() : () -> (!tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>, i32)

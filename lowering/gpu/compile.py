@@ -93,7 +93,7 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
     """Compile a kernel's Triton IR (`lowering.gpu.ttir.to_ttir`).
 
     Args:
-      text: a module with one public `tt.func`.
+      text: a module with one public `tt.func`; or TTGIR, which Triton only lowers.
       target: "sm_80", "sm_90", "sm_100", ... or "gfx942", ...; no such device need be there.
       options: Triton's: num_warps (4), num_stages (3), maxnreg, ...; floating-point contraction is on unless
         `enable_fp_fusion` says otherwise.
@@ -109,19 +109,34 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
     wanted = gpu_target(target)
     chosen = {"enable_fp_fusion": True, **(options or {})}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.ttir"
+        is_scheduled = '"ttg.num-warps"' in text
+        path = Path(folder) / ("kernel.ttgir" if is_scheduled else "kernel.ttir")
         path.write_text(text)
         try:
             compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
+            described = _descriptors(path, wanted) if is_scheduled else None
         except Exception as error:
             raise CompileError(f"Triton cannot compile for {target} with {chosen}: {error}") from error
     asm = compiled.asm
     metadata = compiled.metadata._asdict()
+    if described is not None:
+        metadata["tensordesc_meta"] = described
     return Artifacts(
         ttir=asm.get("ttir", text),
-        ttgir=asm["ttgir"],
+        ttgir=asm.get("ttgir", text),
         llir=asm["llir"],
         assembly=next((asm[k] for k in _ASSEMBLY if k in asm), ""),
         binary=next((asm[k] for k in _BINARY if k in asm), None),
         metadata=metadata,
     )
+
+
+def _descriptors(path: Path, target: Any) -> Any:
+    """The metadata of a TTGIR kernel's descriptors, which Triton has only of kernels that it schedules itself."""
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import make_backend
+
+    context: Any = ir.context()
+    ir.load_dialects(context)
+    make_backend(target).load_dialects(context)
+    return ir.parse_mlir_module(str(path), context).get_tensordesc_metadata()

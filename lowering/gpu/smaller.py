@@ -30,6 +30,9 @@ def smaller_schedule(schedule: Schedule) -> Schedule | None:
         return _nest(schedule)
     if "num_stages" not in schedule:
         return None
+    if schedule.get("kernel") == "specialized":
+        plain = {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3, "masks": "branch"}
+        return plain | {"descriptors": True, "precision": schedule["precision"]}
     plain = {key: value for key, value in schedule.items() if key not in ("persistent", "programs", "descriptors")}
     if plain.get("kernel") == "tensor_map":
         plain["kernel"] = "tile"

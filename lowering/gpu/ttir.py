@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import kiln, tt
+from kiln.lowering.gpu.dot.specialized import Specialized
+from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
+from kiln.lowering.schedule_attr import from_attribute
 
 __all__ = ["Spelling", "installed_spelling", "to_ttir"]
 
@@ -41,10 +44,15 @@ class Spelling:
 
 
 def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
-    """The kernel as a module in Triton's text form, without what describes its launch.
+    """The kernel as a module in Triton's text form, without what describes its launch; TTGIR for one with the attribute
+    `kiln.specialized`.
 
     `spelling` is that of the installed Triton unless given.
     """
+    if "kiln.specialized" in func.operation.attributes:
+        problem = Specialized.from_dict(from_attribute(func.operation.attributes["kiln.specialized"]))
+        scheduled = specialized_ttgir(problem, ir.StringAttr(func.operation.attributes["sym_name"]).value)
+        return _spelled(scheduled, spelling or installed_spelling())
     with func.operation.context, ir.Location.unknown():
         module = ir.Module.create()
         copy = func.operation.clone(ir.InsertionPoint(module.body))
@@ -57,9 +65,15 @@ def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
     if "!tt.tensordesc" not in text and not _HINT.search(text):
         return text
     spelling = spelling or installed_spelling()
-    if not spelling.nested_descriptors:
-        text = re.sub(r"!tt\.tensordesc<tensor<([^<>]*)>>", r"!tt.tensordesc<\1>", text)
+    text = _spelled(text, spelling)
     return _HINTED.sub(_with_policy, text) if spelling.cache_policy else text
+
+
+def _spelled(text: str, spelling: Spelling) -> str:
+    """With the types of descriptors as this version writes them."""
+    if spelling.nested_descriptors:
+        return text
+    return re.sub(r"!tt\.tensordesc<tensor<([^<>]*)>>", r"!tt.tensordesc<\1>", text)
 
 
 def _multiply_for_negations(op: ir.Operation) -> None:

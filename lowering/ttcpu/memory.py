@@ -254,7 +254,9 @@ def _descriptor_store(low: Lowering, op: ir.Operation) -> None:
     starts = [_as_index(low, v) for v in list(op.operands)[2:]]
 
     def body(index: Index) -> None:
-        inside, address = _place(low, descriptor, starts, index)
+        # Leading dims of 1 may be missing.
+        whole = (*[low.b.value(0)] * (len(starts) - len(index)), *index)
+        inside, address = _place(low, descriptor, starts, whole)
         low.b.if_(inside, lambda: _write(low, address(), Cursor().value(source, index)))
 
     loop_nest(low.b, source.shape, body)

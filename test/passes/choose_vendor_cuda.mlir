@@ -194,6 +194,7 @@ func.func @conv(%x: tensor<1x64x8x8xbf16>, %w: tensor<32x64x3x3xbf16>, %p: tenso
 
 // With 64 rows a kernel that loads through tensor maps is faster than the library, one that loads through pointers is not.
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=cuda tensor-maps=true}" | filecheck %s --check-prefix=MAPS
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=cuda tensor-maps=true arch=sm_100}" | filecheck %s --check-prefix=BLACKWELL
 
 // CHECK-LABEL: func.func @few_rows
 // CHECK: "kiln.aten"
@@ -463,4 +464,36 @@ func.func @few_tiles(%x: tensor<64x16448xbf16>, %w: tensor<64x16448xbf16>, %y: t
   %1 = "kiln.matmul"(%y, %v) {transpose_lhs = false, transpose_rhs = true}
     : (tensor<64x512xbf16>, tensor<64x512xbf16>) -> tensor<64x64xbf16>
   return %0, %1, %2 : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>
+}
+
+// -----
+
+// Heads of 128 on Hopper, through tensor maps: with many tokens, and with few; not with something behind, one tensor as
+// key and value, many keys for few queries. Other chips have no such kernel.
+// CHECK-LABEL: func.func @large_heads
+// CHECK-COUNT-5: "kiln.aten"
+// MAPS-LABEL: func.func @large_heads
+// MAPS-COUNT-2: "kiln.attention"
+// MAPS-COUNT-3: "kiln.aten"
+// BLACKWELL-LABEL: func.func @large_heads
+// BLACKWELL-COUNT-5: "kiln.aten"
+!large = tensor<4x8x2048x128xbf16>
+!few = tensor<1x8x512x128xbf16>
+!many = tensor<1x8x4096x128xbf16>
+func.func @large_heads(%q: !large, %k: !large, %v: !large, %s: !few, %t: !few, %u: !few, %m: !many, %n: !many)
+    -> (!large, !few, !large, !large, !few) {
+  %0 = "kiln.attention"(%q, %k, %v) {scale = 1.250000e-01 : f64, causal = true} : (!large, !large, !large) -> !large
+  %1 = "kiln.attention"(%s, %t, %u) {scale = 1.250000e-01 : f64, causal = false} : (!few, !few, !few) -> !few
+  %2 = "kiln.attention"(%q, %k, %v) {scale = 1.250000e-01 : f64, causal = false} : (!large, !large, !large) -> !large
+  %e = "kiln.empty"() {shape = affine_map<() -> (4, 8, 2048, 128)>} : () -> !large
+  %3 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>,
+      affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%2 : !large) outs(%e : !large) {
+  ^bb0(%c: bf16, %o: bf16):
+    %r = arith.addf %c, %c : bf16
+    linalg.yield %r : bf16
+  } -> !large
+  %4 = "kiln.attention"(%q, %k, %k) {scale = 1.250000e-01 : f64, causal = false} : (!large, !large, !large) -> !large
+  %5 = "kiln.attention"(%s, %m, %n) {scale = 1.250000e-01 : f64, causal = false} : (!few, !many, !many) -> !few
+  return %0, %1, %3, %4, %5 : !large, !few, !large, !large, !few
 }

@@ -24,6 +24,30 @@ stages is faster (8 x 16 heads: 61.0 us, 62.5 with 64 x 128, cuDNN 61.1; 1 x 16 
 Where all programs would be on the GPU at once if there were four on each multiprocessor, and not if there are three,
 one stage leaves room for them: 2 x 16 heads of 64 elements, 1024 queries and keys, 24.8 us in place of 30.1. Causal,
 one stage is never faster.
+
+Where a mask is loaded, 64 keys leave room for more programs, if there are more (bf16, heads of 64, a mask of keys):
+64 x 12 heads, 512 tokens 200 us, 231 with 128 keys; 16 x 16 heads, 1024 tokens 255 and 282; 1 x 12 heads, 512 tokens
+9.2 and 8.5.
+
+Heads of 128 on Hopper, by warps with different jobs (`specialized.py`), against cuDNN and the kernel above, us:
+
+| heads          | tokens | causal | specialized | cuDNN | 64 x 64 |
+|----------------|--------|--------|-------------|-------|---------|
+| 4 x 32         | 4096   | no     | 1740        | 1890  | 2379    |
+| 4 x 32         | 4096   | yes    | 1018        | 1145  | 1329    |
+| 1 x 8          | 16384  | no     | 1647        | 1789  | 2364    |
+| 1 x 32 (8 kv)  | 8192   | yes    | 939         | 1018  | 1182    |
+| 1 x 32 (8 kv)  | 4096   | yes    | 257         | 281   | 315     |
+| 8 x 32 (8 kv)  | 1024   | yes    | 160         | 167   | 187     |
+| 1 x 32 (8 kv)  | 1024   | yes    | 26.1        | 32.2  | 32.2    |
+| 8 x 16         | 512    | yes    | 31.2        | 33.8  | 34.8    |
+| 8 x 16         | 512    | no     | 38.4        | 37.8  | 48.2    |
+| 1 x 16         | 1024   | no     | 17.6        | 19.9  | 21.6    |
+| 1 x 16         | 512    | no     | 10.3        | 11.8  | 8.4     |
+| 4 x 8          | 256    | no     | 7.5         | 9.4   | 5.8     |
+
+So it is not for where there is a multiprocessor for each 64 queries. Heads of 64 gain nothing from it (0.99 of cuDNN,
+the kernel above 1.02; causal 0.91 to 1.00, and 1.00).
 """
 
 from dataclasses import dataclass
@@ -35,6 +59,10 @@ _BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 _PROGRAMS = 3
 """Of one multiprocessor, with two stages."""
 _FEW_KEYS = 1024
+_CACHED_BYTES = 32 << 20
+"""Of keys and values that stay in the second-level cache."""
+_TURNS_KEYS = 2048
+"""Up to which the groups of a causal kernel take turns: 3 % faster, and 2 % slower with more."""
 _ONE_BLOCK = 256
 """Keys that one block holds."""
 
@@ -42,7 +70,7 @@ _ONE_BLOCK = 256
 @dataclass(frozen=True)
 class AttentionShape:
     """softmax(query [queries, qk_size] @ key [keys, qk_size]^T) @ value [keys, v_size] for each of `heads` (those of
-    all batches); dtype is f32, bf16 or f16."""
+    all batches); dtype is f32, bf16 or f16. masked: a mask is loaded."""
 
     heads: Known
     queries: Known
@@ -52,6 +80,7 @@ class AttentionShape:
     dtype: str
     tf32: bool = False
     causal: bool = False
+    masked: bool = False
 
 
 def choose_attention(shape: AttentionShape, machine: Machine, described: bool = False) -> dict:
@@ -70,6 +99,8 @@ def choose_attention(shape: AttentionShape, machine: Machine, described: bool = 
     narrow = size == 2
     if narrow and wide <= 64 and shape.causal and shape.keys is not None and shape.keys <= _FEW_KEYS:
         block_n, stages = 64, 3
+    if narrow and wide <= 64 and shape.masked and _fills(shape, block_m, machine):
+        block_n = 64
     ragged = shape.keys is None or shape.keys % _at_most(block_n, shape.keys) != 0
     masks = {"masks": "branch"} if narrow and (shape.causal or ragged) else {}
     few = shape.keys is not None and shape.keys <= _ONE_BLOCK
@@ -86,6 +117,35 @@ def choose_attention(shape: AttentionShape, machine: Machine, described: bool = 
     while stages > 1 and stages * 2 * block_n * wide * size > room:
         stages -= 1
     return {"block_m": block_m, "block_n": block_n, "num_warps": 4, "num_stages": stages, **masks}
+
+
+def _fills(shape: AttentionShape, block_m: int, machine: Machine) -> bool:
+    """Whether there are more programs than the GPU runs at once."""
+    if shape.heads is None or shape.queries is None:
+        return True
+    return shape.heads * -(-shape.queries // block_m) > _PROGRAMS * machine.sms
+
+
+def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> dict | None:
+    """The schedule of `dot/specialized.py`, or None where it is not the faster one: `programs` that each take tiles in
+    turn; "heads_together": heads whose keys and values the second-level cache holds; "pingpong": see `Specialized`."""
+    heads, queries, keys = shape.heads, shape.queries, shape.keys
+    if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or shape.v_size != 128:
+        return None
+    if not heads or not queries or not keys or heads * -(-queries // 64) <= machine.sms:
+        return None
+    most = max(1, _CACHED_BYTES // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
+    together = max(n for n in range(1, min(heads, most) + 1) if heads % n == 0) if shape.causal else 1
+    return {
+        "kernel": "specialized",
+        "block_m": 128,
+        "block_n": 128,
+        "num_warps": 4,
+        "num_stages": 2,
+        "programs": machine.sms,
+        "heads_together": together,
+        "pingpong": shape.causal and keys <= _TURNS_KEYS,
+    }
 
 
 def _at_most(block: int, size: Known) -> int:

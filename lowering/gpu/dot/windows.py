@@ -49,7 +49,8 @@ class Attention:
         *heads, queries, _ = (affine.constant_of(x) for x in self.query_sizes)
         keys = affine.constant_of(self.key_sizes[-2])
         count = known_product(heads)
-        return AttentionShape(count, queries, keys, self.qk_size, self.v_size, self.element, tf32, self.causal)
+        masked = self.mask_element is not None
+        return AttentionShape(count, queries, keys, self.qk_size, self.v_size, self.element, tf32, self.causal, masked)
 
 
 def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attention:

@@ -14,6 +14,7 @@ from kiln.lowering.gpu.dot.fusions import DotOptions, product_shape
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import pow2
 from kiln.lowering.gpu.dot.windows import find_attention
+from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.lowering.gpu.tune.products import in_turn, product_schedules
 from kiln.lowering.tile.body import FusionBody
 
@@ -110,6 +111,10 @@ def _rows(nest: Schedule) -> Iterator[Schedule]:
 
 def _attention(shape: AttentionShape, schedule: Schedule) -> Iterator[Schedule]:
     """Blocks of queries and keys, stages, warps; where keys are masked."""
+    if schedule.get("kernel") == "specialized":
+        yield schedule | {"pingpong": not schedule["pingpong"]}
+        yield smaller_schedule(schedule) or schedule
+        return
     described = bool(schedule.get("descriptors"))
     queries, keys = schedule["block_m"], schedule["block_n"]
     stages = schedule["num_stages"]

@@ -87,6 +87,19 @@ def test_attention() -> None:
     check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q, k, v, limit=2e-2)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_with_heads_of_128(causal: bool) -> None:
+    """Enough of it that Hopper has warps with different jobs: no whole blocks, grouped heads, slices of a projection."""
+    q, kv = randn(2, 16, 700, 128, dtype=torch.bfloat16), randn(2, 700, 2, 8, 128, dtype=torch.bfloat16)
+
+    def attend(q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        k, v = (x.transpose(1, 2) for x in kv.unbind(2))
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+        return found.transpose(1, 2).flatten(2)
+
+    check(attend, q, kv, limit=1e-2)
+
+
 def test_a_layer_and_its_gradients() -> None:
     """Eager's own errors set the bound, since PyTorch's attention for f32, the same call in both, is the largest part of
     them: twice eager's leaves room for the other ops' order of sums, and no more."""
