@@ -31,6 +31,11 @@ COLUMN_CASCADE = 64
 neither the sums within chunks nor the sum of the chunks is long."""
 WIDE = 8
 """Vectors per step of a cheap row reduction: as many independent chains hide the latency of the combiner."""
+CHEAP = 12
+"""Cost of an element (see OP_COST) up to which the vectors of a row reduction are ops of their own."""
+NOT_UNROLLED = {"loop_annotation": "#llvm.loop_annotation<unroll = <disable = true>>"}
+"""For loops with chains: if LLVM unrolls them further, each load meets every 32nd line of a stream, which the
+processor's prefetchers then lose."""
 
 
 def emit_reduction(e: Evaluator, value: ir.Value, indices: Indices) -> ir.Value:
@@ -77,10 +82,16 @@ class _Loops:
         self.combiners = [combiners(r.op) for r in group]
         self.lane: int | None = None
         self.width = e.lane.width
+        self.chains = 1
         if vectorise:
-            self.lane, self.width = self._choose_lane()
+            self.lane, self.width, self.chains = self._choose_lane()
 
-    def _choose_lane(self) -> tuple[int, int]:
+    def _choose_lane(self) -> tuple[int, int, int]:
+        """The dim, the lanes of a vector, and how many vectors at once are summed, each by itself.
+
+        What is cheap waits for memory, and loads in the order of their addresses wait the least: vectors that follow
+        each other are ops of their own, which LLVM leaves in their order, as it does not the parts of a wide one.
+        """
         e = self.e
         accesses = Accesses(e.body, e.loops, e.layouts)
         for r in self.group:
@@ -89,7 +100,26 @@ class _Loops:
         lane = self.dims[-1] if lane is None else lane
         cost = sum(e.body.own_cost(r.op) for r in self.group)
         wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
-        return lane, planning.lane_width(e, lane, wide)
+        step = planning.lane_width(e, lane, wide)
+        if cost + self._cost_of_operands() > CHEAP:
+            return lane, step, 1
+        width = planning.lane_width(e, lane, 1)
+        return lane, width, max(1, step // width)
+
+    def _cost_of_operands(self) -> int:
+        """Cost of what an element needs on the way from memory, other reductions and what has fewer dims aside."""
+        body = self.e.body
+        rank = max(len(body.dims(v)) for r in self.group for v in r.op.operands)
+        seen: dict[ir.Value, int] = {}
+        left = [v for r in self.group for v in r.op.operands]
+        while left:
+            value = left.pop()
+            op = defining_op(value)
+            if op is None or value in seen or len(body.dims(value)) != rank or body.reduction(value) is not None:
+                continue
+            seen[value] = body.own_cost(op.opview)
+            left += op.operands
+        return sum(seen.values())
 
     # -- accumulators ----------------------------------------
 
@@ -99,8 +129,17 @@ class _Loops:
     def _flat(self) -> list[Combiner]:
         return [c for cs in self.combiners for c in cs]
 
+    def _one_chain(self, accs: list[ir.Value]) -> list[ir.Value]:
+        """The combination of all chains."""
+        count = len(accs) // self.chains
+        parts = [accs[i : i + count] for i in range(0, len(accs), count)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [self._combine(x, y) for x, y in zip(parts[:half], parts[half:], strict=True)]
+        return parts[0]
+
     def _start(self) -> list[ir.Value]:
-        """Accumulators before the first element: identities, or the `outs` of an unrecognised combiner."""
+        """Accumulators of one chain before the first element: identities, or the `outs` of an unrecognised combiner."""
         e = self.e
         start = []
         vector = self.width > 1 or self.lane is not None or e.lane.dim is not None
@@ -119,7 +158,8 @@ class _Loops:
 
     def _combine(self, x: Sequence[ir.Value], y: Sequence[ir.Value]) -> list[ir.Value]:
         out = []
-        for c, p, q in zip(self._flat(), x, y, strict=True):
+        combiners = self._flat() * (len(x) // max(1, len(self._flat())))
+        for c, p, q in zip(combiners, x, y, strict=True):
             out.append(ir.Operation.create(c.op, results=[p.type], operands=[p, q]).result)
         return out
 
@@ -132,8 +172,10 @@ class _Loops:
         e = self.e
         outer = [d for d in self.dims if d != self.lane]
         start = self._start()
+        start = start * self.chains
         accs = self._nest(outer, start, self._lane_loop if self.lane is not None else self._step)
         if self.lane is not None:
+            accs = self._one_chain(accs)
             accs = [e.b.reduce(c.kind or "", a) for c, a in zip(self._flat(), accs, strict=True)]
         final = []
         for c, acc, initial in zip(self._flat(), accs, self._initials(), strict=True):
@@ -159,7 +201,7 @@ class _Loops:
         def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
             with e.inside({d: i}):
                 if self._cascades() and len(dims) == 1 and leaf == self._lane_loop:
-                    return self._combine(carried, leaf(self._start()))
+                    return self._combine(carried, leaf(self._start() * self.chains))
                 if self._cascades() and leaf == self._step and self._long(dims[1:]):
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
                 return self._nest(dims[1:], carried, leaf)
@@ -183,40 +225,55 @@ class _Loops:
     ) -> list[ir.Value]:
         """A loop whose accumulators start anew every CASCADE elements (per lane)."""
         b = self.e.b
-        chunk = _column_chunk(upper) if step == 1 else CASCADE // self.width * step
+        chunk = _column_chunk(upper) if step == 1 else CASCADE // self.width // self.chains * step
         if isinstance(upper, int) and isinstance(lower, int) and upper - lower <= 2 * chunk:
-            return b.for_(lower, upper, step, body, accs)
+            return b.for_(lower, upper, step, body, accs, self._annotations())
 
         def outer(c: Index, carried: list[ir.Value]) -> list[ir.Value]:
             with self.e.inside({}):
-                part = b.for_(c, b.mini(b.addi(c, chunk), upper), step, body, self._start())
+                end = b.mini(b.addi(c, chunk), upper)
+                part = b.for_(c, end, step, body, self._start() * self.chains, self._annotations())
                 return self._combine(carried, part)
 
-        return b.for_(lower, upper, chunk, outer, accs)
+        return b.for_(lower, upper, chunk, outer, accs, self._annotations())
+
+    def _annotations(self) -> dict[str, str] | None:
+        return NOT_UNROLLED if self.chains > 1 else None
 
     def _lane_loop(self, accs: list[ir.Value]) -> list[ir.Value]:
         e, b, lane, width = self.e, self.e.b, self.lane, self.width
         assert lane is not None
         extent = e.index(e.loops.extents[lane])
-        whole = b.round_down(extent, width)
+        step = width * self.chains
+        count = len(accs) // self.chains
+        whole = b.round_down(extent, step)
+        last = b.round_down(extent, width)
 
-        def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
-            with e.inside({lane: i}), e.lanes(Lane(lane, width)):
+        def one(i: Index, carried: list[ir.Value], mask: ir.Value | None = None) -> list[ir.Value]:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
                 return self._step(carried)
 
-        def tail(carried: list[ir.Value]) -> list[ir.Value]:
-            with e.inside({lane: whole}):
-                mask = b.mask_below(b.subi(extent, whole), width)
-                with e.lanes(Lane(lane, width, mask)):
-                    return self._step(carried)
+        def body(i: Index, carried: list[ir.Value]) -> list[ir.Value]:
+            out: list[ir.Value] = []
+            for c in range(self.chains):
+                out += one(b.addi(i, c * width), carried[c * count : (c + 1) * count])
+            return out
 
-        accs = self._chunked(0, whole, width, accs, body) if self._cascades() else b.for_(0, whole, width, body, accs)
-        rest = b.cmpi("slt", whole, extent)
-        if rest is True:
-            return tail(accs)
-        if rest is False:
-            return accs
-        return b.if_(rest, lambda: tail(accs), lambda: accs, [a.type for a in accs])
+        def masked(carried: list[ir.Value]) -> list[ir.Value]:
+            return one(last, carried, b.mask_below(b.subi(extent, last), width))
+
+        if self._cascades():
+            accs = self._chunked(0, whole, step, accs, body)
+        else:
+            accs = b.for_(0, whole, step, body, accs, self._annotations())
+        first, others = accs[:count], accs[count:]
+        if self.chains > 1:
+            first = b.for_(whole, last, width, one, first)
+        rest = b.cmpi("slt", last, extent)
+        if rest is not False:
+            types = [a.type for a in first]
+            first = masked(first) if rest is True else b.if_(rest, lambda: masked(first), lambda: first, types)
+        return [*first, *others]
 
     def _step(self, accs: list[ir.Value]) -> list[ir.Value]:
         e = self.e
