@@ -30,6 +30,7 @@ from kiln.lowering.gpu.dot.schedule import (
     pow2,
     resident_stages,
     schedule_of_tile,
+    takes_descriptors,
     tiles_by_time,
 )
 
@@ -51,8 +52,9 @@ class ConvShape:
     dtype: str
 
 
-def choose_conv(shape: ConvShape, machine: Machine) -> dict:
-    """The schedule: "kernel" is "implicit" (tensor cores) or "depthwise" (one input channel a group)."""
+def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) -> dict:
+    """The schedule: "kernel" is "implicit" (tensor cores), "tensor_map" (the same as a product of matrices; only with
+    `through_maps`: the operands are such) or "depthwise" (one input channel a group)."""
     if shape.channels == 1 and shape.groups > 1:
         columns = min(64, pow2(shape.groups * shape.out))
         return {
@@ -68,7 +70,8 @@ def choose_conv(shape: ConvShape, machine: Machine) -> dict:
     columns = max(16, pow2(shape.out))
     tiles = tiles_by_time(product, machine)
     fitting = [tile for tile in tiles if tile[0] * tile[1] <= _MOST_SUMS and tile[1] <= columns]
-    schedule = schedule_of_tile(product, machine, (fitting or tiles)[0], through_maps=False)
+    described = through_maps and takes_descriptors(product)
+    schedule = schedule_of_tile(product, machine, (fitting or tiles)[0], described)
 
     # A step stays within one tap where a tap has channels enough, and wastes none where a smaller step divides them.
     def wasteful(step: int) -> bool:
@@ -77,4 +80,5 @@ def choose_conv(shape: ConvShape, machine: Machine) -> dict:
     while schedule["block_k"] > _LEAST_STEP <= shape.channels and wasteful(schedule["block_k"]):
         schedule["block_k"] //= 2
     stages = min(schedule["num_stages"], resident_stages(product, machine, schedule))
-    return schedule | {"kernel": "implicit", "num_stages": stages}
+    kernel = "tensor_map" if schedule["kernel"] == "tensor_map" else "implicit"
+    return schedule | {"kernel": kernel, "num_stages": stages}
