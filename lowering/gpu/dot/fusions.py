@@ -24,6 +24,7 @@ from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
 from kiln.lowering.gpu.dot.schedule import FLOAT8, ProductShape, choose_product, pow2
+from kiln.lowering.gpu.dot.specialized_fusion import emit_specialized_fusion, plan_specialized
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
 from kiln.lowering.gpu.dot.windows import Attention, find_attention, find_conv
@@ -166,6 +167,9 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: D
     tf32 = options.tf32 and attention.element == "f32"
     described = options.descriptors and machine(options.arch).tensor_maps and body.part is None
     described = described and _describable_rows(body, attention)
+    special = plan_specialized(body, layouts, attention, options.arch) if described else None
+    if special is not None:
+        return special
     schedule = choose_attention(attention.shape(tf32), machine(options.arch), described)
     if described:
         schedule["descriptors"] = True
@@ -180,8 +184,13 @@ def _describable_rows(body: FusionBody, attention: Attention) -> bool:
         attention.element != "f32"
         and all(positions.count(i) == 1 for i in positions[1:3])
         and all(len(list(body.tensors[i].uses)) == 1 for i in positions[1:3])
-        and all(find_places(x, n, attention.element) for x, n in zip(attention.operands[1:3], sizes, strict=True))
+        and all(_lie_in_rows(x, n, attention.element) for x, n in zip(attention.operands[1:3], sizes, strict=True))
     )
+
+
+def _lie_in_rows(operand: Operand, sizes: Sequence[ir.AffineExpr], element: str) -> bool:
+    places = find_places(operand, sizes, element)
+    return places is not None and not places.turned
 
 
 def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> list[Described]:
@@ -200,7 +209,11 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     body, layouts = kernel.body, kernel.layouts
     attention = find_attention(body, layouts)
     s = schedule or plan_attention(body, layouts)
-    *heads, queries, qk_size = attention.query_sizes
+    if s.get("kernel") == "specialized":
+        if emit_specialized_fusion(kernel, attention, s):
+            return
+        s = plan_attention(body, layouts)
+    *heads, queries, _ = attention.query_sizes
     programs = _count(heads) * _ceil(queries, s["block_m"])
     described: list[Described] | None = None
     if s.get("descriptors") and _aligned(body, *attention.operands[1:3]):
