@@ -147,6 +147,8 @@ def _conv(schedule: Schedule) -> Iterator[Schedule]:
         for height in (2 * rows, rows // 2):
             yield schedule | {"block_m": max(1, height)}
         return
+    if schedule["kernel"] == "tensor_map":
+        yield schedule | {"kernel": "implicit"}
     for m, n in ((rows // 2, columns), (rows, columns // 2), (2 * rows, columns), (rows, 2 * columns)):
         if m >= 16 and n >= 16 and m * n <= 128 * 256:
             yield schedule | {"block_m": m, "block_n": n, "num_warps": 8 if m * n > 128 * 128 else 4}
