@@ -19,6 +19,7 @@ from kiln.frontend import knobs
 from kiln.frontend.cache_artifacts import record
 from kiln.frontend.calling import BoxedGraph
 from kiln.frontend.graph_key import Uncacheable, graph_key
+from kiln.frontend.importing import import_compiler
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.runners import make_runner
@@ -54,7 +55,8 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
             loaded = _load(cache, key, lambda names: _constants(gm, names), options, report)
         if loaded is not None:
             return loaded
-    from kiln.frontend.native import compile_native  # imports MLIR: only if something is to be compiled
+    import_compiler()  # MLIR: only if something is to be compiled
+    from kiln.frontend.native import compile_native
 
     graph = compile_native(gm, options, report)
     give_back()

@@ -1,0 +1,53 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""An interrupt during the first compilation, which imports the compiler, leaves a process that can compile."""
+
+import os
+import subprocess
+import sys
+
+INTERRUPTED = """
+import signal, torch, kiln
+import kiln.frontend.backend, kiln.frontend.importing
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+for delay in (0.02, 0.1, 0.2):
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    try:
+        kiln.frontend.importing.import_compiler()
+    except KeyboardInterrupt:
+        print("interrupted")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+compiled = torch.compile(lambda x: torch.softmax(x @ x, -1) + 1, backend="kiln", options={"fallback": False})
+print(float(compiled(torch.ones(2, 2)).sum()))
+"""
+
+REGISTERED = """
+import sys, torch, kiln
+import kiln.frontend.importing
+kiln.frontend.importing.import_compiler()
+before = set(sys.modules)
+compiled = torch.compile(lambda x: torch.softmax(x @ x, -1) + 1, backend="kiln", options={"fallback": False})
+compiled(torch.ones(2, 2))
+registering = ("torch_mlir.dialects", "kiln.dialects", "kiln.passes.torch_to_kiln", "kiln.passes.algebra")
+print(sorted(m for m in set(sys.modules) - before if m.startswith((*registering, "kiln.passes.patterns"))))
+"""
+
+
+def run(script: str) -> list[str]:
+    environment = {**os.environ, "KILN_CACHE": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.check_output([sys.executable, "-c", script], env=environment, text=True, timeout=300).splitlines()
+
+
+def test_an_interrupted_first_compilation_can_be_repeated():
+    *interruptions, result = run(INTERRUPTED)
+    assert interruptions and set(interruptions) == {"interrupted"}
+    assert result == "6.0"
+
+
+def test_nothing_that_registers_is_imported_later():
+    assert run(REGISTERED) == ["['kiln.passes.algebra.aliasing']"]  # which is no table of rules
