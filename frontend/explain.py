@@ -87,13 +87,13 @@ def explain(
     if isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
         model = model._orig_mod
 
-    # A backend of its own, so that neither Dynamo's cache for "kiln" is used nor filled.
+    # A backend of its own, and no kept ones: neither Dynamo's cache for "kiln" nor its files are used or filled.
     def explaining(gm: GraphModule, example_inputs: Any) -> Callable[..., Any]:
         return backend(gm, example_inputs, mode=mode, options=options)
 
     counters = torch._dynamo.utils.counters
     before = Counter(counters["graph_break"])
-    with collect() as reports:
+    with collect() as reports, torch._dynamo.config.patch(caching_precompile=False):
         torch.compile(model, backend=explaining, dynamic=dynamic)(*inputs, **kwargs)
     breaks = Counter(counters["graph_break"]) - before
     return Explanation(reports, [reason.strip().splitlines()[0] for reason in breaks.elements()])

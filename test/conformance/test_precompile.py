@@ -15,6 +15,7 @@ from torch._C._dynamo.eval_frame import _reset_precompile_entries
 from torch._dynamo.precompile_context import PrecompileContext
 from torch._dynamo.utils import counters
 
+import kiln
 from kiln.frontend import compile as compiling
 from kiln.frontend import graph_key, traced
 from kiln.frontend.cached import graph_cache
@@ -250,6 +251,19 @@ def test_another_number_of_threads(kinds):
     finally:
         torch.set_num_threads(threads)
     assert kinds == ["inference", "inference"]
+
+
+def test_reports_are_of_the_graph_and_options_asked_for():
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    torch.compile(f, backend="kiln")(x, w)
+    save()
+    (graph,) = kiln.explain(f, x, w, options={"fast_math": True}).graphs
+    assert graph.cache == "stored"
+    assert kiln.profile(f, x, w, calls=2).launches
+    save()
+    assert len(list(graph_cache().entries())) == 2
+    torch.compile(f, backend="kiln")(x, w)
+    assert was_loaded()
 
 
 PROCESS = """
