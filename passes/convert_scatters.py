@@ -17,7 +17,7 @@ __all__ = ["ConvertScatters"]
 @register_pass
 @dataclass
 class ConvertScatters(Pass):
-    """Make `kiln.scatter_nd` of calls that write with indices: scatter, index_put, index_add, embedding gradients, histc.
+    """Make `kiln.scatter_nd` of calls that write with indices: scatter, index_put, index_add, embedding gradients.
 
     Indices are checked and clamped as those of gathers are; values are converted and broadcast by pointwise ops, which
     fusion puts into the same kernel. 16-bit floats are combined in f32. What is added to zeros starts in memory that

@@ -14,7 +14,6 @@ from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dim, dims
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.errors import UnsupportedError
-from kiln.passes.scatters.histogram import histogram
 from kiln.passes.scatters.values import Values
 
 __all__ = ["CONVERSIONS", "Call", "convert"]
@@ -259,6 +258,5 @@ CONVERSIONS: dict[str, Callable[[Call], ir.Value]] = {
     "aten.index_put.default": _index_put,
     "aten._unsafe_index_put.default": _index_put,
     "aten.embedding_dense_backward.default": _embedding_gradient,
-    "aten.histc.default": histogram,
 }
 """By the name of the ATen op."""

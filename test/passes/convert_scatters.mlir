@@ -80,25 +80,3 @@ func.func @product(%x: tensor<8x4xf32>, %i: tensor<7x4xi64>, %y: tensor<7x4xf32>
     : (tensor<8x4xf32>, tensor<7x4xi64>, tensor<7x4xf32>) -> tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
-
-// -----
-
-// Elements per bin: a counter of each bin for each of 256 columns, for elements that follow each other, which are added
-// up. The last row is filled with NaNs, which are in no bin.
-
-// CHECK-LABEL: func.func @histogram(
-// CHECK: "kiln.pad"
-// CHECK: %[[X:.*]] = "kiln.view"({{.*}} -> tensor<40x256xf32>
-// CHECK: arith.cmpf oge
-// CHECK: arith.cmpf ole
-// CHECK: arith.divf {{.*}} : f64
-// CHECK: %[[C:.*]] = "kiln.scatter_nd"({{.*}}) {dims = array<i64: 0>, from_zero = true, loops = array<i64: 1>, reduce = "sum"} {{.*}} -> tensor<20x256xi32>
-// CHECK: iterator_types = ["parallel", "reduction"]} ins(%[[C]] : tensor<20x256xi32>)
-// CHECK: arith.sitofp
-// ORDER-LABEL: func.func @histogram(
-// ORDER: "kiln.aten"
-func.func @histogram(%x: tensor<100x101xf32>) -> tensor<20xf32> {
-  %0 = "kiln.aten"(%x) {args = "[{\22operand\22: 0}, 20, -1.0, 3.0]", kwargs = "{}", op = "aten.histc.default",
-    pure = true, shapes = [affine_map<() -> (20)>], strides = [unit]} : (tensor<100x101xf32>) -> tensor<20xf32>
-  return %0 : tensor<20xf32>
-}

@@ -161,33 +161,6 @@ def test_an_argument_that_is_mutated() -> None:
     assert (mine - theirs).norm() < 1e-6 * theirs.norm()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    ("shape", "dynamic"), [((1000,), False), ((100_003,), True), ((37, 41, 13), False), ((0,), True), ((), False)]
-)
-def test_counts_of_bins(shape: tuple[int, ...], dynamic: bool, dtype: torch.dtype) -> None:
-    """As eager counts them, also what lies on the edges of bins and outside of them, and NaNs."""
-    x = torch.randn(shape, dtype=dtype) * 2
-    if x.numel() > 500:
-        x.view(-1)[:24] = torch.linspace(-1, 3.1, 24, dtype=dtype)
-        x.view(-1)[24:27] = torch.tensor([float("nan"), float("inf"), -float("inf")])
-    fn = lambda x: torch.histc(x, bins=23, min=-1.0, max=3.1) * 2  # noqa: E731
-    torch._dynamo.reset()
-    with collect() as reports:
-        options = {"target": "tt-cpu", "fallback": False, "cache": False}
-        found = torch.compile(fn, backend="kiln", dynamic=dynamic, options=options)(x)
-    assert not [call.op for report in reports for call in report.aten_calls]
-    assert found.dtype == dtype and torch.equal(found, fn(x))
-
-
-def test_counts_of_bins_that_stay_calls() -> None:
-    x = r(100)
-    ((_, reason),) = _calls(lambda x: torch.histc(x, 10), x)
-    assert reason == "the range is that of the elements"
-    ((_, reason),) = _calls(lambda x: torch.histc(x, 4, 0, 1), x.bfloat16())
-    assert reason == "bins are computed in bf16"
-
-
 def _calls(fn: Callable[..., Any], *inputs: torch.Tensor) -> list[tuple[str, str]]:
     torch._dynamo.reset()
     with collect() as reports:
