@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from test_micro import own_kernels
 from test_networks import compiled, error
 from torch import nn
 
@@ -25,12 +26,13 @@ def randn(*shape: int) -> torch.Tensor:
 def check(
     gpu: Any, function: Callable[..., Any], calls: Sequence[Sequence[torch.Tensor]], maps: int, dims: int
 ) -> None:
-    """All calls share one graph, whose kernels have so many descriptors; the first `dims` dims have any size."""
+    """All calls share one graph, whose kernels have so many descriptors; the first `dims` dims have any size. What a
+    library would compute has a kernel."""
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **given: Any) -> Any:
         graphs.append(graph)
-        return kiln.backend(graph, inputs, options={"fallback": False, "cache": False})
+        return kiln.backend(graph, inputs, options={"fallback": False, "cache": False, "pipeline": own_kernels()})
 
     run = torch.compile(function, backend=backend, fullgraph=True)
     exact = copy.deepcopy(function).double() if isinstance(function, nn.Module) else function
@@ -68,7 +70,9 @@ def test_any_number_of_rows(gpu) -> None:
 def test_descriptors_are_encoded_again_only_when_something_changed(gpu) -> None:
     layer = nn.Linear(64, 1024, bias=False).to(BF16).requires_grad_(False)
     inputs = [randn(300, 64), randn(77, 64)]
-    run = torch.compile(lambda x: torch.tanh(layer(x)), backend=kiln.backend, fullgraph=True, dynamic=True)
+    run = compiled(lambda x: torch.tanh(layer(x)))
+    for x in inputs:
+        torch._dynamo.mark_dynamic(x, 0)
     weight = layer.weight.double()
     changed = []
     for i in (0, 1, 1, 0, 0):
@@ -134,3 +138,15 @@ def test_attention_to_nothing(gpu) -> None:
 def test_persistent_programs_without_a_tile(gpu) -> None:
     """A grid for many rows, called with few: some programs have nothing to do."""
     check(gpu, Layers(16640, torch.relu), [[randn(n, 72)] for n in (300, 2, 130)], maps=4, dims=1)
+
+
+def test_large_weights_are_the_library_s_for_any_number_of_rows(gpu) -> None:
+    """It has an algorithm for each number; what follows is one kernel for all."""
+    layer = nn.Linear(1024, 1032).to(BF16).requires_grad_(False)
+    run, exact = compiled(lambda x: F.gelu(layer(x)) * 2), copy.deepcopy(layer).double()
+    for rows in (30, 7, 64):
+        x = randn(rows, 1024)
+        torch._dynamo.mark_dynamic(x, 0)
+        assert error(run(x), F.gelu(exact(x.double())) * 2) < 6e-3
+    assert [sorted(sizes) for *sizes, _ in gpu.library.calls] == [[n, 1024, 1032] for n in (30, 7, 64)]
+    assert len(gpu.kernels) == 1
