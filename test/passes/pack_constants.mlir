@@ -36,3 +36,19 @@ func.func @products(%x: tensor<16x64xf32>, %y: tensor<1x64xf32>, %w: tensor<100x
   %1 = "kiln.matmul"(%y, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<1x64xf32>, tensor<100x64xf32>) -> tensor<1x100xf32>
   return %0, %1 : tensor<16x100xf32>, tensor<1x100xf32>
 }
+
+// -----
+
+// Products of integers read their constant in groups of steps of k (as many as the CPU's instruction takes), the last
+// of which is filled up.
+
+// CHECK-LABEL: func.func @integers
+// CHECK: %[[P:.*]] = "kiln.pack"(%arg1) {elements = {{[0-9]+}} : i64, layout = affine_map<(d0, d1) -> ((((d0 floordiv [[LANES:[0-9]+]]) * {{[0-9]+}} + d1 floordiv [[GROUP:[24]]]) * [[LANES]] + d0 mod [[LANES]]) * [[GROUP]] + d1 mod [[GROUP]])>}
+// CHECK: "kiln.fusion"(%arg0, %[[P]])
+// CHECK: kernel = "integers"
+// CHECK-SAME: packed = true
+func.func @integers(%x: tensor<16x63xi8>, %w: tensor<100x63xi8> {kiln.constant = "w"}) -> tensor<16x100xi32> {
+  // expected-remark @+1 {{rhs a packed constant}}
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<16x63xi8>, tensor<100x63xi8>) -> tensor<16x100xi32>
+  return %0 : tensor<16x100xi32>
+}

@@ -5,6 +5,7 @@
 
 from kiln.lowering.cpu.matmul.blocked import panel_strides
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.integer_tiles import packed_integer_strides
 from kiln.lowering.cpu.matmul.pairs import packed_pair_strides
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule, describe_schedule
@@ -20,6 +21,7 @@ __all__ = [
     "choose_schedule",
     "describe_schedule",
     "emit_matmul",
+    "packed_integer_strides",
     "packed_pair_strides",
     "panel_strides",
     "scratch_bytes",

@@ -3,9 +3,9 @@
 
 """Matmul of 8-bit integers by register tiles: broadcast groups of the lhs times vectors of groups of the rhs.
 
-A vector of the rhs holds the `group` next steps of k of each of its columns, next to each other, packed so in scratch:
-[k / group][nr][group]. The lhs is copied to scratch, where a group is one 32-bit element, and ends in zeros, which make
-up for what the last group of the rhs holds beyond k.
+A vector of the rhs holds the `group` next steps of k of each of its columns, next to each other: packed so in scratch,
+or by the compiler for a constant (`packed`), [k / group][nr][group]. The lhs is copied to scratch, where a group is one
+32-bit element, and ends in zeros, which make up for what the last group of the rhs holds beyond k.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,13 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
-from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
+from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.integers import OFFSET, units_of
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.panels import Panels
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 
-__all__ = ["emit_integers", "integers_layout"]
+__all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]
 
 
 def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
@@ -33,18 +34,24 @@ def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
     layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), kc + LINE
     layout["rhs"] = layout["lhs"] + mc * layout["lhs_stride"] * wide
-    layout["bytes"] = layout["rhs"] + nc * kc
+    layout["bytes"] = layout["rhs"] + (0 if schedule.get("packed") else nc * kc)
     return layout
+
+
+def packed_integer_strides(schedule: dict, k: int) -> tuple[int, int, int]:
+    """Strides along k (between groups) and n (between panels) of a packed rhs, and the steps of k in a group."""
+    group = units_of(schedule["width"]).group
+    return schedule["nv"] * schedule["width"], round_up(k, group), group
 
 
 def emit_integers(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64)."""
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed."""
     _Integers(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-class _Integers(Blocks):
+class _Integers(Panels):
     def __init__(
         self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
     ):
@@ -62,18 +69,20 @@ class _Integers(Blocks):
         self.rows = area("rows", lay["mc"], b.i32)
         elements = lay["mc"] * lay["lhs_stride"]
         self.lhs, self.groups = area("lhs", elements, kind), area("lhs", elements * count // 4, b.i32)
-        self.rhs = area("rhs", lay["nc"] * lay["kc"], b.i8)
+        self.packed = bool(s.get("packed"))
+        self.rhs = operands.rhs if self.packed else area("rhs", lay["nc"] * lay["kc"], b.i8)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b, mr = self.b, self.mr
         self.pack_lhs(lhs, rows, depth)
-        b.for_(0, cols, self.nr, lambda j: self.pack_rhs(rhs, cols, depth, j))
+        if not self.packed:
+            self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step)
 
         def tiles(j: Index, right: Index, masks: Masks) -> None:
             # Rows past the end have sums of what lies there, which nothing reads.
             b.for_(0, rows, mr, lambda i: self.tile(pc, depth, i, j, right))
 
-        self.column_tiles(rhs, cols, lambda j: b.muli(j, self.layout["kc"]), tiles)
+        self.column_tiles(rhs, cols, None if self.packed else lambda j: b.muli(j, self.layout["kc"]), tiles)
 
     def tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
         """One register tile: sums over this piece of k, then added to the block."""
@@ -137,23 +146,6 @@ class _Integers(Blocks):
                 b.store(arith.muli(b.reduce("add", total[0]), b.int_(-OFFSET, b.i32)), self.rows, i)
 
         b.for_(0, rows, 1, row)
-
-    def pack_rhs(self, rhs: Index, cols: Index, depth: Index, j: Index) -> None:
-        """Packs the columns j ... of the rhs block; columns past the last one repeat it."""
-        b = self.b
-        at = b.muli(j, self.layout["kc"])
-        for v in range(self.nv):
-            first = b.addi(j, v * self.width)
-            left = b.subi(cols, first)
-            source, target = b.addi(rhs, b.muli(first, self.rhs_col)), b.addi(at, v * self.step)
-            if isinstance(self.rhs_col, int) and self.rhs_col == 1:
-                make = self.interleaved
-            else:
-                make = self.turned if isinstance(self.rhs_k, int) and self.rhs_k == 1 else self.gathered
-            b.if_(
-                b.cmpi("sgt", left, 0),
-                lambda m=make, s=source, t=target, n=left: m(s, t, b.mini(n, self.width), depth),
-            )
 
     def place(self, target: Index, k: Index) -> Index:
         """Where the group of step k (a multiple of `group`) lies, for the columns that begin at `target`."""

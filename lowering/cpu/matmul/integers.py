@@ -18,12 +18,13 @@ from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
-__all__ = ["OFFSET", "Units", "choose_integers", "units_of"]
+__all__ = ["OFFSET", "Units", "choose_integers", "choose_packed_integers", "units_of"]
 
 OFFSET = 128
 """What is added to the rhs where the instruction takes it as unsigned."""
 
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
+_PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
 _KC, _MC, _NC = 512, 256, 192  # 32 KiB of a rhs panel of 64 columns; 128 of the lhs, 96 of the rhs
 
 
@@ -99,6 +100,16 @@ def choose_integers(problem: MatmulProblem, isa: Isa) -> dict:
     if isinstance(m, int):
         return small | _dot_tile(m, isa) if m <= _DOT_ROWS else large
     return {"kernel": "by_rows", "limit": _DOT_ROWS, "small": small | _dot_tile(_DOT_ROWS, isa), "large": large}
+
+
+def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> dict | None:
+    """The schedule for a constant rhs, packed in panels before the first call; None where that is no faster."""
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.batch or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
+        return None
+    if m < _PACKED_ROWS or n < isa.vector_bytes // 4 or k < 16:
+        return None
+    return _tiles(problem, isa, m) | {"packed": True}
 
 
 def _dot_tile(m: int, isa: Isa) -> dict[str, int]:

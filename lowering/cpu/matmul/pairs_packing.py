@@ -9,12 +9,12 @@ from torch_mlir.dialects import vector
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.bf16 import LANES, as_integers, from_memory, interleave
-from kiln.lowering.cpu.matmul.blocks import Blocks
+from kiln.lowering.cpu.matmul.panels import Panels
 
 __all__ = ["PairsInScratch"]
 
 
-class PairsInScratch(Blocks):
+class PairsInScratch(Panels):
     """Blocks with areas of scratch for both operands: `lhs` of bf16, `rhs` of pairs as i32 (see `pairs_layout`)."""
 
     lhs: ir.Value
@@ -59,25 +59,8 @@ class PairsInScratch(Blocks):
         b.for_(0, rows, LANES, strip)
 
     def pack_rhs(self, rhs: Index, cols: Index, depth: Index) -> None:
-        """Packs the rhs block as [cols / nr][k / 2][nr] pairs; zeros, or repeats, past the last column."""
-        b = self.b
-
-        def panel(j: Index) -> None:
-            at = b.muli(j, self.layout["kc"] // 2)
-            for v in range(self.nv):
-                first = b.addi(j, v * LANES)
-                left = b.subi(cols, first)
-                source, target = b.addi(rhs, b.muli(first, self.rhs_col)), b.addi(at, v * LANES)
-                if isinstance(self.rhs_col, int) and self.rhs_col == 1:
-                    make = self.interleaved
-                else:
-                    make = self.turned if isinstance(self.rhs_k, int) and self.rhs_k == 1 else self.gathered
-                b.if_(
-                    b.cmpi("sgt", left, 0),
-                    lambda m=make, s=source, t=target, n=left: m(s, t, b.mini(n, LANES), depth),
-                )
-
-        b.for_(0, cols, self.nr, panel)
+        """Packs the rhs block as [cols / nr][k / 2][nr] pairs."""
+        self.pack_panels(rhs, cols, depth, self.layout["kc"] // 2, LANES)
 
     def interleaved(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
         """16 columns with unit stride along n."""

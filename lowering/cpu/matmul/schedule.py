@@ -42,7 +42,7 @@ products are Kiln's own at all sizes. One core of a Zen 5 with AVX-512, f32, GFL
 
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.integers import choose_integers
+from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -89,10 +89,9 @@ def describe_schedule(schedule: dict, isa: Isa) -> str:
     if kernel == "vendor":
         return "blocks by the library's gemm"
     tile = f" {schedule['mr']}x{schedule.get('nv', schedule.get('nr'))}" if "mr" in schedule else ""
-    rhs = ""
-    if "pack_rhs" in schedule:
-        packed = "packed by each thread" if schedule["pack_rhs"] else "in place"
-        rhs = ", rhs a packed constant" if schedule.get("packed") else f", rhs {packed}"
+    rhs = ", rhs a packed constant" if schedule.get("packed") else ""
+    if "pack_rhs" in schedule and not rhs:
+        rhs = f", rhs {'packed by each thread' if schedule['pack_rhs'] else 'in place'}"
     slower = kernel == "blocked" and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
     why = f" (the library would use {isa.library_bytes} of the {isa.vector_bytes} bytes of a vector)" if slower else ""
     return f"{kernel}{tile}{rhs}{why}"
@@ -122,6 +121,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     m, n, k = problem.m, problem.n, problem.k
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
         return _packed_pairs(problem, isa)
+    if problem.dtype == "i8":
+        return choose_packed_integers(problem, isa)
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or m < _PACKED_ROWS:

@@ -18,6 +18,7 @@ from kiln.lowering.cpu.matmul import (
     choose_packed_schedule,
     choose_schedule,
     emit_matmul,
+    packed_integer_strides,
     packed_pair_strides,
     panel_strides,
     scratch_bytes,
@@ -132,22 +133,25 @@ def _panel_strides(layout: ir.AffineMap, transposed: bool) -> tuple[int, int]:
             raise UnsupportedError("kiln.matmul", "", f"an operand that is not strided: {layout}")
         return offset
 
-    lanes = at(2, 0) // 2  # pairs of k may be neighbours: then the stride holds for even k
+    lanes = at(4, 0) // 4  # pairs or fours of k may be neighbours: then the stride holds between them
     return lanes, at(0, lanes) // lanes
 
 
 def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, int]:
     """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes],
-    or for a kernel of pairs [n / lanes][k / 2][lanes][2]."""
+    or for kernels of groups of k (2 of bf16, 2 or 4 of integers) [n / lanes][k / group][lanes][group]."""
     k, n = static_size(product.k), static_size(product.n)
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
     at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
-    if schedule["kernel"] == "pairs":
-        lanes, rows = packed_pair_strides(schedule, k)
+    if schedule["kernel"] in ("pairs", "integers"):
+        if schedule["kernel"] == "pairs":
+            (lanes, rows), group = packed_pair_strides(schedule, k), 2
+        else:
+            lanes, rows, group = packed_integer_strides(schedule, k)
         floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
-        pair = floor(at_n, lanes) * (rows // 2) + floor(at_k, 2)
-        address = (pair * lanes + mod(at_n, lanes)) * 2 + mod(at_k, 2)
+        block = floor(at_n, lanes) * (rows // group) + floor(at_k, group)
+        address = (block * lanes + mod(at_n, lanes)) * group + mod(at_k, group)
         return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * rows * lanes
     lanes, _ = panel_strides(schedule, k)
     panel = ir.AffineExpr.get_floor_div(at_n, lanes)
@@ -172,8 +176,8 @@ def is_frozen(body: FusionBody, product: Product) -> bool:
     value = body.fusion.operation.operands[product.rhs]
     type_ = ir.RankedTensorType(value.type)
     argument = product.op.operands[1]
-    if not isinstance(type_.element_type, ir.FloatType):
-        return False  # i8 is widened on its way
+    if type_.element_type != ir.RankedTensorType(product.op.operands[0].type).element_type:
+        return False  # i8 that is widened on its way
     if type_.rank != 2 or not type_.has_static_shape or len(list(argument.uses)) != 1:
         return False
     return constant_name(value) is not None

@@ -99,3 +99,33 @@ def test_quantised_layer(freezing: bool) -> None:
 def test_no_terms_and_no_rows() -> None:
     check(torch.empty(4, 0, dtype=torch.int8), torch.empty(0, 20, dtype=torch.int8))
     check(torch.empty(0, 8, dtype=torch.int8), integers(8, 20))
+
+
+class Frozen(nn.Module):
+    """A product with a constant weight of `n` outputs, stored as layers have it or as `torch.mm` takes it."""
+
+    def __init__(self, n: int, k: int, turned: bool) -> None:
+        super().__init__()
+        self.register_buffer("w", integers(n, k) if turned else integers(k, n))
+        self.turned = turned
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch._int_mm(x, self.w.t() if self.turned else self.w)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize(
+    "m,n,k", [(1, 64, 64), (4, 16, 16), (8, 31, 130), (13, 33, 65), (37, 100, 1100), (70, 200, 63)]
+)
+def test_constant_weights(cpu: str, m: int, n: int, k: int) -> None:
+    """Packed when the code is loaded, the groups of the last steps of k and the last panel filled up with zeros."""
+    torch.manual_seed(0)
+    for turned in (True, False):
+        torch._dynamo.reset()
+        model = Frozen(n, k, turned).eval()
+        x = integers(m, k)
+        options = {"cpu": cpu, "fallback": False, "freezing": True}
+        with torch.no_grad():
+            compiled = torch.compile(model, backend=kiln.backend, fullgraph=True, options=options)
+            w = model.w.t() if turned else model.w
+            assert torch.equal(compiled(x), (x.long() @ w.long()).to(torch.int32))
