@@ -173,7 +173,8 @@ def _product(op: ir.Operation, symbols: _Symbols, reason: str) -> tuple[ir.Value
     if sizes is None:
         return None
     bias, replaced = added_bias(op.results[0])
-    activated = gelu_behind(replaced) if bias is not None else None
+    is_known = result.has_static_shape  # the other call takes matrices: rows are joined by views of known sizes
+    activated = gelu_behind(replaced) if bias is not None and is_known else None
     if bias is not None and activated is not None:
         return _activated_product(op, bias, activated, reason)
     if ir.RankedTensorType(op.operands[1].type).rank > 2:
