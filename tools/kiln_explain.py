@@ -20,7 +20,9 @@ __all__ = ["main"]
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status (1 for bad input, with one line on stderr)."""
     parser = argparse.ArgumentParser(prog="kiln-explain", description="Report which way each op of a model went.")
-    parser.add_argument("target", help="module:function; the function returns (model, inputs[, kwargs])")
+    parser.add_argument(
+        "target", help="module:function, importable from here; the function returns (model, inputs[, kwargs])"
+    )
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
     parser.add_argument("--backward", action="store_true", help="compile for training instead of inference")
     parser.add_argument("--verbose", action="store_true", help="list every op, with its place in the model")
@@ -40,8 +42,10 @@ def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwa
     import torch
 
     from kiln.frontend.explain import explain
+    from kiln.frontend.options import Options
     from kiln.frontend.profile import profile
 
+    Options.build(arguments.mode, None)  # an unknown mode is an error here, rather than one inside of Dynamo
     with torch.set_grad_enabled(arguments.backward):
         explanation = explain(model, *inputs, mode=arguments.mode, dynamic=arguments.dynamic or None, **kwargs)
         text = explanation.to_text(verbose=arguments.verbose)

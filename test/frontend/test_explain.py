@@ -64,6 +64,14 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert "torch.aten.relu" in capsys.readouterr().out
 
 
+def test_an_unknown_mode_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "model_with_mode.py").write_text("import torch\ndef make():\n    return torch.sin, torch.ones(4)\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["model_with_mode:make", "--mode", "nonsense"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown mode 'nonsense'; modes are default,") and error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
