@@ -95,17 +95,21 @@ def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacemen
     """`expr` with dims and symbols replaced by position; positions that are not given stay."""
     d = dims if isinstance(dims, Mapping) else dict(enumerate(dims))
     s = symbols if isinstance(symbols, Mapping) else dict(enumerate(symbols))
+    return _replaced(expr.maybe_downcast(), d, s)
 
-    def walk(e: ir.AffineExpr) -> ir.AffineExpr:
-        if isinstance(e, ir.AffineDimExpr):
-            return d.get(e.position, e).maybe_downcast()
-        if isinstance(e, ir.AffineSymbolExpr):
-            return s.get(e.position, e).maybe_downcast()
-        if isinstance(e, ir.AffineBinaryExpr):
-            return _binary(type(e), walk(e.lhs), walk(e.rhs))
-        return e
 
-    return walk(expr.maybe_downcast())
+# No function inside of `substitute`: one that calls itself is a cycle with what it refers to, which would keep the
+# expressions' context, and with it a whole compiled module, until the next collection of garbage.
+def _replaced(
+    e: ir.AffineExpr, dims: Mapping[int, ir.AffineExpr], symbols: Mapping[int, ir.AffineExpr]
+) -> ir.AffineExpr:
+    if isinstance(e, ir.AffineDimExpr):
+        return dims.get(e.position, e).maybe_downcast()
+    if isinstance(e, ir.AffineSymbolExpr):
+        return symbols.get(e.position, e).maybe_downcast()
+    if isinstance(e, ir.AffineBinaryExpr):
+        return _binary(type(e), _replaced(e.lhs, dims, symbols), _replaced(e.rhs, dims, symbols))
+    return e
 
 
 def apply(map_: ir.AffineMap, dims: Sequence[ir.AffineExpr], symbols: Replacements = ()) -> list[ir.AffineExpr]:

@@ -52,8 +52,12 @@ class FusionGraph:
         self.shapes = SymbolicShapes(function)
         self.operations = [op.operation for op in self.block.operations]
         self.position = {op: i for i, op in enumerate(self.operations)}
+        self._free: dict[ir.Operation, bool] = {}
         self.compute = [op for op in self.operations if name_of(op) in COMPUTE and not self.is_free(op)]
         self._compute_set = set(self.compute)
+        self._spaces: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
+        self._users: dict[ir.Operation, list[ir.Operation]] = {}
+        self._read_values: dict[ir.Operation, list[ir.Value]] = {}
         self.readers: dict[ir.Value, list[Read]] = {}
         self.reads: dict[ir.Operation, list[Read]] = {}
         self.external: set[ir.Value] = set()
@@ -71,6 +75,12 @@ class FusionGraph:
 
     def is_free(self, op: ir.Operation) -> bool:
         """Ops that cost nothing to repeat in every kernel that wants them: views, splats, fills, iotas, scalars."""
+        found = self._free.get(op)
+        if found is None:
+            found = self._free[op] = self._is_free(op)
+        return found
+
+    def _is_free(self, op: ir.Operation) -> bool:
         if op.name in ("kiln.view", "kiln.empty"):
             return True
         if op.name == "arith.constant":
@@ -98,6 +108,12 @@ class FusionGraph:
 
     def space(self, op: ir.Operation) -> tuple[ir.AffineExpr, ...]:
         """Iteration space: the result's sizes, a reduction's loops, or for a scatter the sizes of what it writes."""
+        found = self._spaces.get(op)
+        if found is None:
+            found = self._spaces[op] = self._space(op)
+        return found
+
+    def _space(self, op: ir.Operation) -> tuple[ir.AffineExpr, ...]:
         if name_of(op) == "kiln.scatter_nd":
             return self.dims(op.operands[1])
         if op.name != "linalg.generic":
@@ -141,6 +157,34 @@ class FusionGraph:
                 if m == maps[-1] and isinstance(operand.type, ir.RankedTensorType) and self.dims(operand) == dims:
                     return self.innermost(operand)
         return len(dims) - 1 if dims else None
+
+    def top(self, owner: ir.Operation | ir.OpView) -> ir.Operation:
+        """The op of the function that an op is, or is inside of."""
+        op = owner.operation
+        while op not in self.position:
+            op = op.parent.operation
+        return self.operations[self.position[op]]
+
+    def users(self, op: ir.Operation) -> list[ir.Operation]:
+        """Ops of the function that read what `op` makes, directly or through free ops; each once. Found once an op."""
+        found = self._users.get(op)
+        if found is None:
+            unique: dict[int, ir.Operation] = {}
+            for result in op.results:
+                for use in result.uses:
+                    user = self.top(use.owner)
+                    for reader in self.users(user) if self.is_free(user) else [user]:
+                        unique.setdefault(id(reader), reader)
+            found = self._users[op] = list(unique.values())
+        return found
+
+    def values_read(self, op: ir.Operation) -> list[ir.Value]:
+        """Operands of `op` and of the ops inside of it."""
+        found = self._read_values.get(op)
+        if found is None:
+            inner = [o.operation for r in op.regions for block in r.blocks for o in block.operations]
+            found = self._read_values[op] = [*op.operands, *(v for o in inner for v in o.operands)]
+        return found
 
     def _strides(self, value: ir.Value) -> tuple[ir.AffineExpr, ...] | None:
         op = defining_op(value)

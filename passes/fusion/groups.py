@@ -3,7 +3,7 @@
 
 """Groups of ops that become one kernel, and the paths between them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
@@ -17,9 +17,9 @@ from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
 __all__ = ["Group", "Grouping"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
-    """Ops that become one kernel.
+    """Ops that become one kernel. Two groups are equal if they are the same one.
 
     space: extents that the ops' points are expressed in. points: iteration points of each op over that space; a value
     that is read at several indices has several. reduced: dims of the space that the group's reductions reduce. parts:
@@ -89,12 +89,7 @@ class Grouping:
 
     def groups(self) -> list[Group]:
         """All groups, each once, in order of their first op."""
-        found: list[Group] = []
-        for op in self.graph.compute:
-            group = self.of[op]
-            if group not in found:
-                found.append(group)
-        return found
+        return list(dict.fromkeys(self.of[op] for op in self.graph.compute))
 
     def indices(self, group: Group, reads: list[Read]) -> list[tuple[ir.AffineExpr, ...]] | None:
         """Distinct indices, over the group's space, at which the group reads."""
@@ -127,37 +122,18 @@ class Grouping:
             self.of[op] = merged
         return merged
 
-    def reads_of(self, op: ir.Operation) -> list[ir.Value]:
-        """Operands of `op` and of the ops inside of it."""
-        inner = [o.operation for r in op.regions for block in r.blocks for o in block.operations]
-        return [*op.operands, *(v for o in inner for v in o.operands)]
-
     def successors(self, group: Group) -> list[Group | ir.Operation]:
         """Kernels and calls that read what `group` makes."""
-        found: list[Group | ir.Operation] = []
-        for op in group.ops:
-            self._collect(op, found, group)
-        return found
+        return [node for node in self._behind(group.ops) if node is not group]
 
-    def _collect(self, op: ir.Operation, found: list[Group | ir.Operation], origin: Group | None) -> None:
-        for result in op.results:
-            for use in result.uses:
-                user = self.top(use.owner)
-                if user in self.of:
-                    group = self.of[user]
-                    if group is not origin and group not in found:
-                        found.append(group)
-                elif self.graph.is_free(user):
-                    self._collect(user, found, origin)
-                elif user not in found:
-                    found.append(user)
-
-    def top(self, owner: ir.Operation | ir.OpView) -> ir.Operation:
-        """The op of the function that an op is, or is inside of."""
-        op = owner.operation
-        while op not in self.graph.position:
-            op = op.parent.operation
-        return op
+    def _behind(self, ops: Iterable[ir.Operation]) -> list[Group | ir.Operation]:
+        """Kernels and calls that read what some ops make, each once."""
+        found: dict[int, Group | ir.Operation] = {}
+        for op in ops:
+            for user in self.graph.users(op):
+                node = self.of.get(user, user)
+                found.setdefault(id(node), node)
+        return list(found.values())
 
     def connected(self, a: Group, b: Group) -> bool:
         """Whether a path leads from one of two groups to the other."""
@@ -169,20 +145,18 @@ class Grouping:
 
     def _leads(self, work: list[Group | ir.Operation], group: Group) -> bool:
         """Whether a path leads from one of some kernels and calls to `group`."""
-        seen: list[Group | ir.Operation] = []
+        seen: set[int] = set()
         while work:
             node = work.pop()
             if node is group:
                 return True
-            if any(node is s for s in seen):
+            if id(node) in seen:
                 continue
-            seen.append(node)
+            seen.add(id(node))
             if isinstance(node, Group):
                 work += self.successors(node)
-            else:
-                onward: list[Group | ir.Operation] = []
-                self._collect(node, onward, None)
-                work += onward
-                if node in self.graph.next_call:
-                    work.append(self.graph.next_call[node])
+                continue
+            work += self._behind([node])
+            if node in self.graph.next_call:
+                work.append(self.graph.next_call[node])
         return False

@@ -42,7 +42,7 @@ class Schedule:
         self.calls: dict[int, int] = {}  # call with effects -> the one before it
         for position, op in enumerate(graph.operations):
             found: set[int] = set()
-            for v in grouping.reads_of(op):
+            for v in graph.values_read(op):
                 owner = defining_op(v)
                 if owner is not None and owner in graph.position:
                     found |= below[graph.position[owner]]

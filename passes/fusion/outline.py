@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -13,6 +14,16 @@ from kiln.lowering.tile.body import defining_op
 from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.order import Schedule
+
+
+@dataclass
+class _Needs:
+    """What a kernel takes: tensors and symbols from outside, and ops that it computes, in an order of dataflow."""
+
+    tensors: list[ir.Value]
+    symbols: list[ir.Value]
+    body: list[ir.Operation]
+    seen: set[ir.Operation]
 
 
 class Outliner:
@@ -97,33 +108,10 @@ class Outliner:
     def _outline(self, group: Group, wanted: list[ir.Value] | None = None) -> None:
         members = set(group.ops)
         results = wanted if wanted is not None else self._results(group, members)
-        tensors: list[ir.Value] = []
-        symbols: list[ir.Value] = []
-        body: list[ir.Operation] = []
-        seen: set[ir.Operation] = set()
-
-        def need(value: ir.Value, computed: bool = False) -> None:
-            owner = defining_op(value)
-            if isinstance(value.type, ir.IndexType) and not (computed and _computes(owner)):
-                if value not in symbols:
-                    symbols.append(value)
-                return
-            if owner is not None and owner not in seen and self._inside(owner, members, group):
-                seen.add(owner)
-                tables = captured(owner)
-                for v in self._all_operands(owner):
-                    if v not in tables:
-                        # The maps of views and pads are over symbols; bodies may compute with anything.
-                        need(v, owner.name.startswith(("arith.", "linalg.")))
-                    elif v not in tensors:
-                        # Gathered from at run-time indices: it has to be in memory.
-                        tensors.append(v)
-                body.append(owner)
-            elif owner not in seen and value not in tensors:
-                tensors.append(value)
-
+        needs = _Needs([], [], [], set())
         for r in results:
-            need(r)
+            self._need(needs, r, members, group)
+        tensors, symbols, body = needs.tensors, needs.symbols, needs.body
         outer = [self.outside(v) for v in tensors]
         shapes = self._shapes(tensors, symbols)
         order = sorted(range(len(symbols)), key=lambda i: self._symbol_position(symbols[i]))
@@ -165,6 +153,29 @@ class Outliner:
                 kiln.yield_([env[r] for r in results])
         self.new.update(zip(results, fusion.results, strict=True))
 
+    def _need(
+        self, needs: "_Needs", value: ir.Value, members: set[ir.Operation], group: Group, computed: bool = False
+    ) -> None:
+        """Add what computing `value` in the kernel takes."""
+        owner = defining_op(value)
+        if isinstance(value.type, ir.IndexType) and not (computed and _computes(owner)):
+            if value not in needs.symbols:
+                needs.symbols.append(value)
+            return
+        if owner is not None and owner not in needs.seen and self._inside(owner, members, group):
+            needs.seen.add(owner)
+            tables = captured(owner)
+            for v in self._all_operands(owner):
+                if v not in tables:
+                    # The maps of views and pads are over symbols; bodies may compute with anything.
+                    self._need(needs, v, members, group, owner.name.startswith(("arith.", "linalg.")))
+                elif v not in needs.tensors:
+                    # Gathered from at run-time indices: it has to be in memory.
+                    needs.tensors.append(v)
+            needs.body.append(owner)
+        elif owner not in needs.seen and value not in needs.tensors:
+            needs.tensors.append(value)
+
     def _inside(self, op: ir.Operation, members: set[ir.Operation], group: Group) -> bool:
         """Whether `op` is computed in the kernel: its own ops and free ones, but a matrix operand is read in place."""
         if op in members:
@@ -195,7 +206,7 @@ class Outliner:
 
     def _needed(self, value: ir.Value, members: set[ir.Operation]) -> bool:
         for use in value.uses:
-            user = self.grouping.top(use.owner)
+            user = self.graph.top(use.owner)
             if user in members:
                 if self._whole_use(user, value):
                     return True

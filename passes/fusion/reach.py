@@ -19,7 +19,7 @@ class Reach:
         before_call = {after: before for before, after in graph.next_call.items()}
         for op in graph.operations:
             found = sources[graph.position[before_call[op]]] if op in before_call else 0
-            for v in grouping.reads_of(op):
+            for v in graph.values_read(op):
                 owner = defining_op(v)
                 if owner is not None and owner in graph.position:
                     found |= sources[graph.position[owner]]

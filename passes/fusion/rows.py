@@ -25,6 +25,7 @@ from kiln.dialects import affine, kiln
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.phases import Phases, find_hosts, find_phases, row_count
 from kiln.lowering.cpu.tile.rows import split_of
+from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.tile.body import FusionBody
 from kiln.passes.fusion.graph import FusionGraph
 
@@ -59,8 +60,13 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
     threads share them and why.
     """
     decisions: list[tuple[ir.Operation, str]] = []
+    unchanged: dict[str, list[str]] = {}  # kernels that stay as they are, with the reasons: layers repeat
     for op in list(function.regions[0].blocks[0].operations):
         if not isinstance(op, kiln.FusionOp) or ir.StringAttr(op.operation.attributes["kind"]).value != "matmul":
+            continue
+        key = fusion_key(op.operation)
+        if key in unchanged:
+            decisions += [(op.operation, f"threads share {reason}") for reason in unchanged[key]]
             continue
         wanted: list[tuple[ir.Value, int]] = []
         waits: list[int] = []
@@ -77,7 +83,9 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
             waits.append(number)
             roots, hosts = [part.roots[i] for i in part.mine], find_hosts(part, phases)
             wanted += [(v, number) for v in phases.behind if v not in roots and v not in hosts]
-        if waits:
+        if not waits:
+            unchanged[key] = reasons
+        else:
             op.operation.attributes["waits"] = ir.DenseI64ArrayAttr.get(waits)
         fusion = _with_results(op.operation, wanted) if wanted else op.operation
         decisions += [(fusion, f"threads share {reason}") for reason in reasons]
