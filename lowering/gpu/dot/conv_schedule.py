@@ -70,7 +70,7 @@ def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) 
     columns = max(16, pow2(shape.out))
     tiles = tiles_by_time(product, machine)
     fitting = [tile for tile in tiles if tile[0] * tile[1] <= _MOST_SUMS and tile[1] <= columns]
-    described = through_maps and takes_descriptors(product)
+    described = through_maps and machine.tensor_maps and takes_descriptors(product)
     schedule = schedule_of_tile(product, machine, (fitting or tiles)[0], described)
 
     # A step stays within one tap where a tap has channels enough, and wastes none where a smaller step divides them.

@@ -168,7 +168,23 @@ def test_convolutions_leave_room_for_neighbours(size, tile):
 )
 @settings(max_examples=100, deadline=None)
 def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, dtype, arch):
-    s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch))
+    s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch), groups == taps == 1)
     size = {"f64": 8, "f32": 4, "tf32": 4}.get(dtype, 2)
     assert s["num_stages"] * (s["block_m"] + s["block_n"]) * s["block_k"] * size <= machine(arch).shared_bytes
     assert s["block_m"] * s["block_n"] <= 128 * 128 and s["num_stages"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "arch", "kernel"),
+    [
+        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_90", "tensor_map"),
+        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_80", "implicit"),  # no tensor maps
+        (ConvShape(25088, 1, 252, 1024, 1, "bf16"), "sm_90", "implicit"),  # rows start anywhere
+        (ConvShape(None, 1, 256, 1024, 1, "bf16"), "sm_90", "tensor_map"),
+        (ConvShape(25088, 1, 256, 1024, 1, "f32"), "sm_90", "implicit"),  # no tensor cores
+        (ConvShape(49, 1, 256, 64, 1, "bf16"), "sm_90", "implicit"),  # small tiles gain nothing
+    ],
+)
+def test_one_tap_through_tensor_maps(shape, arch, kernel):
+    assert choose_conv(shape, machine(arch), through_maps=True)["kernel"] == kernel
+    assert choose_conv(shape, machine(arch))["kernel"] == "implicit"
