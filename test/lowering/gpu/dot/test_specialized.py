@@ -12,14 +12,20 @@ import torch
 import torch.nn.functional as F
 from dot_support import H200
 from fusion_support import close, compile_fusion, emit_fusion, function, run_fusion, stack_bytes
+from torch_mlir import ir
 
+from kiln.dialects import create_context, kiln
 from kiln.lowering.gpu.compile import compile_ttir
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention, choose_specialized
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.dot.specialized import Place, Specialized
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
+from kiln.lowering.gpu.emit import plan_kernel
 from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.lowering.gpu.ttir import Spelling, installed_spelling, to_ttir
+from kiln.lowering.gpu.tune.candidates import candidates
+from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
 
 MAPS = DotOptions(descriptors=True)
 LARGE: dict[str, Any] = {"b": 2, "h": 8, "g": 8, "s": 1024, "t": 1024}
@@ -149,6 +155,18 @@ def test_its_schedules():
     assert short is not None and (short["heads_together"], short["pingpong"]) == (14, True)
     smaller = smaller_schedule(schedule())
     assert smaller is not None and "kernel" not in smaller and smaller["descriptors"]
+
+
+def test_what_is_tried_beside_it():
+    with create_context(), ir.Location.unknown():
+        module = kiln.parse(attention(**LARGE))
+        block = list(module.body.operations)[0].regions[0].blocks[0]
+        fusion = next(op for op in block.operations if isinstance(op, kiln.FusionOp))
+        body, layouts = FusionBody(fusion), fusion_layouts(fusion, FusionBody(fusion))
+        chosen = plan_kernel(body, layouts, MAPS)
+        turns, plain = candidates(body, layouts, chosen, MAPS)
+    assert turns == chosen | {"pingpong": not chosen["pingpong"]}
+    assert "kernel" not in plain and (plain["block_m"], plain["block_n"]) == (64, 64)
 
 
 def test_masks_take_small_blocks_of_keys():
