@@ -23,7 +23,7 @@ def matmul(features, schedule, rhs_strides, m=4, n=16, k=128):
 
 TILES = {"kernel": "integers", "mr": 2, "nv": 1, "width": 16, "mc": 4, "nc": 16, "kc": 128}
 
-# With VNNI, rows of the lhs are copied, with 128 times their sums, which is where the sums of a tile start; a weight [n, k]
+# With VNNI, rows of the lhs are copied, with 128 times their sums, where the sums of a tile start; a weight [n, k]
 # is transposed to groups of four; they are shifted to unsigned numbers on the way to the instruction.
 # CHECK-LABEL: func.func @kernel
 # CHECK:       %[[SUMS:.*]] = memref.view
