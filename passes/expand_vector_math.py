@@ -3,12 +3,12 @@
 
 """The pass ``expand-vector-math``."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import ops_inside
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.vector_math import APPROXIMATE, FUNCTIONS, Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
@@ -72,7 +72,7 @@ class ExpandVectorMath(Pass):
     def _run_on_function(self, function: ir.Operation) -> None:
         entry = function.regions[0].blocks[0]
         constants: dict[tuple[str, int], ir.Value] = {}
-        for op in list(_walk(function)):
+        for op in list(ops_inside(function)):
             expand = self._expansion(op)
             if expand is None:
                 continue
@@ -107,15 +107,6 @@ class ExpandVectorMath(Pass):
             return None
         known = ", ".join(sorted(name for name in FUNCTIONS if name.startswith("math.")))
         raise InvalidIRError(f"{op.name} has no vector formula; there are: {known}", str(op.location))
-
-
-def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops inside ``op``, in program order."""
-    for region in op.regions:
-        for block in region:
-            for child in block:
-                yield child.operation
-                yield from _walk(child.operation)
 
 
 def _element(type_: ir.Type) -> ir.Type:

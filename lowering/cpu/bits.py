@@ -9,9 +9,10 @@ only moves bf16 values (its arithmetic is in f32), so that i16 serves as well.
 """
 
 import struct
-from collections.abc import Iterator
 
 from torch_mlir import ir
+
+from kiln.dialects.walk import ops_inside
 
 __all__ = ["bf16_as_bits"]
 
@@ -24,7 +25,7 @@ def bf16_as_bits(module: ir.Module) -> None:
 
     A module with arithmetic on bf16 is left alone.
     """
-    operations = list(_walk(module.operation))
+    operations = list(ops_inside(module.operation))
     if any(_computes(op) for op in operations):
         return
     for op in operations:
@@ -40,14 +41,6 @@ def bf16_as_bits(module: ir.Module) -> None:
             continue  # bits become bf16 for an instruction that takes them, or are those of one's result
         for result in op.results:
             _retype(result)
-
-
-def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
-    for region in op.regions:
-        for block in region:
-            for child in block:
-                yield child.operation
-                yield from _walk(child.operation)
 
 
 def _computes(op: ir.Operation) -> bool:

@@ -3,13 +3,14 @@
 
 """A ``tt.func`` -> a vector-stage kernel of the CPU: one loop over the programs of the grid, shared by the threads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, memref
 
 from kiln.dialects import affine, tt
 from kiln.dialects.kiln import name_of
+from kiln.dialects.walk import ops_inside
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu import control, dot, memory, reductions, shapes  # noqa: F401 - they register their rules
@@ -87,7 +88,7 @@ class _Kernel:
             scratch = Scratch(b, area)
             grid = [_index(b, e, sizes) for e in _maps(self.source, "kiln.grid", 3)]
             total = b.muli(b.muli(grid[0], grid[1]), grid[2])
-            has_atomics = any(name_of(o).startswith("tt.atomic_") for o in _walk(self.source))
+            has_atomics = any(name_of(o).startswith("tt.atomic_") for o in ops_inside(self.source))
             in_order = bool(cleared) or self.has_scratch or has_atomics
             start: Index = 0
             if self.is_sampled:
@@ -233,7 +234,7 @@ def _index(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index]) -> Index:
 def _elements(function: ir.Operation) -> int:
     """Elements of all blocks that a program makes: about the operations of its straight-line part."""
     total = 0
-    for op in _walk(function):
+    for op in ops_inside(function):
         for result in op.results:
             if isinstance(result.type, ir.RankedTensorType):
                 count = 1
@@ -241,11 +242,3 @@ def _elements(function: ir.Operation) -> int:
                     count *= n
                 total += count
     return total
-
-
-def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
-    for region in op.regions:
-        for block in region:
-            for child in block:
-                yield child.operation
-                yield from _walk(child.operation)

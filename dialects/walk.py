@@ -1,0 +1,22 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Walking over nested ops."""
+
+from collections.abc import Iterator
+
+from torch_mlir import ir
+
+__all__ = ["ops_inside"]
+
+
+def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops in the regions of ``op``, at any depth, each before those inside of it.
+
+    Unlike ``Operation.walk``, which calls back, it can be left at any op. Take a ``list`` before you erase any.
+    """
+    for region in op.regions:
+        for block in region:
+            for child in block:
+                yield child.operation
+                yield from ops_inside(child.operation)
