@@ -82,7 +82,7 @@ def _correspondence(
 
     if len(first.mine) != len(other.mine):
         return None
-    if not same([op.operation for op in first.operations], [op.operation for op in other.operations]):
+    if not same(_in_order(first), _in_order(other)):
         return None
     for i, k in zip(first.mine, other.mine, strict=True):
         if values.get(first.roots[i]) != other.roots[k]:
@@ -91,3 +91,11 @@ def _correspondence(
     if any(layouts[i] != layouts[k] or (i in unaligned) != (k in unaligned) for i, k in found.items()):
         return None
     return found
+
+
+def _in_order(part: FusionBody) -> list[ir.Operation]:
+    """The part's ops, what depends on no tensor first: parts that share it have it in different places."""
+    return sorted((op.operation for op in part.operations), key=lambda op: kiln.name_of(op) not in _WITHOUT_TENSORS)
+
+
+_WITHOUT_TENSORS = ("kiln.empty", "arith.constant")
