@@ -133,7 +133,7 @@ def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> di
     heads, queries, keys = shape.heads, shape.queries, shape.keys
     if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or shape.v_size != 128:
         return None
-    if not heads or not queries or not keys or heads * -(-queries // 64) <= machine.sms:
+    if not heads or not queries or not keys or queries < 128 or heads * -(-queries // 64) <= machine.sms:
         return None
     most = max(1, _CACHED_BYTES // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
     together = max(n for n in range(1, min(heads, most) + 1) if heads % n == 0) if shape.causal else 1

@@ -90,11 +90,11 @@ def test_attention() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_with_heads_of_128(causal: bool) -> None:
     """Enough of it that Hopper has warps with different jobs: no whole blocks, grouped heads, slices of a projection."""
-    q, kv = randn(2, 16, 700, 128, dtype=torch.bfloat16), randn(2, 700, 2, 8, 128, dtype=torch.bfloat16)
+    q, kv = randn(2, 700, 16, 128, dtype=torch.bfloat16), randn(2, 700, 2, 8, 128, dtype=torch.bfloat16)
 
     def attend(q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
         k, v = (x.transpose(1, 2) for x in kv.unbind(2))
-        found = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+        found = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=causal, enable_gqa=True)
         return found.transpose(1, 2).flatten(2)
 
     check(attend, q, kv, limit=1e-2)
@@ -400,6 +400,8 @@ def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:
 class FoldedWeights(nn.Module):
     """Weights that are concatenated and scaled at each call, a batch norm behind a convolution, a table of constants."""
 
+    table: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
@@ -454,9 +456,9 @@ def test_tensor_maps_of_any_number_of_rows() -> None:
                 for dim in dims:
                     torch._dynamo.mark_dynamic(tensor, dim)
             assert error(run(x), exact(x.double())) < 1e-2
-            wide_ = [t.double() for t in (q, k, v)]
-            assert error(attention(q, k, v), F.scaled_dot_product_attention(*wide_)) < 2e-2
-            assert error(scores(q, k), torch.relu(wide_[0] @ wide_[1].mT)) < 1e-2
+            a, b, c = (t.double() for t in (q, k, v))
+            assert error(attention(q, k, v), F.scaled_dot_product_attention(a, b, c)) < 2e-2
+            assert error(scores(q, k), torch.relu(a @ b.mT)) < 1e-2
         q, k = randn(2, 4, 70, 64, dtype=bf16), randn(2, 4, 0, 64, dtype=bf16)
         assert scores(q, k).shape == (2, 4, 70, 0)
 

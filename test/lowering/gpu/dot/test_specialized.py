@@ -144,6 +144,8 @@ def test_what_it_is_for():
     assert not is_specialized(attention(**LARGE, dtype="f32"))
     # Each 64 queries have a multiprocessor.
     assert not is_specialized(attention(1, 8, 8, 512, 512))
+    # One query a head would leave most of a tile empty.
+    assert not is_specialized(attention(32, 8, 8, 1, 512))
     # The result may be at any address, though the schedule was made for others.
     assert not is_specialized(attention(**LARGE, more=", unaligned = array<i64: 3>"), **schedule())
 

@@ -1,0 +1,67 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attention with heads of 128 through the whole compiler: warps with different jobs, and what replaces a rejected one."""
+
+import torch
+import torch.nn.functional as F
+
+import kiln
+import kiln.lowering.host.gpu_kernels as gpu_kernels
+from kiln.errors import CompileError
+from kiln.frontend.report import collect
+
+
+def attend(q, kv):
+    """Keys and values are slices of one projection, the result is what the next one reads."""
+    q = q.transpose(1, 2)
+    k, v = (x.transpose(1, 2) for x in kv.unbind(2))
+    found = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return found.transpose(1, 2).flatten(2)
+
+
+def check():
+    """Runs attention of 68 heads on 34; returns the compilation's notes."""
+    q = torch.randn(1, 130, 68, 128, dtype=torch.bfloat16)
+    kv = torch.randn(1, 37, 2, 34, 128, dtype=torch.bfloat16)
+    run = torch.compile(attend, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+    with collect() as reports:
+        found = run(q, kv)
+    exact = attend(q.double(), kv.double())
+    assert (found.double() - exact).norm() < 1e-2 * exact.norm()
+    assert not reports[0].aten_calls
+    return [n.reason for n in reports[0].notes]
+
+
+def watch(gpu, monkeypatch, rejects):
+    """The names of the kernels that have TTGIR, in the order in which they are compiled."""
+    special: set[str] = set()
+    seen: list[str] = []
+
+    def to_ttir(function):
+        name = gpu.to_ttir(function)
+        (special.add if "kiln.specialized" in function.operation.attributes else special.discard)(name)
+        return name
+
+    def compile_ttir(text, target, options):
+        if text in special:
+            seen.append(text)
+            if rejects:
+                raise CompileError("no such op")
+        return gpu.compile_ttir(text, target, options)
+
+    monkeypatch.setattr(gpu_kernels, "to_ttir", to_ttir)
+    monkeypatch.setattr(gpu_kernels, "compile_ttir", compile_ttir)
+    return seen
+
+
+def test_heads_of_128(gpu, monkeypatch):
+    seen = watch(gpu, monkeypatch, rejects=False)
+    check()
+    assert len(seen) == 1
+
+
+def test_a_triton_that_rejects_it(gpu, monkeypatch):
+    seen = watch(gpu, monkeypatch, rejects=True)
+    assert any(note == "a smaller schedule: no such op" for note in check())
+    assert len(seen) == 1
