@@ -35,6 +35,19 @@ _LONG = 1 << 30
 """Floating-point operations of a program from which a sample has few of them."""
 
 
+_ALIKE = (
+    "softmax 4096x4096",
+    "softmax 32768x1024",
+    "softmax 32768x4096",
+    "add+LN 16384x4096",
+    "add+LN 8192x8192",
+    "RMSNorm 16384x4096",
+    "RMSNorm 8192x8192",
+    "linear bf16 4096x4096x4096",
+)
+"""What has the kernel of another one with other sizes; run with --slow."""
+
+
 @dataclass
 class Sample:
     """The programs that ran, of how many, and the memory that they could write."""
@@ -136,7 +149,12 @@ def own_kernels() -> str:
     return ",".join(s.replace("choose-vendor{", "choose-vendor{keep=matmul,attention ") for s in steps)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def parameter(case: Case) -> Any:
+    marks = [pytest.mark.slow] if case.name in _ALIKE else []
+    return pytest.param(case, id=case.name.replace(" ", "-"), marks=marks)
+
+
+@pytest.mark.parametrize("case", map(parameter, CASES))
 def test_a_sample_of_programs(gpu, machine_code, repeated, sampled, case: Case) -> None:  # noqa: F811 - the fixture
     sample = sampled(case.flops)
     module, make = case.build()

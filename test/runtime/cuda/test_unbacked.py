@@ -25,7 +25,7 @@ def captured(gpu) -> Iterator[Any]:
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    options = {"fallback": False, "cache": False}
+    options: dict[str, Any] = {"fallback": False, "cache": False}
     return torch.compile(function, backend=kiln.backend, fullgraph=True, options=options)
 
 
