@@ -240,6 +240,8 @@ class HostGraph:
         source = self.layout(op.operands[0])
         if source is None:
             return None
+        if any(is_constant(n, 0) for n in shape):  # no element is addressed: a flip would start before the memory
+            return Layout(source.root, shape, contiguous_strides(shape), constant(0))
         indices = self.local_map(op, ir.AffineMapAttr(op.attributes["map"]).value)
         address = source.offset
         for index, stride in zip(indices, source.strides, strict=True):

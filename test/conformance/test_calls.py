@@ -334,6 +334,19 @@ def test_backward_with_a_conjugated_input():
     torch.testing.assert_close(ours, torch.autograd.grad(fn(x), x)[0])
 
 
+@pytest.mark.parametrize("shape", [(0, 70), (7, 0), (0, 3, 2)])
+def test_flipped_empty_tensors(shape):
+    """The first element of a flipped dim would lie before the memory."""
+
+    def fn(x):
+        y = x * 0.5 + 1
+        return y.flip(0), y.flip(-1), y[:0].flip(0)
+
+    x = torch.randn(shape)
+    for ours, theirs in zip(torch.compile(fn, backend="kiln")(x), fn(x), strict=True):
+        assert (ours.shape, ours.stride()) == (theirs.shape, theirs.stride())
+
+
 def test_training_with_a_number_that_changes():
     """A number that is no tensor's size is an input of the forward graph, and one of its outputs."""
     w = torch.randn(4, 4, requires_grad=True)
