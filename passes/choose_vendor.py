@@ -17,10 +17,10 @@ from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import (
     added_bias,
     attention_reason,
-    convolution_reason,
     product_reason,
     stands_alone,
 )
+from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.host.followers import FOLLOWS
 from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.passes.core import Pass, register_pass

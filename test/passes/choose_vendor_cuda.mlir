@@ -167,10 +167,10 @@ func.func @conv_bias(%x: tensor<1x8x8x8xbf16>, %w: tensor<8x8x3x3xbf16>, %d: ten
 
 // -----
 
-// Windows are cuDNN's; one tap over channels that lie together is a product.
+// One tap over channels that lie together is a product.
 // CHECK-LABEL: func.func @conv
 // CHECK: "kiln.aten"
-// CHECK-SAME: reason = "cuDNN: windows have not been measured to be faster in a kernel of their own"
+// CHECK-SAME: reason = "cuDNN: channels lie too far apart"
 // CHECK: "kiln.conv"
 // CHECK: "kiln.aten"
 // CHECK-SAME: reason = "cuDNN: channels lie too far apart"
@@ -496,4 +496,50 @@ func.func @large_heads(%q: !large, %k: !large, %v: !large, %s: !few, %t: !few, %
   %4 = "kiln.attention"(%q, %k, %k) {scale = 1.250000e-01 : f64, causal = false} : (!large, !large, !large) -> !large
   %5 = "kiln.attention"(%s, %m, %n) {scale = 1.250000e-01 : f64, causal = false} : (!few, !many, !many) -> !few
   return %0, %1, %3, %4, %5 : !large, !few, !large, !large, !few
+}
+
+// -----
+
+// Windows are cuDNN's, but for images of few channels, small windows of single channels, and little work.
+// CHECK-LABEL: func.func @windows
+// CHECK: "kiln.conv"(%arg0, %arg4)
+// CHECK: "kiln.conv"(%arg0, %arg5)
+// CHECK: "kiln.aten"(%arg0, %arg6) {{.*}}reason = "cuDNN: faster for windows of many channels and much work"
+// CHECK: "kiln.conv"(%arg1, %arg7)
+// CHECK: "kiln.aten"(%arg1, %arg8) {{.*}}reason = "cuDNN: groups of channels, and large windows of single ones, are faster there"
+// CHECK: "kiln.aten"(%arg1, %arg9) {{.*}}reason = "cuDNN: faster for windows of many channels and much work"
+// CHECK: "kiln.conv"(%arg2, %arg9)
+// CHECK: "kiln.aten"(%arg3, %arg10) {{.*}}reason = "cuDNN: windows have been measured to be faster in a kernel of their own in 16 bits only"
+// KEEP-LABEL: func.func @windows
+// KEEP-COUNT-8: kiln.conv
+func.func @windows(%x: tensor<64x3x32x32xbf16>, %y: tensor<64x64x28x28xbf16>, %one: tensor<1x64x28x28xbf16>,
+    %z: tensor<64x64x28x28xf32>, %stem: tensor<32x3x3x3xbf16>, %patch: tensor<64x3x8x8xbf16>, %wide: tensor<64x3x7x7xbf16>,
+    %d3: tensor<64x1x3x3xbf16>, %d7: tensor<64x1x7x7xbf16>, %w: tensor<64x64x3x3xbf16>, %f: tensor<64x1x3x3xf32>)
+    -> (tensor<64x32x16x16xbf16>, tensor<64x64x4x4xbf16>, tensor<64x64x16x16xbf16>, tensor<64x64x28x28xbf16>,
+        tensor<64x64x28x28xbf16>, tensor<64x64x28x28xbf16>, tensor<1x64x28x28xbf16>, tensor<64x64x28x28xf32>) {
+  %0 = "kiln.conv"(%x, %stem) {stride = array<i64: 2, 2>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 1, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (8192, 1, 512, 32)>}
+    : (tensor<64x3x32x32xbf16>, tensor<32x3x3x3xbf16>) -> tensor<64x32x16x16xbf16>
+  %1 = "kiln.conv"(%x, %patch) {stride = array<i64: 8, 8>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>,
+    groups = 1, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (1024, 1, 256, 64)>}
+    : (tensor<64x3x32x32xbf16>, tensor<64x3x8x8xbf16>) -> tensor<64x64x4x4xbf16>
+  %2 = "kiln.conv"(%x, %wide) {stride = array<i64: 2, 2>, padding = array<i64: 3, 3>, dilation = array<i64: 1, 1>,
+    groups = 1, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (16384, 1, 1024, 64)>}
+    : (tensor<64x3x32x32xbf16>, tensor<64x3x7x7xbf16>) -> tensor<64x64x16x16xbf16>
+  %3 = "kiln.conv"(%y, %d3) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 64, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (50176, 1, 1792, 64)>}
+    : (tensor<64x64x28x28xbf16>, tensor<64x1x3x3xbf16>) -> tensor<64x64x28x28xbf16>
+  %4 = "kiln.conv"(%y, %d7) {stride = array<i64: 1, 1>, padding = array<i64: 3, 3>, dilation = array<i64: 1, 1>,
+    groups = 64, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (50176, 1, 1792, 64)>}
+    : (tensor<64x64x28x28xbf16>, tensor<64x1x7x7xbf16>) -> tensor<64x64x28x28xbf16>
+  %5 = "kiln.conv"(%y, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 1, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (50176, 1, 1792, 64)>}
+    : (tensor<64x64x28x28xbf16>, tensor<64x64x3x3xbf16>) -> tensor<64x64x28x28xbf16>
+  %6 = "kiln.conv"(%one, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 1, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (50176, 1, 1792, 64)>}
+    : (tensor<1x64x28x28xbf16>, tensor<64x64x3x3xbf16>) -> tensor<1x64x28x28xbf16>
+  %7 = "kiln.conv"(%z, %f) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 64, transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (50176, 1, 1792, 64)>}
+    : (tensor<64x64x28x28xf32>, tensor<64x1x3x3xf32>) -> tensor<64x64x28x28xf32>
+  return %0, %1, %2, %3, %4, %5, %6, %7 : tensor<64x32x16x16xbf16>, tensor<64x64x4x4xbf16>, tensor<64x64x16x16xbf16>, tensor<64x64x28x28xbf16>, tensor<64x64x28x28xbf16>, tensor<64x64x28x28xbf16>, tensor<1x64x28x28xbf16>, tensor<64x64x28x28xf32>
 }

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which products, attentions and convolutions a library does faster on an NVIDIA GPU, and why.
+"""Which products and attentions a library does faster on an NVIDIA GPU, and why (convolutions: `conv_choice`).
 
 Measured on an H200 (docs/gpu.md). Each function gets an op at the kiln stage and returns a reason to call ATen, or None
 to keep the op for a kernel of its own.
@@ -23,7 +23,6 @@ from kiln.lowering.gpu.dot.split import split_parts
 __all__ = [
     "added_bias",
     "attention_reason",
-    "convolution_reason",
     "parts_of_product",
     "product_reason",
     "stands_alone",
@@ -357,30 +356,5 @@ def _reduces(generic: ir.Operation) -> bool:
     return "reduction" in str(generic.attributes["iterator_types"])
 
 
-def convolution_reason(op: ir.Operation) -> str | None:
-    """cuDNN, unless the convolution is a matrix product: one tap, stride 1, no padding, channels last."""
-    if _transposed(op, "transposed"):
-        return "cuDNN: transposed convolutions have no kernel"
-    weight = ir.RankedTensorType(op.operands[1].type)
-    if not weight.has_static_shape:
-        return "cuDNN: a weight of unknown size"
-    ones = all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["stride"]))
-    padded = any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
-    groups = ir.IntegerAttr(op.attributes["groups"]).value
-    taps = any(n != 1 for n in weight.shape[2:])
-    if taps or padded or not ones or groups != 1:
-        return "cuDNN: windows have not been measured to be faster in a kernel of their own"
-    if not _channels_last(op):
-        return "cuDNN: channels lie too far apart"
-    return None
-
-
 def _transposed(op: ir.Operation, name: str) -> bool:
     return bool(ir.IntegerAttr(op.attributes[name]).value)
-
-
-def _channels_last(op: ir.Operation) -> bool:
-    if "strides" not in op.attributes:
-        return False
-    strides = ir.AffineMapAttr(op.attributes["strides"]).value.results
-    return strides[1] == ir.AffineConstantExpr.get(1)

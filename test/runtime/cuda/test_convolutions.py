@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import kiln
+import kiln.lowering.gpu.dot.conv_choice as conv_choice
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
 from kiln.lowering.host.gpu_kernels import GpuKernelSet
@@ -19,6 +20,12 @@ from kiln.runtime.cuda.cublaslt import LibraryError
 from kiln.runtime.cuda.cudnn import ConvolutionProblem, Cudnn, cudnn
 from kiln.runtime.cuda.driver import CudaError
 from kiln.runtime.cuda.libraries import prepare_ahead
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """The rules leave small convolutions to kernels of their own: these stand for large ones."""
+    monkeypatch.setattr(conv_choice, "_SMALL_WORK", 0)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
