@@ -82,8 +82,8 @@ def _order_of_draws(graph: HostGraph, value: ir.Value) -> Exprs | None:
     """Strides of the result of the first call with an effect on the random generator that reads a value for a result of
     the same sizes; None if there is none.
 
-    ATen's draws fill memory in its order, and such a result (`dropout`, `bernoulli`, `rand_like`) has the strides of the
-    operand in the trace: with the operand in another order the same numbers would fall on other elements than eager's.
+    ATen's draws fill memory in its order, and such a result (`dropout`, `bernoulli`, `rand_like`) has the strides of
+    the operand in the trace: with the operand in another order the numbers would fall on other elements than eager's.
     """
     for use in value.uses:
         call = use.owner.operation
