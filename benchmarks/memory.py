@@ -66,7 +66,11 @@ class DescendantPeak:
 def _children(pid: int) -> list[int]:
     """All processes below ``pid``."""
     found: list[int] = []
-    for file in (_PROC / str(pid) / "task").glob("*/children"):
+    try:
+        files = list((_PROC / str(pid) / "task").glob("*/children"))
+    except OSError:  # the process has ended while its threads were listed
+        return found
+    for file in files:
         try:
             mine = [int(child) for child in file.read_text(encoding="ascii").split()]
         except OSError:  # the thread has ended

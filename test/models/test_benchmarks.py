@@ -5,6 +5,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -165,3 +166,16 @@ def test_charts():
     assert {"layers", "columns", "1Ki", "kiln", "eager", "us per call, CPU time"} <= texts
     with pytest.raises(ValueError, match="positive"):
         svg([Chart("nothing", "x", "y", {"kiln": [(0, 1)]})])
+
+
+def test_memory_of_a_process_that_ends_meanwhile(monkeypatch):
+    """Between the look for its folder and that into it."""
+
+    def gone(*_):
+        raise FileNotFoundError("/proc/1/task")
+
+    monkeypatch.setattr(Path, "glob", gone)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        peak = DescendantPeak(process)
+        peak.sample()
+    assert not peak.bytes
