@@ -14,6 +14,7 @@ Source: torch/_inductor/output_code.py, torch/_functorch/_aot_autograd/aot_autog
 import base64
 import dataclasses
 import hashlib
+import itertools
 import json
 import pickle
 import struct
@@ -167,7 +168,7 @@ def unpickled(state: bytes) -> KeptCode:
         here = code_settings(options)
     except Uncacheable as reason:
         raise KilnError(f"a kept graph is compiled again: {reason}") from reason
-    for was, found in zip(fields["settings"], here, strict=True):
+    for was, found in itertools.zip_longest(fields["settings"], here):
         if was != found:
             raise KilnError(f"a kept graph is compiled again: it was made with {was}, and here is {found}")
     report = CompileReport(reference.graph, reference.nodes)

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.arrange import preferred_strides
 from kiln.lowering.host.channels_last import follow_channels_last, views_of
+from kiln.lowering.host.draws import follow_draws
 from kiln.lowering.host.followers import follow_operands
 from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
@@ -97,6 +98,7 @@ class AssignLayouts(Pass):
             self.count("channels-last results", len(self._preferred))
         self._preferred |= follow_operands(graph)
         self._preferred |= preferred_strides(graph)
+        self._preferred |= follow_draws(graph)  # the last: another order would be wrong, not only slower
         for op in list(graph.operations):
             if op.operation.name != "kiln.view" or not _why_copied(graph, op.results[0]):
                 continue

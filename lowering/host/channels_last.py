@@ -46,7 +46,7 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     same rank have, with their dims where they are in the result, or where none has one that of the convolution that
     reads it. Left row-major: what the function returns (it has its own strides), what a call other than a convolution
     reads, and what a view reads that would need a copy. A result whose channels are in groups (a group norm's) follows
-    the convolution that reads them as one dim. What a call draws random numbers for has the order that the trace has.
+    the convolution that reads them as one dim.
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
@@ -58,11 +58,6 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
         for value in op.operation.results:
             views = list(views_of(value))
             if any(v in returned for v in (value, *(view.results[0] for view in views))):
-                continue
-            drawn = _order_of_draws(graph, value)
-            if drawn is not None:
-                graph.assign(value, drawn)
-                found[value] = drawn
                 continue
             strides = _of_groups(graph, value)
             if strides is None and _wants_channels_last(graph, op.operation, value):
@@ -76,24 +71,6 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
             else:
                 found[value] = strides
     return found
-
-
-def _order_of_draws(graph: HostGraph, value: ir.Value) -> Exprs | None:
-    """Strides of the result of the first call with an effect on the random generator that reads a value for a result of
-    the same sizes; None if there is none.
-
-    ATen's draws fill memory in its order, and such a result (`dropout`, `bernoulli`, `rand_like`) has the strides of
-    the operand in the trace: with the operand in another order the numbers would fall on other elements than eager's.
-    """
-    for use in value.uses:
-        call = use.owner.operation
-        if name_of(call) != "kiln.aten" or use.operand_number or ir.BoolAttr(call.attributes["pure"]).value:
-            continue
-        result = next((r for r in call.results if isinstance(r.type, ir.RankedTensorType)), None)
-        layout = None if result is None else graph.layout(result)
-        if layout is not None and layout.shape == graph.shape(value):
-            return layout.strides
-    return None
 
 
 def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:

@@ -4,6 +4,7 @@
 """Shared by the conformance tests: what a ``torch.compile`` backend must keep."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import kiln  # noqa: F401 - makes backend="kiln" known in a checkout that is not installed
+from kiln.frontend import compile as compiling
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,6 +42,29 @@ def assert_same(actual: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e
             torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol, equal_nan=True)
         else:
             assert ours == theirs
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty folders for the caches of Kiln and of PyTorch, in one folder."""
+    monkeypatch.setenv("KILN_CACHE", "1")
+    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "kiln"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    return tmp_path
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The graphs that are given to the compiler, by kind."""
+    found: list[str] = []
+    compile_native = compiling._compile_native
+
+    def counting(gm: Any, options: Any, report: Any) -> Any:
+        found.append(report.graph)
+        return compile_native(gm, options, report)
+
+    monkeypatch.setattr(compiling, "_compile_native", counting)
+    return found
 
 
 @pytest.fixture

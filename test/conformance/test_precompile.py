@@ -16,7 +16,6 @@ from torch._dynamo.precompile_context import PrecompileContext
 from torch._dynamo.utils import counters
 
 import kiln
-from kiln.frontend import compile as compiling
 from kiln.frontend import graph_key, traced
 from kiln.frontend.cached import graph_cache
 
@@ -24,28 +23,11 @@ from .conftest import assert_same
 
 
 @pytest.fixture(autouse=True)
-def caches(tmp_path, monkeypatch):
-    monkeypatch.setenv("KILN_CACHE", "1")
-    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "kiln"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+def precompiling(caches):
     with torch._dynamo.config.patch(caching_precompile=True):
         forget()
-        yield tmp_path
+        yield
     forget()
-
-
-@pytest.fixture
-def kinds(monkeypatch):
-    """The graphs that are given to the compiler, by kind."""
-    found = []
-    compile_native = compiling._compile_native
-
-    def counting(gm, options, report):
-        found.append(report.graph)
-        return compile_native(gm, options, report)
-
-    monkeypatch.setattr(compiling, "_compile_native", counting)
-    return found
 
 
 def forget():

@@ -48,3 +48,19 @@ def test_order_of_memory(draw, order):
 
     x = torch.randn([(2, 3, 4, 5)[d] for d in order]).permute([order.index(d) for d in range(4)])
     torch.testing.assert_close(drawn(torch.compile(run, backend="kiln", fullgraph=True), x), drawn(run, x))
+
+
+def test_a_reader_that_would_like_another_order():
+    """For a call, a reshape of the permuted tensor is an alias if the heads are written between the tokens; the order
+    of the draws wins, and the reshape is a copy."""
+
+    def run(x):
+        y = torch.sigmoid(x)
+        return F.dropout(y, 0.5) + 1, F.dropout(y.permute(0, 2, 1, 3).reshape(2, 5, 12), 0.5) + 1
+
+    x = torch.randn(2, 3, 5, 4)
+    found = torch.compile(run, backend="kiln", fullgraph=True)
+    torch.manual_seed(7)
+    ours = found(x)
+    torch.manual_seed(7)
+    torch.testing.assert_close(ours, run(x))

@@ -13,7 +13,6 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._inductor.codecache import FxGraphCache
 
 import kiln.frontend
-from kiln.frontend import compile as compiling
 from kiln.frontend import traces
 from kiln.frontend.cached import graph_cache
 from kiln.frontend.report import collect
@@ -21,26 +20,7 @@ from kiln.frontend.standing_in import standing_in
 
 from .conftest import assert_same
 
-
-@pytest.fixture(autouse=True)
-def caches(tmp_path, monkeypatch):
-    monkeypatch.setenv("KILN_CACHE", "1")
-    monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "kiln"))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
-
-
-@pytest.fixture
-def traced(monkeypatch):
-    """The graphs that are traced and given to the compiler, by kind."""
-    kinds = []
-    compile_native = compiling._compile_native
-
-    def counting(gm, options, report):
-        kinds.append(report.graph)
-        return compile_native(gm, options, report)
-
-    monkeypatch.setattr(compiling, "_compile_native", counting)
-    return kinds
+pytestmark = pytest.mark.usefixtures("caches")
 
 
 def run(fn, *args, **settings):
@@ -55,16 +35,16 @@ def f(x, w):
     return torch.relu(x @ w + 1).sum(-1), x.transpose(0, 1)
 
 
-def test_a_known_graph_is_not_traced(traced):
+def test_a_known_graph_is_not_traced(kinds):
     x, w = torch.randn(5, 7), torch.randn(7, 3)
     for expected in ("stored", "loaded"):
         result, did = run(f, x, w)
         assert did == [expected]
         assert_same(result, f(x, w))
-    assert traced == ["inference"]
+    assert kinds == ["inference"]
 
 
-def test_code_that_is_gone_is_made_again(traced):
+def test_code_that_is_gone_is_made_again(kinds):
     x, w = torch.randn(5, 7), torch.randn(7, 3)
     run(f, x, w)
     graph_cache().clear()
@@ -72,10 +52,10 @@ def test_code_that_is_gone_is_made_again(traced):
     assert did == ["stored"]
     assert_same(result, f(x, w))
     assert run(f, x, w)[1] == ["loaded"]
-    assert traced == ["inference"] * 2
+    assert kinds == ["inference"] * 2
 
 
-def test_training(traced):
+def test_training(kinds):
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.LayerNorm(5), nn.Linear(5, 2))
     x = torch.randn(4, 6, requires_grad=True)
@@ -91,10 +71,10 @@ def test_training(traced):
     for _ in range(2):
         torch._dynamo.reset()
         assert_same(step(torch.compile(model, backend="kiln")), expected)
-    assert sorted(traced) == ["backward", "forward"]
+    assert sorted(kinds) == ["backward", "forward"]
 
 
-def test_dynamic_sizes(traced):
+def test_dynamic_sizes(kinds):
     def g(x):
         return (x * 2).reshape(-1), x.shape[0] + 1, torch.softmax(x, -1)
 
@@ -104,7 +84,7 @@ def test_dynamic_sizes(traced):
         for n in (4, 9, 17):
             x = torch.randn(n, n + 3)
             assert_same(compiled(x), g(x))
-    assert traced == ["inference"]
+    assert kinds == ["inference"]
 
 
 def test_guards_of_a_traced_graph_hold():
@@ -121,7 +101,7 @@ def test_guards_of_a_traced_graph_hold():
             assert_same(compiled(x), g(x))
 
 
-def test_mutated_inputs(traced):
+def test_mutated_inputs(kinds):
     def g(x, y):
         y.add_(x)
         return y, x.view(-1), None, 3
@@ -134,7 +114,7 @@ def test_mutated_inputs(traced):
         torch.testing.assert_close(y, expected)
         assert result[1].data_ptr() == x.data_ptr()
         assert result[2:] == (None, 3)
-    assert traced == ["inference"]
+    assert kinds == ["inference"]
 
 
 def test_inputs_that_share_memory_are_another_graph():
@@ -175,12 +155,12 @@ def test_modes_are_in_the_key():
     assert run(f, x, w)[1] == ["loaded"]
 
 
-def test_off(traced):
+def test_off(kinds):
     x, w = torch.randn(5, 7), torch.randn(7, 3)
     before = counters["aot_autograd"]["autograd_cache_saved"]
     for _ in range(2):
         assert run(f, x, w, options={"cache": False})[1] == ["off"]
-    assert traced == ["inference"] * 2
+    assert kinds == ["inference"] * 2
     assert counters["aot_autograd"]["autograd_cache_saved"] == before
 
 
@@ -193,7 +173,7 @@ def test_off(traced):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, traced, monkeypatch, caplog):
+def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, kinds, monkeypatch, caplog):
     monkeypatch.delitem(sys.modules, "kiln.frontend.traced", raising=False)
     monkeypatch.delattr(kiln.frontend, "traced", raising=False)
     monkeypatch.delattr(owner, name)
@@ -205,7 +185,7 @@ def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, traced,
                 result, did = run(f, x, w)
                 assert did == [expected]
                 assert_same(result, f(x, w))
-        assert traced == ["inference", "inference"]
+        assert kinds == ["inference", "inference"]
         assert name in caplog.text
     finally:
         traces._traced.cache_clear()
