@@ -200,17 +200,6 @@ def _holds_dim(a: poly.Atom) -> bool:
     return any(_holds_dim(b) for p in a[1:] for m, _ in p for b in m)
 
 
-# ------------------------------------------------------------------------------------------------------------- text
-
-
-def parse_expr(text: str, n_dims: int = 0, n_symbols: int = 0) -> ir.AffineExpr:
-    """The expression written as in an affine map: "d0 floordiv 4 + s0".  Raises MLIRError if malformed."""
-    dims = ", ".join(f"d{i}" for i in range(n_dims))
-    symbols = ", ".join(f"s{i}" for i in range(n_symbols))
-    attribute = ir.Attribute.parse(f"affine_map<({dims})[{symbols}] -> ({text})>")
-    return ir.AffineMapAttr(attribute).value.results[0]
-
-
 # ------------------------------------------------------------------------------------------------------ polynomials
 
 

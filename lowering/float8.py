@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.elements import element_of, with_element
+
 __all__ = ["Float8", "form_of", "is_float8", "narrow", "too_large", "widen"]
 
 
@@ -59,13 +61,9 @@ def too_large(type_: ir.Type) -> int:
     return form.above if form.infinity is not None or _saturates() else form.nan
 
 
-def _element(type_: ir.Type) -> ir.Type:
-    return type_.element_type if isinstance(type_, ir.VectorType | ir.RankedTensorType) else type_
-
-
 def form_of(type_: ir.Type) -> Float8 | None:
     """The format of an element, vector or block type; None for other types, also for the fnuz ones."""
-    return _FORMS.get(type(_element(type_)))
+    return _FORMS.get(type(element_of(type_)))
 
 
 def is_float8(type_: ir.Type) -> bool:
@@ -73,17 +71,9 @@ def is_float8(type_: ir.Type) -> bool:
     return form_of(type_) is not None
 
 
-def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
-    if isinstance(type_, ir.VectorType):
-        return ir.VectorType.get(type_.shape, element)
-    if isinstance(type_, ir.RankedTensorType):
-        return ir.RankedTensorType.get(type_.shape, element, type_.encoding)
-    return element
-
-
 def _int(type_: ir.Type, value: int) -> ir.Value:
     """A constant of an integer type, or a splat."""
-    element = ir.IntegerType(_element(type_))
+    element = ir.IntegerType(element_of(type_))
     attribute: ir.Attribute = ir.IntegerAttr.get(element, value - (1 << 32) if value >= 1 << 31 else value)
     if type_ != element:
         attribute = ir.DenseElementsAttr.get_splat(type_, attribute)
@@ -94,9 +84,9 @@ def widen(x: ir.Value, bitcast: Bitcast = arith.bitcast) -> ir.Value:
     """An 8-bit float as f32: exactly."""
     form = form_of(x.type)
     assert form is not None
-    i32 = _like(x.type, ir.IntegerType.get_signless(32))
-    f32 = _like(x.type, ir.F32Type.get())
-    bits = arith.extui(i32, bitcast(_like(x.type, ir.IntegerType.get_signless(8)), x))
+    i32 = with_element(x.type, ir.IntegerType.get_signless(32))
+    f32 = with_element(x.type, ir.F32Type.get())
+    bits = arith.extui(i32, bitcast(with_element(x.type, ir.IntegerType.get_signless(8)), x))
     size = arith.andi(bits, _int(i32, 0x7F))
     # The exponent's field is that of f32 but for its bias, also where it is 0.
     scaled = bitcast(f32, arith.shli(size, _int(i32, 23 - form.mantissa)))
@@ -114,7 +104,7 @@ def narrow(x: ir.Value, element: ir.Type, bitcast: Bitcast = arith.bitcast) -> i
     """f32 as an 8-bit float, as PyTorch converts it."""
     form = form_of(element)
     assert form is not None
-    i32 = _like(x.type, ir.IntegerType.get_signless(32))
+    i32 = with_element(x.type, ir.IntegerType.get_signless(32))
     given = bitcast(i32, x)
     sign = arith.andi(given, _int(i32, 0x80000000))
     bits = arith.xori(given, sign)
@@ -132,5 +122,5 @@ def narrow(x: ir.Value, element: ir.Type, bitcast: Bitcast = arith.bitcast) -> i
     result = arith.minui(result, _int(i32, above))  # rounding may carry into what is beyond
     result = arith.select(arith.cmpi(8, bits, _int(i32, _INFINITY)), _int(i32, form.nan), result)
     result = arith.ori(result, arith.shrui(sign, _int(i32, 24)))
-    i8 = _like(x.type, ir.IntegerType.get_signless(8))
-    return bitcast(_like(x.type, element), arith.trunci(i8, result))
+    i8 = with_element(x.type, ir.IntegerType.get_signless(8))
+    return bitcast(with_element(x.type, element), arith.trunci(i8, result))

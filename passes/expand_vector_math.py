@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.elements import element_of, with_element
 from kiln.dialects.walk import ops_inside
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.vector_math import APPROXIMATE, FUNCTIONS, Emitter, Lanes
@@ -109,23 +110,14 @@ class ExpandVectorMath(Pass):
         raise InvalidIRError(f"{op.name} has no vector formula; there are: {known}", str(op.location))
 
 
-def _element(type_: ir.Type) -> ir.Type:
-    return type_.element_type if isinstance(type_, ir.VectorType) else type_
-
-
 def _is(kind: Any, type_: ir.Type) -> bool:
-    return isinstance(_element(type_), kind)
-
-
-def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
-    """``type_`` with another element type."""
-    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element
+    return isinstance(element_of(type_), kind)
 
 
 def _emitter(type_: ir.Type, constants: dict, entry: ir.Block) -> Emitter:
     """An emitter that computes in ``type_``, or in f32 where that is a 16-bit float."""
     if _is(_SHORT, type_):
-        type_ = _like(type_, ir.F32Type.get())
+        type_ = with_element(type_, ir.F32Type.get())
     return Emitter(type_, constants, entry)
 
 
@@ -169,7 +161,7 @@ def _approximate(op: ir.Operation, element: str) -> bool:
 def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
     """extf and truncf of 16-bit floats, by way of f32."""
     source, target = op.operands[0].type, op.results[0].type
-    e = Emitter(_like(target, ir.F32Type.get()), constants, entry)
+    e = Emitter(with_element(target, ir.F32Type.get()), constants, entry)
     value = e.wrap(op.operands[0])
     if op.name == "arith.extf":
         value = _load(e, value.value)
@@ -182,7 +174,7 @@ def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Valu
 def _convert_float8(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
     """extf and truncf of 8-bit floats, by way of f32."""
     source, target = op.operands[0].type, op.results[0].type
-    e = Emitter(_like(source, ir.F32Type.get()), constants, entry)
+    e = Emitter(with_element(source, ir.F32Type.get()), constants, entry)
     if op.name == "arith.extf":
         value = widen(op.operands[0])
         if _is(ir.F64Type, target):
@@ -190,7 +182,7 @@ def _convert_float8(op: ir.Operation, constants: dict, entry: ir.Block) -> list[
         return [_store(e, e.wrap(value), target)]
     value = e.wrap(op.operands[0])
     value = e.op("arith.truncf", e.float_type, value) if _is(ir.F64Type, source) else _load(e, value.value)
-    return [narrow(value.value, _element(target))]
+    return [narrow(value.value, element_of(target))]
 
 
 def _through_f32(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
@@ -198,13 +190,13 @@ def _through_f32(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.
     value = op.operands[0]
     if is_float8(value.type):
         return [ir.Operation.create(op.name, results=[op.results[0].type], operands=[widen(value)]).result]
-    wide = _like(value.type, ir.F32Type.get())
+    wide = with_element(value.type, ir.F32Type.get())
     made = ir.Operation.create(op.name, results=[wide], operands=[value]).result
-    return [narrow(made, _element(op.results[0].type))]
+    return [narrow(made, element_of(op.results[0].type))]
 
 
 def _from_integer(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
     """sitofp and uitofp to bf16, by way of f32: LLVM would call a library function that no process has loaded."""
     target = op.results[0].type
-    e = Emitter(_like(target, ir.F32Type.get()), constants, entry)
+    e = Emitter(with_element(target, ir.F32Type.get()), constants, entry)
     return [_store(e, e.op(op.name, e.float_type, e.wrap(op.operands[0])), target)]

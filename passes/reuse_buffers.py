@@ -13,7 +13,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.emit import KERNEL_KINDS
 from kiln.lowering.cpu.tile.overwrite import overwritable
-from kiln.lowering.host.layout import Exprs, HostGraph, Layout, is_constant
+from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
@@ -141,7 +141,7 @@ class _Function:
                 self._fusion(step, op)
 
     def _root(self, value: ir.Value) -> ir.Value | None:
-        return self._layout(value).root if isinstance(value.type, ir.RankedTensorType) else None
+        return self.graph.strided_layout(value).root if isinstance(value.type, ir.RankedTensorType) else None
 
     def _fusion(self, step: int, op: ir.OpView) -> None:
         operation = op.operation
@@ -188,7 +188,7 @@ class _Function:
         if root is None or root not in self.last:
             raise InvalidIRError("what is written to with indices has no memory of its own", str(op.location))
         memory = self.memory.get(root) or _Memory(root, root in self.owned)
-        first, mine = self._layout(memory.first), self._layout(result)
+        first, mine = self.graph.strided_layout(memory.first), self.graph.strided_layout(result)
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         self.memory[result] = _Memory(memory.first, memory.is_owned or result in self.owned, plain)
         op.attributes["in_place"] = ir.DenseI64ArrayAttr.get([base, 0])
@@ -218,7 +218,7 @@ class _Function:
         """Gives the memory of `root` to `result`, unless a tensor cannot be both."""
         is_aten = name_of(root.owner) == "kiln.aten"
         memory = self.memory.get(root) or _Memory(root, root in self.owned or is_aten)
-        first, mine = self._layout(memory.first), self._layout(result)
+        first, mine = self.graph.strided_layout(memory.first), self.graph.strided_layout(result)
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         owned = memory.is_owned or result in self.owned
         if owned and not (plain and self._is_exact(result, first.strides)):
@@ -249,16 +249,10 @@ class _Function:
         argument = self.graph.arguments[ir.IntegerAttr(attribute).value]
         if argument in self.held or self.last.get(argument, -1) > step or argument.type != result.type:
             return None
-        theirs, mine = self._layout(argument), self._layout(result)
+        theirs, mine = self.graph.strided_layout(argument), self.graph.strided_layout(result)
         same = theirs.shape == mine.shape and theirs.strides == mine.strides
         self.last.setdefault(argument, -1)
         return argument if same else None
-
-    def _layout(self, value: ir.Value) -> Layout:
-        layout = self.graph.layout(value)
-        if layout is None:
-            raise InvalidIRError("a view that no strides describe; run assign-layouts first", str(value.location))
-        return layout
 
 
 def _same_count(a: Exprs, b: Exprs) -> bool:

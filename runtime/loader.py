@@ -17,7 +17,7 @@ from typing import Any
 from kiln.errors import KilnError
 from kiln.runtime.threads import symbol_address
 
-__all__ = ["LoadedCode", "load", "undefined_symbols"]
+__all__ = ["LoadedCode", "load"]
 
 _lock = threading.Lock()
 _serial = itertools.count()
@@ -80,11 +80,6 @@ def load(objects: Iterable[bytes], symbols: Sequence[str]) -> LoadedCode:
     with _lock:
         tracker = builder.link(_engine(), f"kiln{next(_serial)}")
     return LoadedCode(tracker, symbols)
-
-
-def undefined_symbols(image: bytes) -> set[str]:
-    """The external symbols that an ELF64 object calls."""
-    return _symbols(image)[1]
 
 
 def _symbols(image: bytes) -> tuple[set[str], set[str]]:

@@ -9,6 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import ext
 from torch_mlir.dialects.irdl import Variadicity
 
+from kiln.dialects.elements import element_of, with_element
 from kiln.dialects.kiln.base import I64Array, Pure, Result
 from kiln.dialects.kiln.checks import InvalidOp, require, verified
 from kiln.dialects.kiln.family import Family as KilnFamily
@@ -76,19 +77,9 @@ def is_block(type_: ir.Type) -> bool:
     return isinstance(type_, ir.RankedTensorType)
 
 
-def element_of(type_: ir.Type) -> ir.Type:
-    """The element type of a block; a scalar's own type."""
-    return type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
-
-
 def shape_of(type_: ir.Type) -> list[int]:
     """The sizes of a block; empty for a scalar."""
     return list(type_.shape) if isinstance(type_, ir.RankedTensorType) else []
-
-
-def with_element(type_: ir.Type, element: ir.Type) -> ir.Type:
-    """The same shape with another element type."""
-    return with_shape(shape_of(type_), element)
 
 
 def with_shape(shape: Sequence[int], element: ir.Type) -> ir.Type:

@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, math, memref, vector
 
+from kiln.dialects.elements import element_of
 from kiln.lowering.float8 import is_float8
 from kiln.lowering.ir_builder import Condition, Index, IRBuilder
 
@@ -73,7 +74,7 @@ class Builder(IRBuilder):
 
     def zero(self, type_: ir.Type) -> ir.Value:
         """Zero of a float or integer, scalar or vector, type."""
-        element = ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
+        element = element_of(type_)
         is_int = isinstance(element, (ir.IntegerType, ir.IndexType))
         return self.int_(0, type_) if is_int else self.float_(0.0, type_)
 

@@ -183,6 +183,17 @@ class HostGraph:
             self._layouts[value] = self._layout(value)
         return self._layouts[value]
 
+    def strided_layout(self, value: ir.Value) -> Layout:
+        """The layout of a tensor, in IR whose layouts are assigned.
+
+        Raises:
+            InvalidIRError: a view that no strides describe.
+        """
+        layout = self.layout(value)
+        if layout is None:
+            raise InvalidIRError("a view that no strides describe; run assign-layouts first", str(value.location))
+        return layout
+
     def assign(self, value: ir.Value, strides: Exprs) -> None:
         """Fixes the strides of a root value."""
         self.assigned[value] = strides

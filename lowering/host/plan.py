@@ -127,7 +127,7 @@ class _Planner(PlanValues):
             tensors = [v for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
             layouts = [layout for v in tensors if (layout := self.graph.layout(v)) is not None]
             if len(operation.results) == 1 and len(layouts) == len(tensors):
-                result = self._layout(operation.results[0])
+                result = self.graph.strided_layout(operation.results[0])
                 call = library_product(operation, layouts, result) or library_convolution(operation, layouts, result)
                 if call is not None:
                     found[operation.results[0]] = call
@@ -155,7 +155,7 @@ class _Planner(PlanValues):
         return Launch(kernel, pointers, (), name=name, product=product, source=source)
 
     def _pointer(self, value: ir.Value) -> Pointer:
-        layout = self._layout(value)
+        layout = self.graph.strided_layout(value)
         offset = mul(layout.offset, constant(item_bytes(value.type)))
         return Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout)))
 
@@ -193,7 +193,7 @@ class _Planner(PlanValues):
     def _mark_alignment(self, op: ir.Operation) -> None:
         """Says which operands and results may start elsewhere than at multiples of 16 bytes."""
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
-        offsets = [mul(self._layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
+        offsets = [mul(self.graph.strided_layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
         found = [i for i, offset in enumerate(offsets) if not affine.is_multiple(offset, _ALIGNMENT)]
         if found:
             op.attributes["unaligned"] = ir.DenseI64ArrayAttr.get(found)
@@ -207,9 +207,9 @@ class _Planner(PlanValues):
         sources = list(op.attributes["unbacked"]) if _has(op, "unbacked") else [None] * len(indices)
         sizes = []
         for i, (value, source) in enumerate(zip(indices, sources, strict=True)):
-            where = list(ir.DenseI64ArrayAttr(source)) if source is not None else []
+            first, *dim = ir.DenseI64ArrayAttr(source) if source is not None else [i]
             symbol = self.graph.position[value]
-            sizes.append((symbol, where[0], where[1]) if where else (symbol, len(results) + i, -1))
+            sizes.append((symbol, first, dim[0]) if dim else (symbol, len(results) + first, -1))
             self.step_of[symbol] = len(self.plan.steps)
         return AtenStep(
             ir.StringAttr(op.attributes["op"]).value,
@@ -225,7 +225,7 @@ class _Planner(PlanValues):
         )
 
     def _operand(self, value: ir.Value, dtype: str = "") -> Operand:
-        layout = self._layout(value)
+        layout = self.graph.strided_layout(value)
         buffer = self._buffer(layout.root, dtype)
         found = self.plan.buffers[buffer]
         # A graph's inputs and the results of its ATen calls keep the dtype that they have.
@@ -241,7 +241,7 @@ class _Planner(PlanValues):
     def _output(self, number: int, value: ir.Value) -> Output:
         if isinstance(value.type, ir.IndexType):
             return Output(value=self.expr(self.graph.symbol(value)))
-        layout = self._layout(value)
+        layout = self.graph.strided_layout(value)
         attribute = self.graph.result_attribute(number, "kiln.strides")
         wanted = self.graph.function_map(attribute) if isinstance(attribute, ir.AffineMapAttr) else None
         buffer = self._buffer(layout.root)

@@ -13,7 +13,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.host.elements import dense_bytes, dtype_name, item_bytes
-from kiln.lowering.host.layout import HostGraph, Layout, add, constant, contiguous_strides, is_constant, mul
+from kiln.lowering.host.layout import HostGraph, add, constant, contiguous_strides, is_constant, mul
 from kiln.lowering.host.sharing import shared_memory
 from kiln.runtime.plan import Buffer, Constant, Expr, Plan, Symbol
 
@@ -121,14 +121,8 @@ class PlanValues:
 
     def _memory_of(self, value: ir.Value) -> ir.Value:
         """The value that owns the memory that a tensor lies in."""
-        root = self._layout(value).root
+        root = self.graph.strided_layout(value).root
         return self.memory.get(root, root)
-
-    def _layout(self, value: ir.Value) -> Layout:
-        layout = self.graph.layout(value)
-        if layout is None:
-            raise InvalidIRError("a view that no strides describe; run assign-layouts first", str(value.location))
-        return layout
 
     def _buffer(self, root: ir.Value, dtype: str = "") -> int:
         """The buffer of a root value, made on first use."""
@@ -139,7 +133,7 @@ class PlanValues:
         return self.buffers[first]
 
     def _new_buffer(self, root: ir.Value, dtype: str) -> Buffer:
-        layout = self._layout(root)
+        layout = self.graph.strided_layout(root)
         dtype = dtype or self._returned_dtype(root)
         kind, index = self._kind(root, dtype)
         if isinstance(root.owner, (ir.Operation, ir.OpView)) and name_of(root.owner) == "kiln.pack":
@@ -218,7 +212,7 @@ class PlanValues:
             attribute = self.graph.result_attribute(i, "kiln.strides") if is_whole else None
             if isinstance(attribute, ir.AffineMapAttr):
                 wanted = self.graph.function_map(attribute)
-                if wanted is not None and self._layout(root).same_strides(wanted):
+                if wanted is not None and self.graph.strided_layout(root).same_strides(wanted):
                     return wanted
         return None
 

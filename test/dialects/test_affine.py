@@ -19,7 +19,9 @@ def _context():
 
 
 def parse(text: str) -> ir.AffineExpr:
-    return affine.parse_expr(text, 4, 4)
+    """The expression over d0..d3 and s0..s3."""
+    attribute = ir.Attribute.parse(f"affine_map<(d0, d1, d2, d3)[s0, s1, s2, s3] -> ({text})>")
+    return ir.AffineMapAttr(attribute).value.results[0]
 
 
 @pytest.mark.parametrize(

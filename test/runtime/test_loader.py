@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kiln.errors import KilnError
-from kiln.runtime.loader import load, undefined_symbols
+from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
 
 
@@ -26,10 +26,6 @@ def test_load_from_many_threads(add_kernel):
     for t in threads:
         t.join()
     assert len({code["add_entry"] for code in loaded}) == 8
-
-
-def test_undefined_symbols(add_kernel):
-    assert undefined_symbols(add_kernel.object_bytes) == {"omp_get_thread_num", "omp_get_num_threads"}
 
 
 def test_symbols_of_torch():

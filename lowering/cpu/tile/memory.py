@@ -10,6 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
+from kiln.dialects.elements import element_of, with_element
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.scopes import Scopes
 from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
@@ -81,8 +82,8 @@ class Memory(Scopes):
         b, lane = self.b, self.lane
         buffer = self.buffers[position]
         offset = compose_one(self.layouts[position], indices, self.loops)
-        if _element(value.type) == b.i1:
-            value = arith.extui(_like(value.type, b.i8), value)
+        if element_of(value.type) == b.i1:
+            value = arith.extui(with_element(value.type, b.i8), value)
         if self.is_uniform([offset]):
             if isinstance(value.type, ir.VectorType):
                 value = b.extract(value, 0)
@@ -150,11 +151,3 @@ class Scratch:
         blocks = ir.AffineExpr.get_ceil_div(count * size, 64)
         self.bytes = self.bytes + blocks * 64
         return e.b.view(self.memory, e.index(offset), e.index(count), stored)
-
-
-def _element(type_: ir.Type) -> ir.Type:
-    return type_.element_type if isinstance(type_, ir.VectorType) else type_
-
-
-def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
-    return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element

@@ -11,6 +11,7 @@ so do the readers of a conversion that the program asks for.
 
 from torch_mlir import ir
 
+from kiln.dialects.elements import element_of
 from kiln.lowering.tile.body import defining_op
 
 __all__ = ["Roundings"]
@@ -45,7 +46,8 @@ class Roundings:
         if rounding is None or rounding.name != "arith.truncf":
             return None
         wide = rounding.operands[0]
-        element = ir.VectorType(wide.type).element_type if isinstance(wide.type, ir.VectorType) else wide.type
-        if element != op.results[0].type or not isinstance(op.operands[0].type, (ir.BF16Type, ir.F16Type)):
+        if element_of(wide.type) != op.results[0].type:
+            return None
+        if not isinstance(op.operands[0].type, (ir.BF16Type, ir.F16Type)):
             return None
         return wide if all(use.owner.operation.name in _CONTINUOUS for use in op.results[0].uses) else None

@@ -8,6 +8,7 @@ import math
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
 
+from kiln.dialects.elements import element_of
 from kiln.lowering.cpu.vector_math.coefficients import COEFFICIENTS
 from kiln.lowering.cpu.vector_math.exponential import round_magic
 from kiln.lowering.cpu.vector_math.fallback import repair_with_libm
@@ -64,8 +65,7 @@ def fpowi(e: Emitter, x: Lanes, n: Lanes) -> Lanes:
     d = _double(e)
     y = d.op("arith.sitofp", d.float_type, n)
     result = _magnitude(e, e.abs(x), y)
-    integer = n.value.type.element_type if isinstance(n.value.type, ir.VectorType) else n.value.type
-    width = ir.IntegerType(integer).width
+    width = ir.IntegerType(element_of(n.value.type)).width
     if width != e.bits:  # the lowest bit stays
         n = e.op("arith.extsi" if width < e.bits else "arith.trunci", e.int_type, n)
     result = e.flip_sign(result, e.sign_bit(x) & e.int_op("shli", n, e.bits - 1))
