@@ -173,6 +173,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         results = self._emit_call(loc, node, target, [value] if not isinstance(value, tuple) else list(value))
         op = results[0].owner
         bound: list[str] = []
+        places: list[int] = []
         for position, leaf in enumerate(value_leaves(value)):
             for dim, name in _leaf_symbols(leaf):
                 if name in self.symbols:
@@ -184,7 +185,9 @@ class KilnNodeImporter(tm.GraphNodeImporter):
                     result = ir.Operation.create("torch.aten.size.int", results=types, operands=operands).result
                 self.symbols[name] = result
                 bound.append(name)
+                places.append(position)
         op.attributes["kiln.unbacked"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in bound])
+        op.attributes["kiln.unbacked_results"] = ir.DenseI64ArrayAttr.get(places)
 
     # -- ops -----------------------------------------------------------------------------------------------------
 

@@ -170,8 +170,9 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
     """Compiles one ``kiln.aten`` into ``call(tensors, symbols) -> outputs``.
 
     Everything that can be is done here, once: operator lookup, JSON, constants. A call is then one Python frame.
-    ``tensors`` are the op's tensor operands, ``symbols`` its trailing symbols as ints. The outputs are flat: a
-    list result is spliced in, and None (an undefined tensor) is left out, as ``kiln.aten`` has no result for it.
+    ``tensors`` are the op's tensor operands, ``symbols`` its trailing symbols as ints. The outputs are flat, tensors
+    first, then numbers: a list result is spliced in, and None (an undefined tensor) is left out, as ``kiln.aten`` has
+    no result for it.
 
     Raises AtenCallError on an unknown operator or a malformed argument.
     """
@@ -187,11 +188,18 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
         body = f"({call}, [])[1]"
     elif len(returns) == 1 and not returns[0].startswith("List"):
         body = f"[{call}]"
+    elif "int" in returns:
+        body = f"_tensors_first(_flatten({call}))"
     else:
         body = f"_flatten({call})"
     # The overload's own function: `OpOverload.__call__` is a frame of Python around it.
-    namespace = {"f": getattr(target, "_op", target), "_flatten": _flatten, "_dense": _dense, **source.constants}
+    helpers = {"_flatten": _flatten, "_dense": _dense, "_tensors_first": _tensors_first}
+    namespace = {"f": getattr(target, "_op", target), **helpers, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
+
+
+def _tensors_first(values: list[Any]) -> list[Any]:
+    return sorted(values, key=lambda value: not isinstance(value, torch.Tensor))
 
 
 def _flatten(result: Any) -> list[Any]:

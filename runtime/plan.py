@@ -233,7 +233,8 @@ class AtenStep:
     """A call through PyTorch's dispatcher; see runtime/aten_call.py for `op`, `args` and `kwargs`.
 
     results: per tensor result the buffer that it is, -1 for one that nothing reads.
-    sizes: (symbol, tensor result, dim) for each symbol that the call makes known; dim -1: the number among its results.
+    sizes: (symbol, tensor result, dim) for each symbol that the call makes known; dim -1: the number among its results,
+      of which integers follow tensors.
     """
 
     op: str

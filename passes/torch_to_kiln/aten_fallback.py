@@ -215,23 +215,43 @@ class _Call:
             created.attributes["operand_dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(d.name) for d in dtypes])
         if own:
             created.attributes["unbacked"] = ir.ArrayAttr.get(
-                [self._unbacked_source(source, position) for position in own]
+                [self._unbacked_source(source, own, position) for position in own]
             )
             names = [ir.StringAttr.get(self.state.symbol_names[position]) for position in own]
             created.attributes["unbacked_names"] = ir.ArrayAttr.get(names)
 
     def _bind_integers(self, source: ir.Operation, own: list[int]) -> None:
-        """The op's integer results are the new symbols that are no tensor's size, in order."""
-        free = iter(p for p in own if not len(ir.DenseI64ArrayAttr(self._unbacked_source(source, p))))
-        for result in source.results:
-            if str(result.type) == "!torch.int":
-                position = next(free, None)
-                if position is None:
-                    self.cx.unsupported("an integer result that is no symbol")
-                self.state.sizes[result] = ir.AffineExpr.get_symbol(position)
+        """The op's integer results are new symbols, or have no readers: the importer writes sizes that inputs decide
+        where they are read."""
+        symbols = self._integer_symbols(source, own)
+        for number, result in enumerate(_integer_results(source)):
+            if number in symbols:
+                self.state.sizes[result] = ir.AffineExpr.get_symbol(symbols[number])
+            elif list(result.uses):
+                self.cx.unsupported("an integer result that is no symbol")
 
-    def _unbacked_source(self, source: ir.Operation, position: int) -> ir.Attribute:
-        """``[tensor result, dim]`` that has the new symbol as its size, or ``[]`` for the op's integer result."""
+    def _integer_symbols(self, source: ir.Operation, own: list[int]) -> dict[int, int]:
+        """The new symbols that are integer results, by the number of these. Without ``kiln.unbacked_results``, which
+        says where each new symbol was read off, all are, in order, that are no tensor's size."""
+        numbers = {result: number for number, result in enumerate(_integer_results(source))}
+        if _has(self.op, "kiln.unbacked_results"):
+            places = list(ir.DenseI64ArrayAttr(self.op.attributes["kiln.unbacked_results"]))
+            results = [source.results[place] for place in places]
+            return {numbers[r]: symbol for r, symbol in zip(results, own, strict=True) if r in numbers}
+        return dict(enumerate(p for p in own if self._tensor_size(source, p) is None))
+
+    def _unbacked_source(self, source: ir.Operation, own: list[int], position: int) -> ir.Attribute:
+        """``[tensor result, dim]`` that has the new symbol as its size, or ``[integer result]``."""
+        size = self._tensor_size(source, position)
+        if size is not None:
+            return ir.DenseI64ArrayAttr.get(list(size))
+        number = next((n for n, p in self._integer_symbols(source, own).items() if p == position), None)
+        if number is None:
+            self.cx.unsupported("a symbol that no result has as a size")
+        return ir.DenseI64ArrayAttr.get([number])
+
+    def _tensor_size(self, source: ir.Operation, position: int) -> tuple[int, int] | None:
+        """The tensor result and the dim that has a symbol as its size."""
         tensor = 0
         for k in range(len(source.results)):
             info = self.state.result_info(source, k)
@@ -240,9 +260,13 @@ class _Call:
             for d, expr in enumerate(info.shape):
                 size = expr.maybe_downcast()
                 if isinstance(size, ir.AffineSymbolExpr) and size.position == position:
-                    return ir.DenseI64ArrayAttr.get([tensor, d])
+                    return tensor, d
             tensor += 1
-        return ir.DenseI64ArrayAttr.get([])
+        return None
+
+
+def _integer_results(op: ir.Operation) -> list[ir.Value]:
+    return [result for result in op.results if str(result.type) == "!torch.int"]
 
 
 def _has(op: ir.Operation, name: str) -> bool:

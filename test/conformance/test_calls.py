@@ -359,3 +359,49 @@ def test_training_with_a_number_that_changes():
         x = torch.randn(4, 4)
         torch.testing.assert_close(compiled(x, n), fn(x, n))
         torch.testing.assert_close(torch.autograd.grad(compiled(x, n).sum(), w), torch.autograd.grad(fn(x, n).sum(), w))
+
+
+@torch.library.custom_op("kiln_test::counted", mutates_args=())
+def counted(x: torch.Tensor) -> tuple[torch.Tensor, int, torch.Tensor]:
+    return x * 2, x.shape[0] * x.shape[1], x + 1
+
+
+@counted.register_fake
+def _(x):
+    return torch.empty_like(x), x.shape[0] * x.shape[1], torch.empty_like(x)
+
+
+@torch.library.custom_op("kiln_test::found", mutates_args=())
+def found(x: torch.Tensor) -> tuple[int, torch.Tensor, int]:
+    return x.shape[0], x[x > 0], int((x > 0).sum())
+
+
+@found.register_fake
+def _(x):
+    count = torch.library.get_ctx().new_dynamic_size()
+    return x.shape[0], x.new_empty(count), count
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_integer_results_between_tensors(check, used):
+    """Sizes that inputs decide; nothing may read them."""
+
+    def model(x):
+        a, n, b = counted(x)
+        return (torch.sin(a) + b) * (n if used else 1)
+
+    with torch.no_grad():
+        for shape in ((3, 5), (7, 2)):
+            check(model, torch.randn(shape), dynamic=True)
+
+
+def test_integer_results_of_both_kinds(check):
+    """One that inputs decide, one that data decides."""
+
+    def model(x):
+        rows, values, count = found(x)
+        return torch.exp(values) * count + rows
+
+    with torch.no_grad():
+        for rows in (9, 17):
+            check(model, torch.randn(rows), dynamic=True)

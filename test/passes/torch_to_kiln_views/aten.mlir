@@ -50,3 +50,27 @@ func.func @unbacked(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[?],si64> att
   %1 = torch.aten.squeeze.dim %0, %i1 {kiln.shapes = [affine_map<()[s0] -> (s0)>]} : !torch.vtensor<[?,1],si64>, !torch.int -> !torch.vtensor<[?],si64>
   return %1 : !torch.vtensor<[?],si64>
 }
+
+// -----
+
+// Integer results that nothing reads need no symbols: sizes that inputs decide are written where they are read.
+// CHECK-LABEL: func.func @integers
+// CHECK: %[[R:.*]]:5 = "kiln.aten"
+// CHECK-SAME: op = "aten._scaled_dot_product_cudnn_attention.default"
+// CHECK-SAME: grouped queries with a dynamic number of heads
+// CHECK: return %[[R]]#0
+func.func @integers(
+    %q: !torch.vtensor<[1,?,8,8],bf16> {kiln.shape = affine_map<()[s0, s1] -> (1, s0, 8, 8)>},
+    %k: !torch.vtensor<[1,?,8,8],bf16> {kiln.shape = affine_map<()[s0, s1] -> (1, s1, 8, 8)>},
+    %a: !torch.int {kiln.symbol = "s0"}, %b: !torch.int {kiln.symbol = "s1"})
+    -> !torch.vtensor<[1,?,8,8],bf16> attributes {kiln.symbols = ["s0", "s1"]} {
+  %none = torch.constant.none
+  %false = torch.constant.bool false
+  %true = torch.constant.bool true
+  %zero = torch.constant.float 0.0
+  %0:9 = torch.operator "torch.aten._scaled_dot_product_cudnn_attention"(%q, %k, %k, %none, %false, %zero, %true, %false, %none)
+    {kiln.shapes = [affine_map<()[s0, s1] -> (1, s0, 8, 8)>, affine_map<() -> (0)>, unit, unit, unit, unit, affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> (0)>]}
+    : (!torch.vtensor<[1,?,8,8],bf16>, !torch.vtensor<[1,?,8,8],bf16>, !torch.vtensor<[1,?,8,8],bf16>, !torch.none, !torch.bool, !torch.float, !torch.bool, !torch.bool, !torch.none)
+    -> (!torch.vtensor<[1,?,8,8],bf16>, !torch.vtensor<[0],f32>, !torch.none, !torch.none, !torch.int, !torch.int, !torch.vtensor<[],ui64>, !torch.vtensor<[],ui64>, !torch.vtensor<[0],bf16>)
+  return %0#0 : !torch.vtensor<[1,?,8,8],bf16>
+}

@@ -87,7 +87,7 @@ def run_calls(imported: ImportedGraph, inputs: Sequence[torch.Tensor]) -> list[t
         results = call(tensors, symbols)
         for source in op.attributes["unbacked"] if "unbacked" in op.attributes else []:
             where = list(ir.DenseI64ArrayAttr(source))
-            if where:
+            if len(where) > 1:
                 results.append(results[where[0]].shape[where[1]])
         values.update(zip(op.results, results, strict=True))
     raise AssertionError("no return")
