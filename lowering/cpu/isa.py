@@ -15,6 +15,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from kiln.errors import BackendOptionError
+from kiln.runtime.amx import tiles_permitted
 
 __all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "read_caches", "target"]
 
@@ -30,7 +31,8 @@ class Isa:
     Attributes:
       name: LLVM's name of the CPU ("znver3", "cascadelake").
       vector_bytes: width of a vector register; vector_registers: how many of them.
-      features: LLVM's names of the instruction sets ("avx2", "fma", "f16c", ...), sorted.
+      features: LLVM's names of the instruction sets ("avx2", "fma", "f16c", ...), sorted; "amx-..." only where the
+        system lets this process use tile registers.
       l1_bytes: first-level data cache of a core; l2_bytes: second level of a core.
       l3_bytes: last-level cache that l3_cores logical processors share (0 and 1 without one).
       cores: logical processors that this process may use.
@@ -59,6 +61,8 @@ def host() -> Isa:
     """The machine this process runs on."""
     flags = llvm.get_host_cpu_features()
     features = tuple(sorted(name for name, present in flags.items() if present))
+    if "amx-tile" in features and not tiles_permitted():
+        features = tuple(name for name in features if not name.startswith("amx-"))
     if "avx512f" in features:
         width, registers = 64, 32
     elif "avx2" in features:

@@ -1,0 +1,153 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""AMX without the hardware: each instruction becomes loops over a register file in the function's frame.
+
+Everything else is the kernel as a processor with AMX would run it. Tiles obey their configuration: rows and bytes
+beyond it are zero, and without one nothing is loaded. Rows that a load reads outside of an operand are read here, too.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, vector
+
+from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu.builder import Builder, Index
+
+EMULATED = isa.host().has("avx512bf16")
+"""Whether this machine runs what else is in such kernels."""
+
+_TILE = 16 * 64
+_CONFIGURATION = 8 * _TILE
+
+
+@contextlib.contextmanager
+def emulated_amx(monkeypatch: Any) -> Iterator[isa.Isa]:
+    """Inside, code is made for this machine with AMX, and runs on it without; yields that CPU."""
+    cpu = cpu_with_amx()
+    with monkeypatch.context() as patch, isa.compiling_for(cpu):
+        patch.setattr(amx, "_instruction", _emulate)
+        yield cpu
+
+
+def cpu_with_amx() -> isa.Isa:
+    """This machine, if it had AMX and the second-level cache of the processors that do."""
+    host = isa.host()
+    features = tuple(sorted({*host.features, "amx-bf16", "amx-int8", "amx-tile"}))
+    return dataclasses.replace(host, features=features, l1_bytes=48 << 10, l2_bytes=2 << 20)
+
+
+def _emulate(b: Builder, name: str, *operands: ir.Value) -> None:
+    registers = _Registers(b)
+    numbers = [x for x in operands if x.type == b.i8]
+    tiles = [ir.IntegerAttr(x.owner.attributes["value"]).value for x in numbers]
+    if name == "ldtilecfg":
+        registers.configure(operands[0])
+    elif name == "tilezero":
+        registers.clear(tiles[0])
+    elif name == "tileloadd64":
+        registers.load(tiles[0], *operands[1:])
+    elif name == "tilestored64":
+        registers.store(tiles[0], *operands[1:])
+    elif name in ("tdpbf16ps", "tdpbssd"):
+        registers.multiply(*tiles, name)
+    else:
+        assert name == "tilerelease", name
+        registers.release()
+
+
+class _Registers:
+    def __init__(self, b: Builder):
+        self.b = b
+        self.row = b.vec(64, b.i8)
+        self.pointer = ir.Type.parse("!llvm.ptr")
+
+        def make() -> ir.Value:
+            count = llvm.ConstantOp(b.i64, ir.IntegerAttr.get(b.i64, 1)).result
+            type_ = ir.Type.parse(f"!llvm.array<{_CONFIGURATION + 64} x i8>")
+            return llvm.AllocaOp(self.pointer, count, type_, alignment=64).result
+
+        self.file = b._once(("emulated tiles",), make)
+
+    def at(self, base: ir.Value, offset: Index, stride: ir.Value | None = None) -> ir.Value:
+        """base + offset bytes, or offset * stride."""
+        b = self.b
+        number = llvm.ptrtoint(b.i64, base)
+        more = arith.index_cast(b.i64, b.value(offset))
+        if stride is not None:
+            more = arith.muli(more, stride)
+        return llvm.inttoptr(self.pointer, arith.addi(number, more))
+
+    def tile(self, tile: int, row: Index = 0) -> ir.Value:
+        return self.at(self.file, self.b.addi(tile * _TILE, self.b.muli(row, 64)))
+
+    def rows(self, tile: int) -> Index:
+        b = self.b
+        return arith.index_cast(b.index_type, llvm.load(b.i8, self.at(self.file, _CONFIGURATION + 48 + tile)))
+
+    def width(self, tile: int) -> Index:
+        b = self.b
+        return arith.index_cast(b.index_type, llvm.load(b.i16, self.at(self.file, _CONFIGURATION + 16 + 2 * tile)))
+
+    def configure(self, palette: ir.Value) -> None:
+        llvm.store(llvm.load(self.row, palette), self.at(self.file, _CONFIGURATION))
+        for tile in range(8):
+            self.clear(tile)
+
+    def release(self) -> None:
+        llvm.store(self.b.zero(self.row), self.at(self.file, _CONFIGURATION))
+
+    def clear(self, tile: int) -> None:
+        self.b.for_(0, 16, 1, lambda r: llvm.store(self.b.zero(self.row), self.tile(tile, r)) and None)
+
+    def load(self, tile: int, address: ir.Value, stride: ir.Value) -> None:
+        b = self.b
+        mask = vector.create_mask(b.vec(64, b.i1), [self.width(tile)])
+        self.clear(tile)
+
+        def one(r: Index) -> None:
+            where = self.at(address, r, stride)
+            llvm.store(llvm.intr_masked_load(self.row, where, mask, 1, pass_thru=b.zero(self.row)), self.tile(tile, r))
+
+        b.for_(0, self.rows(tile), 1, one)
+
+    def store(self, tile: int, address: ir.Value, stride: ir.Value) -> None:
+        b = self.b
+        mask = vector.create_mask(b.vec(64, b.i1), [self.width(tile)])
+
+        def one(r: Index) -> None:
+            llvm.intr_masked_store(llvm.load(self.row, self.tile(tile, r)), self.at(address, r, stride), mask, 1)
+
+        b.for_(0, self.rows(tile), 1, one)
+
+    def multiply(self, sums: int, lhs: int, rhs: int, name: str) -> None:
+        b = self.b
+        floats, integers = b.vec(16, b.f32), b.vec(16, b.i32)
+        kind = floats if name == "tdpbf16ps" else integers
+
+        def parts(x: ir.Value) -> list[ir.Value]:
+            """The numbers of a pair of bf16, or of four i8, in each lane."""
+            if kind is floats:
+                low = arith.shli(x, b.int_(16, integers))
+                high = arith.andi(x, b.int_(-(1 << 16), integers))
+                return [vector.bitcast(floats, y) for y in (low, high)]
+            up = [arith.shli(x, b.int_(24 - 8 * e, integers)) for e in range(4)]
+            return [arith.shrsi(y, b.int_(24, integers)) for y in up]
+
+        def row(m: Index) -> None:
+            def group(k: Index) -> None:
+                one = llvm.load(b.i32, self.at(self.tile(lhs, m), b.muli(k, 4)))
+                acc = llvm.load(kind, self.tile(sums, m))
+                for x, y in zip(
+                    parts(b.broadcast(one, 16)), parts(llvm.load(integers, self.tile(rhs, k))), strict=True
+                ):
+                    acc = b.fma(x, y, acc) if kind is floats else arith.addi(acc, arith.muli(x, y))
+                llvm.store(acc, self.tile(sums, m))
+
+            b.for_(0, b.divi(self.width(lhs), 4), 1, group)
+
+        b.for_(0, self.rows(sums), 1, row)
