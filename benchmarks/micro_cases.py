@@ -23,7 +23,7 @@ class _Function(nn.Module):
         self.function, self.weights = function, nn.ParameterList(nn.Parameter(w) for w in weights)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs, *self.weights)
+        return self.function(*inputs, *list(self.weights))  # Dynamo of PyTorch 2.11 does not unpack the list itself
 
 
 def micro(
