@@ -131,7 +131,7 @@ def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> di
     """The schedule of `dot/specialized.py`, or None where it is not the faster one: `programs` that each take tiles in
     turn; "heads_together": heads whose keys and values the second-level cache holds; "pingpong": see `Specialized`."""
     heads, queries, keys = shape.heads, shape.queries, shape.keys
-    if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or shape.v_size != 128:
+    if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or not 64 < shape.v_size <= 128:
         return None
     if not heads or not queries or not keys or queries < 128 or heads * -(-queries // 64) <= machine.sms:
         return None

@@ -23,8 +23,15 @@ from kiln.lowering.gpu.dot.operands import Described, split_batch
 
 HALF = 64
 """Queries of one group of warps: the rows of its product instruction."""
-SIZES = (64, 128)
-"""Of heads: whole lines of shared memory, and sums that fit into registers beside the scores."""
+_LINE, _MOST = 64, 128
+"""Elements of a line of shared memory; sums of a query that fit into registers beside its scores."""
+
+
+def padded_size(size: int) -> int | None:
+    """Elements of heads of this size in shared memory: whole lines, whose rest tensor maps fill with zeros, and do not
+    store. None for heads that are too large, or leave half of it empty."""
+    wide = next((n for n in (_LINE, _MOST) if size <= n), None)
+    return wide if wide is not None and size > wide // 2 else None
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,8 @@ class Place:
 @dataclass(frozen=True)
 class Specialized:
     """result[*batch, h, s] = softmax over t of (query[*batch, h, s] . key[*batch, g, t] * scale) @ value[*batch, g, t]
-    with g = h // (heads / kv_heads); all rows have `size` elements of type `element` (bf16 or f16).
+    with g = h // (heads / kv_heads); all rows have `size` elements of type `element` (bf16 or f16), zeros behind those
+    of the tensors among them.
 
     scale is positive. `causal` removes keys t > s. block_n: keys of a step; num_stages: blocks of keys, and of values,
     in shared memory. Programs walk through the blocks of `heads_together` heads (a divisor of all) side by side,

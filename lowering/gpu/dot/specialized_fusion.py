@@ -14,7 +14,7 @@ from kiln.lowering.gpu.dot.attention_schedule import choose_specialized
 from kiln.lowering.gpu.dot.described import Places, describe_argument, find_places
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.problem import Operand
-from kiln.lowering.gpu.dot.specialized import HALF, SIZES, Place, Specialized, emit_specialized
+from kiln.lowering.gpu.dot.specialized import HALF, Place, Specialized, emit_specialized, padded_size
 from kiln.lowering.gpu.dot.windows import Attention
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
@@ -49,7 +49,7 @@ def find_tensors(
         or attention.scale <= 0
         or attention.element not in ("bf16", "f16")
         or attention.qk_size != attention.v_size
-        or attention.v_size not in SIZES
+        or padded_size(attention.v_size) is None
     ):
         return None
     result = _result(body, layouts, attention)
@@ -86,12 +86,13 @@ def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule:
     found = find_tensors(kernel.body, kernel.layouts, attention)
     if found is None:
         return False
+    width = padded_size(attention.v_size) or 0
     described = [
-        describe_argument(kernel, attention.op, x.position, (rows, attention.v_size), places)
+        describe_argument(kernel, attention.op, x.position, (rows, width), places)
         for (x, places), rows in zip(found, (HALF, schedule["block_n"], schedule["block_n"], HALF), strict=True)
     ]
     query, key, value, result = [Place.of(x.position, d) for (x, _), d in zip(found, described, strict=True)]
-    *batch, heads, queries, size = (affine.constant_of(n) or 0 for n in attention.query_sizes)
+    *batch, heads, queries, _ = (affine.constant_of(n) or 0 for n in attention.query_sizes)
     kv_heads, keys, _ = (affine.constant_of(n) or 0 for n in attention.key_sizes[-3:])
     problem = Specialized(
         batch=tuple(batch),
@@ -99,7 +100,7 @@ def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule:
         kv_heads=kv_heads,
         queries=queries,
         keys=keys,
-        size=size,
+        size=width,
         element=attention.element,
         scale=attention.scale,
         causal=attention.causal,
