@@ -25,7 +25,7 @@ from torch._dynamo import config as dynamo_config
 from torch._functorch import config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
-from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache
+from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache, FxGraphHashDetails
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
@@ -52,8 +52,6 @@ _MAX_CONSTANT_BYTES = 1 << 16
 # All that is private to PyTorch is asked for when this file is imported: see frontend/traces.py.
 for _owner, _name in (
     (autograd_cache, "AOTAutogradCacheDetails"),
-    (autograd_cache.AOTAutogradCacheDetails, "_init_fx_graph_hash_details"),
-    (FxGraphCache, "_check_can_cache"),
     (FxGraphCache, "load_with_key"),
     (config, "bundled_autograd_cache"),
     (config, "enable_autograd_cache"),
@@ -61,6 +59,8 @@ for _owner, _name in (
 ):
     if not hasattr(_owner, _name):
         raise ImportError(f"this PyTorch has no {_owner.__name__}.{_name}")
+if not issubclass(autograd_cache.AOTAutogradCacheDetails, FxGraphHashDetails):
+    raise ImportError("the keys of this PyTorch have no part that is Inductor's")
 
 
 class _Current(threading.local):
@@ -71,22 +71,31 @@ class _Current(threading.local):
 _current = _Current()
 
 
-class _Details(autograd_cache.AOTAutogradCacheDetails):
-    """What an entry's key is the digest of: Kiln's settings in place of Inductor's, and of digests of all source files
-    of PyTorch and Triton, which take half a second to compute."""
+class _Settings(FxGraphHashDetails):
+    """Kiln's settings in place of Inductor's, and of digests of all source files of PyTorch and Triton, which take half
+    a second to compute."""
 
-    def _init_fx_graph_hash_details(self, gm: Any, example_inputs: Any, fx_config: Any) -> None:
-        try:
-            FxGraphCache._check_can_cache(gm, example_inputs, fx_config)
-        except BypassFxGraphCache as error:
-            raise autograd_cache.BypassAOTAutogradCache(str(error)) from error
+    def __init__(self, gm: Any, example_inputs: Sequence[Any], *_: Any) -> None:
         if not all(isinstance(value, (torch.Tensor, torch.SymInt, int, float)) for value in example_inputs):
-            raise autograd_cache.BypassAOTAutogradCache("an input is neither a tensor nor a number")
+            raise BypassFxGraphCache("an input is neither a tensor nor a number")
         constants = [_lifted(module) for module in gm.modules() if isinstance(module, GraphModule)]
         if None in constants:
-            raise autograd_cache.BypassAOTAutogradCache("a tensor lifted into the graph is large, or no plain one")
+            raise BypassFxGraphCache("a tensor lifted into the graph is large, or no plain one")
         # The pickled graph has such tensors without their elements.
         self.gm, self.example_inputs, self.constants, self.kiln = gm, list(example_inputs), constants, _current.salt
+        # PyTorch 2.11 takes down whether there is any.
+        devices = filter(torch.is_autocast_enabled, torch._C._autocast_supported_devices())
+        self.autocast = {device: torch.get_autocast_dtype(device) for device in devices}
+
+
+class _Details(autograd_cache.AOTAutogradCacheDetails, _Settings):
+    """What an entry's key is the digest of. PyTorch's class asks the next one, by ``super()``, for Inductor's part:
+    here ``_Settings``."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if not hasattr(self, "kiln"):
+            raise autograd_cache.BypassAOTAutogradCache("this PyTorch makes keys in another way")
 
 
 def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[KeptCode | None, dict[str, Any]]:

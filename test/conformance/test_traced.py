@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd import autograd_cache
-from torch._inductor.codecache import FxGraphCache
+from torch._inductor import codecache
+from torch._inductor.codecache import FxGraphCache, FxGraphHashDetails
 
 import kiln.frontend
 from kiln.frontend import traces
@@ -148,10 +149,11 @@ def test_modes_are_in_the_key():
     x, w = torch.randn(5, 7), torch.randn(7, 3)
     run(f, x, w)
     assert run(f, x, w, options={"fast_math": True})[1] == ["stored"]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result, did = run(f, x, w)
-        assert did == ["stored"]
-        assert_same(result, f(x, w), rtol=2e-2, atol=2e-2)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype=dtype):
+            result, did = run(f, x, w)
+            assert did == ["stored"]
+            assert_same(result, f(x, w), rtol=2e-2, atol=2e-2)
     assert run(f, x, w)[1] == ["loaded"]
 
 
@@ -168,7 +170,7 @@ def test_off(kinds):
     ("owner", "name"),
     [
         (autograd_cache, "AOTAutogradCacheDetails"),
-        (autograd_cache.AOTAutogradCacheDetails, "_init_fx_graph_hash_details"),
+        (codecache, "FxGraphHashDetails"),
         (FxGraphCache, "load_with_key"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -187,6 +189,30 @@ def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, kinds, 
                 assert_same(result, f(x, w))
         assert kinds == ["inference", "inference"]
         assert name in caplog.text
+    finally:
+        traces._traced.cache_clear()
+
+
+class Unasked(FxGraphHashDetails):
+    """Makes keys without the part for which Kiln's class stands in."""
+
+    def __init__(self, *_):
+        self.number = 1
+
+
+@pytest.mark.parametrize(("details", "told"), [(Unasked, ""), (object, "no part that is Inductor's")])
+def test_without_its_settings_in_the_key_nothing_is_kept(details, told, kinds, monkeypatch, caplog):
+    monkeypatch.delitem(sys.modules, "kiln.frontend.traced", raising=False)
+    monkeypatch.delattr(kiln.frontend, "traced", raising=False)
+    monkeypatch.setattr(autograd_cache, "AOTAutogradCacheDetails", details)
+    traces._traced.cache_clear()
+    try:
+        x, w = torch.randn(5, 7), torch.randn(7, 3)
+        with caplog.at_level("INFO", logger="kiln"):
+            for _ in range(2):
+                assert_same(run(f, x, w)[0], f(x, w))
+        assert kinds == ["inference", "inference"]
+        assert told in caplog.text
     finally:
         traces._traced.cache_clear()
 
