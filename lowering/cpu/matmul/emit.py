@@ -13,12 +13,14 @@ from kiln.lowering.cpu.matmul.integer_tiles import emit_integers, integers_layou
 from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
+from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
 _LAYOUTS = {
     "dot": dot_layout,
     "blocked": block_layout,
     "pairs": pairs_layout,
+    "tiles": tiles_layout,
     "vendor": vendor_layout,
     "stream": stream_layout,
     "integers": integers_layout,
@@ -33,7 +35,7 @@ def emit_matmul(
 
     schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
 
-    * "dot", "blocked", "pairs", "stream": see dot.py, blocked.py, pairs.py, stream.py;
+    * "dot", "blocked", "pairs", "tiles", "stream": see dot.py, blocked.py, pairs.py, tiles.py, stream.py;
     * "integers", "integer_dot", for i8 alone: integer_tiles.py, integer_dot.py;
     * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
     * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
@@ -72,6 +74,8 @@ def emit_matmul(
         if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
             raise ValueError("matmul kernel 'pairs' needs pack_rhs for a rhs without unit stride along n")
         emit_pairs(b, problem, schedule, *rest)
+    elif kernel == "tiles":
+        emit_tiles(b, problem, schedule, *rest)
     elif kernel == "integers":
         emit_integers(b, problem, schedule, *rest)
     elif kernel == "integer_dot":

@@ -45,6 +45,7 @@ from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
+from kiln.lowering.cpu.matmul.tiles import choose_tiles
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
@@ -160,7 +161,7 @@ def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
         return None
     if m < _PACKED_ROWS and problem.rhs_strides[-2] == 1:
         return None
-    return choose_pairs(problem, isa, m, packed=True)
+    return choose_tiles(problem, m, packed=True) or choose_pairs(problem, isa, m, packed=True)
 
 
 def _bytes(isa: Isa) -> int:
@@ -180,7 +181,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
         return _dot(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
-        return choose_pairs(problem, isa, m)
+        return choose_tiles(problem, m) or choose_pairs(problem, isa, m)
     if problem.m == 1 and rhs_n == 1:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096

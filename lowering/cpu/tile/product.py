@@ -20,6 +20,7 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     packed_integer_strides,
     packed_pair_strides,
+    packed_tile_strides,
     panel_strides,
     scratch_bytes,
 )
@@ -144,9 +145,11 @@ def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, i
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
     at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
-    if schedule["kernel"] in ("pairs", "integers"):
+    if schedule["kernel"] in ("pairs", "tiles", "integers"):
         if schedule["kernel"] == "pairs":
             (lanes, rows), group = packed_pair_strides(schedule, k), 2
+        elif schedule["kernel"] == "tiles":
+            (lanes, rows), group = packed_tile_strides(schedule, k), 2
         else:
             lanes, rows, group = packed_integer_strides(schedule, k)
         floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod

@@ -1,0 +1,440 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matmul of bf16 by AMX: 2 x 2 (for few rows 1 x 4) tiles of 16 x 16 sums, 32 steps of k an instruction.
+
+Rows of the lhs with unit stride along k are read where they lie; the rhs has its rows k and k + 1 next to each other
+(pairs_packing.py), in scratch, where it stays for all blocks of rows, or packed by the compiler (`packed`). Tiles are
+read whole, so that an incomplete last one is a copy in scratch: the last rows of the lhs, or, where k is not known to
+be a multiple of 32, all of it, filled up with zeros.
+
+A weight [n, k] is better the lhs (`swapped`): the kernel then computes the transpose, packs the rows of the input
+instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in registers.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from kiln.lowering.cpu import amx
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.bf16 import LANES
+from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
+from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+
+__all__ = ["choose_tiles", "emit_tiles", "packed_tile_strides", "tiles_layout", "transposed"]
+
+ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
+"""Rows, and steps of k, of one tile of bf16."""
+
+
+_FEWEST_ROWS = 4
+_KC = 4096  # steps of k that are packed at once, and
+_KS = 1024  # those that a register tile sums in one go
+_COLUMNS, _ROWS = 512, 256  # of a block at most
+_BLOCK_BYTES = 768 << 10  # of a packed block: of the second-level cache's 2 MiB
+_SWAPPED_ROWS = 512  # up to which a weight [n, k] is the lhs
+_SWAPPED_COLUMNS = 128
+_FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
+
+
+def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict | None:
+    """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
+    for it. `packed`: the rhs is a constant, packed by the compiler."""
+    n, k = problem.n, problem.k
+    if problem.dtype != "bf16" or not amx.has_amx("bf16") or m < _FEWEST_ROWS:
+        return None
+    if isinstance(n, int) and n < ROWS or isinstance(k, int) and k < DEPTH:
+        return None
+    aligned = isinstance(k, int) and k % DEPTH == 0
+    weight = problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
+    swapped = weight and aligned and not packed and m <= _SWAPPED_ROWS
+    mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
+    if isinstance(n, int):
+        nv = min(nv, -(-n // LANES))
+    kc = round_up(-(-k // max(1, -(-k // _KC))), DEPTH) if isinstance(k, int) else _KS
+    block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 1) * 2 * ROWS
+    rows = m if isinstance(problem.m, int) else _ROWS
+    mc, nc = min(rows, _ROWS), min(_COLUMNS, block)
+    if swapped:
+        mc, nc = min(rows, block), _SWAPPED_COLUMNS
+    return {
+        "kernel": "tiles",
+        "mr": mr,
+        "nv": nv,
+        "width": LANES,
+        "mc": mc,
+        "nc": round_up(min(nc, n) if isinstance(n, int) else nc, nv * LANES),
+        "kc": kc,
+        "ks": _KS,
+        "pack_lhs": not (aligned and (swapped or problem.lhs_strides[-1] == 1)),
+        **({"packed": True} if packed else {}),
+        **({"swapped": True} if swapped else {}),
+        **({"fetch": True} if _is_large(problem) else {}),
+    }
+
+
+def _is_large(problem: MatmulProblem) -> bool:
+    n, k = problem.n, problem.k
+    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _FETCHED_BYTES)
+
+
+def packed_tile_strides(schedule: dict, k: int) -> tuple[int, int]:
+    """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; k is filled up with zeros to whole tiles."""
+    return schedule["nv"] * LANES, round_up(k, DEPTH)
+
+
+def transposed(problem: MatmulProblem) -> MatmulProblem:
+    """The problem whose result is the transpose: operands exchanged, each with its last two strides."""
+
+    def turn(strides: tuple) -> tuple:
+        return (*strides[:-2], strides[-1], strides[-2])
+
+    return replace(
+        problem, m=problem.n, n=problem.m, lhs_strides=turn(problem.rhs_strides), rhs_strides=turn(problem.lhs_strides)
+    )
+
+
+def _turned(schedule: dict) -> dict:
+    """The schedule of the transposed problem, which the kernel works on."""
+    height, width = schedule["nv"] * LANES, schedule["mr"]
+    return schedule | {"mr": height, "nv": width // LANES, "mc": schedule["nc"], "nc": schedule["mc"]}
+
+
+def tiles_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+    """Offsets of the scratch areas and their total `bytes`: the f32 sums, what of the lhs is copied, the rhs."""
+    if schedule.get("swapped"):
+        return _layout(_turned(schedule))
+    return _layout(schedule)
+
+
+def _layout(s: dict) -> dict[str, int]:
+    nr = s["nv"] * LANES
+    mc, nc, kc = round_up(s["mc"], ROWS), round_up(s["nc"], nr), round_up(s["kc"], DEPTH)
+    layout = {"mc": mc, "nc": nc, "kc": kc, "tile_stride": nc, "elements": mc * nc}
+    top = 4 * layout["elements"]
+    if s.get("swapped"):
+        layout["turned"] = top
+        top += 4 * layout["elements"]
+    # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
+    rows = mc if s["pack_lhs"] else ROWS
+    layout["lhs"], layout["lhs_stride"] = top, kc + DEPTH
+    layout["lhs_elements"] = rows * layout["lhs_stride"]
+    top += 2 * layout["lhs_elements"]
+    layout["cell"] = top
+    top += LINE
+    if not s.get("packed"):
+        layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
+        top += 4 * layout["rhs_pairs"]
+    layout["bytes"] = top
+    return layout
+
+
+def emit_tiles(
+    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys: mr and nv (16 rows and columns a tile; at most 4 tiles together), mc, nc,
+    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed, swapped.
+
+    Without `pack_lhs` the lhs has unit stride along k, a known multiple of 32.
+    """
+    if schedule.get("swapped"):
+        exchanged = Buffers(operands.rhs, operands.lhs, operands.rhs_offset, operands.lhs_offset)
+        _Tiles(b, transposed(problem), _turned(schedule), exchanged, epilogue, ctx).emit()
+    else:
+        _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+class _Tiles(PairsInScratch):
+    def __init__(
+        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    ):
+        lay = _layout(s)
+        super().__init__(b, problem, s | {"width": LANES}, operands, epilogue, ctx, lay, b.f32)
+        self.swapped, self.packed = bool(s.get("swapped")), bool(s.get("packed"))
+        self.high = self.mr // ROWS
+        self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
+
+        def area(name: str, count: int, type_: ir.Type) -> ir.Value:
+            return b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay[name]), count, type_)
+
+        self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
+        self.lhs = area("lhs", lay["lhs_elements"], ir.BF16Type.get())
+        self.cell = area("cell", 1, b.i64)
+        if not self.packed:
+            self.rhs = area("rhs", lay["rhs_pairs"], b.i32)
+        if self.swapped:
+            self.turned_sums = area("turned", lay["elements"], b.f32)
+
+    def emit(self) -> None:
+        b, lay = self.b, self.layout
+        amx.configure(b)
+        b.store(b.int_(-1, b.i64), self.cell, 0)
+        for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, ROWS)
+        amx.release(b)
+
+    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        b, k = self.b, known(self.p.k)
+        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
+        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
+        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
+        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
+
+        def piece(pc: Index) -> None:
+            depth = b.mini(b.subi(k, pc), self.layout["kc"])
+            lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
+            self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
+
+        b.for_(0, b.maxi(k, 1), self.layout["kc"], piece)  # K = 0 still writes zeros
+        stride = self.layout["tile_stride"]
+        if not self.swapped:
+            run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), self.sums, 0, stride, LANES)
+            return
+        self.turn_sums(rows, cols)
+        stride = self.layout["mc"]
+        run_epilogue(b, self.epilogue, batch, (n0, m0), (cols, rows), self.turned_sums, 0, stride, LANES)
+
+    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
+        b = self.b
+        if self.s["pack_lhs"]:
+            self.pack_lhs(lhs, rows, depth)
+        else:
+            tail = b.remi(rows, ROWS)
+            last = b.addi(lhs, b.muli(b.subi(rows, tail), self.lhs_row))
+            b.if_(b.cmpi("sgt", tail, 0), lambda: self.copy_rows(last, tail, depth))
+        if not self.packed:
+            self.pack_once(rhs, cols, depth)
+
+        def steps(at: Index) -> None:
+            count = b.mini(b.subi(depth, at), self.s["ks"])
+            first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
+            self.tiles(first, at, b.muli(b.ceildivi(count, DEPTH), DEPTH), lhs, rhs, rows, cols)
+
+        b.for_(0, b.maxi(depth, 1), self.s["ks"], steps)
+
+    def tiles(
+        self, first: bool | ir.Value, at: Index, count: Index, lhs: Index, rhs: Index, rows: Index, cols: Index
+    ) -> None:
+        """All register tiles of the block, for `count` steps of k from `at` on, a multiple of 32.
+
+        The operand that comes from memory is in the outer loop, so that it is read once.
+        """
+        b, mr, nr = self.b, self.mr, self.nr
+        copied = self.s["pack_lhs"]
+        complete = b.muli(b.ceildivi(rows, ROWS), ROWS) if copied else b.round_down(rows, ROWS)
+        full = b.round_down(complete, mr)
+
+        def left(i: Index, r: int) -> tuple[ir.Value, Index, Index]:
+            if copied:
+                stride = self.layout["lhs_stride"]
+                return self.lhs, b.sum_(b.muli(i, stride), r * stride, at), stride
+            start = b.sum_(lhs, b.muli(i, self.lhs_row), b.muli(self.lhs_row, r), at)
+            return self.operands.lhs, start, self.lhs_row
+
+        def one(i: Index, j: Index, height: int) -> None:
+            sources = [left(i, r * ROWS) for r in range(height)]
+            self.tile(first, count, at, sources, rhs, i, j)
+
+        def last(j: Index) -> None:
+            source = (self.lhs, at, self.layout["lhs_stride"])
+            self.tile(first, count, at, [source], rhs, complete, j)
+
+        def columns(body: Callable[[Index], None]) -> None:
+            b.for_(0, cols, nr, body)
+
+        def strips(i: Index, height: int) -> None:
+            columns(lambda j: one(i, j, height))
+
+        def down(j: Index) -> None:
+            b.for_(0, full, mr, lambda i: one(i, j, self.high))
+            b.for_(full, complete, ROWS, lambda i: one(i, j, 1))
+            if not copied:
+                b.if_(b.cmpi("slt", complete, rows), lambda: last(j))
+
+        if not self.swapped:
+            columns(down)
+            return
+        b.for_(0, full, mr, lambda i: strips(i, self.high))
+        b.for_(full, complete, ROWS, lambda i: strips(i, 1))
+        if not copied:
+            b.if_(b.cmpi("slt", complete, rows), lambda: columns(last))
+
+    def tile(
+        self,
+        first: bool | ir.Value,
+        count: Index,
+        at: Index,
+        sources: list[tuple[ir.Value, Index, Index]],
+        rhs: Index,
+        i: Index,
+        j: Index,
+    ) -> None:
+        """One register tile: the sums of its rows `sources` (buffer, start, stride) from columns j on."""
+        b, nv, stride = self.b, self.nv, self.layout["tile_stride"]
+        height = len(sources)
+        sums = [(r * nv + v, b.sum_(b.muli(i, stride), j, r * ROWS * stride + v * LANES))
+                for r in range(height) for v in range(nv)]  # fmt: skip
+        free = list(range(height * nv, amx.TILES))
+        # The fewer operands stay in their registers, the others take turns in what is left.
+        held, turns = (free[:height], free[height:]) if height <= nv else (free[nv:], free[:nv])
+        lefts = [held[r % len(held)] for r in range(height)]
+        rights = [turns[v % len(turns)] for v in range(nv)]
+        fetch = self.fetching(rhs, at, sources, i, j)
+
+        def step(k: Index) -> None:
+            if fetch is not None:
+                fetch(k)
+            loaded: set[tuple[str, int]] = set()
+
+            def left(r: int) -> None:
+                buffer, start, distance = sources[r]
+                amx.load(b, lefts[r], buffer, b.addi(start, k), distance)
+
+            def right(v: int) -> None:
+                amx.load(b, rights[v], *self.right_tile(rhs, j, b.addi(at, k), v))
+
+            pairs = [(r, v) for r in range(height) for v in range(nv)]
+            if height > nv:
+                pairs = [(r, v) for v in range(nv) for r in range(height)]
+            for r, v in pairs:
+                for kind, n, make in (("l", r, left), ("r", v, right)):
+                    if (kind, n) not in loaded:
+                        make(n)
+                        loaded.add((kind, n))
+                amx.multiply(b, r * nv + v, lefts[r], rights[v])
+
+        def clear() -> None:
+            for tile, _ in sums:
+                amx.zero(b, tile)
+
+        def resume() -> None:
+            for tile, place in sums:
+                amx.load(b, tile, self.sums, place, stride)
+
+        b.if_(first, clear, resume)
+        b.for_(0, count, DEPTH, step)
+        for tile, place in sums:
+            amx.store(b, tile, self.sums, place, stride)
+
+    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> tuple[ir.Value, Index, Index]:
+        """Where 32 steps of k of the v-th 16 columns behind j lie in pairs: buffer, start, distance of pairs of rows."""
+        b, nr = self.b, self.nr
+        if self.packed:
+            start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(k, nr), 2 * v * LANES)
+            return self.operands.rhs, start, 2 * nr
+        start = b.sum_(b.muli(j, self.layout["kc"] // 2), b.muli(b.divi(k, 2), nr), v * LANES)
+        return self.rhs, start, nr
+
+    def fetching(self, rhs: Index, at: Index, sources: list[tuple[ir.Value, Index, Index]], i: Index, j: Index):
+        """What a tile fetches, while it multiplies, of the operand that comes from memory: its share of the cache lines
+        that the tiles of the next columns of a packed constant (`swapped`: of the next rows) want at the same k."""
+        b, nr = self.b, self.nr
+        if not self.s.get("fetch"):
+            return None
+        if self.swapped:
+            count = max(1, -(-self.s["nc"] // nr))
+            buffer, start, distance = sources[0]
+            lines = len(sources) * ROWS
+            number = b.divi(j, nr)
+            start = b.addi(start, b.muli(lines, distance))
+        elif self.packed:
+            count = max(1, -(-self.s["mc"] // self.mr))
+            buffer, distance, lines = self.operands.rhs, LINE // 2, nr
+            number = b.divi(i, self.mr)
+            start = b.sum_(rhs, b.muli(b.addi(j, nr), self.rhs_col), b.muli(at, nr))
+        else:
+            return None
+        share = -(-lines // count)
+        start = b.addi(start, b.muli(b.muli(number, share), distance))
+        speed = 1 if self.swapped else nr
+
+        def fetch(k: Index) -> None:
+            here = b.addi(start, b.muli(k, speed))
+            for e in range(share):
+                b.prefetch(buffer, b.addi(here, b.muli(e, distance)), locality=2)
+
+        return fetch
+
+    def pack_once(self, rhs: Index, cols: Index, depth: Index) -> None:
+        """Packs the rhs block, unless the block before has left it there."""
+        b = self.b
+
+        def copy() -> None:
+            self.pack_rhs(rhs, cols, depth)
+            self.fill_panels(cols, depth)
+
+        if not self.whole:
+            copy()
+            return
+        key = arith.index_cast(b.i64, b.value(rhs))
+
+        def again() -> None:
+            copy()
+            b.store(key, self.cell, 0)
+
+        b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(self.cell, 0), key), again)
+
+    def fill_panels(self, cols: Index, depth: Index) -> None:
+        """Zeros for the steps of k that the last tile of the rhs has too many."""
+        b, nr = self.b, self.nr
+        done = b.ceildivi(depth, 2)
+        needed = b.muli(b.ceildivi(depth, DEPTH), DEPTH // 2)
+        zeros = b.zero(b.vec(LANES, b.i32))
+
+        def pair(j: Index, k: Index) -> None:
+            for v in range(self.nv):
+                place = b.sum_(b.muli(j, self.layout["kc"] // 2), b.muli(k, nr), v * LANES)
+                b.vstore(zeros, self.rhs, place)
+
+        b.for_(0, cols, nr, lambda j: b.for_(done, needed, 1, lambda k: pair(j, k)))
+
+    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
+        """Copies the lhs block to scratch, zeros behind the last step of k."""
+        b, stride = self.b, self.layout["lhs_stride"]
+        if isinstance(self.lhs_k, int) and self.lhs_k == 1:
+            self.copy_rows(lhs, rows, depth)
+            return
+        super().pack_lhs(lhs, rows, depth)
+        full = b.round_down(depth, DEPTH)
+        tail = b.subi(depth, full)
+        zeros = b.zero(b.vec(DEPTH, ir.BF16Type.get()))
+
+        def fill(i: Index) -> None:
+            b.vstore(zeros, self.lhs, b.addi(b.muli(i, stride), full), b.mask_between(tail, DEPTH, DEPTH))
+
+        b.if_(b.cmpi("sgt", tail, 0), lambda: b.for_(0, rows, 1, fill))
+
+    def copy_rows(self, lhs: Index, rows: Index, depth: Index) -> None:
+        """The same of rows with unit stride along k."""
+        b, stride = self.b, self.layout["lhs_stride"]
+        full = b.round_down(depth, DEPTH)
+        tail = b.subi(depth, full)
+
+        def row(i: Index) -> None:
+            source, target = b.addi(lhs, b.muli(i, self.lhs_row)), b.muli(i, stride)
+
+            def copy(k: Index, mask: ir.Value | None = None) -> None:
+                x = b.vload(self.operands.lhs, b.addi(source, k), DEPTH, mask)
+                b.vstore(x, self.lhs, b.addi(target, k))
+
+            b.for_(0, full, DEPTH, copy)
+            b.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, b.tail_mask(tail, DEPTH)))
+
+        b.for_(0, rows, 1, row)
+
+    def turn_sums(self, rows: Index, cols: Index) -> None:
+        """The block of sums, transposed in registers, 16 x 16 at a time."""
+        b, stride, height = self.b, self.layout["tile_stride"], self.layout["mc"]
+
+        def square(i: Index, j: Index) -> None:
+            start, target = b.addi(b.muli(i, stride), j), b.addi(b.muli(j, height), i)
+            x = [b.vload(self.sums, b.addi(start, r * stride), LANES) for r in range(LANES)]
+            for r, y in enumerate(pack.transpose_registers(b, x)):
+                b.vstore(y, self.turned_sums, b.addi(target, r * height))
+
+        b.for_(0, rows, ROWS, lambda i: b.for_(0, cols, LANES, lambda j: square(i, j)))

@@ -1,0 +1,196 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Products of bf16 by AMX, emulated: layouts, odd sizes, packed constants, the weight as lhs, sizes of run time."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
+from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
+
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.tiles import choose_tiles, packed_tile_strides
+
+pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
+
+MACHINE = Machine(64, 32)
+BLOCKS = {"mc": 48, "nc": 64, "kc": 96, "ks": 64}
+"""Small blocks, so that there are several of everything."""
+
+
+def operand(rows: int, cols: int, layout: str) -> torch.Tensor:
+    """Row-major, transposed or without unit stride; NaN around it, which nothing may read into a sum."""
+    if layout == "t":
+        return operand(cols, rows, "n").mT
+    step = 3 if layout == "s" else 1
+    memory = torch.full((rows, cols * step + 3), torch.nan, dtype=torch.bfloat16)
+    memory[:, : cols * step : step] = torch.randn(rows, cols)
+    return memory[:, : cols * step : step] if cols else memory[:, :0]
+
+
+def check(out: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor) -> None:
+    exact = lhs.double() @ rhs.double()
+    if exact.numel():
+        error = (out.double() - exact).abs().max().item()
+        scale = exact.abs().max().item()
+        assert error <= 2**-8 * scale, f"error {error:.3e}, scale {scale:.3e}"
+
+
+@cache
+def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
+    """A kernel whose sizes and row strides are run-time values, tiled for m rows."""
+
+    def problem(m, n, k, lhs_stride, rhs_stride):
+        lhs = {"n": (lhs_stride, 1), "t": (1, lhs_stride), "s": (lhs_stride, 3)}[left]
+        rhs = {"n": (rhs_stride, 1), "t": (1, rhs_stride), "s": (rhs_stride, 3)}[right]
+        return MatmulProblem((), m, n, k, lhs, rhs, "bf16")
+
+    known = problem(None, None, None, None, None)
+    with emulated_amx(pytest.MonkeyPatch()):
+        schedule = choose_tiles(known, m)
+        assert schedule is not None and schedule["pack_lhs"]
+        schedule |= BLOCKS
+
+        def emit(b, buffers, symbols, ctx):
+            epilogue = StoreEpilogue(buffers[2], (symbols[1],))
+            emit_matmul(b, problem(*symbols), schedule, Buffers(*buffers[:2]), epilogue, ctx)
+
+        return Kernel(["bf16"] * 3, 5, scratch_bytes(known, schedule), emit)
+
+
+SIZES = [(1, 1, 1), (1, 17, 5), (3, 64, 31), (17, 65, 70), (37, 130, 33), (5, 1, 32), (6, 0, 4), (0, 4, 4), (9, 20, 0),
+         (65, 70, 299), (49, 33, 96)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "m"), [("n", "n", 16), ("n", "n", 64), ("n", "t", 64), ("t", "n", 64), ("s", "s", 64)]
+)
+def test_dynamic_sizes(left: str, right: str, m: int) -> None:
+    torch.manual_seed(0)
+    kernel = dynamic_kernel(left, right, m)
+    for threads in (1, 2):
+        for m, n, k in SIZES:
+            lhs, rhs = operand(m, k, left), operand(k, n, right)
+            out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
+            strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
+            kernel(lhs, rhs, out, symbols=(m, n, k, *strides), threads=threads)
+            check(out, lhs, rhs)
+
+
+@cache
+def dynamic_rows(right: str, k: int) -> Kernel:
+    """A kernel for known n = 70 and k, and m at run time: the lhs is read in place."""
+    rhs = (80, 1) if right == "n" else (1, k + 3)
+
+    def problem(m):
+        return MatmulProblem((), m, 70, k, (k + 3, 1), rhs, "bf16")
+
+    with emulated_amx(pytest.MonkeyPatch()):
+        schedule = choose_tiles(problem(None), 64)
+        assert schedule is not None and not schedule["pack_lhs"]
+        assert schedule.get("swapped", False) == (right == "t")
+        schedule |= BLOCKS
+
+        def emit(b, buffers, symbols, ctx):
+            epilogue = StoreEpilogue(buffers[2], (70,))
+            emit_matmul(b, problem(*symbols), schedule, Buffers(*buffers[:2]), epilogue, ctx)
+
+        return Kernel(["bf16"] * 3, 1, scratch_bytes(problem(None), schedule), emit)
+
+
+@pytest.mark.parametrize(("right", "k"), [("n", 96), ("t", 96), ("n", 160), ("t", 160)])
+def test_dynamic_rows(right: str, k: int) -> None:
+    torch.manual_seed(0)
+    kernel = dynamic_rows(right, k)
+    for threads in (1, 2):
+        for m in (0, 1, 15, 16, 17, 32, 49, 65, 100):
+            lhs, out = operand(m, k, "n"), torch.full((m, 70), torch.nan, dtype=torch.bfloat16)
+            rhs = operand(70, k, "n").mT if right == "t" else torch.randn(k, 80).bfloat16()[:, :70]
+            kernel(lhs, rhs, out, symbols=(m,), threads=threads)
+            check(out, lhs, rhs)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(4, 16, 32), (7, 50, 33), (16, 200, 64), (30, 200, 700), (100, 33, 65), (49, 96, 256)]
+)
+@pytest.mark.parametrize("kind", ["packed", "n", "t"])
+def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
+    torch.manual_seed(0)
+    lhs, rhs, out = operand(m, k, "n"), operand(k, n, kind[0]), torch.empty(m, n, dtype=torch.bfloat16)
+    bias = torch.randn(n)
+    if kind == "packed":
+        rhs = torch.randn(k, n).bfloat16()
+    problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
+    with emulated_amx(pytest.MonkeyPatch()):
+        if kind == "packed":
+            schedule = choose_packed_schedule(problem, MACHINE)
+        else:
+            schedule = choose_tiles(normalise(problem), m)
+        assert schedule is not None and schedule["kernel"] == "tiles"
+        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0)
+        given = rhs
+        if kind == "packed":
+            lanes, rows = packed_tile_strides(schedule, k)
+            panels = -(-n // lanes)
+            padded = torch.zeros(rows, panels * lanes, dtype=torch.bfloat16)
+            padded[:k, :n] = rhs
+            given = padded.view(rows // 2, 2, panels, lanes).permute(2, 0, 3, 1).contiguous()
+            problem = MatmulProblem((), m, n, k, lhs.stride(), (lanes, rows), "bf16")
+
+        def emit(b, buffers, symbols, ctx):
+            epilogue = StoreEpilogue(buffers[2], (n,), buffers[3], rational_gate)
+            emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), epilogue, ctx)
+
+        kernel = Kernel(["bf16", "bf16", "bf16", "f32"], 0, scratch_bytes(problem, schedule), emit)
+    for threads in (1, 2):
+        kernel(lhs, given, out, bias, threads=threads)
+        exact = lhs.double() @ rhs.double() + bias
+        expected = exact / (1 + exact * exact)
+        assert (out.double() - expected).abs().max() <= 2**-8
+
+
+@pytest.mark.parametrize("right", ["n", "t"])
+def test_batches(right: str) -> None:
+    """A lhs that is the same for all, and operands of a batch each."""
+    torch.manual_seed(0)
+    lhs, rhs = torch.randn(3, 20, 64).bfloat16(), torch.randn(2, 3, 64, 40).bfloat16()
+    if right == "t":
+        rhs = rhs.mT.contiguous().mT
+    out = torch.empty(2, 3, 20, 40, dtype=torch.bfloat16)
+    problem = MatmulProblem((2, 3), 20, 40, 64, (0, *lhs.stride()), rhs.stride(), "bf16")
+    with emulated_amx(pytest.MonkeyPatch()):
+        schedule = choose_tiles(problem, 20)
+        assert schedule is not None
+
+        def emit(b, buffers, symbols, ctx):
+            epilogue = StoreEpilogue(buffers[2], out.stride()[:-1])
+            emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), epilogue, ctx)
+
+        kernel = Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)
+    for threads in (1, 2):
+        kernel(lhs, rhs, out, threads=threads)
+        check(out, lhs, rhs)
+
+
+def test_when() -> None:
+    """bf16 alone, where there is AMX, and enough rows to fill a tile."""
+
+    def kernel(m, dtype="bf16", rhs=(1, 64)):
+        from kiln.lowering.cpu.matmul import choose_schedule
+
+        return choose_schedule(MatmulProblem((), m, 64, 64, (64, 1), rhs, dtype), MACHINE, vendor=False)["kernel"]
+
+    with isa.compiling_for(cpu_with_amx()):
+        assert [kernel(m) for m in (1, 8, 9, 128)] == ["dot", "dot", "tiles", "tiles"]
+        assert kernel(128, "f32") == "blocked" and kernel(128, "f16") == "blocked"
+        assert kernel(128, rhs=(64, 1)) == "tiles"
+    assert isa.host().has("amx-bf16") or kernel(128) == "pairs"
