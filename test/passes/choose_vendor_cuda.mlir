@@ -500,6 +500,25 @@ func.func @large_heads(%q: !large, %k: !large, %v: !large, %s: !few, %t: !few, %
 
 // -----
 
+// Heads of 65 to 127, which tensor maps pad: where their rows are multiples of 16 bytes.
+// CHECK-LABEL: func.func @padded_heads
+// CHECK-COUNT-3: "kiln.aten"
+// MAPS-LABEL: func.func @padded_heads
+// MAPS-COUNT-2: "kiln.attention"
+// MAPS: "kiln.aten"
+!eighty = tensor<4x8x2048x80xbf16>
+!most = tensor<4x8x512x120xbf16>
+!odd = tensor<4x8x2048x84xbf16>
+func.func @padded_heads(%q: !eighty, %k: !eighty, %v: !eighty, %r: !most, %l: !most, %w: !most, %s: !odd, %m: !odd,
+    %x: !odd) -> (!eighty, !most, !odd) {
+  %0 = "kiln.attention"(%q, %k, %v) {scale = 1.250000e-01 : f64, causal = true} : (!eighty, !eighty, !eighty) -> !eighty
+  %1 = "kiln.attention"(%r, %l, %w) {scale = 1.250000e-01 : f64, causal = false} : (!most, !most, !most) -> !most
+  %2 = "kiln.attention"(%s, %m, %x) {scale = 1.250000e-01 : f64, causal = false} : (!odd, !odd, !odd) -> !odd
+  return %0, %1, %2 : !eighty, !most, !odd
+}
+
+// -----
+
 // Windows are cuDNN's, but for images of few channels, small windows of single channels, and little work.
 // CHECK-LABEL: func.func @windows
 // CHECK: "kiln.conv"(%arg0, %arg4)

@@ -46,6 +46,24 @@ Heads of 128 on Hopper, by warps with different jobs (`specialized.py`), against
 | 1 x 16         | 512    | no     | 10.3        | 11.8  | 8.4     |
 | 4 x 8          | 256    | no     | 7.5         | 9.4   | 5.8     |
 
+Heads of 65 to 127 are padded to 128 in shared memory by their tensor maps:
+
+| heads     | size | tokens | causal | specialized | cuDNN | 64 x 64 | FlashAttention-2 |
+|-----------|------|--------|--------|-------------|-------|---------|------------------|
+| 4 x 32    | 96   | 4096   | no     | 1484        | 1649  | 2167    | 2503             |
+| 4 x 32    | 96   | 4096   | yes    | 842         | 985   | 1174    | 1392             |
+| 4 x 32    | 112  | 4096   | no     | 1602        | 1732  | 2261    | 3587             |
+| 4 x 32    | 112  | 4096   | yes    | 888         | 1020  | 1231    | 1905             |
+| 4 x 32    | 72   | 2048   | no     | 409         | 419   | 666     | 689              |
+| 4 x 32    | 120  | 2048   | yes    | 286.1       | 286.0 | 380     | 569              |
+| 8 x 16    | 80   | 1024   | no     | 112         | 117   | 152     | 182              |
+| 8 x 16    | 80   | 1024   | yes    | 78.8        | 84.7  | 95.8    | 131              |
+| 1 x 16    | 80   | 1024   | no     | 17.5        | 21.0  | 21.7    | 34.4             |
+| 2 x 16    | 96   | 512    | no     | 12.2        | 14.4  | 13.5    | 18.4             |
+| 16 x 16   | 80   | 200    | no     | 22.2        | 25.6  | 30.1    | 30.7             |
+| 1 x 16    | 80   | 577    | no     | 12.4        | 15.8  | 14.6    | 26.6             |
+| 1 x 32    | 96   | 300    | yes    | 10.7        | 13.6  | 9.4     | 18.6             |
+
 It is not for where there is a multiprocessor for each 64 queries: there small programs are faster (1 x 8 heads, 1024
 tokens: 13.6 us, specialized 15.5, cuDNN 17.7; 1 x 4, 2048: 24.3, 26.1, 29.3; 1 x 16, 128 queries, 1024 keys: 13.7,
 15.4, 17.9). Heads of 64 gain nothing from it (0.99 of cuDNN, the kernel above 1.02; causal 0.91 to 1.00, and 1.00).

@@ -62,7 +62,8 @@ _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm
 
 def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
     """Plain 16-bit attention with heads of 64 to 128 elements. With 128 elements Hopper's kernel of warps with
-    different jobs is 0.98 to 1.23 of cuDNN's; the one for all GPUs 0.78, causal 0.83, and with few tokens 1.2 to 1.6.
+    different jobs is 0.98 to 1.23 of cuDNN's, with 72 to 120 it is 1.00 to 1.28; the one for all GPUs 0.78, causal 0.83
+    (0.75 to 0.89), and with few tokens 1.2 to 1.6.
     With 64 and keys and values through `tensor_maps` it is 0.99 to 1.05 of it, with few tokens twice as fast (0.74 to
     1.1 through pointers). Masks and f32 are ours, and heads of 64 elements with little work: 0.86 of cuDNN is less time
     than the call takes.
@@ -79,14 +80,14 @@ def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DE
         return None
     if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
         return None
-    if size == 64 and tensor_maps or size == 128 and tensor_maps and _is_specialized(op, arch):
+    if tensor_maps and (size == 64 or size % _GRAIN == 0 and _is_specialized(op, arch)):
         return None
     return f"cuDNN: attention with heads of {size} elements is faster there"
 
 
 def _is_specialized(op: ir.Operation, arch: str) -> bool:
-    """Whether Hopper's kernel, or one for few tokens, does this attention with heads of 128 elements: nothing is to be
-    fused behind it, and no tensor is two of its operands."""
+    """Whether Hopper's kernel, or one for few tokens, does this attention with heads of more than 64 elements: nothing
+    is to be fused behind it, and no tensor is two of its operands."""
     query, key = (ir.RankedTensorType(op.operands[i].type) for i in (0, 1))
     distinct = all(a != b for a, b in combinations(list(op.operands), 2))
     if not (query.has_static_shape and key.has_static_shape and distinct):
@@ -95,8 +96,8 @@ def _is_specialized(op: ir.Operation, arch: str) -> bool:
         return False
     if not arch.startswith("sm_90") or ir.FloatAttr(op.attributes["scale"]).value <= 0:
         return False
-    keys, causal = key.shape[-2], bool(ir.BoolAttr(op.attributes["causal"]).value)
-    shape = AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, 128, 128, "bf16", causal=causal)
+    keys, causal, size = key.shape[-2], bool(ir.BoolAttr(op.attributes["causal"]).value), query.shape[-1]
+    shape = AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, size, size, "bf16", causal=causal)
     return choose_specialized(shape, machine(arch), arch) is not None or 0 < keys <= _FEW_KEYS
 
 

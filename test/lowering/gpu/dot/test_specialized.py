@@ -138,6 +138,8 @@ def is_specialized(text: str, options: DotOptions = MAPS, **changes: Any) -> boo
 def test_what_it_is_for():
     assert is_specialized(attention(**LARGE))
     assert is_specialized(attention(**LARGE, causal=True, dtype="f16"))
+    assert is_specialized(attention(**LARGE, size=80))
+    assert not is_specialized(attention(**LARGE, size=84))  # rows of no multiple of 16 bytes
     assert not is_specialized(attention(**LARGE, size=64))
     assert not is_specialized(attention(**LARGE), DotOptions())
     assert not is_specialized(attention(**LARGE), DotOptions("sm_100", descriptors=True))
