@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from kiln.errors import KilnError
-from kiln.runtime.aten_call import AtenCallable, decode_call
+from kiln.runtime.aten_call import decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
 from kiln.runtime.heap import use_large_pages
 from kiln.runtime.loader import load
@@ -115,8 +115,7 @@ class Executor:
         if kind == "pack":
             return struct.Struct(str(value)).pack_into
         assert isinstance(value, AtenStep)
-        call = decode_call(value.op, value.args, value.kwargs)
-        return _tensors_first(call) if any(dim < 0 for _, _, dim in value.sizes) else call
+        return decode_call(value.op, value.args, value.kwargs)
 
     def _make_state(self) -> "_State":
         state = _State(self._layout)
@@ -262,11 +261,6 @@ def _same_bits(found: torch.dtype, expected: torch.dtype) -> bool:
         return True
     integers = not any(t.is_floating_point or t.is_complex or t is torch.bool for t in (found, expected))
     return integers and found.itemsize == expected.itemsize
-
-
-def _tensors_first(call: AtenCallable) -> AtenCallable:
-    """The call with its results reordered: tensors, then numbers."""
-    return lambda t, s: sorted(call(t, s), key=lambda value: not isinstance(value, torch.Tensor))
 
 
 def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
