@@ -92,6 +92,10 @@ class Options:
         default=True,
         metadata={"help": "products and attention on a GPU may load operands through tensor maps (TMA)"},
     )
+    replays: bool = field(
+        default=True,
+        metadata={"help": "a GPU's launches at addresses that earlier calls had are replayed as one CUDA graph"},
+    )
 
     @classmethod
     def build(cls, mode: str | None = None, options: Mapping[str, Any] | None = None) -> "Options":

@@ -32,7 +32,7 @@ def make_runner(
         return (Executor(plan, constants) if into is None else ProfilingExecutor(plan, constants, into)).run
     from kiln.runtime.cuda.executor import CudaExecutor
 
-    run = CudaExecutor(plan, constants).run
+    run = CudaExecutor(plan, constants, replays=options.replays).run
     if options.mode not in _GRAPHED:
         return run
     from kiln.runtime.cuda.graphs import CudaCapture, GraphedRun

@@ -1,14 +1,17 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The CUDA driver API, through ctypes: modules, functions, the addresses of its entry points.
+"""The CUDA driver API, through ctypes: modules, functions, the addresses of its entry points, recorded launches.
 
-Sources: CUDA Driver API reference, sections Module, Execution. Nothing is compiled or linked
+Sources: CUDA Driver API reference, sections Module, Execution, Stream, Graph. Nothing is compiled or linked
 against CUDA; the library comes with the GPU's driver.
 """
 
 import ctypes
 import functools
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -19,6 +22,9 @@ __all__ = ["CudaError", "Driver", "driver"]
 _OUT_OF_MEMORY = 2
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: PyTorch's default stream does not wait for it
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what other threads and libraries do meanwhile is not refused
+_INVALIDATED = 901  # CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 
 
 class CudaError(KilnError):
@@ -40,6 +46,8 @@ class Driver:
             self.library = ctypes.CDLL(name)
         except OSError as error:
             raise CudaError(-1, f"no CUDA driver: {error}; running on a GPU needs NVIDIA's driver") from error
+        self._recording = threading.Lock()
+        self._streams: dict[int, int] = {}
         self.check(self.library.cuInit(0), "cuInit")
 
     def address(self, symbol: str) -> int:
@@ -80,6 +88,45 @@ class Driver:
             what = f"{name} with {shared} bytes of shared memory"
             self.check(raise_limit(function, _MAX_DYNAMIC_SHARED, shared), what)
         return function.value or 0
+
+    def record(self, context: int, work: Callable[[int], int]) -> int:
+        """An executable graph of what `work(stream)` launches into that stream; nothing of it runs.
+
+        work: returns 0 or, for a failure, another number. Raises CudaError where something cannot be recorded.
+        """
+        library, what = self.library, "recording launches"
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        with self._recording:
+            self.check(library.cuCtxSetCurrent(ctypes.c_void_p(context)), what)
+            stream = self._stream(context)
+            self.check(library.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), _RELAXED), what)
+            try:
+                try:
+                    status = work(stream)
+                finally:
+                    code = library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
+                self.check(code or (_INVALIDATED if status else 0), what)
+                instantiate = library.cuGraphInstantiateWithFlags
+                self.check(instantiate(ctypes.byref(made), graph, ctypes.c_ulonglong(0)), what)
+            finally:
+                if graph:
+                    library.cuGraphDestroy(graph)
+        return made.value or 0
+
+    def _stream(self, context: int) -> int:
+        """The stream of the current context that recordings are made in. It stays: cuDNN remembers its last stream."""
+        if context not in self._streams:
+            stream = ctypes.c_void_p()
+            self.check(self.library.cuStreamCreate(ctypes.byref(stream), _NON_BLOCKING), "a stream for recordings")
+            self._streams[context] = stream.value or 0
+        return self._streams[context]
+
+    def graph_functions(self) -> tuple[Callable[[int], int], Callable[[int, int], int], Callable[[int], Any]]:
+        """cuCtxSetCurrent(context), cuGraphLaunch(graph, stream), cuGraphExecDestroy(graph), for quick calls."""
+        one = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        two = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        set_context, launch = one(self.address("cuCtxSetCurrent")), two(self.address("cuGraphLaunch"))
+        return set_context, launch, one(self.address("cuGraphExecDestroy"))
 
 
 @functools.cache

@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from kiln.runtime.binding import Segment, StateLayout
+from kiln.runtime.binding import Binding, Segment, StateLayout
 from kiln.runtime.cuda.aten_calls import through_aten
 from kiln.runtime.cuda.binding import Convolutions, CudaBinder, CudaLayout, Entries, Library, SegmentLaunches
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, cublaslt, status_text
 from kiln.runtime.cuda.cudnn import Cudnn, cudnn, cudnn_status_text
 from kiln.runtime.cuda.driver import CudaError, driver
 from kiln.runtime.cuda.libraries import LibrarySettings
+from kiln.runtime.cuda.replays import LEAST_LAUNCHES, LaunchReplays
 from kiln.runtime.executor import Executor
 from kiln.runtime.loader import load
 from kiln.runtime.plan import Launch, Plan
@@ -41,14 +42,23 @@ class CudaExecutor(Executor):
     All launches between two ATen calls are one native call, products of cuBLASLt and convolutions of cuDNN among them;
     without these libraries, or where they refuse, these are ATen calls. A call returns before its work is done, as
     PyTorch's own operators do. Workspace is allocated anew at each call, so that calls in different streams never share
-    it, and an allocation that fails is PyTorch's OutOfMemoryError.
+    it, and an allocation that fails is PyTorch's OutOfMemoryError. Launches at addresses that calls had before are
+    replayed as one CUDA graph, unless `replays` is False.
 
     Raises CudaError when there is no driver or it refuses a kernel.
     """
 
-    def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        *,
+        check: bool = False,
+        replays: bool = True,
+    ) -> None:
         self._index = torch.device(plan.device).index or 0
-        self._given = constants
+        self._given, self._wants_replays = constants, replays
+        self.replays: LaunchReplays | None = None
         torch.cuda.init()
         with torch.cuda.device(self._index):
             self._blas = self._opened(plan, _has_products(plan), "products", self._open_blas)
@@ -89,7 +99,12 @@ class CudaExecutor(Executor):
             cuda.address("cuTensorMapEncodeTiled") if described else 0,
         )
         self._code = load([plan.launcher], ["kiln_run_cuda", "kiln_execute_cudnn"])
-        run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._code["kiln_run_cuda"])
+        run: Callable[[int, int], int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
+            self._code["kiln_run_cuda"]
+        )
+        if self._wants_replays and max(len(part.launches) for part in parts) >= LEAST_LAUNCHES:
+            # Behind the words of addresses is one that differs between states.
+            run = self.replays = LaunchReplays(plan.name, cuda, context, run, layout.flag_address - 1, self._owner)
         current, index = torch._C._cuda_getCurrentRawStream, self._index
 
         def launch(address: int) -> None:
@@ -173,7 +188,9 @@ class CudaExecutor(Executor):
         except LibraryError as error:
             # Sizes of what libraries do are bound before anything runs.
             log.info("graph %s: what libraries do are ATen calls from now on: %s", self.plan.name, error)
-            self._written_out = CudaExecutor(through_aten(self.plan), self._given, check=self._check).run
+            self._written_out = CudaExecutor(
+                through_aten(self.plan), self._given, check=self._check, replays=self._wants_replays
+            ).run
             self._looks_first = False
             return self._written_out(inputs)
 
@@ -184,19 +201,27 @@ class CudaExecutor(Executor):
             return inputs
         return [_aligned(value) if i in moved else value for i, value in enumerate(inputs)]
 
+    def _bound_to(self, table: int) -> tuple[Binding, int] | None:
+        """The binding that the table at an address belongs to, and the number of its segment."""
+        for binding in list(self._bound.values()):
+            for part, address in binding.tables.items():
+                if address == table:
+                    return binding, part
+        return None
+
+    def _owner(self, table: int) -> tuple[int, Binding] | None:
+        """How many launches the table at an address is for, and what keeps it."""
+        found = self._bound_to(table)
+        return None if found is None else (len(self._parts[found[1]].launches), found[0])
+
     def _fail(self, status: int, state: int) -> None:
         """Raises for what `kiln_run_cuda` returned."""
         if status == _MISALIGNED:
             raise _Misaligned
         code, number = status & 0xFFFFFFFF, status >> 32
-        table = ctypes.c_int64.from_address(state + 8 * StateLayout.TABLE).value
-        tables = [
-            found
-            for binding in self._bound.values()
-            for part, found in binding.device.items()
-            if isinstance(found, SegmentLaunches) and binding.tables.get(part) == table
-        ]
-        found = tables[0] if tables else None
+        owner = self._bound_to(ctypes.c_int64.from_address(state + 8 * StateLayout.TABLE).value)
+        found = owner[0].device.get(owner[1]) if owner is not None else None
+        assert found is None or isinstance(found, SegmentLaunches)
         entry = found.names[number] if found is not None and number < len(found.names) else f"launch {number}"
         where = f"graph {self.plan.name!r}, kernel {entry}"
         library = found.library.get(number) if found is not None else None

@@ -30,12 +30,14 @@ from kiln.lowering.gpu.compile import Artifacts
 from kiln.lowering.ttcpu.lower import lower_kernel
 from kiln.runtime.cuda.cublaslt import CublasLt
 from kiln.runtime.cuda.cudnn import Cudnn
+from kiln.runtime.cuda.driver import CudaError
 from kiln.runtime.loader import load
 
 sys.path.insert(0, os.path.dirname(__file__))
 from blas_support import EmulatedLibrary  # noqa: E402
 from dnn_support import EmulatedCudnn  # noqa: E402
 
+_RECORDED_STREAM = 99
 _U, _P = ctypes.c_uint, ctypes.c_void_p
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P)
 _CLEAR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_uint8, ctypes.c_size_t, _P)
@@ -66,6 +68,10 @@ class EmulatedDriver:
             "cuTensorMapEncodeTiled": _ENCODE(self._encode),
         }
         self.encoded: list[int] = []
+        self.graphs: dict[int, list[Callable[[], int]]] = {}
+        self.recorded = self.replayed = 0
+        self.refuses_recordings = False
+        self._later: list[Callable[[], int]] | None = None
         self.sample: Callable[[int], Sequence[int]] | None = None
         """Of the programs of a grid, by their number, those that run; None: all. Set before anything is compiled."""
 
@@ -124,19 +130,59 @@ class EmulatedDriver:
         count = given + has_scratch
         cells = (_P * (count + 2)).from_address(params)
         values = [ctypes.c_int64.from_address(cell).value for cell in cells]
+        if self._later is not None:
+            assert stream == _RECORDED_STREAM
+            self._later.append(lambda: self._execute(function, gx * gy * gz, values, given))
+            return 0
+        return self._execute(function, gx * gy * gz, values, given)
+
+    def _execute(self, function: int, programs: int, values: Sequence[int], given: int) -> int:
+        name = self.names[function - 101]
+        code = self.kernels[name][0]
         if function not in self._loaded:
             self._loaded[function] = load([code.object_bytes], [code.entry])
         scratch = torch.empty(1 << 24, dtype=torch.uint8)
         run = ctypes.CFUNCTYPE(None, _P)(self._loaded[function][code.entry])
-        for part in [(p, p + 1) for p in self.sample(gx * gy * gz)] if self.sample else [()]:
+        for part in [(p, p + 1) for p in self.sample(programs)] if self.sample else [()]:
             block = array.array("q", [*values[:given], *part, scratch.data_ptr(), 1 << 24, 0])
             run(block.buffer_info()[0])
         self.launched.append(name)
         return 0
 
     def _clear(self, address: int, value: int, size: int, stream: int) -> int:
+        if self._later is not None:
+            self._later.append(lambda: self._cleared(address, value, size))
+            return 0
+        return self._cleared(address, value, size)
+
+    def _cleared(self, address: int, value: int, size: int) -> int:
         ctypes.memset(address, value, size)
         self.cleared += 1
+        return 0
+
+    # -- recordings ------------------------------------------------------------------------------
+
+    def record(self, context: int, work: Callable[[int], int]) -> int:
+        """What is launched is kept with its parameters as they are now, and not run."""
+        if self.refuses_recordings:
+            raise CudaError(900, "operation not permitted when stream is capturing")
+        self._later = self.library.later = self.dnn_library.later = later = []
+        try:
+            assert work(_RECORDED_STREAM) == 0
+        finally:
+            self._later = self.library.later = self.dnn_library.later = None
+        self.recorded += 1
+        self.graphs[self.recorded] = later
+        return self.recorded
+
+    def graph_functions(self) -> tuple[Callable[[int], int], Callable[[int, int], int], Callable[[int], Any]]:
+        return lambda context: 0, self._replay, lambda graph: self.graphs.pop(graph)
+
+    def _replay(self, graph: int, stream: int) -> int:
+        assert stream == 77
+        self.replayed += 1
+        for launch in self.graphs[graph]:
+            assert launch() == 0
         return 0
 
 
@@ -179,6 +225,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False, raising=False)
     torch._dynamo.reset()
     yield emulated
     torch._dynamo.reset()

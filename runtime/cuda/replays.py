@@ -1,0 +1,146 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Launches at addresses seen before, replayed as one CUDA graph: a call then costs one launch in place of hundreds.
+
+All that the launches of a segment depend on are the words of the call's state in front of its tensor maps: the table
+(sizes, kernels, symbols) and the addresses of workspace, inputs and results. When they come for the third time, the
+driver records what the table launches, into a stream that nothing else uses, and from then on calls with the same words
+launch the recording in their own stream. PyTorch's allocator gives a loop's calls the same memory again and again.
+
+A recording owns no memory, copies nothing and keeps nothing alive but the binding of its sizes. It is of the addresses
+that a call has just been given, so whatever frees, moves or shares memory between calls needs no care: other addresses
+are other words. One recording does not overlap with itself; the driver orders its launches.
+"""
+
+import ctypes
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from kiln.runtime.cuda.driver import CudaError
+
+__all__ = ["LEAST_LAUNCHES", "GraphDriver", "LaunchReplays"]
+
+log = logging.getLogger("kiln")
+
+LEAST_LAUNCHES = 16
+"""Launches of a segment that pay for a recording: a launch takes 2 us and more, that of a graph 7 and more."""
+
+_SIGHTINGS = 3
+"""After how many calls the same words are worth a recording, of 1 to 3 ms; twice as many for each `_KEPT` made."""
+
+_KEPT = 4
+"""Recordings that a plan keeps; beyond, the one not used for longest goes. A recording takes some MB at most."""
+
+_REMEMBERED = 16
+"""Words without a recording of which it is counted how often they came."""
+
+_MOST_DOUBLINGS = 20
+
+
+class GraphDriver(Protocol):
+    """What the driver does for recordings (:class:`kiln.runtime.cuda.driver.Driver`)."""
+
+    def record(self, context: int, work: Callable[[int], int]) -> int:
+        """An executable graph of what `work(stream)` launches, which returns 0 or a status."""
+        ...
+
+    def graph_functions(self) -> tuple[Callable[[int], int], Callable[[int, int], int], Callable[[int], Any]]:
+        """cuCtxSetCurrent(context), cuGraphLaunch(graph, stream), cuGraphExecDestroy(graph)."""
+        ...
+
+    def check(self, code: int, what: str) -> None: ...
+
+
+@dataclass
+class _Recording:
+    graph: int
+    keep: Any  # what the table and the library's calls in it point to
+
+
+class LaunchReplays:
+    """Stands for `run(state, stream)` (`kiln_run_cuda`), with the same result. Thread-safe.
+
+    words: how many words of the state, behind the first, launches depend on. owner: `owner(table)` -> how many launches
+    the table at an address is for, and what keeps it alive; None for a table that is not known any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cuda: GraphDriver,
+        context: int,
+        run: Callable[[int, int], int],
+        words: int,
+        owner: Callable[[int], tuple[int, Any] | None],
+    ) -> None:
+        self._name, self._cuda, self._context, self._run, self._owner = name, cuda, context, run, owner
+        self._bytes = 8 * words
+        self._set_context, self._launch, self._destroy = cuda.graph_functions()
+        self._is_recorded = torch._C._cuda_isCurrentStreamCapturing  # pyright: ignore[reportAttributeAccessIssue]
+        self._lock = threading.Lock()
+        self._recordings: OrderedDict[bytes, _Recording] = OrderedDict()
+        self._seen: OrderedDict[bytes, int] = OrderedDict()
+        self.made = 0
+        self.reason = ""
+        """Why nothing is recorded any more, if so."""
+        # Not when the process ends: CUDA may be gone by then.
+        weakref.finalize(self, _destroy_all, self._destroy, self._recordings).atexit = False
+
+    def __call__(self, state: int, stream: int) -> int:
+        words = ctypes.string_at(state + 8, self._bytes)
+        if words not in self._recordings:
+            status = self._run(state, stream)
+            if not status and not self.reason:
+                self._count(words, state)
+            return status
+        if self._is_recorded():  # the driver takes no graphs there
+            return self._run(state, stream)
+        with self._lock:
+            found = self._recordings.get(words)
+            if found is None:  # another thread's recording took its place
+                return self._run(state, stream)
+            self._recordings.move_to_end(words)
+            code = self._set_context(self._context) or self._launch(found.graph, stream)
+        if code:
+            self._cuda.check(code, f"graph {self._name!r}, replaying its launches")
+        return 0
+
+    def _count(self, words: bytes, state: int) -> None:
+        """Takes down that the words came, and records their launches if that was often enough."""
+        with self._lock:
+            seen = self._seen.pop(words, 0) + 1
+            if seen < _SIGHTINGS << min(self.made // _KEPT, _MOST_DOUBLINGS):
+                self._seen[words] = seen
+                if len(self._seen) > _REMEMBERED:
+                    self._seen.popitem(last=False)
+            elif words not in self._recordings and not self._is_recorded():
+                self._record(words, state)
+
+    def _record(self, words: bytes, state: int) -> None:
+        owned = self._owner(ctypes.c_int64.from_address(state + 8).value)
+        if owned is None or owned[0] < LEAST_LAUNCHES:
+            return
+        try:
+            graph = self._cuda.record(self._context, lambda stream: self._run(state, stream))
+        except CudaError as error:
+            self.reason = str(error)
+            log.info("graph %s is launched kernel by kernel: %s", self._name, error)
+            return
+        self.made += 1
+        if len(self._recordings) >= _KEPT:
+            self._destroy(self._recordings.popitem(last=False)[1].graph)
+        self._recordings[words] = _Recording(graph, owned[1])
+
+
+def _destroy_all(destroy: Callable[[int], Any], recordings: "OrderedDict[bytes, _Recording]") -> None:
+    """The driver frees one that still runs when it is done."""
+    while recordings:
+        destroy(recordings.popitem()[1].graph)
