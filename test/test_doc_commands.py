@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -73,8 +74,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_sample(sample: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {"__name__": "sample"}
+def test_sample(sample: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("sample")  # which Dynamo imports by its name
+    monkeypatch.setitem(sys.modules, "sample", module)
+    names = vars(module)
     exec(PRELUDE, names)
     exec(sample, names)
     printed = capsys.readouterr().out

@@ -295,10 +295,10 @@ def test_too_large_for_one_call(gpu):
         gpu.dnn.prepare(0, problem)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the library is there")
-def test_no_library_is_a_clear_error():
-    with pytest.raises(LibraryError, match="no cuDNN"):
-        cudnn()
+def test_no_library_is_a_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setattr("kiln.runtime.cuda.cudnn.loaded_library", lambda name: str(tmp_path / f"{name}.so"))
+    with pytest.raises(LibraryError, match="no cuDNN: .*libcudnn.so"):
+        cudnn.__wrapped__()
 
 
 def test_prepared_while_kernels_compile(gpu, monkeypatch):

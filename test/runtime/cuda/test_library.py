@@ -190,10 +190,10 @@ def test_descriptors_are_encoded_when_an_address_changes(gpu):
     assert gpu.encoded.count(x.data_ptr()) == 2 and gpu.encoded.count(y.data_ptr()) == 1
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the library is there")
-def test_no_library_is_a_clear_error():
-    with pytest.raises(LibraryError, match="no cuBLASLt"):
-        cublaslt()
+def test_no_library_is_a_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setattr("kiln.runtime.cuda.cublaslt.loaded_library", lambda name: str(tmp_path / f"{name}.so"))
+    with pytest.raises(LibraryError, match="no cuBLASLt: .*libcublasLt.so"):
+        cublaslt.__wrapped__()
 
 
 def test_the_librarys_ranking(gpu):
