@@ -35,13 +35,15 @@ here, where oneDNN has no kernel of its own.
 
 bf16 on a CPU with AVX512-BF16, the same machine and comparison, one thread: channels-last in pairs of channels 1.1 to
 4.5 (3x3 1.2 - 2.1, 1x1 1.1 - 4.5, groups 1.2 - 1.5), depthwise 1.8 - 3.5, first layers 0.95 - 2.0. Row-major images of
-many channels have no pairs, and their elements are widened one by one: 0.60 to 1.25, so they are left to oneDNN, as is
-all of bf16 where the CPU has AMX, for which there are no kernels here.
+many channels have no pairs, and their elements are widened one by one: 0.60 to 1.25, so they are left to oneDNN.
 """
+
+from math import prod
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.conv.tiles_plan import fits_tiles
 from kiln.lowering.cpu.named_kernels import no_kernel
 
 __all__ = ["vendor_reason"]
@@ -60,12 +62,24 @@ def vendor_reason(op: ir.Operation) -> str | None:
     if not isinstance(x.element_type, ir.BF16Type) or depthwise:
         return None
     if isa.target().has("amx-bf16"):
-        return "oneDNN: its products of bf16 run on units for them"
+        return None if _fits_tiles(op) else "oneDNN: its products of bf16 run on units for them"
     if not isa.target().has("avx512bf16") or weight.shape[1] <= _FEW_CHANNELS:
         return None
     if weight.shape[1] % 2 or not _channels_last(op):
         return "oneDNN: channels of bf16 that do not lie in pairs"
     return None
+
+
+def _fits_tiles(op: ir.Operation) -> bool:
+    """Whether the kernel of tiles (AMX) takes a convolution, as far as is known before tensors have their places."""
+    x, weight = (ir.RankedTensorType(v.type) for v in op.operands)
+    groups = ir.IntegerAttr(op.attributes["groups"]).value
+    outputs, channels, *window = weight.shape
+    if bool(ir.IntegerAttr(op.attributes["transposed"]).value) or x.rank > 4:
+        return False
+    pixels = prod(window) == 1 and all(n == 1 for n in ir.DenseI64ArrayAttr(op.attributes["stride"]))
+    known = x.shape[-1] != ir.ShapedType.get_dynamic_size()
+    return (known or pixels) and fits_tiles(groups, channels, outputs // groups, window)
 
 
 def _channels_last(op: ir.Operation) -> bool:

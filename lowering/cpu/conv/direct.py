@@ -16,11 +16,11 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
+from kiln.lowering.cpu.conv.finish import Finishing
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
-from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
@@ -51,7 +51,7 @@ def emit_direct(
     Direct(b, p, s, operands, epilogue, ctx).emit()
 
 
-class Direct:
+class Direct(Finishing):
     """One thread's share; products of single elements, in the sum type (pairs.py: of two at a time)."""
 
     def __init__(
@@ -339,54 +339,3 @@ class Direct:
     def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
         """acc + value * factor."""
         return self.b.fma(value, factor, acc)
-
-    def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
-        """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""
-        b = self.b
-        if self.p.planar:
-            self.finish_planar(image, row, channel, count, start, pixels)
-            return
-
-        def vectors(j: Index, mask: ir.Value | None = None) -> None:
-            with self.epilogue.channels(b, image, row, b.addi(channel, j), self.width, mask) as pixel:
-
-                def one(i: Index) -> None:
-                    at = b.sum_(self.sums, b.muli(i, self.lanes), j)
-                    pixel(b.addi(start, i), b.vload(self.scratch, at, self.width))
-
-                b.for_(0, pixels, 1, one)
-
-        full = b.round_down(count, self.width)
-        b.for_(0, full, self.width, vectors)
-        tail = b.subi(count, full)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: vectors(full, b.tail_mask(tail, self.width)))
-
-    def finish_planar(
-        self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
-    ) -> None:
-        """The same with lanes along columns, after a transposition in scratch."""
-        b, width, pitch = self.b, self.width, self.layout["pitch"]
-
-        def turn(i: Index, j: Index) -> None:
-            at = b.sum_(self.sums, b.muli(i, self.lanes), j)
-            block = [b.vload(self.scratch, b.addi(at, r * self.lanes), width) for r in range(width)]
-            to = b.sum_(i, self.layout["turned"], b.muli(j, pitch))
-            for c, x in enumerate(transpose_registers(b, block)):
-                b.vstore(x, self.scratch, b.addi(to, c * pitch))
-
-        b.for_(0, self.lanes, width, lambda j: b.for_(0, pixels, width, lambda i: turn(i, j)))
-        full = b.round_down(pixels, width)
-        tail = b.subi(pixels, full)
-        mask = b.tail_mask(tail, width)
-
-        def one(c: Index) -> None:
-            line = b.addi(self.layout["turned"], b.muli(c, pitch))
-            with self.epilogue.columns(b, image, row, b.addi(channel, c)) as store:
-
-                def vector(i: Index, mask: ir.Value | None = None) -> None:
-                    store(b.addi(start, i), width, b.vload(self.scratch, b.addi(line, i), width), mask)
-
-                b.for_(0, full, width, vector)
-                b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, mask))
-
-        b.for_(0, count, 1, one)

@@ -10,6 +10,8 @@ from kiln.lowering.cpu.conv.pairs import emit_column_pairs, emit_direct_pairs, t
 from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
+from kiln.lowering.cpu.conv.tiles import emit_tiles
+from kiln.lowering.cpu.conv.tiles_plan import takes_tiles, tiles_layout
 from kiln.lowering.cpu.conv.transposed import emit_transposed, emit_transposed_pairs
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
@@ -20,6 +22,7 @@ _KERNELS = {
     "depthwise": (emit_depthwise, depthwise_layout),
     "planar": (emit_planar, planar_layout),
     "product": (emit_product, product_layout),
+    "tiles": (emit_tiles, tiles_layout),
 }
 _TRANSPOSED = {"direct": emit_transposed, "pairs": emit_transposed_pairs}
 
@@ -30,7 +33,7 @@ def emit_conv(
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
     schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, pairs.py,
-    depthwise.py, planar.py, product.py; transposed.py for the first two).
+    depthwise.py, planar.py, product.py, tiles.py; transposed.py for the first two).
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kernel = schedule["kernel"]
@@ -42,6 +45,8 @@ def emit_conv(
         raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
     if kernel == "column_pairs" and not takes_column_pairs(problem, schedule["width"]):
         raise ValueError("convolution kernel 'column_pairs' needs bf16, an even window without padding, AVX512-BF16")
+    if kernel == "tiles" and not takes_tiles(problem):
+        raise ValueError("convolution kernel 'tiles' needs bf16, neighbouring channels or columns, AMX")
     if kernel == "planar" and not problem.planar:
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
     if problem.transposed and kernel not in _TRANSPOSED:

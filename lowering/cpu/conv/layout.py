@@ -7,15 +7,16 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.tiles_plan import tiles_weight_layout
 
 
 def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
     """Map from the index of a weight of rank 3 to 5 to the element's offset, and how many elements there are.
 
     direct: [group][block][kd][kh][c][kw][lanes of a block], pairs: [group][block][kd][kh][c / 2][kw][lanes][2],
-    column_pairs: [group][block][kd][kh][c][kw / 2][lanes][2], depthwise: [kd][kh][kw][channels]; lanes that are no
-    channel are padding, whose value does not matter as long as it is finite. planar, product: row-major. Of a
-    transposed convolution's weight the dims are [C, O / groups, ...].
+    column_pairs: [group][block][kd][kh][c][kw / 2][lanes][2], depthwise: [kd][kh][kw][channels], tiles: as in
+    tiles_plan.py; lanes that are no channel are padding, whose value does not matter as long as it is finite. planar, product:
+    row-major. Of a transposed convolution's weight the dims are [C, O / groups, ...].
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
@@ -24,6 +25,8 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
     for i, dim in enumerate(dims[2:-1]):
         kh = kh * p.lines[i].kernel + dim if i and p.window_rows > 1 else dim
     rows, columns = p.window_rows, p.kernel[1]
+    if schedule["kernel"] == "tiles":
+        return tiles_weight_layout(p, schedule, rank)
     if schedule["kernel"] in ("planar", "product"):  # read as they are
         address = ((o * p.channels + c) * rows + kh) * columns + kw
         return ir.AffineMap.get(rank, 0, [address]), p.groups * p.outputs * p.steps

@@ -10,6 +10,7 @@ from kiln.lowering.cpu.conv.pairs import takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
+from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
 from kiln.lowering.cpu.matmul.problem import Isa
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
@@ -32,6 +33,8 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
     product = choose_product(p, isa)
     if product is not None:
         return product
+    if takes_tiles(p):
+        return choose_tiles(p)
     mr, nv = _tile(p, width, isa.vector_registers)
     phases = p.stride[1] if p.transposed else 1
     tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))

@@ -1,0 +1,81 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The epilogue on sums that lie in scratch, channels beside each other: rows of the result at a time."""
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.matmul.pack import transpose_registers
+
+__all__ = ["Finishing"]
+
+
+class Finishing:
+    """The part of a convolution's kernel that evaluates its epilogue.
+
+    Attributes of the kernel: `scratch` in the sum type; in it, from `sums` on, `lanes` channels of each pixel. For a
+    planar result, `layout["turned"]` is where the channels lie with lanes along columns, `layout["pitch"]` elements
+    apart.
+    """
+
+    b: Builder
+    p: ConvProblem
+    epilogue: ConvEpilogue
+    scratch: ir.Value
+    layout: dict[str, int]
+    sums: Index
+    lanes: int
+    width: int
+
+    def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
+        """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""
+        b = self.b
+        if self.p.planar:
+            self.finish_planar(image, row, channel, count, start, pixels)
+            return
+
+        def vectors(j: Index, mask: ir.Value | None = None) -> None:
+            with self.epilogue.channels(b, image, row, b.addi(channel, j), self.width, mask) as pixel:
+
+                def one(i: Index) -> None:
+                    at = b.sum_(self.sums, b.muli(i, self.lanes), j)
+                    pixel(b.addi(start, i), b.vload(self.scratch, at, self.width))
+
+                b.for_(0, pixels, 1, one)
+
+        full = b.round_down(count, self.width)
+        b.for_(0, full, self.width, vectors)
+        tail = b.subi(count, full)
+        b.if_(b.cmpi("sgt", tail, 0), lambda: vectors(full, b.tail_mask(tail, self.width)))
+
+    def finish_planar(
+        self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
+    ) -> None:
+        """The same with lanes along columns, after a transposition in scratch."""
+        b, width, pitch = self.b, self.width, self.layout["pitch"]
+
+        def turn(i: Index, j: Index) -> None:
+            at = b.sum_(self.sums, b.muli(i, self.lanes), j)
+            block = [b.vload(self.scratch, b.addi(at, r * self.lanes), width) for r in range(width)]
+            to = b.sum_(i, self.layout["turned"], b.muli(j, pitch))
+            for c, x in enumerate(transpose_registers(b, block)):
+                b.vstore(x, self.scratch, b.addi(to, c * pitch))
+
+        b.for_(0, self.lanes, width, lambda j: b.for_(0, pixels, width, lambda i: turn(i, j)))
+        full = b.round_down(pixels, width)
+        tail = b.subi(pixels, full)
+        mask = b.tail_mask(tail, width)
+
+        def one(c: Index) -> None:
+            line = b.addi(self.layout["turned"], b.muli(c, pitch))
+            with self.epilogue.columns(b, image, row, b.addi(channel, c)) as store:
+
+                def vector(i: Index, mask: ir.Value | None = None) -> None:
+                    store(b.addi(start, i), width, b.vload(self.scratch, b.addi(line, i), width), mask)
+
+                b.for_(0, full, width, vector)
+                b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, mask))
+
+        b.for_(0, count, 1, one)

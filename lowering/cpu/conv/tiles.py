@@ -1,0 +1,236 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Convolution of bf16 by tiles (AMX): 32 pixels by 32 outputs are the sums of four tile registers.
+
+A unit of work is some rows of the result (or some pixels, where the window is one element). What it reads of the image
+is copied once, so that every tap of the window reads 16 consecutive positions as a tile, over the ends of rows as well
+(tiles_image.py); where the window is one element and channels are neighbours, tiles are read where they are. For each
+block of outputs its weights are packed (tiles_weights.py), and the sums of some rows are taken, over all taps and
+channels, and stored in scratch, where the epilogue finds them row by row (finish.py). Sums at positions between the
+rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
+"""
+
+from collections.abc import Callable
+
+from kiln.lowering.cpu import amx
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.finish import Finishing
+from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.tiles_image import CopyImage
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, tiles_layout
+from kiln.lowering.cpu.conv.tiles_weights import PackWeights
+from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+
+__all__ = ["emit_tiles"]
+
+_TILE = ROWS * BLOCK
+_SUMS, _LEFT, _RIGHT = 0, 4, 6  # tile registers: four of sums, two of pixels, two of weights
+
+
+def emit_tiles(
+    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+) -> None:
+    """Emits the kernel; schedule keys as `choose_tiles` has them. Needs `takes_tiles`."""
+    _Tiles(b, p, s, operands, epilogue, ctx).emit()
+
+
+class _Tiles(Finishing):
+    """One thread's share."""
+
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    ):
+        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
+        self.width, self.nv = s["width"], s["nv"]
+        self.lanes = self.nv * self.width
+        self.depth = depth_of(p, s["order"])
+        self.layout = tiles_layout(p, s)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.f32)
+        self.sums = self.layout["sums"]
+        self.sizes = copy_sizes(p, s)
+        self.flat = is_flat(p)
+        self.blocks = -(-p.outputs // self.lanes)
+        bf16 = element_type("bf16")
+        if s["in_place"]:
+            self.image = operands.x
+        else:
+            at = b.addi(ctx.scratch_offset, self.layout["image"])
+            self.image = b.view(ctx.scratch, at, s["units"] * self.sizes["slot"], bf16)
+            self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image)
+        if p.packed:
+            self.weights = operands.weight
+        else:
+            at = b.addi(ctx.scratch_offset, self.layout["weights"])
+            elements = self.depth.elements * self.lanes
+            self.weights = b.view(ctx.scratch, at, elements, bf16)
+            pairs = b.view(ctx.scratch, at, elements // 2, b.i32)
+            spare = b.view(
+                ctx.scratch,
+                b.addi(ctx.scratch_offset, self.layout["staging"]),
+                ROWS * ROWS * (p.kernel[0] * p.kernel[1] + 1),
+                b.i32,
+            )
+            self.packing = PackWeights(b, p, self.depth, self.nv, operands.weight, pairs, spare, self.weights)
+        self.panel: Index = 0
+        phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
+        self.taps = []
+        for y, z in self.depth.taps:
+            h, w = y * p.dilation[0], z * p.dilation[1] if s["order"] == "channels" else 0
+            plane = phases[h % p.stride[0], w % p.stride[1]] * self.sizes["phase"]
+            row, column = h // p.stride[0], w // p.stride[1]
+            self.taps.append(plane + (row * self.sizes["pitch"] + column) * BLOCK)
+
+    def emit(self) -> None:
+        """This thread's share of (unit, block of outputs): of units and in these blocks, or the reverse. Units go by in
+        sets that share packed weights."""
+        b, p = self.b, self.p
+        amx.configure(b)
+        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s["rows"])
+        units = b.muli(known(p.images), of_image)
+        blocks = p.groups * self.blocks
+        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, blocks))
+        by_units = self.s["share"] == "units"
+        if by_units:
+            first, last = b.divi(low, blocks), b.ceildivi(high, blocks)
+            groups: tuple[Index, Index] = (0, p.groups)
+        else:
+            first, last = 0, units
+            safe = b.maxi(b.muli(units, self.blocks), 1)
+            groups = (b.divi(low, safe), b.ceildivi(high, safe))
+
+        def share(block: Index, start: Index, stop: Index) -> tuple[Index, Index]:
+            """This thread's units of those in [start, stop) for a block."""
+            if by_units:
+                begin, end = (b.ceildivi(b.maxi(b.subi(x, block), 0), blocks) for x in (low, high))
+            else:
+                begin, end = (b.subi(x, b.muli(block, units)) for x in (low, high))
+            return b.maxi(begin, start), b.mini(end, stop)
+
+        def place(u: Index) -> tuple[Index, Index]:
+            return b.divi(u, of_image), b.remi(u, of_image)
+
+        def some(start: Index) -> None:
+            stop = b.mini(b.addi(start, self.s["units"]), last)
+
+            def group(g: Index) -> None:
+                channels = b.muli(b.muli(g, p.channels), known(p.x_strides[1]))
+
+                def origin(image: Index) -> Index:
+                    return b.sum_(self.operands.x_offset, channels, b.muli(image, known(p.x_strides[0])))
+
+                def copy(u: Index) -> None:
+                    image, band = place(u)
+                    self.copies.copy(origin(image), band, b.muli(b.subi(u, start), self.sizes["slot"]))
+
+                if not self.s["in_place"]:
+                    b.for_(start, stop, 1, copy)
+
+                def block(i: Index) -> None:
+                    number = b.addi(b.muli(g, self.blocks), i)
+                    begin, end = share(number, start, stop)
+                    b.if_(
+                        b.cmpi("slt", begin, end), lambda: self.block(g, i, number, (begin, end), start, place, origin)
+                    )
+
+                b.for_(0, self.blocks, 1, block)
+
+            b.for_(*groups, 1, group)
+
+        b.for_(first, last, self.s["units"], some)
+        amx.release(b)
+
+    def block(
+        self,
+        group: Index,
+        i: Index,
+        number: Index,
+        units: tuple[Index, Index],
+        start: Index,
+        place: Callable[[Index], tuple[Index, Index]],
+        origin: Callable[[Index], Index],
+    ) -> None:
+        """A range of units for the i-th block of outputs of a group, the `number`-th of all; `start`: the first unit
+        that is copied, place: the image and part of it that is a unit, origin: where an image begins."""
+        b, p = self.b, self.p
+        first = b.muli(i, self.lanes)
+        count: Index = self.lanes
+        if p.outputs % self.lanes:
+            count = b.mini(b.subi(p.outputs, first), self.lanes)
+        channel = b.addi(b.muli(group, p.outputs), first)
+        if p.packed:
+            self.panel = b.addi(self.operands.weight_offset, b.muli(number, self.depth.elements * self.lanes))
+        else:
+            at = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
+            self.packing.pack(at, count)
+
+        def unit(u: Index) -> None:
+            image, band = place(u)
+            x = origin(image) if self.s["in_place"] else b.muli(b.subi(u, start), self.sizes["slot"])
+            self.unit(image, band, x, channel, count)
+
+        b.for_(*units, 1, unit)
+
+    def unit(self, image: Index, band: Index, x: Index, channel: Index, count: Index) -> None:
+        """The sums of a unit, and the epilogue on them. x: where its copy, or the image, begins."""
+        b, p, s = self.b, self.p, self.s
+        first = b.muli(band, s["rows"])
+        lines = b.mini(b.subi(known(p.columns) if self.flat else known(p.rows), first), s["rows"])
+        if self.flat:
+            self.products(x, first if s["in_place"] else 0, lines)
+            self.finish(image, 0, channel, count, first, lines)
+            return
+        pitch, home = self.sizes["pitch"], self.sums
+
+        def chunk(r: Index) -> None:
+            rows = b.mini(b.subi(lines, r), s["chunk"])
+            self.products(x, b.muli(r, pitch), b.subi(b.muli(rows, pitch), self.sizes["extra"]))
+
+            def row(n: Index) -> None:
+                self.sums = b.addi(home, b.muli(n, pitch * self.lanes))
+                self.finish(image, b.sum_(first, r, n), channel, count, 0, known(p.columns))
+                self.sums = home
+
+            b.for_(0, rows, 1, row)
+
+        b.for_(0, lines, s["chunk"], chunk)
+
+    def products(self, x: Index, first: Index, count: Index) -> None:
+        """Sums of `count` positions from `first` on into scratch."""
+        b = self.b
+        tiles = b.ceildivi(count, ROWS)
+        pairs = b.divi(tiles, 2)
+        b.for_(0, pairs, 1, lambda t: self.tiles(x, first, b.muli(t, 2 * ROWS), 2))
+        odd = b.cmpi("ne", b.remi(tiles, 2), 0)
+        b.if_(odd, lambda: self.tiles(x, first, b.muli(pairs, 2 * ROWS), 1))
+
+    def tiles(self, x: Index, first: Index, at: Index, rows: int) -> None:
+        """Sums of 16 or 32 positions, `at` and more behind the first one."""
+        b, nv, s = self.b, self.nv, self.s
+        starts = [b.addi(first, b.addi(at, r * ROWS)) for r in range(rows)]
+        if s["in_place"]:  # the last tile begins earlier instead of ending beyond the image
+            starts = [b.mini(start, known(self.p.columns) - ROWS) for start in starts]  # type: ignore[operator]
+            step, plane = known(self.p.x_strides[3]), BLOCK
+        else:
+            step, plane = BLOCK, self.sizes["plane"]
+        for n in range(rows * nv):
+            amx.zero(b, _SUMS + n)
+        left = [b.addi(x, b.muli(start, step)) for start in starts]
+        taps = len(self.taps)
+
+        def block(i: Index) -> None:
+            weights = b.addi(self.panel, b.muli(i, taps * nv * _TILE))
+            source = b.muli(i, plane)
+            for n, tap in enumerate(self.taps):
+                for v in range(nv):
+                    amx.load(b, _RIGHT + v, self.weights, b.addi(weights, (n * nv + v) * _TILE), BLOCK)
+                for r in range(rows):
+                    amx.load(b, _LEFT + r, self.image, b.sum_(left[r], source, tap), step)
+                    for v in range(nv):
+                        amx.multiply(b, _SUMS + r * nv + v, _LEFT + r, _RIGHT + v)
+
+        b.for_(0, self.depth.blocks, 1, block)
+        for r in range(rows):
+            for v in range(nv):
+                place = b.muli(b.subi(starts[r], first), self.lanes)
+                amx.store(b, _SUMS + r * nv + v, self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes)

@@ -1,0 +1,174 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Copies of a part of the image for tiles: padded, and with the pixels that one tap reads next to each other.
+
+A copy has a plane for each block of 32 elements of the sum. A plane has, for each remainder of rows and columns of the
+padded image modulo the strides (a *phase*), rows of positions of 32 elements. So whatever the stride, padding and
+dilation, the positions that a tap reads for consecutive columns of the result are neighbours, and so is, behind the
+last column of a row, the first one of the next: 16 of them are a tile.
+"""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, Depth, copy_sizes, is_flat, phases_of
+from kiln.lowering.cpu.matmul.bf16 import as_integers, as_pairs, interleave
+from kiln.lowering.cpu.matmul.pack import transpose_registers
+from kiln.lowering.cpu.matmul.problem import known
+
+__all__ = ["CopyImage"]
+
+
+class CopyImage:
+    """Copies what a unit of work reads; `target` is a buffer of bf16."""
+
+    def __init__(self, b: Builder, p: ConvProblem, s: dict, depth: Depth, x: ir.Value, target: ir.Value):
+        self.b, self.p, self.s, self.depth, self.x, self.target = b, p, s, depth, x, target
+        self.sizes = copy_sizes(p, s)
+        self.phases = phases_of(p, depth)
+        _, self.x_channel, self.x_row, self.x_column = (known(n) for n in p.x_strides)
+
+    def copy(self, x: Index, band: Index, target: Index) -> None:
+        """The copy of one unit. x: where the image, with the first channel of the group, begins."""
+        b = self.b
+        if self.depth.order != "channels":
+            self.rows(band, lambda row, phase, at: self.windows(b.addi(x, row), b.addi(target, at)), target, None)
+            return
+
+        def block(i: Index, channels: int = BLOCK) -> None:
+            source = b.addi(x, b.muli(b.muli(i, BLOCK), self.x_channel))
+            plane = b.addi(target, b.muli(i, self.sizes["plane"]))
+            if is_flat(self.p):
+                first = b.muli(band, self.s["rows"])
+                count = b.mini(b.subi(known(self.p.columns), first), self.s["rows"])
+                self.line(b.addi(source, b.muli(first, self.x_column)), plane, (0, count), count, channels)
+                return
+
+            def row(source_row: Index, phase: int, at: Index) -> None:
+                low, high, origin = self.inside(self.phases[phase][1])
+                start = b.sum_(source, source_row, b.muli(origin, self.x_column))
+                self.line(start, b.addi(plane, at), (low, high), self.sizes["pitch"], channels)
+
+            self.rows(band, row, plane, i)
+
+        full, rest = divmod(self.p.channels, BLOCK)
+        b.for_(0, full, 1, block)
+        if rest:
+            block(full, rest)
+
+    def rows(self, band: Index, row: Callable[[Index, int, Index], None], target: Index, block: Index | None) -> None:
+        """row(distance of a row of the image, phase, where its copy goes) for each row of the copy inside of the image;
+        the others become zero: in one plane, or, where `block` is None, in all."""
+        b, p = self.b, self.p
+        first = b.muli(b.muli(band, self.s["rows"]), p.stride[0])
+        for number, (phase, _) in enumerate(self.phases):
+
+            def one(r: Index, number: int = number, phase: int = phase) -> None:
+                h = b.sum_(first, b.muli(r, p.stride[0]), phase - p.padding[0])
+                at = b.addi(b.muli(r, self.sizes["pitch"] * BLOCK), number * self.sizes["phase"])
+
+                def nothing() -> None:
+                    for plane in range(self.depth.blocks) if block is None else (0,):
+                        start = b.sum_(target, at, plane * self.sizes["plane"])
+                        self.clear(start, 0, self.sizes["pitch"])
+
+                inside = b.andc(b.cmpi("sge", h, 0), b.cmpi("slt", h, known(p.height)))
+                b.if_(inside, lambda: row(b.muli(h, self.x_row), number, at), nothing)
+
+            b.for_(0, self.sizes["rows"], 1, one)
+
+    def inside(self, phase: int) -> tuple[int, int, int]:
+        """Positions [low, high) of a row of a phase that lie inside of the image, and the column of position 0."""
+        p, pitch = self.p, self.sizes["pitch"]
+        assert isinstance(p.width, int)
+        origin, stride = phase - p.padding[1], p.stride[1]
+        low = min(pitch, max(0, -(origin // stride)))
+        return low, max(low, min(pitch, -((origin - p.width) // stride))), origin
+
+    def clear(self, target: Index, low: Index, high: Index) -> None:
+        """Zeros at positions [low, high)."""
+        b = self.b
+        zero = b.zero(b.vec(BLOCK, ir.BF16Type.get()))
+        b.for_(low, high, 1, lambda q: b.vstore(zero, self.target, b.addi(target, b.muli(q, BLOCK))))
+
+    def line(self, x: Index, target: Index, inside: tuple[int, Index], count: Index, channels: int) -> None:
+        """One row of one phase, `channels` channels; x: the image at position 0, where that is outside of it or not."""
+        b, p = self.b, self.p
+        low, high = inside
+        step = b.muli(self.x_column, p.stride[1])
+        if not (isinstance(self.x_channel, int) and self.x_channel == 1):
+            self.planar(x, target, inside, count, channels, step)
+            return
+        mask = b.mask_below(channels, BLOCK)
+
+        def pixel(q: Index) -> None:
+            value = b.vload(self.x, b.addi(x, b.muli(q, step)), BLOCK, mask)
+            b.vstore(value, self.target, b.addi(target, b.muli(q, BLOCK)))
+
+        b.for_(low, high, 1, pixel)
+        self.clear(target, 0, low)
+        self.clear(target, high, count)
+
+    def planar(
+        self, x: Index, target: Index, inside: tuple[int, Index], count: Index, channels: int, step: Index
+    ) -> None:
+        """The same of an image with neighbouring columns: 16 positions at a time, transposed in pairs of channels. The
+        last ones may lie beyond the row, where what comes next has still to be written."""
+        b, (low, high) = self.b, inside
+
+        def positions(q: Index) -> None:
+            mask = b.mask_between(b.maxi(b.subi(low, q), 0), b.maxi(b.subi(high, q), 0), ROWS)
+            zero = b.zero(b.vec(ROWS, ir.BF16Type.get()))
+            start = b.addi(x, b.muli(q, step))
+            loaded = [
+                b.gather(self.x, b.addi(start, b.muli(c, self.x_channel)), step, ROWS, mask) if c < channels else zero
+                for c in range(BLOCK)
+            ]
+            pairs = [as_integers(b, interleave(b, *loaded[c : c + 2])) for c in range(0, BLOCK, 2)]
+            for n, value in enumerate(transpose_registers(b, pairs)):
+                b.vstore(as_pairs(b, value), self.target, b.addi(target, b.muli(b.addi(q, n), BLOCK)))
+
+        b.for_(0, count, ROWS, positions)
+
+    def windows(self, x: Index, target: Index) -> None:
+        """One row of the image, for few channels: the columns of the window of each column of the result."""
+        b, p, pitch = self.b, self.p, self.sizes["pitch"]
+        width, (_, stride), (_, padding) = p.width, p.stride, p.padding
+        assert isinstance(width, int)
+        low = min(pitch, -(-padding // stride))
+        high = max(low, min(pitch, (width - p.kernel[1] + padding) // stride + 1))
+
+        def at_border(q: Index) -> None:
+            first = b.subi(padding, b.muli(q, stride))
+            begin = b.mini(b.maxi(first, 0), p.kernel[1])
+            self.window(x, target, q, begin, b.maxi(b.mini(b.addi(first, width), p.kernel[1]), begin))
+
+        b.for_(0, low, 1, at_border)
+        b.for_(low, high, 1, lambda q: self.window(x, target, q, 0, p.kernel[1]))
+        b.for_(high, pitch, 1, at_border)
+
+    def window(self, x: Index, target: Index, q: Index, low: Index, high: Index) -> None:
+        """The elements of one window's row, of which columns [low, high) lie inside of the image."""
+        b, p, plane = self.b, self.p, self.sizes["plane"]
+        column = b.subi(b.muli(q, p.stride[1]), p.padding[1])
+        x = b.addi(x, b.muli(column, self.x_column))
+        target = b.addi(target, b.muli(q, BLOCK))
+        if self.depth.order == "windows":
+            for i in range(self.depth.blocks):
+                begin, end = (b.maxi(b.subi(b.muli(e, p.channels), i * BLOCK), 0) for e in (low, high))
+                value = b.vload(self.x, b.addi(x, i * BLOCK), BLOCK, b.mask_between(begin, end, BLOCK))
+                b.vstore(value, self.target, b.addi(target, i * plane))
+            return
+        span = self.depth.span
+        mask = b.mask_between(low, high, span)
+        zero = b.zero(b.vec(span, ir.BF16Type.get()))
+        for c in range(self.depth.blocks * BLOCK // span):
+            block, place = divmod(c * span, BLOCK)
+            value = zero
+            if c < p.channels:
+                value = b.vload(self.x, b.addi(x, b.muli(c, self.x_channel)), span, mask)
+            b.vstore(value, self.target, b.addi(target, block * plane + place))

@@ -1,0 +1,249 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Convolutions of bf16 by tiles (AMX): when they can be had, how their sums are ordered, what lies where in scratch.
+
+The sum for one position of the result runs over *taps*, and in each of them over *blocks* of 32 elements, what a row of
+a tile holds (`Depth`):
+
+* "channels": a tap is an element of the window, its elements are the input's channels;
+* "columns": for few channels. A tap is a row of the window, its elements are channels by columns of the window, for an
+  image with neighbouring columns; each channel has a multiple of 8 columns, those beyond the window zero;
+* "windows": the same, columns by channels, for an image with neighbouring channels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.matmul.microkernel import round_up
+from kiln.lowering.cpu.matmul.problem import Size
+
+__all__ = [
+    "BLOCK",
+    "ROWS",
+    "Depth",
+    "choose_tiles",
+    "copy_sizes",
+    "depth_of",
+    "fits_tiles",
+    "is_flat",
+    "phases_of",
+    "takes_tiles",
+    "tiles_layout",
+    "tiles_weight_layout",
+]
+
+BLOCK = 32
+"""Elements of bf16 in a row of a tile."""
+ROWS = amx.ROWS
+"""Rows of a tile: pixels, or outputs."""
+
+_FEW_CHANNELS = 4
+_LONGEST_ROW = 16  # columns of a window whose elements lie in one tap
+_TAPS = 25  # written out
+_GROUP = 16  # channels and outputs of a group from which on tiles are not mostly padding
+_PIXELS = 256  # whose sums lie in the first-level cache
+_UNIT = 512  # pixels that share a copy of the image
+_RATIO = 2  # of the second-level cache that the copies may take: one part in so many
+_LARGEST = 2048  # columns of the result
+
+
+@dataclass(frozen=True)
+class Depth:
+    """The order of a sum: for each of the `taps` (row and first column of the window) `blocks` of 32 elements.
+
+    span: elements of a channel in "columns".
+    """
+
+    order: str
+    taps: tuple[tuple[int, int], ...]
+    blocks: int
+    span: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Elements of the packed weight for one output."""
+        return len(self.taps) * self.blocks * BLOCK
+
+
+def depth_of(p: ConvProblem, order: str) -> Depth:
+    """The order of sums of a problem; see the file."""
+    (rows, columns), channels = p.kernel, p.channels
+    if order == "channels":
+        taps = tuple((y, z) for y in range(rows) for z in range(columns))
+        return Depth(order, taps, -(-channels // BLOCK))
+    taps = tuple((y, 0) for y in range(rows))
+    if order == "columns":
+        span = round_up(columns, 8) if columns <= 8 else 16
+        return Depth(order, taps, -(-channels * span // BLOCK), span)
+    return Depth(order, taps, -(-channels * columns // BLOCK))
+
+
+def _order(p: ConvProblem) -> str:
+    """How the elements of a sum are best ordered."""
+    few = p.channels <= _FEW_CHANNELS and p.groups == 1 and 1 < p.kernel[1] <= _LONGEST_ROW and p.dilation[1] == 1
+    if few and p.x_strides[3] == 1:
+        return "columns"
+    if few and p.x_strides[1] == 1 and p.x_strides[3] == p.channels:
+        return "windows"
+    return "channels"
+
+
+def takes_tiles(p: ConvProblem) -> bool:
+    """Whether a convolution is one that the kernel of tiles takes, on a CPU that has them, and does well."""
+    if p.dtype != "bf16" or p.transposed or p.depthwise or p.planes is not None or not amx.has_amx("bf16"):
+        return False
+    if 1 not in (p.x_strides[1], p.x_strides[3]) and not (is_flat(p) and p.x_strides[1] == 1):
+        return False
+    if len(depth_of(p, _order(p)).taps) > _TAPS:
+        return False
+    sizes = isinstance(p.columns, int) and isinstance(p.width, int) and 0 < p.columns <= _LARGEST
+    return (sizes or is_flat(p)) and fits_tiles(p.groups, p.channels, p.outputs, p.kernel)
+
+
+def fits_tiles(groups: int, channels: int, outputs: int, window: Sequence[int]) -> bool:
+    """Whether products of these sizes, channels and outputs of a group, are worth tiles."""
+    if groups > 1 and min(channels, outputs) < _GROUP:
+        return False
+    taps = window[0] if channels <= _FEW_CHANNELS and len(window) > 1 else prod(window)
+    return outputs >= 8 and channels * prod(window) >= BLOCK // 2 and taps <= _TAPS
+
+
+def is_flat(p: ConvProblem) -> bool:
+    """Whether pixels can be taken as one line, whatever their number: a window of one element, and one row."""
+    return (p.rows, p.kernel, p.stride, p.padding) == (1, (1, 1), (1, 1), (0, 0))
+
+
+def choose_tiles(p: ConvProblem) -> dict:
+    """The schedule. `rows`: rows of the result of a unit of work (pixels, where they are a line); `chunk`: of these, so
+    many whose sums lie in scratch at once; `units`: so many units are copied before any of them is multiplied, so that
+    packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not copied."""
+    order = _order(p)
+    width = ROWS
+    nv = 2 if p.outputs > width else 1
+    in_place = (
+        is_flat(p)
+        and p.channels % BLOCK == 0
+        and p.x_strides[1] == 1
+        and isinstance(p.columns, int)
+        and p.columns >= ROWS
+    )
+    schedule = {"kernel": "tiles", "width": width, "nv": nv, "order": order, "in_place": in_place}
+    if is_flat(p):
+        rows = chunk = _PIXELS
+        if isinstance(p.columns, int):  # even parts
+            rows = chunk = round_up(-(-max(p.columns, 1) // -(-max(p.columns, 1) // _PIXELS)), ROWS)
+        lines: Size = p.columns
+    else:
+        pitch, extra = _pitch(p, order)
+        rows = max(1, _UNIT // pitch)
+        if isinstance(p.rows, int):
+            rows = max(1, -(-max(p.rows, 1) // -(-max(p.rows, 1) // rows)))
+
+        def waste(r: int) -> float:
+            return round_up(r * pitch - extra, ROWS) / r
+
+        chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (waste(r), r))
+        lines = p.rows
+    schedule |= {"rows": rows, "chunk": chunk}
+    budget = isa.target().l2_bytes // _RATIO
+    units = max(1, budget // _unit_bytes(p, schedule))
+    known = -(-lines // rows) * p.images if isinstance(lines, int) and isinstance(p.images, int) else None
+    blocks = p.groups * -(-p.outputs // (nv * width))
+    if known is not None:
+        units = min(units, max(known, 1))
+    share = "units" if known is None or known >= blocks else "blocks"
+    return schedule | {"units": units, "share": share}
+
+
+def _pitch(p: ConvProblem, order: str) -> tuple[int, int]:
+    """Positions of a row in a copy of the image, and how many of them are beyond the result's columns."""
+    assert isinstance(p.columns, int)
+    extra = (p.kernel[1] - 1) * p.dilation[1] // p.stride[1] if order == "channels" else 0
+    return p.columns + extra, extra
+
+
+def phases_of(p: ConvProblem, depth: Depth) -> list[tuple[int, int]]:
+    """(row, column) modulo the strides of the pixels of the padded image that some tap reads; each pair is a plane of
+    the copy. In the other orders than "channels", columns are the result's."""
+    phases = dict.fromkeys((y * p.dilation[0] % p.stride[0], _column_phase(p, depth, z)) for y, z in depth.taps)
+    return list(phases)
+
+
+def _column_phase(p: ConvProblem, depth: Depth, z: int) -> int:
+    return z * p.dilation[1] % p.stride[1] if depth.order == "channels" else 0
+
+
+def copy_sizes(p: ConvProblem, s: dict) -> dict[str, int]:
+    """Of the copy of a unit's part of the image: `pitch` positions of `rows` rows in each of `phases`, one `plane` of
+    these for each block; `slot` elements in all. A position has 32 elements."""
+    depth = depth_of(p, s["order"])
+    if is_flat(p):
+        pitch, extra, rows, phases = s["rows"], 0, 1, 1
+    else:
+        pitch, extra = _pitch(p, s["order"])
+        rows = s["rows"] + (p.kernel[0] - 1) * p.dilation[0] // p.stride[0]
+        phases = len(phases_of(p, depth))
+    plane = phases * rows * pitch * BLOCK
+    # The last tile may end beyond the last pixel, and so may what is turned.
+    slot = plane * depth.blocks + 2 * ROWS * BLOCK
+    return {"pitch": pitch, "extra": extra, "rows": rows, "phase": rows * pitch * BLOCK, "plane": plane, "slot": slot}
+
+
+def _unit_bytes(p: ConvProblem, s: dict) -> int:
+    if s["in_place"]:
+        return 2 * s["rows"] * p.channels
+    return 2 * copy_sizes(p, s)["slot"]
+
+
+def tiles_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+    """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
+    offsets in bytes: the copies of the image at `image`, a block's weights at `weights`, and what is on its way there
+    at `staging`; total `bytes`."""
+    depth = depth_of(p, s["order"])
+    lanes = s["nv"] * s["width"]
+    if is_flat(p):
+        pixels, line = s["chunk"], s["chunk"]
+    else:
+        line = _pitch(p, s["order"])[0]
+        pixels = s["chunk"] * line
+    head = ROWS * lanes  # a last tile may begin before the first pixel (see tiles.py)
+    turned = head + (round_up(pixels, 2 * ROWS) + 2 * ROWS) * lanes
+    pitch = round_up(line, ROWS) + ROWS
+    elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
+    image = 4 * elements
+    weights = image + (0 if s["in_place"] else round_up(2 * s["units"] * copy_sizes(p, s)["slot"], 64))
+    staging = weights + (0 if p.packed else 2 * depth.elements * lanes)
+    end = staging + (0 if p.packed else 4 * ROWS * ROWS * (p.kernel[0] * p.kernel[1] + 1))
+    return {
+        "sums": head, "turned": turned, "pitch": pitch, "elements": elements, "image": image, "weights": weights,
+        "staging": staging, "bytes": end,
+    }  # fmt: skip
+
+
+def tiles_weight_layout(p: ConvProblem, s: dict, rank: int) -> tuple[ir.AffineMap, int]:
+    """[group][block of outputs][block of the sum][tap][tile of 16 outputs][pair of elements][16 outputs][2]."""
+    depth, lanes = depth_of(p, s["order"]), s["nv"] * s["width"]
+    o, c, *window = (ir.AffineDimExpr.get(i) for i in range(rank))
+    y: ir.AffineExpr = window[0] if rank == 4 else ir.AffineConstantExpr.get(0)
+    z: ir.AffineExpr = window[-1]
+    floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
+    outputs = -(-p.outputs // lanes)
+    inner = mod(o, p.outputs)
+    block = floor(o, p.outputs) * outputs + floor(inner, lanes)
+    if depth.order == "channels":
+        element, tap = c, y * p.kernel[1] + z
+    elif depth.order == "columns":
+        element, tap = c * depth.span + z, y
+    else:
+        element, tap = z * p.channels + c, y
+    address = (block * depth.blocks + floor(element, BLOCK)) * len(depth.taps) + tap
+    address = address * s["nv"] + floor(mod(inner, lanes), ROWS)
+    address = address * ROWS + floor(mod(element, BLOCK), 2)
+    address = (address * ROWS + mod(inner, ROWS)) * 2 + mod(element, 2)
+    return ir.AffineMap.get(rank, 0, [address]), p.groups * outputs * depth.elements * lanes
