@@ -15,8 +15,8 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
 
     direct: [group][block][kd][kh][c][kw][lanes of a block], pairs: [group][block][kd][kh][c / 2][kw][lanes][2],
     column_pairs: [group][block][kd][kh][c][kw / 2][lanes][2], depthwise: [kd][kh][kw][channels], tiles: as in
-    tiles_plan.py; lanes that are no channel are padding, whose value does not matter as long as it is finite. planar, product:
-    row-major. Of a transposed convolution's weight the dims are [C, O / groups, ...].
+    tiles_plan.py; lanes that are no channel are padding, whose value does not matter as long as it is finite. planar,
+    product: row-major. Of a transposed convolution's weight the dims are [C, O / groups, ...].
     """
     dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
     o, c, kw = dims[0], dims[1], dims[-1]
