@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.blocks import Masks
-from kiln.lowering.cpu.matmul.integers import OFFSET, units_of
+from kiln.lowering.cpu.matmul.integers import OFFSET, units_for
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.panels import Panels
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
@@ -28,7 +29,7 @@ def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`: the sums, those of the lhs rows, both operands' copies."""
     mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
     mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), round_up(schedule["kc"], LINE)
-    wide = 1 if units_of(schedule["width"]).shifted else 2  # bytes of an element of the lhs
+    wide = 1 if units_for(schedule).narrow else 2  # bytes of an element of the lhs
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     layout["rows"] = layout["elements"] * 4
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
@@ -40,14 +41,15 @@ def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
 
 def packed_integer_strides(schedule: dict, k: int) -> tuple[int, int, int]:
     """Strides along k (between groups) and n (between panels) of a packed rhs, and the steps of k in a group."""
-    group = units_of(schedule["width"]).group
-    return schedule["nv"] * schedule["width"], round_up(k, group), group
+    units = units_for(schedule)
+    whole = LINE if units.tiles else units.group  # tiles are read whole
+    return schedule["nv"] * schedule["width"], round_up(k, whole), units.group
 
 
 def emit_integers(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed."""
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed, tiles (AMX)."""
     _Integers(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
@@ -57,10 +59,10 @@ class _Integers(Panels):
     ):
         lay = integers_layout(problem, s)
         super().__init__(b, problem, s, operands, epilogue, ctx, lay, b.i32)
-        self.units = units_of(self.width)
+        self.units = units_for(s)
         self.group = self.units.group
         self.step = self.width * self.group
-        kind, count = (b.i8, 1) if self.units.shifted else (b.i16, 2)
+        kind, count = (b.i8, 1) if self.units.narrow else (b.i16, 2)
 
         def area(name: str, elements: int, type_: ir.Type) -> ir.Value:
             return b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay[name]), elements, type_)
@@ -80,9 +82,53 @@ class _Integers(Panels):
 
         def tiles(j: Index, right: Index, masks: Masks) -> None:
             # Rows past the end have sums of what lies there, which nothing reads.
-            b.for_(0, rows, mr, lambda i: self.tile(pc, depth, i, j, right))
+            tile = self.amx_tile if self.units.tiles else self.tile
+            b.for_(0, rows, mr, lambda i: tile(pc, depth, i, j, right))
 
         self.column_tiles(rhs, cols, None if self.packed else lambda j: b.muli(j, self.layout["kc"]), tiles)
+
+    def emit(self) -> None:
+        if self.units.tiles:
+            amx.configure(self.b)
+        super().emit()
+        if self.units.tiles:
+            amx.release(self.b)
+
+    def amx_tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
+        """One register tile by AMX, whose sums go on from those of the pieces of k before."""
+        b, nv, stride = self.b, self.nv, self.layout["tile_stride"]
+        height = self.mr // amx.ROWS
+        places = [
+            b.sum_(b.muli(i, stride), j, r * amx.ROWS * stride + v * self.width)
+            for r in range(height)
+            for v in range(nv)
+        ]
+        lefts = [height * nv + r for r in range(height)]
+        free = range(height * nv + height, amx.TILES)
+        rights = [free[v % len(free)] for v in range(nv)]
+
+        def clear() -> None:
+            for tile in range(height * nv):
+                amx.zero(b, tile)
+
+        def resume() -> None:
+            for tile, place in enumerate(places):
+                amx.load(b, tile, self.sums, place, stride)
+
+        def step(k: Index) -> None:
+            for r in range(height):
+                start = b.muli(b.addi(i, r * amx.ROWS), self.layout["lhs_stride"])
+                amx.load(b, lefts[r], self.lhs, b.addi(start, k), self.layout["lhs_stride"])
+            for v in range(nv):
+                at = b.sum_(right, b.muli(k, self.nr), v * self.step)
+                amx.load(b, rights[v], self.rhs, at, self.nr * self.group)
+                for r in range(height):
+                    amx.multiply(b, r * nv + v, lefts[r], rights[v], "i8")
+
+        b.if_(b.cmpi("eq", pc, 0), clear, resume)
+        b.for_(0, depth, amx.BYTES, step)
+        for tile, place in enumerate(places):
+            amx.store(b, tile, self.sums, place, stride)
 
     def tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
         """One register tile: sums over this piece of k, then added to the block."""

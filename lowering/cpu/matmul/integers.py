@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from kiln.lowering.cpu import isa
+from kiln.lowering.cpu import amx, isa
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
-__all__ = ["OFFSET", "Units", "choose_integers", "choose_packed_integers", "units_of"]
+__all__ = ["OFFSET", "Units", "choose_integers", "choose_packed_integers", "units_for", "units_of"]
 
 OFFSET = 128
 """What is added to the rhs where the instruction takes it as unsigned."""
@@ -26,16 +26,24 @@ OFFSET = 128
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
 _PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
 _KC, _MC, _NC = 512, 256, 192  # 32 KiB of a rhs panel of 64 columns; 128 of the lhs, 96 of the rhs
+_AMX_KC, _AMX_NC, _AMX_ROWS = 1024, 128, 4
 
 
 @dataclass(frozen=True)
 class Units:
-    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET."""
+    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET; tiles: by
+    AMX, which multiplies both as they are, 16 groups at once."""
 
     width: int
     group: int
     shifted: bool
     intrinsic: str
+    tiles: bool = False
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the lhs is multiplied as i8, and not as i16."""
+        return self.shifted or self.tiles
 
     def right(self, b: Builder, x: ir.Value) -> ir.Value:
         """A vector of width * group i8 of the rhs as an operand of `add`."""
@@ -43,7 +51,7 @@ class Units:
 
     def left(self, b: Builder, x: ir.Value) -> ir.Value:
         """The same of the lhs."""
-        return x if self.shifted else self._widened(b, x)
+        return x if self.narrow else self._widened(b, x)
 
     def everywhere(self, b: Builder, x: ir.Value) -> ir.Value:
         """A group of the lhs, in an i32 (as i8, or as i16 if these are multiplied), in all lanes."""
@@ -76,6 +84,11 @@ def units_of(width: int) -> Units:
     names = {16: ("avx512bw", "avx512.pmaddw.d.512"), 8: ("avx2", "avx2.pmadd.wd"), 4: ("sse2", "sse2.pmadd.wd")}
     feature, intrinsic = names.get(width, ("", ""))
     return Units(width, 2, False, intrinsic if feature and target.has(feature) else "")
+
+
+def units_for(schedule: dict) -> Units:
+    """The instructions of a schedule of kernel "integers": AMX with "tiles" in it, else those of `units_of`."""
+    return Units(16, 4, False, "", tiles=True) if schedule.get("tiles") else units_of(schedule["width"])
 
 
 def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
@@ -120,7 +133,22 @@ def _dot_tile(m: int, isa: Isa) -> dict[str, int]:
     return {"mr": 4 if wide else 2, "nr": 4} if m > 2 else {"mr": 2, "nr": 4}
 
 
+def _amx_tiles(problem: MatmulProblem, m: int) -> dict:
+    """Two by two tiles of 16 x 16 sums, for few rows one by four."""
+    mr, nv = (amx.ROWS, 4) if m <= amx.ROWS else (2 * amx.ROWS, 2)
+    if isinstance(problem.n, int):
+        nv = min(nv, max(1, -(-problem.n // 16)))
+    k, kc = problem.k, _AMX_KC
+    if isinstance(k, int) and k > 0:
+        kc = -(-k // max(1, -(-k // _AMX_KC)))
+    mc = min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC
+    return {"kernel": "integers", "tiles": True, "mr": mr, "nv": nv, "width": 16, "mc": mc,
+            "nc": nv * 16 * max(1, _AMX_NC // (nv * 16)), "kc": round_up(kc, LINE)}  # fmt: skip
+
+
 def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+    if amx.has_amx("i8") and isa.vector_bytes == amx.BYTES and m >= _AMX_ROWS:
+        return _amx_tiles(problem, m)
     width = isa.vector_bytes // 4
     wide = isa.vector_registers >= 32
     n, k = problem.n, problem.k

@@ -85,7 +85,7 @@ def _is_large(problem: MatmulProblem) -> bool:
 
 
 def packed_tile_strides(schedule: dict, k: int) -> tuple[int, int]:
-    """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; k is filled up with zeros to whole tiles."""
+    """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; zeros fill k up to whole tiles."""
     return schedule["nv"] * LANES, round_up(k, DEPTH)
 
 
@@ -322,7 +322,7 @@ class _Tiles(PairsInScratch):
             amx.store(b, tile, self.sums, place, stride)
 
     def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> tuple[ir.Value, Index, Index]:
-        """Where 32 steps of k of the v-th 16 columns behind j lie in pairs: buffer, start, distance of pairs of rows."""
+        """Where 32 steps of k of the v-th 16 columns behind j lie: buffer, start, distance of pairs of rows."""
         b, nr = self.b, self.nr
         if self.packed:
             start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(k, nr), 2 * v * LANES)

@@ -27,10 +27,13 @@ _CONFIGURATION = 8 * _TILE
 
 @contextlib.contextmanager
 def emulated_amx(monkeypatch: Any) -> Iterator[isa.Isa]:
-    """Inside, code is made for this machine with AMX, and runs on it without; yields that CPU."""
+    """Inside, code is made for this machine with AMX (by `torch.compile` as well, without the caches on disk), and runs
+    on it without; yields that CPU."""
     cpu = cpu_with_amx()
     with monkeypatch.context() as patch, isa.compiling_for(cpu):
         patch.setattr(amx, "_instruction", _emulate)
+        patch.setattr(isa, "host", lambda: cpu)
+        patch.setenv("KILN_CACHE", "0")
         yield cpu
 
 
