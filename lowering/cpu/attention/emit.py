@@ -6,6 +6,7 @@
 from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
+from kiln.lowering.cpu.attention.tiles import TiledAttention
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
@@ -27,4 +28,6 @@ def emit_attention(
     scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     kind = PairedAttention if has_pairs(problem.dtype, schedule["width"]) else Attention
+    if schedule.get("tiles"):
+        kind = TiledAttention
     kind(b, problem, schedule, operands, epilogue, ctx).emit()

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, Size
+
+TILE_KEYS = 32
+"""Keys in a row of a tile (attention/tiles.py)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class AttentionBuffers:
 
 def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
     """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task;
-    `few`: scores by dot products with the keys in place, for queries too few to repay transposing keys.
+    `few`: scores by dot products with the keys in place, for queries too few to repay transposing keys;
+    `tiles`: products by tiles (AMX).
 
     Measured on [4, 12, S, 64] f32 for S from 128 to 1024 on one Zen 3 core against F.scaled_dot_product_attention
     (benchmarks/cpu_matmul.py): 6x2 tiles with 128 keys 1.10 - 1.23, with 64 keys 1.07 - 1.15, 32 keys 0.99 - 1.07;
@@ -77,14 +82,23 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
     if isinstance(problem.queries, int) and problem.queries:
         queries = round_up(-(-problem.queries // -(-problem.queries // 128)), mr)  # equal blocks
     keys = 64 if problem.causal else 128
+    tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16")
     if isinstance(problem.keys, int):
-        keys = min(keys, round_up(max(problem.keys, 1), width))
+        keys = min(keys, round_up(max(problem.keys, 1), TILE_KEYS if tiles else width))
+    if tiles:
+        queries = round_up(128, amx.ROWS)
+        if isinstance(problem.queries, int) and problem.queries:
+            queries = round_up(-(-problem.queries // -(-problem.queries // 128)), amx.ROWS)
+        return {
+            "mr": amx.ROWS, "nv": 4, "width": width, "queries": queries, "keys": keys, "few": False, "tiles": True,
+        }  # fmt: skip
     return {"mr": mr, "nv": nv, "width": width, "queries": queries, "keys": keys, "few": few}
 
 
 def attention_layout(problem: AttentionProblem, s: dict) -> dict[str, int]:
     """f32 element offsets of a thread's scratch areas, their strides, and the total `bytes`."""
-    width, mr, rows, keys = s["width"], s["mr"], round_up(s["queries"], s["mr"]), round_up(s["keys"], s["width"])
+    width, mr, rows = s["width"], s["mr"], round_up(s["queries"], s["mr"])
+    keys = round_up(s["keys"], TILE_KEYS if s.get("tiles") else width)
     line = LINE // 4
     v_padded = round_up(problem.v_size, width)
     layout: dict[str, int] = {"rows": rows, "keys": keys, "v_padded": v_padded}

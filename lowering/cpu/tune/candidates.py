@@ -151,6 +151,10 @@ def _conv(p: ConvProblem, schedule: Schedule) -> Iterator[Schedule]:
             "span": max(schedule["width"], schedule["span"] // 2 // schedule["width"] * schedule["width"])
         }
         yield schedule | {"span": schedule["span"] * 2}
+    elif kernel == "tiles":
+        yield schedule | {"chunk": max(1, schedule["chunk"] // 2)}
+        yield schedule | {"units": max(1, schedule["units"] // 2)}
+        yield schedule | {"share": "blocks" if schedule["share"] == "units" else "units"}
     elif kernel == "planar":
         for nv in (1, 2, 4):
             yield schedule | {"nv": nv}
@@ -167,6 +171,8 @@ def _attention(p: AttentionProblem, schedule: Schedule) -> Iterator[Schedule]:
     for queries in (schedule["queries"] // 2, schedule["queries"] * 2):
         if queries >= mr:
             yield schedule | {"queries": round_up(queries, mr)}
+    if schedule.get("tiles"):  # of one size
+        return
     if schedule["few"]:
         yield schedule | {"few": False}
         return

@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Attention of bf16 by tiles (AMX): strips of 16 queries by up to 64 keys, and by up to 64 columns of the values.
+
+The kernel of pairs (pairs.py) keeps in scratch what tiles want: queries in rows of 32 elements, keys and values in
+pairs along what is summed. Sums of scores go from the tiles to scratch, where the softmax finds them, and its
+exponentials, rounded to bf16, are the left tiles of the second product, whose sums start from the rescaled output.
+"""
+
+from collections.abc import Callable
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu import amx
+from kiln.lowering.cpu.attention.pairs import PairedAttention
+from kiln.lowering.cpu.attention.problem import TILE_KEYS
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.matmul.bf16 import as_integers
+from kiln.lowering.cpu.matmul.problem import known
+
+__all__ = ["TiledAttention"]
+
+_SUMS, _LEFT, _RIGHT = 0, 4, 5  # tile registers: up to four of sums, one of rows, three of columns in turn
+_COLUMNS = 4  # tiles of sums beside each other
+
+
+class TiledAttention(PairedAttention):
+    """The kernel with strips of 16 queries, whose scores and sums of values are products of tiles."""
+
+    def emit(self) -> None:
+        """Tiles are this kernel's alone from its first to its last instruction."""
+        amx.configure(self.b)
+        super().emit()
+        amx.release(self.b)
+
+    def load_keys(self, first: Index, count: Index) -> None:
+        """As pairs, with zeros where the head ends within 32 elements."""
+        b, p, lay, lanes = self.b, self.p, self.lay, 2 * self.width
+        row, last = known(p.k_strides[-2]), b.subi(count, 1)
+
+        def strip(j: Index) -> None:
+            keys = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(self.width)]
+            for e in range(0, p.qk_size, lanes):
+                block = [self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes) for at in keys]
+                for q, x in enumerate(pack.transpose_registers(b, [as_integers(b, x) for x in block])):
+                    b.vstore(x, self.pairs, b.sum_(lay["k"], j, (e // 2 + q) * lay["keys"]))
+
+        b.for_(0, count, self.width, strip)
+
+    def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
+        """As pairs, with zeros for the keys that are none up to the next 32."""
+        b, lay = self.b, self.lay
+        found = super().load_values(first, count)
+        zero = b.zero(b.vec(self.width, b.i32))
+
+        def row(k: Index) -> None:
+            for j in range(0, lay["v_padded"], self.width):
+                b.vstore(zero, self.pairs, b.sum_(lay["v"], b.muli(k, lay["v_padded"]), j))
+
+        pairs = TILE_KEYS // 2
+        b.for_(b.ceildivi(count, 2), b.muli(b.ceildivi(count, TILE_KEYS), pairs), 1, row)
+        return found
+
+    def scores(self, i: Index, count: Index) -> None:
+        """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
+        b, lay, width = self.b, self.lay, self.width
+        rows = b.addi(2 * lay["q"], b.muli(i, self.q_row))
+
+        def tiles(j: Index, number: int) -> None:
+            for v in range(number):
+                amx.zero(b, _SUMS + v)
+            for e in range(0, self.p.qk_size, 2 * width):
+                amx.load(b, _LEFT, self.halves, b.addi(rows, e), self.q_row)
+                for v in range(number):
+                    right = _RIGHT + v % 3
+                    amx.load(b, right, self.pairs, b.sum_(lay["k"], j, v * width + e // 2 * lay["keys"]), lay["keys"])
+                    amx.multiply(b, _SUMS + v, _LEFT, right)
+            for v in range(number):
+                amx.store(b, _SUMS + v, self.scratch, b.sum_(lay["p"], j, v * width), lay["p_stride"])
+
+        self.columns(lay["keys"], count, tiles)
+
+    def accumulate(self, i: Index, count: Index, values: tuple[ir.Value, Index, Index]) -> None:
+        """out[i + r] = out[i + r] * drop[r] + p[r] @ v."""
+        b, lay, width, size = self.b, self.lay, self.width, self.lay["v_padded"]
+        base = b.addi(lay["out"], b.muli(i, size))
+        _, start, row = values
+
+        def rescale(r: Index) -> None:
+            factor = b.broadcast(b.load(self.scratch, b.addi(lay["drop"], r)), width)
+            for j in range(0, size, width):
+                at = b.sum_(base, b.muli(r, size), j)
+                self.store(b.mulf(self.load(at), factor), at)
+
+        b.for_(0, self.mr, 1, rescale)
+
+        def tiles(j: Index, number: int) -> None:
+            for v in range(number):
+                amx.load(b, _SUMS + v, self.scratch, b.sum_(base, j, v * width), size)
+
+            def keys(k: Index) -> None:
+                amx.load(b, _LEFT, self.halves, b.addi(2 * lay["p"], k), 2 * lay["p_stride"])
+                for v in range(number):
+                    right = _RIGHT + v % 3
+                    at = b.sum_(start, b.muli(b.divi(k, 2), row), j, v * width)
+                    amx.load(b, right, self.pairs, at, row)
+                    amx.multiply(b, _SUMS + v, _LEFT, right)
+
+            b.for_(0, count, TILE_KEYS, keys)
+            for v in range(number):
+                amx.store(b, _SUMS + v, self.scratch, b.sum_(base, j, v * width), size)
+
+        self.columns(size, size, tiles)
+
+    def columns(self, size: int, count: Index, tiles: Callable[[Index, int], None]) -> None:
+        """tiles(first column, number of tiles) for those of `size` columns that begin before `count`."""
+        b, unit = self.b, _COLUMNS * self.width
+        full = size // unit * unit
+        b.for_(0, b.mini(count, full), unit, lambda j: tiles(j, _COLUMNS))
+        if full < size:
+            b.if_(b.cmpi("sgt", count, full), lambda: tiles(full, (size - full) // self.width))
