@@ -2,23 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ops that a vendor's kernel, called through ATen, does faster than generated code on this target today."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.errors import InvalidIRError
+from kiln.errors import InvalidIRError, UnsupportedError
 from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import (
     added_bias,
     attention_reason,
     product_reason,
-    stands_alone,
 )
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.host.followers import FOLLOWS
@@ -28,7 +27,7 @@ from kiln.passes.split_products import PARTS
 from kiln.passes.tuning import RemembersSchedules
 
 if TYPE_CHECKING:
-    from kiln.lowering.gpu.tune.library import ProductJudge
+    from kiln.lowering.gpu.tune.judge import Judge
 
 __all__ = ["ChooseVendor"]
 
@@ -274,6 +273,33 @@ _TABLE: dict[tuple[str, str], VendorRule] = {
 }
 
 
+def _caller(name: str) -> Callable[[ir.Operation], None]:
+    """What puts the call in the place of such an op."""
+    rule = _TABLE["cuda", name]
+
+    def call(op: ir.Operation) -> None:
+        function = op.parent
+        assert function is not None
+        built = rule.build(op, _Symbols(function.operation), "")
+        if built is None:
+            raise UnsupportedError(name, str(op.location), "a result whose sizes have no names")
+        _replace(op, *built)
+
+    return call
+
+
+def _replace(op: ir.Operation, old: ir.Value, new: ir.Value) -> None:
+    """Puts a value in the place of another one, which an op computes together with what is behind it."""
+    old.replace_all_uses_with(new)
+    # The last one first: each reads the one before.
+    dead = old.owner.operation
+    while dead != op:
+        maker = dead.operands[0].owner.operation
+        dead.erase()
+        dead = maker
+    op.erase()
+
+
 @register_pass
 @dataclass
 class ChooseVendor(RemembersSchedules, Pass):
@@ -315,11 +341,11 @@ class ChooseVendor(RemembersSchedules, Pass):
     tensor_maps: bool = False
     """Kernels of products may load their operands through tensor maps, as ``schedule-gpu{descriptors=true}`` allows."""
     seconds: float = 0.0
-    """How long the two ways of a product are timed; 0: the rules decide."""
+    """How long the two ways of an op are timed; 0: the rules decide."""
     graph_seconds: float = 60.0
     """From when on the rules decide."""
     device: str = "cuda:0"
-    """The GPU that products are timed on."""
+    """The GPU that they are timed on."""
     arch: str = "sm_90"
     """What it is, as ``schedule-gpu`` is told."""
     tf32: bool = False
@@ -330,9 +356,9 @@ class ChooseVendor(RemembersSchedules, Pass):
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: _Symbols | None = None
             # Decided first: rules look at neighbours, and replacing one op may erase another one.
-            judge = self._judge()
+            judges = self._judges()
             candidates = [
-                (op.operation, rule, *self._decide(op.operation, rule, judge))
+                (op.operation, rule, *self._decide(op.operation, rule, judges))
                 for op in function.regions[0].blocks[0].operations
                 if (rule := self._rule(kiln.name_of(op.operation))) is not None
             ]
@@ -347,41 +373,42 @@ class ChooseVendor(RemembersSchedules, Pass):
                     self.note(op, "a kernel of its own: its sizes have no names outside of it")
                     self.count("kept")
                     continue
-                old, new = built
                 if algorithm:
-                    _call_of(new).attributes[CANDIDATE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), algorithm)
+                    call = _call_of(built[1])
+                    call.attributes[CANDIDATE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), algorithm)
                 self.note(op, reason)
-                old.replace_all_uses_with(new)
-                # The last one first: each reads the one before.
-                dead = old.owner.operation
-                while dead != op:
-                    maker = dead.operands[0].owner.operation
-                    dead.erase()
-                    dead = maker
-                op.erase()
+                _replace(op, *built)
                 self.count("matched")
 
-    def _decide(self, op: ir.Operation, rule: VendorRule, judge: "ProductJudge | None") -> tuple[str | None, str, int]:
+    def _decide(
+        self, op: ir.Operation, rule: VendorRule, judges: "Mapping[str, Judge[Any]]"
+    ) -> tuple[str | None, str, int]:
         """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
         reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
-        if judge is not None and kiln.name_of(op) == "kiln.matmul" and stands_alone(op):
-            verdict = judge.verdict(op)
-            if verdict is not None:
-                why_not = f"a kernel of its own: {verdict.reason}"
-                if not verdict.library:
-                    op.attributes[PARTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), verdict.parts)
-                return verdict.reason if verdict.library else None, why_not, verdict.candidate
-        return reason, "a kernel of its own is as fast", 0
+        name = kiln.name_of(op)
+        verdict = judges[name].verdict(op) if name in judges else None
+        if verdict is None:
+            return reason, "a kernel of its own is as fast", 0
+        if not verdict.library and name == "kiln.matmul":
+            op.attributes[PARTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), verdict.parts)
+        why_not = f"a kernel of its own: {verdict.reason}"
+        return verdict.reason if verdict.library else None, why_not, verdict.candidate
 
-    def _judge(self) -> "ProductJudge | None":
-        """What runs products both ways, if that is asked for and there is a GPU to do so."""
+    def _judges(self) -> "dict[str, Judge[Any]]":
+        """What runs ops both ways, by their names, if that is asked for and there is a GPU to do so."""
         if not self.seconds or self.target != "cuda":
-            return None
+            return {}
         from kiln.lowering.gpu.dot.fusions import DotOptions
+        from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
         from kiln.lowering.gpu.tune.library import ProductJudge
 
-        options = DotOptions(self.arch, self.tf32, self.tensor_maps)
-        return ProductJudge(self.store, options, self.device, self.seconds, self.graph_seconds)
+        given = self.store, DotOptions(self.arch, self.tf32, self.tensor_maps), self.device
+        times = self.seconds, self.graph_seconds
+        return {
+            "kiln.matmul": ProductJudge(*given, *times),
+            "kiln.conv": ConvolutionJudge(*given, _caller("kiln.conv"), *times),
+            "kiln.attention": AttentionJudge(*given, _caller("kiln.attention"), *times),
+        }
 
     def _rule(self, name: str) -> VendorRule | None:
         return None if name.removeprefix("kiln.") in self.keep else _TABLE.get((self.target, name))

@@ -3,7 +3,7 @@
 
 """A few ops of a function as a function of their own, to be compiled and run by themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -13,22 +13,28 @@ from torch_mlir.dialects import func
 from kiln.dialects.kiln import name_of
 from kiln.lowering.gpu.dot.fusions import DotOptions
 
-__all__ = ["extracted", "pointwise_chain", "scheduled"]
+__all__ = ["extracted", "pointwise_chain", "schedule_module", "scheduled"]
+
+Strides = Callable[[ir.Value], ir.AffineMap | None]
+"""Where a tensor lies: its strides in elements, a map without dims and symbols; None: row-major."""
 
 _FREE = ("kiln.empty", "arith.constant")
 
 
-def pointwise_chain(value: ir.Value) -> list[ir.Operation]:
+def pointwise_chain(value: ir.Value, more: Sequence[str] = ()) -> list[ir.Operation]:
     """The pointwise ops behind a value that fusion puts into its kernel: each the only reader of the one before it,
-    with as many elements."""
+    with as many elements. more: names of other ops that are such where the value is their first operand."""
     found: list[ir.Operation] = []
     while True:
         uses = list(value.uses)
         reader = uses[0].owner.operation if len(uses) == 1 else None
-        if reader is None or name_of(reader) != "linalg.generic" or len(reader.results) != 1:
+        if reader is None or len(reader.results) != 1:
+            return found
+        if name_of(reader) != "linalg.generic" and not (name_of(reader) in more and reader.operands[0] == value):
             return found
         before, after = ir.RankedTensorType(value.type), ir.RankedTensorType(reader.results[0].type)
-        if "reduction" in str(reader.attributes["iterator_types"]) or not after.has_static_shape:
+        loops = str(reader.attributes["iterator_types"]) if "iterator_types" in reader.attributes else ""
+        if "reduction" in loops or not after.has_static_shape:
             return found
         if prod(before.shape) != prod(after.shape):
             return found
@@ -36,7 +42,13 @@ def pointwise_chain(value: ir.Value) -> list[ir.Operation]:
         value = reader.results[0]
 
 
-def extracted(ops: Sequence[ir.Operation], arguments: Sequence[ir.Value]) -> tuple[ir.Module, list[ir.Value]] | None:
+def _row_major(value: ir.Value) -> None:
+    return None
+
+
+def extracted(
+    ops: Sequence[ir.Operation], arguments: Sequence[ir.Value], strides: Strides = _row_major
+) -> tuple[ir.Module, list[ir.Value]] | None:
     """A module whose @main computes the last op's result, and the values that @main's arguments stand for: those given,
     then the other tensors that the ops read. None where an op reads what cannot be an argument (a size)."""
     inputs, free = list(arguments), []
@@ -66,7 +78,15 @@ def extracted(ops: Sequence[ir.Operation], arguments: Sequence[ir.Value]) -> tup
                 _rewire(copy, new)
                 new.update(zip(op.results, copy.results, strict=True))
             func.ReturnOp([new[ops[-1].results[0]]])
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([_places(value, strides) for value in inputs])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_places(ops[-1].results[0], strides)])
     return module, inputs
+
+
+def _places(value: ir.Value, strides: Strides) -> ir.DictAttr:
+    """The attributes of an argument or result."""
+    found = strides(value)
+    return ir.DictAttr.get({} if found is None else {"kiln.strides": ir.AffineMapAttr.get(found)})
 
 
 def scheduled(
@@ -76,17 +96,21 @@ def scheduled(
 
     What is found for such a kernel is known when its graph's kernels are tuned. front: passes to run before.
     """
+    found = extracted(ops, arguments)
+    fusions = None if found is None else schedule_module(found[0], options, front)
+    return None if found is None or fusions is None else (*found, fusions)
+
+
+def schedule_module(module: ir.Module, options: DotOptions, front: str = "") -> list[Any] | None:
+    """Fuses and schedules what `extracted` gives; its kernels, None where one has no schedule. front: as above."""
     from kiln.passes import run_pipeline
     from kiln.passes.fusion.kernels import fusions_of
 
-    found = extracted(ops, arguments)
-    if found is None:
-        return None
     o = options
     chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
-    run_pipeline(found[0], f"{front}canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
-    fusions = fusions_of(found[0])
-    return (*found, fusions) if all("schedule" in f.operation.attributes for f in fusions) else None
+    run_pipeline(module, f"{front}canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
+    fusions = fusions_of(module)
+    return fusions if all("schedule" in f.operation.attributes for f in fusions) else None
 
 
 def _inner(op: ir.Operation) -> list[ir.Operation]:

@@ -6,7 +6,6 @@
 What follows the product counts: in a kernel of its own it costs little, behind a call of a library a pass over memory.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -17,65 +16,38 @@ import torch
 from torch_mlir import ir
 
 from kiln.errors import KilnError
-from kiln.lowering.cpu.tune.measure import Measure
-from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
+from kiln.lowering.cpu.tune.store import Found, TriedSchedule
 from kiln.lowering.gpu.dot.activation import gelu_behind
-from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product
-from kiln.lowering.gpu.dot.fusions import DotOptions
+from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product, stands_alone
 from kiln.lowering.gpu.tune.extract import pointwise_chain, scheduled
+from kiln.lowering.gpu.tune.judge import Case, Judge
 from kiln.lowering.gpu.tune.library_trial import library_calls
 from kiln.lowering.gpu.tune.trial import GpuTrial
-from kiln.lowering.gpu.tune.tuner import MARGIN, GpuTuner, chip_name
+from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import from_attribute
 
-__all__ = ["ProductJudge", "Verdict"]
+__all__ = ["ProductJudge"]
 
 _LEAST_WORK = 1 << 26
 """Multiplications below which a call costs more than any kernel saves."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times; else, into
-    how many parts the sums are split."""
+class _ProductCase(Case):
+    """The pointwise ops behind a product, and the kernel that it is with them."""
 
-    library: bool
-    reason: str
-    candidate: int = 0
-    parts: int = 1
+    chain: list[ir.Operation]
+    own: "_Kernel"
 
 
-class ProductJudge:
-    """Decides by running both.
+class ProductJudge(Judge[_ProductCase]):
+    """For `kiln.matmul` of known sizes with a matrix on its right: each of the library's algorithms is one of its
+    ways."""
 
-    Args:
-        store: where schedules and verdicts are remembered.
-        options, device, seconds, measure: as for `GpuTuner`.
-        graph_seconds: from when on, compilation included, products are left to the rules.
-    """
+    library = "cuBLAS"
 
-    def __init__(
-        self,
-        store: TunedSchedules,
-        options: DotOptions,
-        device: str,
-        seconds: float = 0.5,
-        graph_seconds: float = 60.0,
-        measure: Measure | None = None,
-    ) -> None:
-        self.tuner = GpuTuner(store, options, device, seconds, measure)
-        self.store, self.options, self.device = store, options, device
-        self._end = time.perf_counter() + graph_seconds
-
-    def verdict(self, op: ir.Operation) -> Verdict | None:
-        """That of a `kiln.matmul` of known sizes with a matrix on its right; None where it cannot be tried."""
-        try:
-            return self._verdict(op)
-        except (KilnError, RuntimeError, AssertionError):
-            return None  # what cannot be run is left to the rules: no GPU, no memory, no kernel
-
-    def _verdict(self, op: ir.Operation) -> Verdict | None:
+    def case(self, op: ir.Operation) -> _ProductCase | None:
         lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
         if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2:
             return None
@@ -83,27 +55,14 @@ class ProductJudge:
             return None
         if prod(result.shape) * lhs.shape[-1] < _LEAST_WORK or op.operands[0] == op.operands[1]:
             return None
+        if not stands_alone(op):
+            return None
         chain = pointwise_chain(op.results[0])
         own = self._kernel([op, *chain], list(op.operands))
-        if own is None:
-            return None
-        key = self.store.key("library", fusion_key(own.fusion.operation), self.options, chip_name(self.device))
-        found = self.store.get(key)
-        if found is None:
-            if time.perf_counter() > self._end:
-                return None
-            found = self._compare(op, chain, own)
-            self.store.put(key, found)
-        library = bool(found.schedule["library"])
-        candidate = int(found.schedule.get("candidate", 0))
-        which = f" (its algorithm {candidate})" if candidate else ""
-        times = f"{1e6 * found.seconds:.1f} us with cuBLAS{which}, {1e6 * found.default:.1f} us in a kernel of its own"
-        parts = int(found.schedule.get("parts", 1))
-        if parts > 1:
-            times += f", {1e6 * found.schedule['parts_seconds']:.1f} us in {parts} parts of its sums"
-        return Verdict(library, f"cuBLAS: {times}" if library else times, candidate, parts)
+        return None if own is None else _ProductCase(op, (fusion_key(own.fusion.operation),), chain, own)
 
-    def _compare(self, op: ir.Operation, chain: list[ir.Operation], own: "_Kernel") -> Found:
+    def compare(self, case: _ProductCase) -> Found:
+        op, chain, own = case.op, case.chain, case.own
         best = self.tuner.find(own.fusion)
         trial = GpuTrial(own.fusion, self.device, self.options.arch)
         mine = trial.prepare(trial.start(best.schedule))

@@ -23,9 +23,9 @@ from kiln.lowering.schedule_attr import to_attribute
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
 
-__all__ = ["GpuTrial", "Started"]
+__all__ = ["MAX_BYTES", "GpuTrial", "Started", "number_of_sets"]
 
-_MAX_BYTES = 4 << 30
+MAX_BYTES = 4 << 30
 _CACHE_BYTES = 128 << 20
 """Operands that a call should find in memory, not in the GPU's second-level cache: more than twice the largest one."""
 _MOST_SETS = 8
@@ -52,7 +52,7 @@ class GpuTrial:
 
     def __init__(self, fusion: ir.OpView, device: str, arch: str) -> None:
         self.fusion, self.device, self.arch = fusion, device, arch
-        self.known = KnownTensors.of(fusion, _MAX_BYTES)
+        self.known = KnownTensors.of(fusion, MAX_BYTES)
         self._count = len(self.known.body.tensors)
         self._expected: list[torch.Tensor] | None = None
 
@@ -64,7 +64,7 @@ class GpuTrial:
         sizes = list(zip(self.known.elements, self.known.dtypes, strict=True))
         total = sum(n * dtype.itemsize for n, dtype in sizes)
         made: list[list[torch.Tensor]] = []
-        for _ in range(max(1, min(_MOST_SETS, -(-_CACHE_BYTES // total)))):
+        for _ in range(number_of_sets(total)):
             operands = [random_values(n, dtype, generator, self.device) for n, dtype in sizes[: self._count]]
             results = [torch.zeros(n, dtype=dtype, device=self.device) for n, dtype in sizes[self._count :]]
             made.append([*operands, *results])
@@ -138,6 +138,11 @@ class GpuTrial:
         for mine, expected in zip(results, self._expected, strict=True):
             if not is_close(mine, expected):
                 raise KilnError("it computes something else than the default")
+
+
+def number_of_sets(total: int) -> int:
+    """Sets of this many bytes that calls go through in turn."""
+    return max(1, min(_MOST_SETS, -(-_CACHE_BYTES // max(total, 1))))
 
 
 def _number(text: str, result: int) -> Expr:
