@@ -8,8 +8,12 @@ Kiln. The bindings can neither take that back nor take it twice. Python forgets 
 and the next one would run it again: "Dialect namespace 'torch' is already registered", until the process ends.
 """
 
+import contextlib
+import gc
 import importlib
+import sys
 import threading
+from collections.abc import Iterator
 
 __all__ = ["import_compiler"]
 
@@ -26,6 +30,10 @@ _MODULES = (
     "kiln.frontend.native",
 )
 
+_LARGE_PART = 4
+"""What is imported is looked through for garbage if it is more than one of so many parts of all objects: then a
+collection of everything is what Python's own rule would start soon, in the middle of the first compilation."""
+
 
 def import_compiler() -> None:
     """Import everything that registers. Signals are handled in the main thread, so the imports run in another one,
@@ -37,9 +45,10 @@ def import_compiler() -> None:
 
     def work() -> None:
         try:
-            for module in _MODULES:
-                importlib.import_module(module)
-            _load_registries()
+            with _one_collection():
+                for module in _MODULES:
+                    importlib.import_module(module)
+                _load_registries()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             failures.append(error)
 
@@ -48,6 +57,23 @@ def import_compiler() -> None:
     thread.join()
     for failure in failures:
         raise failure
+
+
+@contextlib.contextmanager
+def _one_collection() -> Iterator[None]:
+    """At most one collection of garbage, behind the block: modules make objects that stay, among which collections
+    find nothing, and they would take longer than the imports themselves. Without effect once all is imported."""
+    if not gc.isenabled() or all(name in sys.modules for name in _MODULES):
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+        made = gc.get_count()[0]
+        if made * _LARGE_PART > len(gc.get_objects()):
+            gc.collect()
+    finally:
+        gc.enable()
 
 
 def _load_registries() -> None:

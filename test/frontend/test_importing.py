@@ -37,10 +37,24 @@ registering = ("torch_mlir.dialects", "kiln.dialects", "kiln.passes.torch_to_kil
 print(sorted(m for m in set(sys.modules) - before if m.startswith((*registering, "kiln.passes.patterns"))))
 """
 
+COLLECTED = """
+import gc, sys, torch, kiln
+import kiln.frontend.backend, kiln.frontend.aot
+import kiln.frontend.importing
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(info["generation"]) if phase == "start" else None)
+if sys.argv[1] == "off":
+    gc.disable()
+kiln.frontend.importing.import_compiler()
+print(len(collections), gc.isenabled())
+"""
 
-def run(script: str) -> list[str]:
+
+def run(script: str, *arguments: str) -> list[str]:
     environment = {**os.environ, "KILN_CACHE": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.check_output([sys.executable, "-c", script], env=environment, text=True, timeout=300).splitlines()
+    return subprocess.check_output(
+        [sys.executable, "-c", script, *arguments], env=environment, text=True, timeout=300
+    ).splitlines()
 
 
 def test_an_interrupted_first_compilation_can_be_repeated():
@@ -51,3 +65,9 @@ def test_an_interrupted_first_compilation_can_be_repeated():
 
 def test_nothing_that_registers_is_imported_later():
     assert run(REGISTERED) == ["['kiln.passes.algebra.aliasing']"]  # which is no table of rules
+
+
+def test_at_most_one_collection_of_garbage_and_none_where_that_is_off():
+    count, enabled = run(COLLECTED, "on")[0].split()
+    assert int(count) <= 1 and enabled == "True"
+    assert run(COLLECTED, "off") == ["0 False"]
