@@ -26,13 +26,13 @@ OFFSET = 128
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
 _PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
 _KC, _MC, _NC = 512, 256, 192  # 32 KiB of a rhs panel of 64 columns; 128 of the lhs, 96 of the rhs
-_AMX_KC, _AMX_NC, _AMX_ROWS = 1024, 128, 4
+_AMX_KC, _AMX_NC, _AMX_ROWS = 1024, 256, 9  # fewer rows are dot products, be the rhs constant or not
 
 
 @dataclass(frozen=True)
 class Units:
-    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET; tiles: by
-    AMX, which multiplies both as they are, 16 groups at once."""
+    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET; tiles:
+    by AMX, which multiplies both as they are, 16 groups at once."""
 
     width: int
     group: int
@@ -120,7 +120,8 @@ def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> dict | None:
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
         return None
-    if m < _PACKED_ROWS or n < isa.vector_bytes // 4 or k < 16:
+    fewest = _AMX_ROWS if amx.has_amx("i8") else _PACKED_ROWS
+    if m < fewest or n < isa.vector_bytes // 4 or k < 16:
         return None
     return _tiles(problem, isa, m) | {"packed": True}
 

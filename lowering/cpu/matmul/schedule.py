@@ -45,12 +45,12 @@ from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
-from kiln.lowering.cpu.matmul.tiles import choose_tiles
+from kiln.lowering.cpu.matmul.tiles import choose_tiles, is_better_in_place
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
 _DOT_ROWS = {32: 12, 64: 32}
-_DOT_ROWS_BF16 = 8  # where bf16 is multiplied in pairs
+_DOT_ROWS_BF16 = 8  # where bf16 is multiplied in pairs, and tiles of AMX do not take it before
 _IN_PLACE_ROWS = {32: 32, 64: 129}  # from how many rows of the lhs a rhs [k, n] is packed; where it has short rows:
 _SHORT_ROWS = {32: 96, 64: 257}
 _HALF_ROWS = 32
@@ -99,6 +99,7 @@ def describe_schedule(schedule: dict, isa: Isa) -> str:
 
 
 _PACKED_ROWS = 4
+_PACKED_ROWS_MOST = 256  # where the library's kernels are as wide
 
 
 def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
@@ -115,8 +116,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     | 16, 32   | dot        | 1.15 - 1.9      |
     | 64 - 512 | vendor     | 2.2 - 2.5       |
 
-    (There MKL reaches 90 GFLOP/s of 200: on Intel's machines, where it is fast, a ratio near 1 was measured from 512
-    rows on, 1.1 to 1.5 below.)
+    (There MKL reaches 90 GFLOP/s of 200. On Intel's processors it uses all of a vector: on one core of an Emerald
+    Rapids 1.04 to 1.2 times its speed for 40 to 196 rows, 0.83 to 0.95 from 512 on, where its blocks are taken.)
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
@@ -127,6 +128,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or m < _PACKED_ROWS:
+        return None
+    if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
     width = isa.vector_bytes // problem.sum_bytes
     wide = isa.vector_registers >= 32
@@ -161,6 +164,8 @@ def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
         return None
     if m < _PACKED_ROWS and problem.rhs_strides[-2] == 1:
         return None
+    if is_better_in_place(problem, m):
+        return None
     return choose_tiles(problem, m, packed=True) or choose_pairs(problem, isa, m, packed=True)
 
 
@@ -170,8 +175,9 @@ def _bytes(isa: Isa) -> int:
 
 def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
     """Up to how many rows products with a rhs [n, k] are dot products."""
-    pairs = has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes)
-    return _DOT_ROWS_BF16 if pairs else _DOT_ROWS[_bytes(isa)]
+    if not has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
+        return _DOT_ROWS[_bytes(isa)]
+    return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1)), _DOT_ROWS_BF16)
 
 
 def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:

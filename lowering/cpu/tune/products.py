@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import blocked_schedule, choose_packed_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -56,7 +57,11 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
 
 def _integers(problem: MatmulProblem, isa: Isa, default: Schedule) -> Iterator[Schedule]:
     """Other register tiles of the kernel for integers, where the rule takes that."""
-    if default["kernel"] == "integers":
+    if default["kernel"] == "integers" and default.get("tiles"):
+        nr = default["nv"] * default["width"]
+        yield from (default | {"nc": round_up(nc, nr)} for nc in (128, 512))
+        yield default | {"kc": 2 * default["kc"]}
+    elif default["kernel"] == "integers":
         for mr, nv in _tiles(isa, problem.m if isinstance(problem.m, int) else 64):
             nr = nv * default["width"]
             yield default | {"mr": mr, "nv": nv, "nc": nr * max(1, default["nc"] // nr)}
@@ -86,6 +91,10 @@ def _packed(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[Schedule]:
     if base is None:
         return
     yield base
+    if base["kernel"] == "tiles":  # its register tiles are what the processor has
+        yield base | {"nc": round_up(512, base["nv"] * base["width"]), "ks": 1024}
+        yield base | {"nc": base["nv"] * base["width"], "ks": 512}
+        return
     for mr, nv in _tiles(isa, rows):
         lanes = nv * base["width"]
         yield base | {"mr": mr, "nv": nv, "nc": lanes * max(1, 256 // lanes)}

@@ -4,6 +4,7 @@
 """Products of bf16 by register tiles of pairs: layouts, odd sizes, packed constants, sizes known at run time."""
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,16 @@ from kiln.lowering.cpu.matmul.pairs import choose_pairs, packed_pair_strides
 pytestmark = pytest.mark.skipif(not isa.host().has("avx512bf16"), reason="a CPU without the instruction")
 
 MACHINE = Machine(64, 32)
+
+
+@pytest.fixture(autouse=True)
+def without_amx():
+    """A CPU with AMX takes tiles instead."""
+    features = tuple(f for f in isa.host().features if not f.startswith("amx-"))
+    with isa.compiling_for(replace(isa.host(), features=features)):
+        yield
+
+
 SIZES = [(1, 1, 1), (1, 17, 5), (3, 64, 31), (4, 5, 257), (7, 24, 64), (13, 65, 70), (37, 130, 33), (5, 1, 32), (6, 0, 4),
          (0, 4, 4), (9, 20, 0), (65, 70, 1031)]  # fmt: skip
 

@@ -95,7 +95,7 @@ def dynamic_rows(right: str, k: int) -> Kernel:
         return MatmulProblem((), m, 70, k, (k + 3, 1), rhs, "bf16")
 
     with emulated_amx(pytest.MonkeyPatch()):
-        schedule = choose_tiles(problem(None), 64)
+        schedule = choose_tiles(problem(None), 32)
         assert schedule is not None and not schedule["pack_lhs"]
         assert schedule.get("swapped", False) == (right == "t")
         schedule |= BLOCKS
@@ -136,7 +136,7 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
         else:
             schedule = choose_tiles(normalise(problem), m)
         assert schedule is not None and schedule["kernel"] == "tiles"
-        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0)
+        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0 and (m <= 16 or 3 * m <= k))
         given = rhs
         if kind == "packed":
             lanes, rows = packed_tile_strides(schedule, k)
@@ -181,6 +181,23 @@ def test_batches(right: str) -> None:
         check(out, lhs, rhs)
 
 
+def test_orientation() -> None:
+    """Which operand is read as it is: the weight for few rows, and where those of the input are long and many."""
+
+    def swapped(m, n, k, rhs=None):
+        schedule = choose_tiles(MatmulProblem((), m, n, k, (k, 1), rhs or (1, k), "bf16"), m)
+        return bool(schedule and schedule.get("swapped"))
+
+    def packed(m, n, k):
+        return (choose_packed_schedule(MatmulProblem((), m, n, k, (k, 1), (1, k), "bf16"), MACHINE) or {}).get("kernel")
+
+    with isa.compiling_for(cpu_with_amx()):
+        assert [swapped(m, 768, 768) for m in (16, 128, 512)] == [True, True, False]
+        assert [swapped(m, 768, 3072) for m in (128, 512, 2048)] == [True, True, True]
+        assert not swapped(128, 768, 768, rhs=(768, 1)) and not swapped(128, 768, 760) and not swapped(3136, 64, 64)
+        assert [packed(m, 4096, 4096) for m in (16, 128, 512)] == ["tiles", "tiles", None]
+
+
 def test_when() -> None:
     """bf16 alone, where there is AMX, and enough rows to fill a tile."""
 
@@ -190,7 +207,7 @@ def test_when() -> None:
         return choose_schedule(MatmulProblem((), m, 64, 64, (64, 1), rhs, dtype), MACHINE, vendor=False)["kernel"]
 
     with isa.compiling_for(cpu_with_amx()):
-        assert [kernel(m) for m in (1, 8, 9, 128)] == ["dot", "dot", "tiles", "tiles"]
+        assert [kernel(m) for m in (1, 2, 3, 128)] == ["dot", "dot", "tiles", "tiles"]
         assert kernel(128, "f32") == "blocked" and kernel(128, "f16") == "blocked"
         assert kernel(128, rhs=(64, 1)) == "tiles"
     assert isa.host().has("amx-bf16") or kernel(128) == "pairs"
