@@ -26,6 +26,7 @@ from kiln.lowering.cpu.conv import (
 )
 from kiln.lowering.cpu.matmul import KernelContext
 from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.tile.epilogue import rounded
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import static_size
@@ -35,6 +36,9 @@ from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
 Exprs = tuple[ir.AffineExpr, ...]
+
+_OF_PAIRS = ("pairs", "column_pairs", "tiles")
+"""Kernels whose products are those of instructions for bf16."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,8 @@ def emit_conv_fusion(kernel: Kernel) -> None:
     known = replace(conv.problem(static_size), packed=packed)
     problem = replace(conv.problem(e.index), packed=packed)
     context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
-    emit_conv(kernel.b, problem, schedule, operands, _Epilogue(e, conv), context)
+    epilogue = _Epilogue(e, conv, schedule["kernel"] in _OF_PAIRS)
+    emit_conv(kernel.b, problem, schedule, operands, epilogue, context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
     # Of a transposed convolution's window, a position of the result meets one part in as many as the strides make.
     apart = prod(axis.stride for axis in (*known.lines, known.column_axis)) if known.transposed else 1
@@ -218,8 +223,9 @@ def emit_conv_fusion(kernel: Kernel) -> None:
 class _Epilogue:
     """Evaluates the fusion's roots on vectors of sums (the `ConvEpilogue` protocol)."""
 
-    def __init__(self, e: Evaluator, conv: Conv):
-        self.e, self.result = e, conv.op.results[0]
+    def __init__(self, e: Evaluator, conv: Conv, pairs: bool):
+        """pairs: sums are those of an instruction that takes subnormal numbers as zero, and so may results be."""
+        self.e, self.result, self.pairs = e, conv.op.results[0], pairs
         images, *rows, columns = conv.sizes
         lines: ir.AffineExpr = rows[0]
         for size in rows[1:]:
@@ -282,4 +288,5 @@ class _Epilogue:
         with e.inside({self.column.position: column}):
             e.bound = {(self.result, self.indices): b.cast_float(sums, element)}
             for i, root in enumerate(e.body.roots):
-                e.store(len(e.body.tensors) + i, self.indices, e.eval(root, self.indices))
+                value = e.eval(root, self.indices)
+                e.store(len(e.body.tensors) + i, self.indices, rounded(b, value) if self.pairs else value)

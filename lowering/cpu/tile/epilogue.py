@@ -65,7 +65,7 @@ class FusedEpilogue:
             for i in e.body.mine:
                 root = e.body.roots[i]
                 point = self.at(root)
-                e.store(len(e.body.tensors) + i, point, _rounded(b, e.eval(root, point)))
+                e.store(len(e.body.tensors) + i, point, rounded(b, e.eval(root, point)))
         e.scopes = saved
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
@@ -101,7 +101,7 @@ class FusedEpilogue:
         return [self.e.body.roots[i] for i in self.e.body.mine] == [self.result]
 
 
-def _rounded(b: Builder, value: ir.Value) -> ir.Value:
+def rounded(b: Builder, value: ir.Value) -> ir.Value:
     """`value`; what is rounded to bf16 last, by the instruction for that where there is one. As the instruction for
     products of bf16 it takes subnormal numbers as zero."""
     rounding = defining_op(value)
