@@ -307,7 +307,8 @@ class ChooseVendor(RemembersSchedules, Pass):
 
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
     after a convolution or product goes into the call (not for cuDNN, where ATen adds it in a pass of its own), and so
-    does GELU through tanh behind a product's bias.
+    does GELU through tanh behind a product's bias. With ``seconds``, products, convolutions and attention of known
+    sizes are run both ways on the GPU, and the rules decide about the rest only.
 
     Before::
 
