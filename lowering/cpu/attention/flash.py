@@ -211,7 +211,7 @@ class Attention(Loading):
             scores.append(x)
         best = self.tree(b.fmax, scores)
         old = b.load(self.scratch, b.sum_(lay["top"], state, r))
-        new = b.fmax(b.reduce("maxnumf", best), old)
+        new = b.fmax(self.highest(best), old)
         # A row with no key so far has maximum -inf; against 0 its exponentials are 0 and not NaN.
         safe = b.select(b.cmpf("oeq", new, self.low), b.float_(0.0, b.f32), new)
         top = b.broadcast(safe, width)
@@ -322,6 +322,14 @@ class Attention(Loading):
     def exp2(self, x: ir.Value) -> ir.Value:
         """2^x, denormal results flushed: they are below the rounding of any sum they could be in."""
         return math_dialect.exp2(x, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
+
+    def highest(self, x: ir.Value) -> ir.Value:
+        """The highest lane, by halves: LLVM takes a reduction that minds NaN for one lane after the other."""
+        b, count = self.b, self.width
+        while count > 1:
+            count //= 2
+            x = b.fmax(x, b.shuffle(x, x, [(lane + count) % (2 * count) for lane in range(self.width)]))
+        return b.extract(x, 0)
 
     def lanes(self) -> ir.Value:
         """vector<width x i32> 0, 1, 2, ..."""
