@@ -16,6 +16,7 @@ from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import (
     added_bias,
+    attention_alone,
     attention_reason,
     product_reason,
 )
@@ -23,6 +24,7 @@ from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.host.followers import FOLLOWS
 from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.fusion.graph import ALONE
 from kiln.passes.split_products import PARTS
 from kiln.passes.tuning import RemembersSchedules
 
@@ -387,9 +389,14 @@ class ChooseVendor(RemembersSchedules, Pass):
         """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
         reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
         name = kiln.name_of(op)
+        why_not = "a kernel of its own is as fast"
+        is_attention = reason is None and (self.target, name) == ("cuda", "kiln.attention")
+        if is_attention and attention_alone(op, self.tensor_maps, self.arch):
+            op.attributes[ALONE] = ir.UnitAttr.get()
+            why_not = "a kernel of its own is as fast, with one behind it for what follows"
         verdict = judges[name].verdict(op) if name in judges else None
         if verdict is None:
-            return reason, "a kernel of its own is as fast", 0
+            return reason, why_not, 0
         if not verdict.library and name == "kiln.matmul":
             op.attributes[PARTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), verdict.parts)
         why_not = f"a kernel of its own: {verdict.reason}"

@@ -19,6 +19,8 @@ NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv", "kiln.scatte
 """Ops with a kernel of their own kind; at most one is in a kernel."""
 IN_MEMORY = ("kiln.matmul", "kiln.attention", "kiln.conv")
 """Named ops that read their operands in place, many times over."""
+ALONE = "alone"
+"""Attribute of a named op whose kernel takes nothing behind it."""
 COMPUTE = ("linalg.generic", "kiln.pad", "kiln.cat", *NAMED)
 
 

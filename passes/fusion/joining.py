@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.passes.fusion.cost import amount
-from kiln.passes.fusion.graph import IN_MEMORY, Read
+from kiln.passes.fusion.graph import ALONE, IN_MEMORY, Read
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import is_one, loops_of
 from kiln.passes.fusion.rows import why_not_joined
@@ -162,7 +162,7 @@ def _try_epilogue(
 ) -> str | None:
     op = own.named
     assert op is not None
-    if op.name not in IN_MEMORY:
+    if op.name not in IN_MEMORY or ALONE in op.attributes:
         return "its kernel takes nothing behind it"
     if group.named is not None or group.reduced is not None:
         if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):

@@ -468,13 +468,14 @@ func.func @few_tiles(%x: tensor<64x16448xbf16>, %w: tensor<64x16448xbf16>, %y: t
 
 // -----
 
-// Heads of 128 on Hopper, through tensor maps: with many tokens, and with few; not with something behind, one tensor as
-// key and value, many keys for few queries. Other chips have no such kernel.
+// Heads of 128 on Hopper, through tensor maps: with many tokens, and with few; something behind becomes a kernel behind it.
+// Not with one tensor as key and value, many keys for few queries. Other chips have no such kernel.
 // CHECK-LABEL: func.func @large_heads
 // CHECK-COUNT-5: "kiln.aten"
 // MAPS-LABEL: func.func @large_heads
-// MAPS-COUNT-2: "kiln.attention"
-// MAPS-COUNT-3: "kiln.aten"
+// MAPS-COUNT-2: "kiln.attention"(%{{.*}}) {causal
+// MAPS: "kiln.attention"(%{{.*}}) {alone, causal
+// MAPS-COUNT-2: "kiln.aten"
 // BLACKWELL-LABEL: func.func @large_heads
 // BLACKWELL-COUNT-5: "kiln.aten"
 !large = tensor<4x8x2048x128xbf16>

@@ -22,6 +22,7 @@ from kiln.lowering.gpu.dot.split import split_parts
 
 __all__ = [
     "added_bias",
+    "attention_alone",
     "attention_reason",
     "parts_of_product",
     "product_reason",
@@ -57,6 +58,8 @@ _SMALL_ATTENTION = 1 << 33
 _FEW_KEYS = 2048
 """Up to which programs of 64 queries with heads of 128, a multiprocessor for each, are 1.2 to 1.6 times as fast as
 cuDNN."""
+_MANY_KEYS = 1024
+"""From which on, without a causal mask, a quarter of the attention's time is more than a pass over its result."""
 _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
 
 
@@ -80,25 +83,44 @@ def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DE
         return None
     if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
         return None
-    if tensor_maps and (size == 64 or size % _GRAIN == 0 and _is_specialized(op, arch)):
+    if tensor_maps and (size == 64 or _is_own(op, arch)):
         return None
     return f"cuDNN: attention with heads of {size} elements is faster there"
 
 
-def _is_specialized(op: ir.Operation, arch: str) -> bool:
-    """Whether Hopper's kernel, or one for few tokens, does this attention with heads of more than 64 elements: nothing
-    is to be fused behind it, and no tensor is two of its operands."""
-    query, key = (ir.RankedTensorType(op.operands[i].type) for i in (0, 1))
+def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> bool:
+    """Whether what is behind an attention of our own is better a kernel behind it: Hopper's kernel, which takes nothing
+    behind it, gains more than the pass over its result costs (4 x 16 heads of 128, 2048 tokens: the kernel for all GPUs
+    with one pointwise op 306 us, cuDNN's with a kernel behind it 251)."""
+    if not tensor_maps or next(_generic_readers(op.results[0]), None) is None:
+        return False
+    shape = _large_heads(op, arch)
+    if shape is None or shape.keys is None or choose_specialized(shape, machine(arch), arch) is None:
+        return False
+    return shape.keys >= _MANY_KEYS * (2 if shape.causal else 1)
+
+
+def _is_own(op: ir.Operation, arch: str) -> bool:
+    """Whether Hopper's kernel, or one for few tokens or what follows, does this attention with heads of more than 64
+    elements."""
+    shape = _large_heads(op, arch)
+    if shape is None or shape.keys is None:
+        return False
+    return choose_specialized(shape, machine(arch), arch) is not None or 0 < shape.keys <= _FEW_KEYS
+
+
+def _large_heads(op: ir.Operation, arch: str) -> AttentionShape | None:
+    """The attention that Hopper's kernel could do: without a mask, of tensors that are no two of its operands."""
+    query, key, value = (ir.RankedTensorType(op.operands[i].type) for i in range(3))
     distinct = all(a != b for a, b in combinations(list(op.operands), 2))
-    if not (query.has_static_shape and key.has_static_shape and distinct):
-        return False
-    if next(_generic_readers(op.results[0]), None) is not None:
-        return False
+    if not (query.has_static_shape and key.has_static_shape and distinct) or query.shape[-1] % _GRAIN:
+        return None
+    if len(op.operands) > 3 or value.shape[-1] != query.shape[-1] or not isinstance(query.element_type, _NARROW):
+        return None
     if not arch.startswith("sm_90") or ir.FloatAttr(op.attributes["scale"]).value <= 0:
-        return False
+        return None
     keys, causal, size = key.shape[-2], bool(ir.BoolAttr(op.attributes["causal"]).value), query.shape[-1]
-    shape = AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, size, size, "bf16", causal=causal)
-    return choose_specialized(shape, machine(arch), arch) is not None or 0 < keys <= _FEW_KEYS
+    return AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, size, size, "bf16", causal=causal)
 
 
 def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:

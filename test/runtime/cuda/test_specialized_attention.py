@@ -67,3 +67,21 @@ def test_a_triton_that_rejects_it(gpu, monkeypatch):
     seen = watch(gpu, monkeypatch, rejects=True)
     assert any(note == "a smaller schedule: no such op" for note in check())
     assert len(seen) == 1
+
+
+def test_what_follows_is_a_kernel_behind_it(gpu, monkeypatch):
+    """With many keys; with few it is in the kernel for all GPUs."""
+    for keys, kinds in ((1024, ["attention", "pointwise"]), (200, ["attention"])):
+        q, k, v = (torch.randn(1, 34, n, 80, dtype=torch.bfloat16) for n in (260, keys, keys))
+        seen = watch(gpu, monkeypatch, rejects=False)
+
+        def attend(q, k, v):
+            return torch.exp2(F.scaled_dot_product_attention(q, k, v) / 4)
+
+        torch._dynamo.reset()
+        with collect() as reports:
+            found = torch.compile(attend, backend=kiln.backend, fullgraph=True, options={"fallback": False})(q, k, v)
+        exact = attend(q.double(), k.double(), v.double())
+        assert (found.double() - exact).norm() < 1e-2 * exact.norm()
+        assert [kernel.kind for kernel in reports[0].kernels] == kinds and not reports[0].aten_calls
+        assert len(seen) == (keys == 1024)
