@@ -27,7 +27,15 @@ from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
-__all__ = ["choose_tiles", "emit_tiles", "is_better_in_place", "packed_tile_strides", "tiles_layout"]
+__all__ = [
+    "begin_sharing",
+    "choose_tiles",
+    "emit_tiles",
+    "is_better_in_place",
+    "packed_tile_strides",
+    "share_lhs",
+    "tiles_layout",
+]
 
 ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 """Rows, and steps of k, of one tile of bf16."""
@@ -174,7 +182,8 @@ def emit_tiles(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mr and nv (16 rows and columns a tile; at most 4 tiles together), mc, nc,
-    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed, swapped.
+    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed, swapped,
+    shared (see `share_lhs`).
 
     Without `pack_lhs` the lhs has unit stride along k, a known multiple of 32.
     """
@@ -183,6 +192,26 @@ def emit_tiles(
         _Tiles(b, transposed(problem), _turned(schedule), exchanged, epilogue, ctx).emit()
     else:
         _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+def share_lhs(schedules: list[dict]) -> list[dict]:
+    """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
+    of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it."""
+    first = schedules[0]
+    if first["kernel"] != "tiles" or not first.get("swapped") or any(s != first for s in schedules):
+        return schedules
+    return [first | {"shared": True}] * len(schedules)
+
+
+def begin_sharing(b: Builder, problem: MatmulProblem, schedule: dict, ctx: KernelContext) -> None:
+    """Emits what has to precede the blocks of products with schedules of `share_lhs`."""
+    if schedule.get("shared"):
+        b.store(b.int_(-1, b.i64), _cell(b, tiles_layout(problem, schedule), ctx), 0)
+
+
+def _cell(b: Builder, layout: dict[str, int], ctx: KernelContext) -> ir.Value:
+    """The place in scratch that says where the rhs begins whose copy is there."""
+    return b.view(ctx.scratch, b.addi(ctx.scratch_offset, layout["cell"]), 1, b.i64)
 
 
 class _Tiles(PairsInScratch):
@@ -200,7 +229,7 @@ class _Tiles(PairsInScratch):
 
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
         self.lhs = area("lhs", lay["lhs_elements"], ir.BF16Type.get())
-        self.cell = area("cell", 1, b.i64)
+        self.cell = _cell(b, lay, ctx)
         if not self.packed:
             self.rhs = area("rhs", lay["rhs_pairs"], b.i32)
         if self.swapped:
@@ -209,9 +238,14 @@ class _Tiles(PairsInScratch):
     def emit(self) -> None:
         b, lay = self.b, self.layout
         amx.configure(b)
-        b.store(b.int_(-1, b.i64), self.cell, 0)
+        if not self.s.get("shared"):
+            self.forget()
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, ROWS)
         amx.release(b)
+
+    def forget(self) -> None:
+        """Nothing is packed yet."""
+        self.b.store(self.b.int_(-1, self.b.i64), self.cell, 0)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         b, k = self.b, known(self.p.k)

@@ -39,6 +39,7 @@ from kiln.lowering.cpu.matmul import (
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.matmul.tiles import begin_sharing, share_lhs
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -83,6 +84,8 @@ def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> di
     if split == "rows":
         plan["height"] = _height(problems, len(phases.kept))
     elif phases.crossing:
+        if len({x.lhs for x in products}) == 1:
+            plan["products"] = share_lhs(schedules)
         plan |= _block(problems, plan["products"])
     return plan
 
@@ -196,6 +199,8 @@ class _PhaseEmitter:
         count = ir.AffineConstantExpr.get(s["mc"] * s["nc"])
         self._allocate(e, count, ir.AffineConstantExpr.get(s["nc"]))
         context = KernelContext(self.kernel.tid, self.kernel.nt, self.kernel.scratch.memory)
+
+        begin_sharing(b, product.problem(static_size), self.schedules[0], context)
 
         def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
             row0 = b.addi(self._first_row(e, product, batch), m0)

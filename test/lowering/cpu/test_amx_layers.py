@@ -52,7 +52,7 @@ def run(monkeypatch, module, *inputs, dynamic=False, **options):
 
 
 @pytest.mark.parametrize("kind", [Perceptron, Gated])
-@pytest.mark.parametrize(("width", "inner"), [(64, 160), (50, 97)])
+@pytest.mark.parametrize(("width", "inner"), [(64, 160), (128, 300), (50, 97)])
 @pytest.mark.parametrize("mode", ["plain", "freezing", "dynamic"])
 def test_layers(monkeypatch, kind, width, inner, mode):
     torch.manual_seed(0)
