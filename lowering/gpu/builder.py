@@ -192,6 +192,18 @@ class Builder(BlockBuilder):
         type_ = values[0].type if result is None else tt.with_element(values[0].type, result)
         return tt.ExternElementwiseOp.create(values, [type_], attributes).results[0]
 
+    def instruction(self, name: str, *operands: ir.Value) -> ir.Value:
+        """An instruction of PTX on f32 ("rsqrt.approx.f32") for each element."""
+        values = self.together(*operands)
+        places = ", ".join(f"${i}" for i in range(len(values) + 1))
+        attributes: dict[str, ir.Attribute] = {
+            "asm_string": ir.StringAttr.get(f"{name} {places};"),
+            "constraints": ir.StringAttr.get(",".join(["=f", *["f"] * len(values)])),
+            "pure": ir.BoolAttr.get(True),
+            "packed_element": self._i32(1),
+        }
+        return tt.ElementwiseInlineAsmOp.create(values, [values[0].type], attributes).results[0]
+
     def cast_float(self, x: ir.Value, element: ir.Type) -> ir.Value:
         """To another float type, widening or rounding to nearest even; 8-bit floats through `tt.fp_to_fp`."""
         source = tt.element_of(x.type)

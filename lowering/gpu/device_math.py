@@ -8,10 +8,14 @@ large arguments or near 1; several others it does not lower at all.  All f64 fun
 
 from torch_mlir import ir
 
-__all__ = ["DIRECT", "LIBRARY", "library_symbol"]
+__all__ = ["DIRECT", "INSTRUCTIONS", "LIBRARY", "library_symbol"]
 
 DIRECT = ("math.exp", "math.exp2", "math.erf", "math.absf", "math.floor", "math.ceil", "math.fma", "math.rsqrt")
 """Ops that are emitted as they are for f32."""
+
+INSTRUCTIONS = {"math.rsqrt": "rsqrt.approx.f32"}
+"""Ops on f32 that are one instruction of an NVIDIA GPU, by which the library has them, too. Reading the library takes
+Triton 40 ms a kernel, and Python's interpreter lock for as long, so that no other kernel is emitted."""
 
 _EXACT = ("math.absf", "math.floor", "math.ceil", "math.fma")  # also for f64
 

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith
 from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Builder
-from kiln.lowering.gpu.device_math import DIRECT, library_symbol
+from kiln.lowering.gpu.device_math import DIRECT, INSTRUCTIONS, library_symbol
 from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh
 from kiln.lowering.gpu.tile.float8 import convert
 from kiln.lowering.tile.beside_one import is_beside_one
@@ -53,6 +53,8 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         results = [_SHORT[name](b, wide[0])]
     elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
+    elif name in INSTRUCTIONS and element == b.f32 and backend == "cuda":
+        results = [b.instruction(INSTRUCTIONS[name], *wide)]
     elif (symbol := library_symbol(name, element, backend)) is not None:
         results = [b.extern(symbol, *wide)]
     elif name in _SAME or name in DIRECT:

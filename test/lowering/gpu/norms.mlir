@@ -15,7 +15,7 @@
 // CHECK: %[[D:.*]] = arith.subf
 // CHECK: arith.mulf %[[D]], %[[D]]
 // CHECK: "tt.reduce"
-// CHECK: math.rsqrt
+// CHECK: rsqrt.approx.f32
 // CHECK-COUNT-2: "tt.load"
 // CHECK-NOT: "tt.load"
 // CHECK: "tt.store"
@@ -46,7 +46,7 @@ func.func @layer(%x: tensor<4096x768xbf16>, %y: tensor<4096x768xbf16>, %w: tenso
 // CHECK: %[[MORE:.*]] = arith.addf %[[BEFORE]], %[[SQUARE]]
 // CHECK: arith.select %{{.*}}, %[[MORE]], %[[BEFORE]]
 // CHECK: "tt.reduce"(%[[SUM]])
-// CHECK: math.rsqrt
+// CHECK: rsqrt.approx.f32
 // CHECK: scf.for
 // CHECK-COUNT-2: "tt.load"
 // CHECK: "tt.store"
@@ -66,7 +66,7 @@ func.func @rms(%x: tensor<4096x50000xf32>, %w: tensor<50000xf32>) -> tensor<4096
 // CHECK: "tt.reduce"
 // CHECK: kiln.grid = affine_map<() -> (64, 1, 1)>
 // CHECK: "tt.func"
-// CHECK: math.rsqrt
+// CHECK: rsqrt.approx.f32
 // CHECK: %[[C:.*]] = arith.divui %{{.*}}, %[[AREA:.*]] : tensor<512xi32>
 // CHECK: arith.remui %[[C]]
 // CHECK: "tt.store"
