@@ -93,6 +93,8 @@ def describe_schedule(schedule: dict, isa: Isa) -> str:
     rhs = ", rhs a packed constant" if schedule.get("packed") else ""
     if "pack_rhs" in schedule and not rhs:
         rhs = f", rhs {'packed by each thread' if schedule['pack_rhs'] else 'in place'}"
+    if kernel == "tiles":
+        return f"tiles of AMX{tile}{rhs or (', rhs as it is' if schedule.get('swapped') else ', rhs packed')}"
     slower = kernel == "blocked" and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
     why = f" (the library would use {isa.library_bytes} of the {isa.vector_bytes} bytes of a vector)" if slower else ""
     return f"{kernel}{tile}{rhs}{why}"
