@@ -42,15 +42,18 @@ def candidates(
 ) -> list[Schedule]:
     """Other valid schedules for a fusion of known sizes, the most promising first.
 
-    Of a fusion of several parts, or of several nests of loops, one has another schedule than in `schedule`.
+    Of a fusion of several parts, or of several nests of loops, one has another schedule than in `schedule`; products of
+    one schedule change together, since one piece of code serves those that are alike.
     """
     parts = body.parts()
     if len(parts) > 1:
         own = list(schedule["parts"])
-        lists = [candidates(p, layouts, mine, options) if mine else [] for p, mine in zip(parts, own, strict=True)]
-        choices = [[{"parts": [*own[:i], x, *own[i + 1 :]]} for x in found] for i, found in enumerate(lists)]
+        choices: list[list[Schedule]] = []
+        for group in _together(parts, own):
+            found = candidates(parts[group[0]], layouts, own[group[0]], options)
+            choices.append([{"parts": [x if i in group else mine for i, mine in enumerate(own)]} for x in found])
         return list(in_turn(choices))
-    names = {name_of(op.operation) for op in body.operations}
+    names = _names(body)
     if "kiln.matmul" in names:
         shape, descriptors = product_shape(body, list(layouts), options)
         others = iter(product_schedules(shape, machine(options.arch), schedule, descriptors))
@@ -74,6 +77,23 @@ def candidates(
         if other != schedule and other not in found:
             found.append(other)
     return found
+
+
+def _names(body: FusionBody) -> set[str]:
+    return {name_of(op.operation) for op in body.operations}
+
+
+def _together(parts: Sequence[FusionBody], schedules: Sequence[Schedule]) -> list[list[int]]:
+    """Numbers of parts that get another schedule together; none of those without one."""
+    groups: list[list[int]] = []
+    for number, (part, mine) in enumerate(zip(parts, schedules, strict=True)):
+        is_product = "kiln.matmul" in _names(part)
+        known = [g for g in groups if is_product and schedules[g[0]] == mine and "kiln.matmul" in _names(parts[g[0]])]
+        if known:
+            known[0].append(number)
+        elif mine:
+            groups.append([number])
+    return groups
 
 
 def _pointwise(nest: Schedule) -> Iterator[Schedule]:

@@ -123,6 +123,29 @@ def test_attention(gpu, queries, keys, causal):
     assert check_all(attention(queries, keys, causal), exact, 1e-2) >= 4
 
 
+def test_products_of_one_matrix_change_together(gpu):
+    """Three parts of one kernel: whatever is tried leaves them alike, and computes what the default does."""
+    x, w, result = "tensor<70x64xbf16>", "tensor<48x64xbf16>", "tensor<70x48xbf16>"
+    flags = "{transpose_lhs = false, transpose_rhs = true}"
+    products = "\n".join(f'%{i} = "kiln.matmul"(%x, %w{i}) {flags} : ({x}, {w}) -> {result}' for i in range(3))
+    text = f"""func.func @main(%x: {x}, %w0: {w}, %w1: {w}, %w2: {w}) -> ({result}, {result}, {result}) {{
+      {products}
+      return %0, %1, %2 : {result}, {result}, {result}
+    }}"""
+    with create_context(), ir.Location.unknown():
+        module = dialect.parse(text)
+        run_pipeline(module, "fuse,assign-layouts,schedule-gpu{arch=sm_90 descriptors=true}")
+        (fusion,) = fusions_of(module)
+        default = from_attribute(fusion.operation.attributes["schedule"])
+        trial = GpuTrial(fusion, DEVICE, "sm_90")
+        found = candidates(trial.known.body, trial.known.layouts, default, OPTIONS)
+        assert len(found) > 4
+        for schedule in [default, *found[:5]]:
+            first, second, third = schedule["parts"]
+            assert first == second == third
+            trial.prepare(trial.start(schedule))
+
+
 def test_the_winner_is_taken_and_remembered(gpu, tmp_path):
     with Scheduled(product(64, 64, 64)) as fusion:
         store = TunedSchedules(DiskCache(tmp_path, 1 << 20), "versions")
