@@ -116,10 +116,13 @@ def test_threads_that_allocate_and_wait(executors: list[Any]) -> None:
     done = threading.Event()
 
     def disturb() -> None:
+        held: list[torch.Tensor] = []
         while not done.is_set():
-            torch.randn(1000, 1000, device="cuda").sum().item()
+            held.append(torch.randn(1000, 1000 + len(held), device="cuda"))  # new memory of the device
+            held[-1].sum().item()
             torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+            if len(held) > 200:
+                held.clear()
 
     def work(seed: int) -> None:
         try:
