@@ -49,6 +49,8 @@ _TAPS = 25  # written out
 _GROUP = 16  # channels and outputs of a group from which on tiles are not mostly padding
 _PIXELS = 256  # whose sums lie in the first-level cache
 _UNIT = 512  # pixels that share a copy of the image
+_HALO = 3  # rows of a unit for each row that its copy of the image shares with the next one
+_ALONE = 1.5  # what a tile of pixels takes of the time of two, doubled: it reads the same weights
 _RATIO = 2  # of the second-level cache that the copies may take: one part in so many
 _LARGEST = 2048  # columns of the result
 
@@ -141,14 +143,16 @@ def choose_tiles(p: ConvProblem) -> dict:
         lines: Size = p.columns
     else:
         pitch, extra = _pitch(p, order)
-        rows = max(1, _UNIT // pitch)
+        rows = max(1, _UNIT // pitch, _HALO * ((p.kernel[0] - 1) * p.dilation[0] // p.stride[0]))
         if isinstance(p.rows, int):
             rows = max(1, -(-max(p.rows, 1) // -(-max(p.rows, 1) // rows)))
 
-        def waste(r: int) -> float:
-            return round_up(r * pitch - extra, ROWS) / r
+        def cost(r: int) -> float:
+            """Of a row's products, where r rows are a chunk: a tile alone takes longer than one of two."""
+            pairs, odd = divmod(-(-(r * pitch - extra) // ROWS), 2)
+            return (2 * pairs + _ALONE * odd) / r
 
-        chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (waste(r), r))
+        chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (cost(r), -r))
         lines = p.rows
     schedule |= {"rows": rows, "chunk": chunk}
     budget = isa.target().l2_bytes // _RATIO

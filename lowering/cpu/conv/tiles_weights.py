@@ -114,32 +114,25 @@ class PackWeights:
             zero = b.zero(b.vec(ROWS, b.i32))
             b.for_(done // 2, window * ROWS, 1, lambda n: b.vstore(zero, self.staging, b.muli(n, ROWS)))
 
-            def tap(t: Index) -> None:
+            for t in range(window):
                 target = self.place(i, t, tile)
 
-                def pair(k: Index) -> None:
-                    first = b.addi(b.muli(k, 2 * window), t)
-                    low, high = self.half(first), self.half(b.addi(first, window))
-                    high = arith.shli(high, b.int_(16, high.type))
+                def pair(k: Index, t: int = t, target: Index = target) -> None:
+                    first = b.muli(k, window)  # of the words: two elements each
+                    low, high = (self.word(b.addi(first, q // 2)) for q in (t, t + window))
+                    low, high = _half(b, low, t % 2, 0), _half(b, high, (t + window) % 2, 1)
                     b.vstore(arith.ori(low, high), self.target, b.addi(target, b.muli(k, ROWS)))
 
                 b.for_(0, ROWS, 1, pair)
-
-            b.for_(0, window, 1, tap)
 
         full, rest = divmod(p.channels, BLOCK)
         b.for_(0, full, 1, block)
         if rest:
             block(full, rest)
 
-    def half(self, q: Index) -> ir.Value:
-        """Element q of 16 outputs, in the lower halves of lanes."""
-        b = self.b
-        x = b.vload(self.staging, b.muli(b.divi(q, 2), ROWS), ROWS)
-        shift = b.muli(b.remi(q, 2), 16)
-        amount = arith.index_cast(b.i32, b.value(shift))
-        x = arith.shrui(x, b.broadcast(amount, ROWS))
-        return arith.andi(x, b.int_(0xFFFF, x.type))
+    def word(self, q: Index) -> ir.Value:
+        """Elements 2 q and 2 q + 1 of 16 outputs."""
+        return self.b.vload(self.staging, self.b.muli(q, ROWS), ROWS)
 
     def elements(self, tile: int, rows: list[Index]) -> None:
         """Element by element, of weights in any order; for few of them."""
@@ -170,3 +163,10 @@ class PackWeights:
             b.for_(0, p.kernel[0], 1, lambda y: b.for_(0, p.kernel[1], 1, lambda z: one(c, y, z)) and None)
 
         b.for_(0, p.channels, 1, channel)
+
+
+def _half(b: Builder, x: ir.Value, source: int, target: int) -> ir.Value:
+    """One half of each lane (1: the upper one) as another, with zeros beside it."""
+    if source == target:
+        return arith.andi(x, b.int_(-(1 << 16) if source else 0xFFFF, x.type))
+    return (arith.shrui if source else arith.shli)(x, b.int_(16, x.type))
