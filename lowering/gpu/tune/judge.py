@@ -69,6 +69,7 @@ class Judge(ABC, Generic[C]):
         self.tuner = GpuTuner(store, options, device, seconds, measure)
         self.store, self.options, self.device = store, options, device
         self._end = time.perf_counter() + graph_seconds
+        self._failed: set[str] = set()
 
     @abstractmethod
     def case(self, op: ir.Operation) -> C | None:
@@ -82,18 +83,22 @@ class Judge(ABC, Generic[C]):
         """That of an op of known sizes; None where it cannot be tried, or there is no time left."""
         try:
             case = self.case(op)
-            if case is None:
-                return None
-            key = self.store.key("library", *case.key, self.options, chip_name(self.device))
-            found = self.store.get(key)
-            if found is None:
-                if time.perf_counter() > self._end:
-                    return None
-                found = self.compare(case)
-                self.store.put(key, found)
-            return self._told(found)
         except (KilnError, RuntimeError, AssertionError):
-            return None  # what cannot be run is left to the rules: no GPU, no memory, no kernel
+            return None  # no kernel
+        if case is None:
+            return None
+        key = self.store.key("library", *case.key, self.options, chip_name(self.device))
+        found = self.store.get(key)
+        if found is None:
+            if key in self._failed or time.perf_counter() > self._end:
+                return None
+            try:
+                found = self.compare(case)
+            except (KilnError, RuntimeError, AssertionError):
+                self._failed.add(key)  # what cannot be run is left to the rules: no GPU, no memory
+                return None
+            self.store.put(key, found)
+        return self._told(found)
 
     def _told(self, found: Found) -> Verdict:
         library = bool(found.schedule["library"])

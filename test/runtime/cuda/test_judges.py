@@ -13,6 +13,7 @@ from test_networks import error
 from torch import nn
 
 import kiln
+import kiln.lowering.gpu.tune.calls as calls
 import kiln.lowering.gpu.tune.judge as judge_module
 import kiln.lowering.gpu.tune.plan_trial as plan_trial
 import kiln.lowering.gpu.tune.tuner as tuner_module
@@ -108,8 +109,8 @@ def projection() -> torch.Tensor:
 @pytest.mark.parametrize("times", [OWN, LIBRARY])
 def test_attention(contest, times):
     notes, report, _ = contest(times, attend, projection())
-    calls = [call.op for call in report.aten_calls]
-    assert calls == (["aten.scaled_dot_product_attention.default"] if times == LIBRARY else [])
+    called = [call.op for call in report.aten_calls]
+    assert called == (["aten.scaled_dot_product_attention.default"] if times == LIBRARY else [])
     start = "a kernel of its own: " if times == OWN else "ATen: "
     assert notes == [start + told(*times[0]).format("ATen")]
 
@@ -136,3 +137,29 @@ def test_without_time_the_rules_decide(contest, monkeypatch):
     monkeypatch.setattr(judge_module.time, "perf_counter", itertools.count(0, 1000).__next__)
     notes, report, asked = contest([], attend, projection())
     assert not asked and notes == ["a kernel of its own is as fast"] and not report.aten_calls
+
+
+class Twice(nn.Module):
+    """Two convolutions that are equal but for what is in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Block(32), Block(32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x))
+
+
+def test_what_fails_is_tried_once(contest, monkeypatch):
+    """Results that differ: the rules decide, for all that is equal."""
+    compared = []
+
+    def differs(mine, expected):
+        compared.append(mine.shape)
+        return False
+
+    monkeypatch.setattr(calls, "is_close", differs)
+    x = torch.randn(2, 32, 9, 7).to(BF16).contiguous(memory_format=torch.channels_last)
+    notes, _, asked = contest([], Twice().eval().to(BF16).to(memory_format=torch.channels_last), x)
+    assert notes == ["a kernel of its own is as fast"] * 2 and not asked
+    assert len(compared) == 1
