@@ -19,7 +19,7 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
     with no key left gives zeros.  bf16 and f16 compute in f32.  As `torch.nn.functional.scaled_dot_product_attention`.
 
     With the attribute `fill : f64`, as where softmax is written out: a key that the mask removes has this score, and a
-    row whose scores all are -inf gives NaN.
+    row whose scores all are -inf gives NaN.  With the unit attribute `alone` its kernel takes nothing behind it.
 
     ```mlir
     func.func @attention(%q: tensor<?x12x128x64xf32>, %k: tensor<?x4x128x64xf32>, %v: tensor<?x4x128x64xf32>)
