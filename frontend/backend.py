@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from kiln.frontend.importing import few_collections
 from kiln.frontend.options import Options
 
 __all__ = ["kiln"]
@@ -33,7 +34,8 @@ def kiln(
         CompileError: a graph that does not compile, with ``options={"fallback": False}``.
     """
     settings = Options.build(mode, options)
-    from kiln.frontend.aot import compile_dynamo_graph  # imports MLIR: only once there is a graph
+    with few_collections(("kiln.frontend.aot",)):
+        from kiln.frontend.aot import compile_dynamo_graph  # imports MLIR: only once there is a graph
 
     return compile_dynamo_graph(gm, example_inputs, settings)
 

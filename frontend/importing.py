@@ -13,9 +13,9 @@ import gc
 import importlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-__all__ = ["import_compiler"]
+__all__ = ["few_collections", "import_compiler"]
 
 #: What registers something, by itself or through what it imports, and is needed to compile any graph.
 _MODULES = (
@@ -45,7 +45,7 @@ def import_compiler() -> None:
 
     def work() -> None:
         try:
-            with _one_collection():
+            with few_collections(_MODULES):
                 for module in _MODULES:
                     importlib.import_module(module)
                 _load_registries()
@@ -60,10 +60,10 @@ def import_compiler() -> None:
 
 
 @contextlib.contextmanager
-def _one_collection() -> Iterator[None]:
+def few_collections(modules: Sequence[str]) -> Iterator[None]:
     """At most one collection of garbage, behind the block: modules make objects that stay, among which collections
-    find nothing, and they would take longer than the imports themselves. Without effect once all is imported."""
-    if not gc.isenabled() or all(name in sys.modules for name in _MODULES):
+    find nothing, and they would take longer than the imports themselves. Without effect once `modules` are imported."""
+    if not gc.isenabled() or all(name in sys.modules for name in modules):
         yield
         return
     gc.disable()

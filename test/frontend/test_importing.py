@@ -39,14 +39,17 @@ print(sorted(m for m in set(sys.modules) - before if m.startswith((*registering,
 
 COLLECTED = """
 import gc, sys, torch, kiln
-import kiln.frontend.backend, kiln.frontend.aot
-import kiln.frontend.importing
+import kiln.frontend.backend
+torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
 collections = []
 gc.callbacks.append(lambda phase, info: collections.append(info["generation"]) if phase == "start" else None)
 if sys.argv[1] == "off":
     gc.disable()
+collections.clear()
+with kiln.frontend.importing.few_collections(("kiln.frontend.aot",)):
+    import kiln.frontend.aot
 kiln.frontend.importing.import_compiler()
-print(len(collections), gc.isenabled())
+print(*collections, gc.isenabled())
 """
 
 
@@ -68,6 +71,6 @@ def test_nothing_that_registers_is_imported_later():
 
 
 def test_at_most_one_collection_of_garbage_and_none_where_that_is_off():
-    count, enabled = run(COLLECTED, "on")[0].split()
-    assert int(count) <= 1 and enabled == "True"
-    assert run(COLLECTED, "off") == ["0 False"]
+    *generations, enabled = run(COLLECTED, "on")[0].split()
+    assert len([g for g in generations if g != "0"]) <= 1 and len(generations) <= 3 and enabled == "True"
+    assert run(COLLECTED, "off") == ["False"]
