@@ -8,17 +8,21 @@ Symbols are sizes, hence never negative; `mod` and `floordiv` are MLIR's: roundi
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from torch_mlir import ir
 
 from kiln.dialects import polynomial as poly
+from kiln.dialects.memo import PerContext
 from kiln.dialects.polynomial import Poly, Ranges
 
 # Results of `simplify` by the hashes of expressions, which are their addresses: an expression is a unique object of its
 # context.  Keeping expressions would keep the context alive.  `_UNCHANGED` is no polynomial.
-_CACHES: "WeakKeyDictionary[ir.Context, dict[tuple[Any, ...], Any]]" = WeakKeyDictionary()
+_SIMPLIFIED = PerContext()
 _UNCHANGED: Any = object()
+
+# A compilation asks for hundreds of thousands of these: the classes once, and `type(e) is` instead of `isinstance`,
+# which asks the bindings where the answer is no. What the bindings return is of the most derived class.
+_DIM, _SYMBOL, _CONSTANT = ir.AffineDimExpr, ir.AffineSymbolExpr, ir.AffineConstantExpr
 
 Replacements = Mapping[int, ir.AffineExpr] | Sequence[ir.AffineExpr]
 Extents = Mapping[int, ir.AffineExpr | int] | Sequence[ir.AffineExpr | int]
@@ -32,19 +36,13 @@ _BUILD: dict[type, Callable[[ir.AffineExpr, ir.AffineExpr], ir.AffineExpr]] = {
 }
 
 
-def _binary(kind: type, lhs: ir.AffineExpr, rhs: ir.AffineExpr) -> ir.AffineExpr:
-    # The bindings type the result of a builder by the builder, also where MLIR folds: `d0 + 0` comes as an
-    # AffineAddExpr over a dim, and its `lhs` crashes.  So every result is downcast before anything looks at it.
-    return _BUILD[kind](lhs, rhs).maybe_downcast()
-
-
 # ---------------------------------------------------------------------------------------------------------- queries
 
 
 def constant_of(expr: ir.AffineExpr) -> int | None:
     """The integer that `expr` is, or None."""
     expr = expr.maybe_downcast()
-    return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
+    return expr.value if type(expr) is _CONSTANT else None
 
 
 def symbols_in(expr: ir.AffineExpr) -> set[int]:
@@ -62,9 +60,10 @@ def _positions(expr: ir.AffineExpr, kind: type) -> set[int]:
     stack = [expr.maybe_downcast()]
     while stack:
         e = stack.pop()
-        if isinstance(e, kind):
+        cls = type(e)
+        if cls is kind:
             found.add(e.position)
-        elif isinstance(e, ir.AffineBinaryExpr):
+        elif cls in _BUILD:
             stack += (e.lhs, e.rhs)
     return found
 
@@ -93,9 +92,11 @@ def evaluate(expr: ir.AffineExpr, dims: Sequence[int] = (), symbols: Sequence[in
 
 def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacements = ()) -> ir.AffineExpr:
     """`expr` with dims and symbols replaced by position; positions that are not given stay."""
-    d = dims if isinstance(dims, Mapping) else dict(enumerate(dims))
-    s = symbols if isinstance(symbols, Mapping) else dict(enumerate(symbols))
-    return _replaced(expr.maybe_downcast(), d, s)
+    return _replaced(expr.maybe_downcast(), _by_position(dims), _by_position(symbols))
+
+
+def _by_position(given: Any) -> Any:
+    return given if type(given) is dict or isinstance(given, Mapping) else dict(enumerate(given))
 
 
 # No function inside of `substitute`: one that calls itself is a cycle with what it refers to, which would keep the
@@ -103,13 +104,16 @@ def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacemen
 def _replaced(
     e: ir.AffineExpr, dims: Mapping[int, ir.AffineExpr], symbols: Mapping[int, ir.AffineExpr]
 ) -> ir.AffineExpr:
-    if isinstance(e, ir.AffineDimExpr):
+    cls = type(e)
+    if cls is _DIM:
         return dims.get(e.position, e).maybe_downcast()
-    if isinstance(e, ir.AffineSymbolExpr):
+    if cls is _CONSTANT:
+        return e
+    if cls is _SYMBOL:
         return symbols.get(e.position, e).maybe_downcast()
-    if isinstance(e, ir.AffineBinaryExpr):
-        return _binary(type(e), _replaced(e.lhs, dims, symbols), _replaced(e.rhs, dims, symbols))
-    return e
+    # The bindings type the result of a builder by the builder, also where MLIR folds: `d0 + 0` comes as an
+    # AffineAddExpr over a dim, and its `lhs` crashes.  So every result is downcast before anything looks at it.
+    return _BUILD[cls](_replaced(e.lhs, dims, symbols), _replaced(e.rhs, dims, symbols)).maybe_downcast()
 
 
 def apply(map_: ir.AffineMap, dims: Sequence[ir.AffineExpr], symbols: Replacements = ()) -> list[ir.AffineExpr]:
@@ -134,14 +138,21 @@ def simplify(expr: ir.AffineExpr, extents: Extents = ()) -> ir.AffineExpr:
     extent - 1, and every extent is at least 1 wherever `expr` is evaluated.  Dims that are not given have no range.
     """
     expr = expr.maybe_downcast()
-    if isinstance(expr, ir.AffineConstantExpr | ir.AffineSymbolExpr):
+    cls = type(expr)
+    if cls is _CONSTANT or cls is _SYMBOL:
         return expr
-    items = list(extents.items() if isinstance(extents, Mapping) else enumerate(extents))
-    cache = _CACHES.setdefault(expr.context, {})
-    key = (hash(expr), *[(d, e) if isinstance(e, int) else (d, hash(e), None) for d, e in items])
+    known = _by_position(extents)
+    if cls is _DIM:
+        # A dim is 0 or what it is.
+        extent = known.get(expr.position, 2)
+        size = extent if type(extent) is int else extent.value if type(extent) is _CONSTANT else None
+        if size is not None:
+            return ir.AffineConstantExpr.get(0) if size == 1 else expr
+    cache = _SIMPLIFIED.of(expr.context)
+    key = (hash(expr), *[(d, e) if type(e) is int else (d, hash(e), None) for d, e in known.items()])
     found = cache.get(key)
     if found is None:
-        p = _poly(expr, _ranges(dict(items)))
+        p = _poly(expr, _ranges(known))
         # Nothing is built for what is simple already.
         found = cache[key] = _UNCHANGED if _expr(p) == expr else p
     return expr if found is _UNCHANGED else _expr(found)
@@ -215,20 +226,21 @@ def _poly(expr: ir.AffineExpr, ranges: Ranges) -> Poly:
 
 
 def _walk(e: ir.AffineExpr, ranges: Ranges, single: set[int]) -> Poly:
-    if isinstance(e, ir.AffineConstantExpr):
+    cls = type(e)
+    if cls is _CONSTANT:
         return poly.const(e.value)
-    if isinstance(e, ir.AffineDimExpr):
+    if cls is _DIM:
         return poly.ZERO if e.position in single else poly.atom(("d", e.position))
-    if isinstance(e, ir.AffineSymbolExpr):
+    if cls is _SYMBOL:
         return poly.atom(("s", e.position))
     lhs, rhs = _walk(e.lhs, ranges, single), _walk(e.rhs, ranges, single)
-    if isinstance(e, ir.AffineAddExpr):
+    if cls is ir.AffineAddExpr:
         return poly.recombine(poly.add(lhs, rhs), ranges)
-    if isinstance(e, ir.AffineMulExpr):
+    if cls is ir.AffineMulExpr:
         return poly.mul(lhs, rhs)
-    if isinstance(e, ir.AffineModExpr):
+    if cls is ir.AffineModExpr:
         return poly.divmod_(lhs, rhs, ranges)[1]
-    if isinstance(e, ir.AffineCeilDivExpr):
+    if cls is ir.AffineCeilDivExpr:
         lhs = poly.sub(poly.add(lhs, rhs), poly.ONE)
     return poly.divmod_(lhs, rhs, ranges)[0]
 

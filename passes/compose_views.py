@@ -66,7 +66,7 @@ def compose_views(function: ir.Operation) -> int:
         while not is_returned(result) and (part := in_one_part(views, view)) is not None:
             view = part
         same = view.source == op.operands[0] and not is_view(op.operands[0])
-        simple = _map_text(view.indices) == _map_text(ir.AffineMapAttr(op.attributes["map"]).value.results)
+        simple = list(view.indices) == list(ir.AffineMapAttr(op.attributes["map"]).value.results)
         droppable = views.is_identity(view) and view.source.type == result.type
         if same and simple and not droppable:
             continue
@@ -78,10 +78,6 @@ def compose_views(function: ir.Operation) -> int:
         rewritten += 1
     erase_dead_views(block)
     return rewritten
-
-
-def _map_text(exprs: object) -> list[str]:
-    return [str(e) for e in exprs]  # type: ignore[attr-defined]
 
 
 def erase_dead_views(block: ir.Block) -> None:

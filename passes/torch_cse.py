@@ -64,9 +64,10 @@ class TorchCse(Pass):
             name = op_name(op)
             merged = False
             if is_pure(op) and not len(op.regions) and "kiln.unbacked" not in op.attributes and "empty" not in name:
-                attributes = tuple(sorted((key, str(op.attributes[key])) for key in op.attributes))
+                # Attributes and types are unique objects: none has to be written out to be compared.
+                attributes = tuple(sorted((key, hash(op.attributes[key])) for key in op.attributes))
                 operands = tuple(numbers.get(operand, -1) for operand in op.operands)
-                key = (op.name, operands, attributes, tuple(str(result.type) for result in op.results))
+                key = (op.name, operands, attributes, tuple(hash(result.type) for result in op.results))
                 first = seen.setdefault(key, op) if -1 not in operands else op
                 if first is not op and self._may_merge(first, op, is_view(op), escapes):
                     for old, new in zip(op.results, first.results, strict=True):

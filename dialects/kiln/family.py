@@ -116,12 +116,20 @@ def _member_view(family: type[Family], name: str) -> type[Family]:
 def name_of(op: Any) -> str:
     """The op's name without a family suffix: "kiln.fusion", "linalg.generic"."""
     name: str = op.operation.name
-    if not name.startswith(("kiln.", "tt.")):
-        return name
-    stem = _SUFFIX.sub("", name)
-    return stem if stem in FAMILIES else name
+    found = _PLAIN.get(name)
+    return _plain(name) if found is None else found
 
 
+def _plain(name: str) -> str:
+    stem = _SUFFIX.sub("", name) if name.startswith(("kiln.", "tt.")) else name
+    if stem != name and stem not in FAMILIES:
+        return name  # not kept: the family may be defined later
+    _PLAIN[name] = stem
+    return stem
+
+
+_PLAIN: dict[str, str] = {}
+"""Names without suffixes, by name."""
 _SUFFIX = re.compile(r"_\d+_\d+$")
 _RESULTS = r"(?P<results>(?:%[\w$.\-]+(?::\d+)?\s*,\s*)*%[\w$.\-]+(?::\d+)?\s*=\s*)?"
 

@@ -7,6 +7,7 @@ import re
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import PerContext
 from kiln.errors import InvalidIRError
 
 __all__ = ["bf16_bytes", "dtype_name", "item_bytes"]
@@ -43,10 +44,18 @@ def item_bytes(type_: ir.Type) -> int:
 
 
 def _lookup(type_: ir.Type) -> tuple[str, int]:
-    element = str(ir.RankedTensorType(type_).element_type)
-    if element not in _DTYPES:
-        raise InvalidIRError(f"{type_}: PyTorch has no dtype for elements of type {element}")
-    return _DTYPES[element]
+    known = _KNOWN.of(type_.context)
+    found = known.get(hash(type_))
+    if found is None:
+        element = str(ir.RankedTensorType(type_).element_type)
+        if element not in _DTYPES:
+            raise InvalidIRError(f"{type_}: PyTorch has no dtype for elements of type {element}")
+        found = known[hash(type_)] = _DTYPES[element]
+    return found
+
+
+_KNOWN = PerContext()
+"""What has been looked up, by type."""
 
 
 def element_text(dtype: str) -> str:

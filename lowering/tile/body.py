@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.memo import PerContext
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.errors import UnsupportedError
 
@@ -234,8 +235,11 @@ def _rank(value: ir.Value) -> int:
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
     """The op whose result `value` is; None for a block argument."""
+    # By class, which the bindings know of each value: `isinstance` takes longer where the answer is no.
+    if type(value) is ir.BlockArgument:
+        return None
     owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
+    return None if type(owner) is ir.Block else owner.operation
 
 
 def indexing_maps(op: ir.OpView) -> list[ir.AffineMap]:
@@ -250,10 +254,20 @@ def output_map(op: ir.OpView) -> ir.AffineMap:
 
 def reduction_dims(op: ir.OpView) -> tuple[int, ...]:
     """Positions of the reduction dims of a `linalg.generic`; empty for any other op."""
-    if op.operation.name != "linalg.generic":
+    operation = op.operation
+    if operation.name != "linalg.generic":
         return ()
-    kinds = [str(a) for a in ir.ArrayAttr(op.operation.attributes["iterator_types"])]
-    return tuple(i for i, kind in enumerate(kinds) if "reduction" in kind)
+    kinds = operation.attributes["iterator_types"]
+    known = _REDUCED.of(kinds.context)
+    found = known.get(hash(kinds))
+    if found is None:
+        names = map(str, ir.ArrayAttr(kinds))  # takes long: MLIR writes to a Python file
+        found = known[hash(kinds)] = tuple(i for i, kind in enumerate(names) if "reduction" in kind)
+    return found
+
+
+_REDUCED = PerContext()
+"""Positions of reduction dims by the attribute that has them."""
 
 
 def invert(out_map: ir.AffineMap, indices: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr | None]:

@@ -13,7 +13,7 @@ ns (4 by 4 elements); `launch` is for threads that are woken and waited for.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -168,7 +168,12 @@ class CostModel:
 
     def cost(self, group: "Group", recomputed: int = 0) -> Cost:
         """Of one kernel; `recomputed` operations are added to those of computing each point once."""
-        operations = sum(self.own_operations(op) for op in group.ops) + group.recomputed + recomputed
+        once = group.once("cost", lambda: self._cost(group))
+        again = group.recomputed + recomputed
+        return replace(once, operations=once.operations + again) if again else once
+
+    def _cost(self, group: "Group") -> Cost:
+        operations = sum(self.own_operations(op) for op in group.ops)
         products = sum(self.products(op) for op in group.ops)
         return Cost(sum(self.reads(group).values()), self.writes(group), operations, products, 1)
 

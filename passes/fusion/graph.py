@@ -58,7 +58,7 @@ class FusionGraph:
         self.compute = [op for op in self.operations if name_of(op) in COMPUTE and not self.is_free(op)]
         self._compute_set = set(self.compute)
         self._spaces: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
-        self._users: dict[ir.Operation, list[ir.Operation]] = {}
+        self._users: dict[ir.Operation, list[int]] = {}
         self._read_values: dict[ir.Operation, list[ir.Value]] = {}
         self.readers: dict[ir.Value, list[Read]] = {}
         self.reads: dict[ir.Operation, list[Read]] = {}
@@ -160,24 +160,25 @@ class FusionGraph:
                     return self.innermost(operand)
         return len(dims) - 1 if dims else None
 
-    def top(self, owner: ir.Operation | ir.OpView) -> ir.Operation:
-        """The op of the function that an op is, or is inside of."""
+    def top(self, owner: ir.Operation | ir.OpView) -> int:
+        """Position of the op of the function that an op is, or is inside of."""
         op = owner.operation
-        while op not in self.position:
+        while (position := self.position.get(op)) is None:
             op = op.parent.operation
-        return self.operations[self.position[op]]
+        return position
 
-    def users(self, op: ir.Operation) -> list[ir.Operation]:
-        """Ops of the function that read what `op` makes, directly or through free ops; each once. Found once an op."""
+    def users(self, op: ir.Operation) -> list[int]:
+        """Positions of the ops of the function that read what `op` makes, directly or through free ops; each once.
+        Found once an op."""
         found = self._users.get(op)
         if found is None:
-            unique: dict[int, ir.Operation] = {}
+            unique: dict[int, None] = {}
             for result in op.results:
                 for use in result.uses:
-                    user = self.top(use.owner)
-                    for reader in self.users(user) if self.is_free(user) else [user]:
-                        unique.setdefault(id(reader), reader)
-            found = self._users[op] = list(unique.values())
+                    position = self.top(use.owner)
+                    user = self.operations[position]
+                    unique.update(dict.fromkeys(self.users(user) if self.is_free(user) else [position]))
+            found = self._users[op] = list(unique)
         return found
 
     def values_read(self, op: ir.Operation) -> list[ir.Value]:

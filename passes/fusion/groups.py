@@ -3,8 +3,9 @@
 
 """Groups of ops that become one kernel, and the paths between them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from torch_mlir import ir
 
@@ -15,6 +16,8 @@ from kiln.passes.fusion.cost import CostModel
 from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
 
 __all__ = ["Group", "Grouping"]
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -35,6 +38,14 @@ class Group:
     parts: list["Group"] = field(default_factory=list)
     others: list[ir.Operation] = field(default_factory=list)
     recomputed: int = 0
+    found: dict[str, tuple[list[ir.Operation], Any]] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, what: str, find: Callable[[], T]) -> T:
+        """What `find` gives, asked again when the group has other ops: these are always another list."""
+        known = self.found.get(what)
+        if known is None or known[0] is not self.ops:
+            known = self.found[what] = self.ops, find()
+        return known[1]
 
     @property
     def all_named(self) -> list[ir.Operation]:
@@ -57,6 +68,19 @@ class Group:
         return "pointwise" if self.reduced is None else "reduction"
 
 
+class _Membership(dict[ir.Operation, Group]):
+    """The group of each compute op; `at` has them by the op's position in the function, without a hash of the op."""
+
+    def __init__(self, graph: FusionGraph) -> None:
+        super().__init__()
+        self.position = graph.position
+        self.at: list[Group | None] = [None] * len(graph.operations)
+
+    def __setitem__(self, op: ir.Operation, group: Group) -> None:
+        super().__setitem__(op, group)
+        self.at[self.position[op]] = group
+
+
 class Grouping:
     """The groups of a graph; `of` maps each compute op to its group."""
 
@@ -71,7 +95,7 @@ class Grouping:
         self.choices = choices or {}
         self.alternatives: dict[int, int] = {}  # position of an op that could go elsewhere -> number of its consumers
         self.model = CostModel(graph)
-        self.of: dict[ir.Operation, Group] = {}
+        self.of = _Membership(graph)
         self.decisions: list[tuple[ir.Operation, str]] = []
         for op in graph.compute:
             self.of[op] = self._single(op)
@@ -124,16 +148,14 @@ class Grouping:
 
     def successors(self, group: Group) -> list[Group | ir.Operation]:
         """Kernels and calls that read what `group` makes."""
-        return [node for node in self._behind(group.ops) if node is not group]
+        users = group.once("users", lambda: list(dict.fromkeys(p for op in group.ops for p in self.graph.users(op))))
+        return [node for node in self._behind(users) if node is not group]
 
-    def _behind(self, ops: Iterable[ir.Operation]) -> list[Group | ir.Operation]:
-        """Kernels and calls that read what some ops make, each once."""
-        found: dict[int, Group | ir.Operation] = {}
-        for op in ops:
-            for user in self.graph.users(op):
-                node = self.of.get(user, user)
-                found.setdefault(id(node), node)
-        return list(found.values())
+    def _behind(self, users: Iterable[int]) -> list[Group | ir.Operation]:
+        """Kernels and calls that the ops at some positions are in, each once."""
+        at, operations = self.of.at, self.graph.operations
+        nodes = [at[position] or operations[position] for position in users]
+        return list({id(node): node for node in nodes}.values())
 
     def connected(self, a: Group, b: Group) -> bool:
         """Whether a path leads from one of two groups to the other."""
@@ -156,7 +178,7 @@ class Grouping:
             if isinstance(node, Group):
                 work += self.successors(node)
                 continue
-            work += self._behind([node])
+            work += self._behind(self.graph.users(node))
             if node in self.graph.next_call:
                 work.append(self.graph.next_call[node])
         return False

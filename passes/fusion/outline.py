@@ -206,7 +206,7 @@ class Outliner:
 
     def _needed(self, value: ir.Value, members: set[ir.Operation]) -> bool:
         for use in value.uses:
-            user = self.graph.top(use.owner)
+            user = self.graph.operations[self.graph.top(use.owner)]
             if user in members:
                 if self._whole_use(user, value):
                     return True
