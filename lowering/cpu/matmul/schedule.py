@@ -45,7 +45,7 @@ from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
-from kiln.lowering.cpu.matmul.tiles import choose_tiles, is_better_in_place
+from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, is_better_in_place
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken
@@ -282,12 +282,12 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
 
     def cost(tile: tuple[int, int]) -> tuple[float, int]:
         r, v = tile
-        heights = [r] * (m // r) + ([m % r] if m % r else [])
+        heights = [(h, count) for h, count in ((r, m // r), (m % r, 1)) if h and count]
         column_tiles = -(-columns // v)
         again = 0.0 if packed else v / 4
         first = 8.0 if registers >= 32 and not packed else 0.0
-        cycles = (first + sum(max(h * v / 2, (h + v) / 2, 5.0) + again for h in heights)) * column_tiles
-        return cycles, sum(h + v for h in heights) * column_tiles
+        cycles = (first + sum(c * (max(h * v / 2, (h + v) / 2, 5.0) + again) for h, c in heights)) * column_tiles
+        return cycles, sum(c * (h + v) for h, c in heights) * column_tiles
 
     tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]
     return min(tiles, key=cost)
