@@ -37,7 +37,7 @@ _SIGHTINGS = 3
 """After how many calls the same words are worth a recording, of 1 to 3 ms; twice as many for each `_KEPT` made."""
 
 _KEPT = 4
-"""Recordings that a plan keeps; beyond, the one not used for longest goes. A recording takes some MB at most."""
+"""Recordings that a plan keeps; beyond, the one not used for longest goes."""
 
 _REMEMBERED = 16
 """Words without a recording of which it is counted how often they came."""
