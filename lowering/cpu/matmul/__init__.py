@@ -9,7 +9,7 @@ from kiln.lowering.cpu.matmul.integer_tiles import packed_integer_strides
 from kiln.lowering.cpu.matmul.pairs import packed_pair_strides
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule, choose_schedule, describe_schedule
-from kiln.lowering.cpu.matmul.tiles import packed_tile_strides
+from kiln.lowering.cpu.matmul.tiles_schedule import packed_tile_strides
 
 __all__ = [
     "Buffers",

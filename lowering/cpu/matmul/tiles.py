@@ -26,110 +26,13 @@ from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.tiles_schedule import DEPTH, ROWS
 
-__all__ = [
-    "begin_sharing",
-    "choose_tiles",
-    "emit_tiles",
-    "is_better_in_place",
-    "packed_tile_strides",
-    "share_lhs",
-    "tiles_layout",
-]
-
-ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
-"""Rows, and steps of k, of one tile of bf16."""
+__all__ = ["begin_sharing", "emit_tiles", "tiles_layout"]
 
 
-_FEWEST_ROWS = 3  # fewer are limited by the memory that the weight comes from: dot products
-_KC = 4096  # steps of k that are packed at once, and
-_KS, _FAR_KS = 512, 1024  # those that a register tile sums in one go, with a lhs in the near caches and without
-_COLUMNS, _FAR_COLUMNS, _ROWS = 64, 512, 256  # of a block at most
-_NEAR_BYTES = 1 << 20  # of a lhs that stays in the second-level cache, which has 2 MiB
-_BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
-_FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
-_FAR_K = 2048  # of long rows
-_SWAPPED = 3  # a weight [n, k] is the lhs where k is this many times the number of rows
-
-
-def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict | None:
-    """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
-    for it. `packed`: the rhs is a constant, packed by the compiler.
-
-    One core of an Emerald Rapids server (AMX: 2.9 TFLOP/s from registers, 2.1 with operands from the second-level
-    cache), weights [n, k] and a bias, each call with another weight; speed against ATen's (oneDNN's):
-
-    | m, n, k         | ATen, GFLOP/s | weight as lhs | packed in scratch | packed before | VDPBF16PS  |
-    |-----------------|---------------|---------------|-------------------|---------------|------------|
-    | 2, 3072, 768    | 16            | 1.63          |                   | 1.83          | 1.06 (dot) |
-    | 8, 3072, 768    | 58            | 1.77          |                   | 2.05          | 0.68 (dot) |
-    | 8, 4096, 4096   | 95            | 1.46          |                   | 1.22          | 0.65 (dot) |
-    | 32, 768, 768    | 230           | 2.07          | 0.88              | 2.46          | 0.58       |
-    | 128, 3072, 768  | 467           | 1.37          | 1.19              | 1.56          | 0.28       |
-    | 128, 768, 3072  | 469           | 1.48          | 1.29              | 1.70          | 0.16       |
-    | 196, 768, 768   | 558           | 1.03          | 1.12              | 1.46          | 0.15       |
-    | 512, 768, 768   | 331           | 1.17          | 1.29              | 1.58          |            |
-    | 512, 768, 3072  | 600           | 1.40          | 1.07              | 1.32          | 0.14       |
-    | 2048, 768, 768  | 624           | 1.32          | 1.36              | 1.55          | 0.24       |
-    | 3136, 64, 64    | 155           | 0.38          | 1.71              | 1.67          |            |
-
-    Blocks of 64 columns keep their sums in the first-level cache (196 rows of [768, 768], packed before: 1.18 with 512
-    columns, 1.50), if the lhs, which is read again for each, is near: 2048 rows 1.55 with 512 columns, 1.15.
-    """
-    n, k = problem.n, problem.k
-    if problem.dtype != "bf16" or not amx.has_amx("bf16") or m < _FEWEST_ROWS:
-        return None
-    if isinstance(n, int) and n < ROWS or isinstance(k, int) and k < DEPTH:
-        return None
-    few = m <= ROWS
-    aligned = isinstance(k, int) and k % DEPTH == 0
-    swapped = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
-    swapped = swapped and isinstance(k, int) and aligned and (few or _SWAPPED * m <= k or _is_far(m, k))
-    mr, nv = (ROWS, 4) if few else (2 * ROWS, 2)
-    if isinstance(n, int):
-        nv = min(nv, -(-n // LANES))
-    kc = round_up(-(-k // max(1, -(-k // _KC))), DEPTH) if isinstance(k, int) else _FAR_KS
-    block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
-    rows = max(m, 1) if isinstance(problem.m, int) else _ROWS
-    near = 2 * m * kc <= _NEAR_BYTES
-    nc = _COLUMNS if near else min(_FAR_COLUMNS, block)
-    fetched = _is_large(problem) and (packed or swapped and not few)
-    return {
-        "kernel": "tiles",
-        "mr": mr,
-        "nv": nv,
-        "width": LANES,
-        "mc": min(rows, block if swapped else _ROWS),
-        "nc": round_up(min(_COLUMNS if swapped else nc, n) if isinstance(n, int) else nc, nv * LANES),
-        "kc": kc,
-        "ks": kc if swapped or few else _KS if near else _FAR_KS,
-        "pack_lhs": not (aligned and (swapped or problem.lhs_strides[-1] == 1)),
-        **({"packed": True} if packed else {}),
-        **({"swapped": True} if swapped else {}),
-        **({"fetch": True} if fetched else {}),
-    }
-
-
-def is_better_in_place(problem: MatmulProblem, m: int) -> bool:
-    """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
-    are far away, and long (512 rows of [4096, 4096]: 1.17 to 1.46 times ATen's speed, packed 0.93 to 1.02)."""
-    schedule = choose_tiles(problem, m)
-    return bool(schedule and schedule.get("swapped")) and isinstance(problem.k, int) and _is_far(m, problem.k)
-
-
-def _is_far(m: int, k: int) -> bool:
-    return k >= _FAR_K and 2 * m * k > 2 * _NEAR_BYTES
-
-
-def _is_large(problem: MatmulProblem) -> bool:
-    """Whether the rhs is one matrix, of a size that is not known to be small."""
-    n, k = problem.n, problem.k
-    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _FETCHED_BYTES)
-
-
-def packed_tile_strides(schedule: dict, k: int) -> tuple[int, int]:
-    """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; zeros fill k up to whole tiles."""
-    return schedule["nv"] * LANES, round_up(k, DEPTH)
+Source = tuple[ir.Value, Index, Index]
+"""Where a tile is read: buffer, start, distance of its rows."""
 
 
 def transposed(problem: MatmulProblem) -> MatmulProblem:
@@ -192,15 +95,6 @@ def emit_tiles(
         _Tiles(b, transposed(problem), _turned(schedule), exchanged, epilogue, ctx).emit()
     else:
         _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
-
-
-def share_lhs(schedules: list[dict]) -> list[dict]:
-    """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
-    of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it."""
-    first = schedules[0]
-    if first["kernel"] != "tiles" or not first.get("swapped") or any(s != first for s in schedules):
-        return schedules
-    return [first | {"shared": True}] * len(schedules)
 
 
 def begin_sharing(b: Builder, problem: MatmulProblem, schedule: dict, ctx: KernelContext) -> None:
@@ -298,7 +192,7 @@ class _Tiles(PairsInScratch):
         complete = b.muli(b.ceildivi(rows, ROWS), ROWS) if copied else b.round_down(rows, ROWS)
         full = b.round_down(complete, mr)
 
-        def left(i: Index, r: int) -> tuple[ir.Value, Index, Index]:
+        def left(i: Index, r: int) -> Source:
             if copied:
                 stride = self.layout["lhs_stride"]
                 return self.lhs, b.sum_(b.muli(i, stride), r * stride, at), stride
@@ -307,11 +201,11 @@ class _Tiles(PairsInScratch):
 
         def one(i: Index, j: Index, height: int) -> None:
             sources = [left(i, r * ROWS) for r in range(height)]
-            self.tile(first, count, at, sources, rhs, i, j)
+            self.tile(first, count, at, sources, (rhs, cols), i, j)
 
         def last(j: Index) -> None:
             source = (self.lhs, at, self.layout["lhs_stride"])
-            self.tile(first, count, at, [source], rhs, complete, j)
+            self.tile(first, count, at, [source], (rhs, cols), complete, j)
 
         def columns(body: Callable[[Index], None]) -> None:
             b.for_(0, cols, nr, body)
@@ -338,13 +232,15 @@ class _Tiles(PairsInScratch):
         first: bool | ir.Value,
         count: Index,
         at: Index,
-        sources: list[tuple[ir.Value, Index, Index]],
-        rhs: Index,
+        sources: list[Source],
+        right: tuple[Index, Index],
         i: Index,
         j: Index,
     ) -> None:
-        """One register tile: the sums of its rows `sources` (buffer, start, stride) from columns j on."""
+        """One register tile: the sums of the rows `sources` by columns j ... of the block `right` of the rhs (where it
+        begins, how many columns)."""
         b, nv, stride = self.b, self.nv, self.layout["tile_stride"]
+        rhs, cols = right
         height = len(sources)
         sums = [(r * nv + v, b.sum_(b.muli(i, stride), j, r * ROWS * stride + v * LANES))
                 for r in range(height) for v in range(nv)]  # fmt: skip
@@ -353,25 +249,25 @@ class _Tiles(PairsInScratch):
         held, turns = (free[:height], free[height:]) if height <= nv else (free[nv:], free[:nv])
         lefts = [held[r % len(held)] for r in range(height)]
         rights = [turns[v % len(turns)] for v in range(nv)]
-        fetch = self.fetching(rhs, at, sources, i, j)
+        fetch = self.fetching(rhs, cols, at, sources, i, j)
 
         def step(k: Index) -> None:
             if fetch is not None:
                 fetch(k)
             loaded: set[tuple[str, int]] = set()
 
-            def left(r: int) -> None:
+            def load_left(r: int) -> None:
                 buffer, start, distance = sources[r]
                 amx.load(b, lefts[r], buffer, b.addi(start, k), distance)
 
-            def right(v: int) -> None:
+            def load_right(v: int) -> None:
                 amx.load(b, rights[v], *self.right_tile(rhs, j, b.addi(at, k), v))
 
             pairs = [(r, v) for r in range(height) for v in range(nv)]
             if height > nv:
                 pairs = [(r, v) for v in range(nv) for r in range(height)]
             for r, v in pairs:
-                for kind, n, make in (("l", r, left), ("r", v, right)):
+                for kind, n, make in (("l", r, load_left), ("r", v, load_right)):
                     if (kind, n) not in loaded:
                         make(n)
                         loaded.add((kind, n))
@@ -390,8 +286,8 @@ class _Tiles(PairsInScratch):
         for tile, place in sums:
             amx.store(b, tile, self.sums, place, stride)
 
-    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> tuple[ir.Value, Index, Index]:
-        """Where 32 steps of k of the v-th 16 columns behind j lie: buffer, start, distance of pairs of rows."""
+    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> Source:
+        """Where 32 steps of k of the v-th 16 columns behind j lie, in pairs of rows."""
         b, nr = self.b, self.nr
         if self.packed:
             start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(k, nr), 2 * v * LANES)
@@ -399,9 +295,12 @@ class _Tiles(PairsInScratch):
         start = b.sum_(b.muli(j, self.layout["kc"] // 2), b.muli(b.divi(k, 2), nr), v * LANES)
         return self.rhs, start, nr
 
-    def fetching(self, rhs: Index, at: Index, sources: list[tuple[ir.Value, Index, Index]], i: Index, j: Index):
+    def fetching(
+        self, rhs: Index, cols: Index, at: Index, sources: list[Source], i: Index, j: Index
+    ) -> Callable[[Index], None] | None:
         """What a tile fetches, while it multiplies, of the operand that comes from memory: its share of the cache lines
-        that the tiles of the next columns of a packed constant (`swapped`: of the next rows) want at the same k."""
+        that the tiles of the next columns of a packed constant (`swapped`: of the next rows) want at the same k, or
+        from which the next block will be packed."""
         b, nr = self.b, self.nr
         if not self.s.get("fetch"):
             return None
@@ -416,16 +315,22 @@ class _Tiles(PairsInScratch):
             buffer, distance, lines = self.operands.rhs, LINE // 2, nr
             number = b.divi(i, self.mr)
             start = b.sum_(rhs, b.muli(b.addi(j, nr), self.rhs_col), b.muli(at, nr))
-        else:
-            return None
+        else:  # rows of the rhs, where its next block of columns will be packed from
+            count = max(1, -(-self.s["mc"] // self.mr))
+            buffer, distance, lines = self.operands.rhs, self.rhs_k, DEPTH
+            number = b.divi(i, self.mr)
+            start = b.sum_(rhs, cols, j, b.muli(at, self.rhs_k))
         share = -(-lines // count)
         start = b.addi(start, b.muli(b.muli(number, share), distance))
-        speed = 1 if self.swapped else nr
+        speed = 1 if self.swapped else nr if self.packed else self.rhs_k
+
+        beside = range(0, nr, LINE // 2) if not (self.swapped or self.packed) else range(1)
 
         def fetch(k: Index) -> None:
             here = b.addi(start, b.muli(k, speed))
             for e in range(share):
-                b.prefetch(buffer, b.addi(here, b.muli(e, distance)), locality=2)
+                for column in beside:
+                    b.prefetch(buffer, b.sum_(here, b.muli(e, distance), column), locality=2)
 
         return fetch
 

@@ -39,7 +39,8 @@ from kiln.lowering.cpu.matmul import (
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
-from kiln.lowering.cpu.matmul.tiles import begin_sharing, share_lhs
+from kiln.lowering.cpu.matmul.tiles import begin_sharing
+from kiln.lowering.cpu.matmul.tiles_schedule import share_lhs
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel

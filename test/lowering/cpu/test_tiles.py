@@ -18,7 +18,7 @@ from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.tiles import choose_tiles, packed_tile_strides
+from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, packed_tile_strides
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
 
@@ -120,7 +120,8 @@ def test_dynamic_rows(right: str, k: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(4, 16, 32), (7, 50, 33), (16, 200, 64), (30, 200, 700), (100, 33, 65), (49, 96, 256)]
+    ("m", "n", "k"),
+    [(4, 16, 32), (7, 50, 33), (16, 200, 64), (30, 200, 700), (30, 210, 704), (100, 33, 65), (49, 96, 256)],
 )
 @pytest.mark.parametrize("kind", ["packed", "n", "t"])
 def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
