@@ -19,7 +19,7 @@ from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import Freezing
-from kiln.frontend.traces import keeping_traces, serializable
+from kiln.frontend.traces import keeping_traces, savable, serializable
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -40,7 +40,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
         keep_inference_input_mutations=True,
     )
     with keeping_traces(example_inputs, options):
-        return compiler(gm, example_inputs)
+        return savable(compiler(gm, example_inputs))
 
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch._dynamo import config as dynamo_config
+from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
 from torch._functorch import config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
@@ -38,7 +39,7 @@ from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
 
-__all__ = ["keeping_traces", "serializable"]
+__all__ = ["keeping_traces", "savable", "serializable"]
 
 log = logging.getLogger("kiln")
 _told: set[str] = set()
@@ -158,6 +159,13 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
             yield
     finally:
         _current.options, _current.salt = before
+
+
+def savable(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """AOTAutograd's result as ``aot_compile`` of PyTorch 2.11 takes it; later ones wrap it themselves if it is not."""
+    if config.bundled_autograd_cache and getattr(compiled, "serialize", None) is not None:
+        return BundledAOTAutogradSerializableCallable(compiled)
+    return compiled
 
 
 def _why_off(options: Options) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kiln.frontend.options import Options
 
-__all__ = ["keeping_traces", "serializable"]
+__all__ = ["keeping_traces", "savable", "serializable"]
 
 log = logging.getLogger("kiln")
 
@@ -41,3 +41,9 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> contextlib.Abstra
     """While AOTAutograd runs in the block with compilers of ``serializable``, it looks its result up and keeps it."""
     traced = _traced()
     return contextlib.nullcontext() if traced is None else traced.keeping_traces(inputs, options)
+
+
+def savable(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """What AOTAutograd made with compilers of ``serializable``, for ``aot_compile``."""
+    traced = _traced()
+    return compiled if traced is None else traced.savable(compiled)

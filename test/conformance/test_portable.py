@@ -36,7 +36,8 @@ def folder(tmp_path, monkeypatch):
         torch._dynamo.reset()
 
     use("here")
-    with torch_cache.CacheArtifactManager.with_fresh_cache():
+    # PyTorch 2.11 has aot_compile off by default.
+    with torch_cache.CacheArtifactManager.with_fresh_cache(), torch._dynamo.config.patch(enable_aot_compile=True):
         yield use
 
 
