@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering.tile.body import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import ALONE, IN_MEMORY, Read
 from kiln.passes.fusion.groups import Group, Grouping
@@ -61,6 +62,8 @@ def _try_pointwise(
             return "needed in memory, and not over the consumer's loops"
     times = grouping.model.evaluations(indices, group.space)
     again = max(0, times - grouping.model.count(grouping.graph.space(op))) * grouping.graph.cost(op)
+    if again and not stored and _follows_convolution(grouping, op, grouping.model.bytes_of(op.results[0])):
+        return "computed once behind a convolution's sums, not again and again here: the traffic is the same"
     if again:
         before = grouping.model.cost(grouping.of[op]) + grouping.model.cost(group)
         after = grouping.model.cost(replace(group, ops=[*group.ops, op]), again)
@@ -74,6 +77,31 @@ def _try_pointwise(
         grouping.alternatives.setdefault(grouping.graph.position[op], 1)
     grouping.adopt(op, group, [grouping.graph.producer_point(op, index) for index in indices])
     return None
+
+
+def _follows_convolution(grouping: Grouping, op: ir.Operation, size: int) -> bool:
+    """Whether `op` is computed, position by position, from the result of a convolution that only it needs, directly or
+    by ops that only it needs; what it makes of that has at most as many bytes (`size`)."""
+    graph = grouping.graph
+    if op.name != "linalg.generic" or len(op.results) != 1 or graph.reduces(op):
+        return False
+    space = graph.space(op)
+    for read in graph.reads[op]:
+        maker = defining_op(read.value)
+        if maker is None or maker not in grouping.of or read.guarded or list(graph.dims(read.value)) != list(space):
+            continue
+        if not all(
+            e == ir.AffineDimExpr.get(i) or (is_one(space[i]) and _is_zero(e)) for i, e in enumerate(read.index)
+        ):
+            continue
+        if read.value in graph.external or any(r.consumer != op for r in graph.readers[read.value]):
+            continue
+        if maker.name == "kiln.conv":
+            if ALONE not in maker.attributes and size <= grouping.model.bytes_of(read.value):
+                return True
+        elif _follows_convolution(grouping, maker, size):
+            return True
+    return False
 
 
 def _is_guarded(grouping: Grouping, group: Group, reads: Sequence[Read]) -> bool:

@@ -73,3 +73,40 @@ func.func @transposed(%x: tensor<1x16x8x8xf32>, %w: tensor<32x16x3x3xf32>, %r: t
   } -> tensor<1x8x8x32xf32>
   return %1 : tensor<1x8x8x32xf32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+#window = affine_map<(n, c, h, w, y, x) -> (n, c, h + y, w + x)>
+#result = affine_map<(n, c, h, w, y, x) -> (n, c, h, w)>
+
+// What a window reads several times is computed once, behind the sums: it is as large as they are.
+// CHECK-LABEL: func.func @before_a_window
+// CHECK: kiln.conv
+// CHECK: arith.maximumf
+// CHECK: kind = "conv"
+// CHECK: arith.maxnumf
+// CHECK: kind = "reduction"
+// WHY: computed once behind a convolution's sums
+func.func @before_a_window(%x: tensor<2x16x8x8xf32>, %w: tensor<32x16x1x1xf32>) -> tensor<2x32x6x6xf32> {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, groups = 1,
+    transposed = false, output_padding = array<i64: 0, 0>} : (tensor<2x16x8x8xf32>, tensor<32x16x1x1xf32>) -> tensor<2x32x8x8xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2, 32, 8, 8)>} : () -> tensor<2x32x8x8xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%0 : tensor<2x32x8x8xf32>) outs(%e : tensor<2x32x8x8xf32>) {
+  ^bb0(%c: f32, %o: f32):
+    %zero = arith.constant 0.0 : f32
+    %m = arith.maximumf %c, %zero : f32
+    linalg.yield %m : f32
+  } -> tensor<2x32x8x8xf32>
+  %least = arith.constant dense<0xFF800000> : tensor<2x32x6x6xf32>
+  %k = "kiln.empty"() {shape = affine_map<() -> (3, 3)>} : () -> tensor<3x3xf32>
+  %2 = linalg.generic {indexing_maps = [#window, affine_map<(n, c, h, w, y, x) -> (y, x)>, #result],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%1, %k : tensor<2x32x8x8xf32>, tensor<3x3xf32>) outs(%least : tensor<2x32x6x6xf32>) {
+  ^bb0(%a: f32, %u: f32, %o: f32):
+    %m = arith.maxnumf %a, %o : f32
+    linalg.yield %m : f32
+  } -> tensor<2x32x6x6xf32>
+  return %2 : tensor<2x32x6x6xf32>
+}

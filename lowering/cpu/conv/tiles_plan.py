@@ -52,6 +52,7 @@ _UNIT = 512  # pixels that share a copy of the image
 _HALO = 3  # rows of a unit for each row that its copy of the image shares with the next one
 _ALONE = 1.5  # what a tile of pixels takes of the time of two, doubled: it reads the same weights
 _RATIO = 2  # of the second-level cache that the copies may take: one part in so many
+_LARGE_BYTES = 256 << 10  # of weights that the second-level cache does not keep from call to call
 _LARGEST = 2048  # columns of the result
 
 
@@ -124,7 +125,8 @@ def is_flat(p: ConvProblem) -> bool:
 def choose_tiles(p: ConvProblem) -> dict:
     """The schedule. `rows`: rows of the result of a unit of work (pixels, where they are a line); `chunk`: of these, so
     many whose sums lie in scratch at once; `units`: so many units are copied before any of them is multiplied, so that
-    packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not copied."""
+    packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not copied; `fetch`:
+    while a block of outputs is computed, the weights of the next one come into the second-level cache."""
     order = _order(p)
     width = ROWS
     nv = 2 if p.outputs > width else 1
@@ -162,7 +164,10 @@ def choose_tiles(p: ConvProblem) -> dict:
     if known is not None:
         units = min(units, max(known, 1))
     share = "units" if known is None or known >= blocks else "blocks"
-    return schedule | {"units": units, "share": share}
+    schedule |= {"units": units, "share": share}
+    if 2 * p.groups * p.outputs * p.steps > _LARGE_BYTES:
+        schedule["fetch"] = True
+    return schedule
 
 
 def _pitch(p: ConvProblem, order: str) -> tuple[int, int]:
