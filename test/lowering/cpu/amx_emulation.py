@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, vector
+from torch_mlir.dialects import arith, func, llvm, vector
 
 from kiln.lowering.cpu import amx, isa
 from kiln.lowering.cpu.builder import Builder, Index
@@ -45,36 +45,63 @@ def cpu_with_amx() -> isa.Isa:
 
 
 def _emulate(b: Builder, name: str, *operands: ir.Value) -> None:
-    registers = _Registers(b)
-    numbers = [x for x in operands if x.type == b.i8]
-    tiles = [ir.IntegerAttr(x.owner.attributes["value"]).value for x in numbers]
-    if name == "ldtilecfg":
-        registers.configure(operands[0])
-    elif name == "tilezero":
-        registers.clear(tiles[0])
-    elif name == "tileloadd64":
-        registers.load(tiles[0], *operands[1:])
-    elif name == "tilestored64":
-        registers.store(tiles[0], *operands[1:])
-    elif name in ("tdpbf16ps", "tdpbssd"):
-        registers.multiply(*tiles, name)
-    else:
-        assert name == "tilerelease", name
-        registers.release()
+    """A call of the instruction's function, which is made once in a module."""
+    file = _register_file(b)
+    function = _function(b, name, [x.type for x in operands])
+    func.CallOp([], function, [file, *operands])
+
+
+def _register_file(b: Builder) -> ir.Value:
+    """The tiles, and behind them the configuration, in the frame of the kernel."""
+
+    def make() -> ir.Value:
+        count = llvm.ConstantOp(b.i64, ir.IntegerAttr.get(b.i64, 1)).result
+        type_ = ir.Type.parse(f"!llvm.array<{_CONFIGURATION + 64} x i8>")
+        return llvm.AllocaOp(ir.Type.parse("!llvm.ptr"), count, type_, alignment=64).result
+
+    return b._once(("emulated tiles",), make)
+
+
+def _function(b: Builder, name: str, types: list[ir.Type]) -> str:
+    symbol = f"emulated_{name}"
+    module = b.entry.owner
+    while module.name != "builtin.module":
+        module = module.parent
+    body = module.regions[0].blocks[0]
+    if any("sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == symbol for op in body):
+        return symbol
+    with ir.InsertionPoint.at_block_begin(body):
+        function = func.FuncOp(symbol, ([ir.Type.parse("!llvm.ptr"), *types], []), visibility="private")
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            inner = Builder(block)
+            registers = _Registers(inner, block.arguments[0])
+            given = [inner.to_index(x) if x.type == inner.i8 else x for x in list(block.arguments)[1:]]
+            registers.run(name, given)
+            func.return_([])
+    return symbol
 
 
 class _Registers:
-    def __init__(self, b: Builder):
-        self.b = b
+    def __init__(self, b: Builder, file: ir.Value):
+        self.b, self.file = b, file
         self.row = b.vec(64, b.i8)
         self.pointer = ir.Type.parse("!llvm.ptr")
 
-        def make() -> ir.Value:
-            count = llvm.ConstantOp(b.i64, ir.IntegerAttr.get(b.i64, 1)).result
-            type_ = ir.Type.parse(f"!llvm.array<{_CONFIGURATION + 64} x i8>")
-            return llvm.AllocaOp(self.pointer, count, type_, alignment=64).result
-
-        self.file = b._once(("emulated tiles",), make)
+    def run(self, name: str, operands: list[ir.Value]) -> None:
+        if name == "ldtilecfg":
+            self.configure(operands[0])
+        elif name == "tilezero":
+            self.clear(operands[0])
+        elif name == "tileloadd64":
+            self.load(*operands)
+        elif name == "tilestored64":
+            self.store(*operands)
+        elif name in ("tdpbf16ps", "tdpbssd"):
+            self.multiply(*operands, name)
+        else:
+            assert name == "tilerelease", name
+            self.release()
 
     def at(self, base: ir.Value, offset: Index, stride: ir.Value | None = None) -> ir.Value:
         """base + offset bytes, or offset * stride."""
@@ -85,16 +112,18 @@ class _Registers:
             more = arith.muli(more, stride)
         return llvm.inttoptr(self.pointer, arith.addi(number, more))
 
-    def tile(self, tile: int, row: Index = 0) -> ir.Value:
-        return self.at(self.file, self.b.addi(tile * _TILE, self.b.muli(row, 64)))
+    def tile(self, tile: Index, row: Index = 0) -> ir.Value:
+        return self.at(self.file, self.b.addi(self.b.muli(tile, _TILE), self.b.muli(row, 64)))
 
-    def rows(self, tile: int) -> Index:
+    def rows(self, tile: Index) -> Index:
         b = self.b
-        return arith.index_cast(b.index_type, llvm.load(b.i8, self.at(self.file, _CONFIGURATION + 48 + tile)))
+        return arith.index_cast(b.index_type, llvm.load(b.i8, self.at(self.file, b.addi(tile, _CONFIGURATION + 48))))
 
-    def width(self, tile: int) -> Index:
+    def width(self, tile: Index) -> Index:
         b = self.b
-        return arith.index_cast(b.index_type, llvm.load(b.i16, self.at(self.file, _CONFIGURATION + 16 + 2 * tile)))
+        return arith.index_cast(
+            b.index_type, llvm.load(b.i16, self.at(self.file, b.addi(b.muli(tile, 2), _CONFIGURATION + 16)))
+        )
 
     def configure(self, palette: ir.Value) -> None:
         llvm.store(llvm.load(self.row, palette), self.at(self.file, _CONFIGURATION))
@@ -104,10 +133,10 @@ class _Registers:
     def release(self) -> None:
         llvm.store(self.b.zero(self.row), self.at(self.file, _CONFIGURATION))
 
-    def clear(self, tile: int) -> None:
+    def clear(self, tile: Index) -> None:
         self.b.for_(0, 16, 1, lambda r: llvm.store(self.b.zero(self.row), self.tile(tile, r)) and None)
 
-    def load(self, tile: int, address: ir.Value, stride: ir.Value) -> None:
+    def load(self, tile: Index, address: ir.Value, stride: ir.Value) -> None:
         b = self.b
         mask = vector.create_mask(b.vec(64, b.i1), [self.width(tile)])
         self.clear(tile)
@@ -118,7 +147,7 @@ class _Registers:
 
         b.for_(0, self.rows(tile), 1, one)
 
-    def store(self, tile: int, address: ir.Value, stride: ir.Value) -> None:
+    def store(self, tile: Index, address: ir.Value, stride: ir.Value) -> None:
         b = self.b
         mask = vector.create_mask(b.vec(64, b.i1), [self.width(tile)])
 
@@ -127,7 +156,7 @@ class _Registers:
 
         b.for_(0, self.rows(tile), 1, one)
 
-    def multiply(self, sums: int, lhs: int, rhs: int, name: str) -> None:
+    def multiply(self, sums: Index, lhs: Index, rhs: Index, name: str) -> None:
         b = self.b
         floats, integers = b.vec(16, b.f32), b.vec(16, b.i32)
         kind = floats if name == "tdpbf16ps" else integers
