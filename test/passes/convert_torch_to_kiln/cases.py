@@ -137,6 +137,15 @@ BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
+# What eager itself gets wrong in PyTorch 2.11: the NaN is used or not, by the place in the tensor; no broadcasting.
+if not torch.clamp(torch.ones(1), min=NAN).isnan():
+    del ACTIVATIONS["clamp_nan"]
+try:
+    BINARY["isclose"](torch.ones(2, 1), torch.ones(1, 2))
+except RuntimeError:
+    del BINARY["isclose"]
+
+
 def elementwise_cases() -> Iterator[Case]:
     for name, x in UNARY.items():
         yield Case(name, getattr(aten, name), (x,))
