@@ -47,9 +47,9 @@ weight channels-last, and both row-major:
 | 3x3, stride 2                                 | 1.46 - 2.90   | 1.61 - 4.04   | 2.11 - 3.72 |
 | 1x1 (ResNet-50, MobileNetV2)                  | 1.19 - 4.27   | 1.23 - 6.60   | 2.39 - 4.51 |
 | 1x1, stride 2                                 | 1.37 - 2.39   | 1.37 - 2.77   | 2.64 - 4.74 |
-| first layers and patches, NCHW image          | 0.99 - 1.74   | 1.08 - 2.38   | 1.94 - 2.73 |
+| first layers and patches, NCHW image          | 1.11 - 1.74   | 1.13 - 2.38   | 1.94 - 2.73 |
 | 2x2, stride 2                                 | 1.68          | 1.86          | 2.52        |
-| 3x3, 32 to 256 pixels, U-Nets                 | 0.92 - 1.49   | 1.11 - 1.70   | 1.27 - 3.38 |
+| 3x3, 32 to 256 pixels, U-Nets                 | 1.02 - 1.53   | 1.11 - 1.70   | 1.27 - 3.38 |
 
 What tiles do not take there is oneDNN's: transposed convolutions, three spatial dims, groups of few channels, windows
 of more than 25 elements, rows of a length that is not known.

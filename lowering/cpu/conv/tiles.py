@@ -25,7 +25,6 @@ from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 __all__ = ["emit_tiles"]
 
 _TILE = ROWS * BLOCK
-_FETCHED = 16  # lines in the time of a tap
 _SUMS, _LEFT, _RIGHT = 0, 4, 6  # tile registers: four of sums, two of pixels, two of weights
 
 
@@ -74,7 +73,6 @@ class _Tiles(Finishing):
             )
             self.packing = PackWeights(b, p, self.depth, self.nv, operands.weight, pairs, spare, self.weights)
         self.panel: Index = 0
-        self.next: Index | None = None
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps = []
         for y, z in self.depth.taps:
@@ -160,14 +158,11 @@ class _Tiles(Finishing):
         if p.outputs % self.lanes:
             count = b.mini(b.subi(p.outputs, first), self.lanes)
         channel = b.addi(b.muli(group, p.outputs), first)
-        at: Index = 0
         if p.packed:
             self.panel = b.addi(self.operands.weight_offset, b.muli(number, self.depth.elements * self.lanes))
         else:
             at = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
             self.packing.pack(at, count)
-        if self.s.get("fetch"):
-            self.next = b.addi(self.panel, self.depth.elements * self.lanes) if p.packed else b.addi(at, self.raw_block)
 
         def unit(u: Index) -> None:
             image, band = place(u)
@@ -223,11 +218,7 @@ class _Tiles(Finishing):
         left = [b.addi(x, b.muli(start, step)) for start in starts]
         taps = len(self.taps)
 
-        position = at if s["in_place"] else b.addi(first, at)
-
         def block(i: Index) -> None:
-            if self.next is not None:
-                self.fetch(b.addi(b.muli(b.divi(position, 2 * ROWS), self.depth.blocks), i))
             weights = b.addi(self.panel, b.muli(i, taps * nv * _TILE))
             source = b.muli(i, plane)
             for n, tap in enumerate(self.taps):
@@ -243,21 +234,3 @@ class _Tiles(Finishing):
             for v in range(nv):
                 place = b.muli(b.subi(starts[r], first), self.lanes)
                 amx.store(b, _SUMS + r * nv + v, self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes)
-
-    @property
-    def raw_block(self) -> int:
-        """Elements of the weights of a block of outputs, as they are given."""
-        return self.lanes * self.p.steps
-
-    def fetch(self, step: Index) -> None:
-        """Prefetches the share of the next block's weights that goes with a step: a block of the sums of a pair of
-        tiles. They lie one after another, or a few lines are fetched for nothing."""
-        b, p, depth = self.b, self.p, self.depth
-        assert self.next is not None
-        elements = depth.elements * self.lanes if p.packed else self.raw_block
-        pixels = self.s["rows"] if self.flat else self.s["rows"] * self.sizes["pitch"]
-        steps = -(-pixels // (2 * ROWS)) * depth.blocks
-        share = min(-(-elements // (BLOCK * steps)), _FETCHED * len(depth.taps))
-        start = b.addi(self.next, b.muli(step, share * BLOCK))
-        for n in range(share):
-            b.prefetch(self.operands.weight, b.addi(start, n * BLOCK), locality=2)

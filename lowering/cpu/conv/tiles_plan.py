@@ -52,7 +52,6 @@ _UNIT = 512  # pixels that share a copy of the image
 _HALO = 3  # rows of a unit for each row that its copy of the image shares with the next one
 _ALONE = 1.5  # what a tile of pixels takes of the time of two, doubled: it reads the same weights
 _RATIO = 2  # of the second-level cache that the copies may take: one part in so many
-_LARGE_BYTES = 256 << 10  # of weights that the second-level cache does not keep from call to call
 _LARGEST = 2048  # columns of the result
 
 
@@ -125,8 +124,10 @@ def is_flat(p: ConvProblem) -> bool:
 def choose_tiles(p: ConvProblem) -> dict:
     """The schedule. `rows`: rows of the result of a unit of work (pixels, where they are a line); `chunk`: of these, so
     many whose sums lie in scratch at once; `units`: so many units are copied before any of them is multiplied, so that
-    packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not copied; `fetch`:
-    while a block of outputs is computed, the weights of the next one come into the second-level cache."""
+    packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not copied.
+
+    Weights come from memory at their own pace: to prefetch those of the next block of outputs during the products was
+    measured at 0.82 to 1.02 of the speed without, for twelve layers of ResNets with 0.3 to 2.4 million weights."""
     order = _order(p)
     width = ROWS
     nv = 2 if p.outputs > width else 1
@@ -164,10 +165,7 @@ def choose_tiles(p: ConvProblem) -> dict:
     if known is not None:
         units = min(units, max(known, 1))
     share = "units" if known is None or known >= blocks else "blocks"
-    schedule |= {"units": units, "share": share}
-    if 2 * p.groups * p.outputs * p.steps > _LARGE_BYTES:
-        schedule["fetch"] = True
-    return schedule
+    return schedule | {"units": units, "share": share}
 
 
 def _pitch(p: ConvProblem, order: str) -> tuple[int, int]:
