@@ -12,7 +12,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.emit import KERNEL_KINDS
-from kiln.lowering.cpu.tile.overwrite import overwritable
+from kiln.lowering.cpu.tile.overwrite import Overwriting
 from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
@@ -151,7 +151,7 @@ class _Function:
             self._overwrite(operation, roots, base)
             return
         is_nest = ir.StringAttr(operation.attributes["kind"]).value not in (*KERNEL_KINDS, "scatter_nd")
-        body: FusionBody | None = None
+        overwriting: Overwriting | None = None
         in_place: list[int] = []
         writes: list[int] = []
         for number, result in enumerate(operation.results):
@@ -162,9 +162,10 @@ class _Function:
                 if readers:
                     if not is_nest or any(self._moved(operation, i) for i in (*readers, len(roots) + number)):
                         continue
-                    body = body or FusionBody(op)
-                    layouts = fusion_layouts(op, body)
-                    if not all(overwritable(body, layouts, i, number) for i in readers):
+                    if overwriting is None:
+                        body = FusionBody(op)
+                        overwriting = Overwriting(body, fusion_layouts(op, body))
+                    if not all(overwriting.allows(i, number) for i in readers):
                         self.owner.note(op, f"result {number} is not written over operand {readers[0]}: read elsewhere")
                         continue
                 if target is not None and root == target:

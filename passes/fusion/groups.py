@@ -38,9 +38,9 @@ class Group:
     parts: list["Group"] = field(default_factory=list)
     others: list[ir.Operation] = field(default_factory=list)
     recomputed: int = 0
-    found: dict[str, tuple[list[ir.Operation], Any]] = field(default_factory=dict, init=False, repr=False)
+    found: dict[Any, tuple[list[ir.Operation], Any]] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, what: str, find: Callable[[], T]) -> T:
+    def once(self, what: Any, find: Callable[[], T]) -> T:
         """What `find` gives, asked again when the group has other ops: these are always another list."""
         known = self.found.get(what)
         if known is None or known[0] is not self.ops:

@@ -29,14 +29,17 @@ def share_loops(grouping: Grouping, a: Group, b: Group, values: Sequence[ir.Valu
             return False
     if len(a.ops) + len(b.ops) > MOST_OPS:
         return False
-    for value in values:
-        at: list[set[tuple[ir.AffineExpr, ...]]] = []
-        for group in (a, b):
-            reads = [r for o in group.ops for r in grouping.graph.reads[o] if r.value == value and not r.whole]
-            at.append(set(grouping.indices(group, reads) or ()))
-        if at[0] & at[1]:
-            return True
-    return False
+    return any(_indices_of(grouping, a, value) & _indices_of(grouping, b, value) for value in values)
+
+
+def _indices_of(grouping: Grouping, group: Group, value: ir.Value) -> set[tuple[ir.AffineExpr, ...]]:
+    """Indices at which the group's loops read `value`."""
+
+    def find() -> set[tuple[ir.AffineExpr, ...]]:
+        reads = [r for o in group.ops for r in grouping.graph.reads[o] if r.value == value and not r.whole]
+        return set(grouping.indices(group, reads) or ())
+
+    return group.once(("indices", value), find)
 
 
 def merge_loops(grouping: Grouping, a: Group, b: Group) -> Group:

@@ -16,7 +16,7 @@ from kiln.dialects.kiln import name_of
 from kiln.lowering.tile.access import Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody
 
-__all__ = ["overwritable"]
+__all__ = ["Overwriting", "overwritable"]
 
 
 def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int, root: int) -> bool:
@@ -24,37 +24,68 @@ def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int
 
     `layouts`: of the operands, then of the results. Both must be the same map on the same sizes and element type.
     """
-    parts = body.parts()
-    if len(parts) > 1:
-        # A thread may be done with one part while another thread has not begun with it.
-        others = [p.roots[i] for p in parts if root not in p.mine for i in p.mine]
-        if operand in _captured(body) or any(operand in _read(body, v) for v in others):
+    return Overwriting(body, layouts).allows(operand, root)
+
+
+class Overwriting:
+    """`overwritable` for several operands and results of one kernel: what it reads where is found once."""
+
+    def __init__(self, body: FusionBody, layouts: Sequence[ir.AffineMap]) -> None:
+        self.body, self.layouts, self.parts = body, layouts, body.parts()
+        self._captured = _captured(body)
+        self._read: dict[ir.Value, set[int]] = {}
+        self._walks: dict[tuple[ir.Value, ...], tuple[_Reads, Indices]] = {}
+
+    def allows(self, operand: int, root: int) -> bool:
+        """Whether result `root` may be written into the memory of tensor operand `operand`."""
+        body, layouts = self.body, self.layouts
+        if operand in self._captured:
             return False
-        body = next(p for p in parts if root in p.mine)
-    source, result = body.tensors[operand], body.roots[root]
-    if source.type != result.type or body.dims(source) != body.dims(result):
-        return False
-    if layouts[operand] != layouts[len(body.tensors) + root] or operand in _captured(body):
-        return False
-    dims = body.dims(result)
-    smaller = [body.roots[i] for i in body.mine if len(body.dims(body.roots[i])) < len(dims)]
-    together = [i for i in body.mine if body.dims(body.roots[i]) == dims]
-    if len(smaller) + len(together) < len(body.mine) or any(operand in _read(body, v) for v in smaller):
-        return False  # another nest, which may run before or after this one
-    walk = _Reads(body, Loops(), layouts)
-    point = [walk.loops.new(extent) for extent in dims]
-    indices = tuple(walk.loops.simplify(d) for d in point)
-    around = frozenset(d.position for d in point)
-    is_loaded = _is_loaded_once(body) and operand in _read(body, result)
-    for i in together:
+        if len(self.parts) > 1:
+            # A thread may be done with one part while another thread has not begun with it.
+            others = [p.roots[i] for p in self.parts if root not in p.mine for i in p.mine]
+            if any(self._reads(v, operand) for v in others):
+                return False
+            body = next(p for p in self.parts if root in p.mine)
+        source, result = body.tensors[operand], body.roots[root]
+        if source.type != result.type or body.dims(source) != body.dims(result):
+            return False
+        if layouts[operand] != layouts[len(body.tensors) + root]:
+            return False
+        dims = body.dims(result)
+        smaller = [body.roots[i] for i in body.mine if len(body.dims(body.roots[i])) < len(dims)]
+        together = [i for i in body.mine if body.dims(body.roots[i]) == dims]
+        if len(smaller) + len(together) < len(body.mine) or any(self._reads(v, operand) for v in smaller):
+            return False  # another nest, which may run before or after this one
+        is_loaded = _is_loaded_once(body) and self._reads(result, operand)
         # Results of one point are stored in order: none after `root` may read what it has overwritten.
-        if i > root and not is_loaded and operand in _read(body, body.roots[i]):
+        if not is_loaded and any(i > root and self._reads(body.roots[i], operand) for i in together):
             return False
-        walk.visit(body.roots[i], indices, around)
-    reads = [at for position, at in walk.reads if position == operand]
-    if operand in walk.shifted:
-        return False
-    return all(at == indices for at in reads) or (not smaller and _rows_first(walk, reads, indices))
+        walk, indices = self._walk(body, together, dims)
+        if operand in walk.shifted:
+            return False
+        reads = [at for position, at in walk.reads if position == operand]
+        return all(at == indices for at in reads) or (not smaller and _rows_first(walk, reads, indices))
+
+    def _reads(self, value: ir.Value, operand: int) -> bool:
+        """Whether `value` is computed from an operand, table lookups aside."""
+        found = self._read.get(value)
+        if found is None:
+            found = self._read[value] = _read(self.body, value)
+        return operand in found
+
+    def _walk(self, body: FusionBody, together: Sequence[int], dims: Indices) -> tuple["_Reads", Indices]:
+        """What the nest of some results of a part reads, and the point that it is at."""
+        key = tuple(body.roots[i] for i in together)
+        if key not in self._walks:
+            walk = _Reads(body, Loops(), self.layouts)
+            point = [walk.loops.new(extent) for extent in dims]
+            indices = tuple(walk.loops.simplify(d) for d in point)
+            around = frozenset(d.position for d in point)
+            for value in key:
+                walk.visit(value, indices, around)
+            self._walks[key] = walk, indices
+        return self._walks[key]
 
 
 def _is_loaded_once(body: FusionBody) -> bool:
