@@ -8,19 +8,21 @@ is an `index` computed at run time.
 """
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, math, memref, vector
 
 from kiln.dialects.elements import element_of
+from kiln.lowering.cpu.known_integers import KnownIntegers
 from kiln.lowering.float8 import is_float8
-from kiln.lowering.ir_builder import Condition, Index, IRBuilder
+from kiln.lowering.ir_builder import Condition, Index
 
 __all__ = ["Builder", "Condition", "Index"]
 
 
-class Builder(IRBuilder):
+class Builder(KnownIntegers):
     """Emits ops at the current insertion point (`ir.InsertionPoint.current`).
 
     >>> b = Builder(func.entry_block)
@@ -102,7 +104,9 @@ class Builder(IRBuilder):
         """x or y; known where the condition is and what it picks."""
         if isinstance(condition, bool):
             return x if condition else y
-        return arith.select(condition, self.value(x), self.value(y))
+        (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
+        chosen = arith.select(condition, self.value(x), self.value(y))
+        return self._learn(chosen, min(low, low1), max(high, high1), gcd(p, q))
 
     # -- memory ---------------------------------------------------------------------------------------
 
@@ -198,7 +202,7 @@ class Builder(IRBuilder):
 
     def mask_below(self, count: Index, width: int) -> ir.Value | None:
         """vector<width x i1>, lane < count; None when every lane is known to be on."""
-        if isinstance(count, int) and count >= width:
+        if self.known(count)[0] >= width:
             return None
         return vector.create_mask(self.vec(width, self.i1), [self.value(count)])
 
