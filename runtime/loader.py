@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kiln.errors import KilnError
+from kiln.runtime.amx import tiles_permitted
 from kiln.runtime.threads import symbol_address
 
 __all__ = ["LoadedCode", "load"]
@@ -39,6 +40,7 @@ def _engine() -> Any:
     """The process's ORC engine; never disposed of, since code may run until the process ends."""
     import llvmlite.binding as llvm
 
+    tiles_permitted()  # before code that may use them runs, whatever process it was made in
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.create_lljit_compiler()

@@ -44,6 +44,7 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
         return
     families = [
         list(_packed(problem, isa, rows) if packed else ()),
+        list(_amx(default)),
         list(_vendor(problem, isa, rows)),
         list(_blocked(problem, isa, default, rows)),
         list(_dot(problem, isa, rows)),
@@ -53,6 +54,15 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
         for family in families:
             if place < len(family):
                 yield family[place]
+
+
+def _amx(default: Schedule) -> Iterator[Schedule]:
+    """Other blocks of the kernel of tiles, where the rule takes that."""
+    if default["kernel"] == "tiles" and not default.get("packed"):
+        unit = default["nv"] * default["width"]
+        for nc in (128, 512):
+            yield default | {"nc": round_up(nc, unit)}
+        yield default | {"mc": max(default["mr"], default["mc"] // 2)}
 
 
 def _integers(problem: MatmulProblem, isa: Isa, default: Schedule) -> Iterator[Schedule]:

@@ -19,6 +19,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, packed_tile_strides
+from kiln.lowering.cpu.tune.products import product_schedules
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
 
@@ -180,6 +181,30 @@ def test_batches(right: str) -> None:
     for threads in (1, 2):
         kernel(lhs, rhs, out, threads=threads)
         check(out, lhs, rhs)
+
+
+@pytest.mark.parametrize("right", ["n", "t"])
+def test_candidates(right: str) -> None:
+    """What tuning tries of this kernel computes the same."""
+    torch.manual_seed(0)
+    m, n, k = 40, 100, 128
+    lhs, rhs = operand(m, k, "n"), operand(k, n, right)
+    problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
+    with emulated_amx(pytest.MonkeyPatch()):
+        default = choose_tiles(problem, m)
+        assert default is not None
+        found = product_schedules(problem, MACHINE, default, m, packed=True)
+        assert sum(s.get("packed", False) for s in found if s["kernel"] == "tiles") >= 2
+        own = [s for s in found if s["kernel"] == "tiles" and not s.get("packed")]
+        assert len(own) >= 2
+        for schedule in own:
+
+            def emit(b, buffers, symbols, ctx, schedule=schedule):
+                emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], (n,)), ctx)
+
+            out = torch.empty(m, n, dtype=torch.bfloat16)
+            Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)(lhs, rhs, out, threads=2)
+            check(out, lhs, rhs)
 
 
 def test_orientation() -> None:
