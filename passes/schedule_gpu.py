@@ -3,6 +3,7 @@
 
 """Schedules of GPU kernels as attributes that people and tuners can read and change."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from kiln.passes.fusion.kernels import fusions_of
 __all__ = ["ScheduleGpu"]
 
 Schedule = dict[str, Any]
+
+_FLOAT8 = re.compile("f8E4M3FN|f8E5M2")
 
 
 @register_pass
@@ -85,9 +88,9 @@ class ScheduleGpu(Pass):
         known: dict[str, Schedule | UnsupportedError] = {}
         for fusion in fusions_of(module):
             attributes = fusion.operation.attributes
-            if not machine(self.arch).float8 and "f8E4M3FN" in str(fusion.operation):
+            if not machine(self.arch).float8 and _FLOAT8.search(str(fusion.operation)):
                 attributes["software_float8"] = ir.UnitAttr.get()
-                self.note(fusion.operation, f"{self.arch} has no conversions of float8_e4m3fn: integer arithmetic")
+                self.note(fusion.operation, f"{self.arch} has no conversions of 8-bit floats: integer arithmetic")
             if "schedule" in attributes:
                 continue
             key = fusion_key(fusion.operation)

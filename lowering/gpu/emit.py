@@ -13,7 +13,7 @@ The kernel's contract, which whoever launches or runs it relies on:
   zero is not launched;
 * `num_warps`, `num_stages`: as `triton.compile` takes them;
 * the fusion's unit attribute `narrow`: dynamic sizes are guarded, and all positions fit into 32 bits;
-* the fusion's unit attribute `software_float8`, on chips before sm_89: e4m3fn is converted by integer arithmetic;
+* the fusion's unit attribute `software_float8`, before sm_89: 8-bit floats are converted by integer arithmetic;
 * `kiln.scratch_bytes`: an affine map over the symbols; `kiln.zero = array<i64: ...>`: results that must be zero
   when the kernel starts. Both are absent where there is none.
 """

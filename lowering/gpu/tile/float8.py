@@ -4,6 +4,8 @@
 
 `tt.fp_to_fp` rounds as PyTorch does, and gives the largest number for what is too large. Where that is a NaN (e4m3fn
 before PyTorch 2.13) in PyTorch it gets a NaN, and where it is an infinity (e5m2) its bits are put in behind it.
+Chips without conversions run integer arithmetic: of e4m3fn Triton has none there, and that of Triton 3.6 for e5m2 is
+refused by its assembler.
 """
 
 from torch_mlir import ir
@@ -23,15 +25,14 @@ def convert(b: Builder, x: ir.Value, element: ir.Type) -> ir.Value:
     """`x`, of a float type, in another float type."""
     source = tt.element_of(x.type)
     if is_float8(source) and source != element:
-        by_hand = not b.has_float8 and isinstance(source, ir.Float8E4M3FNType)
-        return b.cast_float(widen(x, _bitcast) if by_hand else b.cast_float(x, b.f32), element)
+        return b.cast_float(b.cast_float(x, b.f32) if b.has_float8 else widen(x, _bitcast), element)
     if is_float8(element) and source != element:
         return _narrow(b, b.cast_float(x, b.f32), element)
     return b.cast_float(x, element)
 
 
 def _narrow(b: Builder, x: ir.Value, element: ir.Type) -> ir.Value:
-    if not b.has_float8 and isinstance(element, ir.Float8E4M3FNType):
+    if not b.has_float8:
         return narrow(x, element, _bitcast)
     above = too_large(element)
     if isinstance(element, ir.Float8E4M3FNType):
