@@ -5,6 +5,7 @@
 
     python benchmarks/cpu_matmul.py                    # everything, one thread
     python benchmarks/cpu_matmul.py --threads 2 --only mm bmm sdpa
+    python benchmarks/cpu_matmul.py --only mm --dtype bf16   # products of bf16, the weights in the caches
     python benchmarks/cpu_matmul.py --json out.json
 
 All contestants of a row run interleaved in one process; a figure is the low quantile (1/6) of the rounds,
@@ -89,16 +90,19 @@ def attention_kernel(q, k, v, out: torch.Tensor, causal: bool, threads: int):
     return kernel.bind([q, k, v, out], threads=threads)
 
 
-def cases(only: set[str], threads: int) -> Iterator[tuple[str, float, torch.Tensor, Contestants, str]]:
+def cases(
+    only: set[str], threads: int, dtype: torch.dtype
+) -> Iterator[tuple[str, float, torch.Tensor, Contestants, str]]:
     """(name, floating-point operations, float64 result, contestants with PyTorch first, leaf)."""
     mm = [(m, n, k, layout) for layout in ("nk", "kn") for n, k in MM_SIZES for m in MM_ROWS] if "mm" in only else []
     for m, n, k, layout in mm:
         lhs, rhs = torch.randn(m, k), torch.randn(n, k).mT if layout == "nk" else torch.randn(k, n)
-        yield _product(f"mm {layout} {m}x{n}x{k}", lhs, rhs, threads)
+        yield _product(f"mm {layout} {m}x{n}x{k}", lhs.to(dtype), rhs.to(dtype), threads)
     for batch, m, n, k in BMM if "bmm" in only else ():
         for layout in ("nk", "kn"):
             rhs = torch.randn(batch, n, k).mT if layout == "nk" else torch.randn(batch, k, n)
-            yield _product(f"bmm {layout} {batch}x{m}x{n}x{k}", torch.randn(batch, m, k), rhs, threads)
+            lhs = torch.randn(batch, m, k, dtype=dtype)
+            yield _product(f"bmm {layout} {batch}x{m}x{n}x{k}", lhs, rhs.to(dtype), threads)
     for batch, heads, queries, keys, size in SDPA if "sdpa" in only else ():
         for causal in (False, True) if queries > 1 else (False,):
             q, k, v = (torch.randn(batch, heads, length, size) for length in (queries, keys, keys))
@@ -118,7 +122,7 @@ def cases(only: set[str], threads: int) -> Iterator[tuple[str, float, torch.Tens
 
 def _product(name: str, lhs: torch.Tensor, rhs: torch.Tensor, threads: int):
     shape = (*lhs.shape[:-1], rhs.shape[-1])
-    eager, out, own = torch.empty(shape), torch.empty(shape), torch.empty(shape)
+    eager, out, own = (torch.empty(shape, dtype=lhs.dtype) for _ in range(3))
     call, leaf = matmul_kernel(lhs, rhs, out, threads, None)
     calls: Contestants = {"torch": (lambda: torch.matmul(lhs, rhs, out=eager), eager), "kiln": (call, out)}
     if leaf == "vendor":
@@ -150,15 +154,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", nargs="*", default=["mm", "bmm", "sdpa"], choices=["mm", "bmm", "sdpa"])
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"], help="of products")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[arguments.dtype]
     rows = []
     print(
         f"{'case':32} {'leaf':12} {'torch ms':>9} {'kiln ms':>9} {'GFLOP/s':>8} {'speedup':>8} {'own':>6} {'error':>6}"
     )
-    for name, operations, exact, calls, leaf in cases(set(arguments.only), arguments.threads):
+    for name, operations, exact, calls, leaf in cases(set(arguments.only), arguments.threads, dtype):
         seconds = measure(calls, arguments.threads, arguments.rounds)
         errors = {n: (result.double() - exact).abs().max().item() for n, (_, result) in calls.items()}
         row = {
