@@ -119,3 +119,35 @@ matmul(PAIRS | {"fetch": True}, (64, 1), (1, 64), dtype="bf16")
 # CHECK-COUNT-2: dpbf16ps
 # CHECK-NOT:   memref.prefetch
 matmul(PAIRS, (64, 1), (1, 64), dtype="bf16")
+
+TILES = {"kernel": "tiles", "mr": 32, "nv": 2, "width": 16, "mc": 32, "nc": 32, "kc": 64, "ks": 64, "pack_lhs": False}
+
+# Tiles of AMX, a weight [n, k] as the lhs: the rows of the input are packed, unless they are there already; four sums
+# over k, whose operands take turns; the sums are turned in registers.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       llvm.call_intrinsic "llvm.x86.ldtilecfg"
+# CHECK:       scf.if
+# CHECK-COUNT-16: vector.store {{.*}} : memref<?xi32>, vector<16xi32>
+# CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tilezero"
+# CHECK:       scf.for
+# CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tileloadd64"
+# CHECK:       llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+# CHECK:       llvm.call_intrinsic "llvm.x86.tileloadd64"
+# CHECK:       llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+# CHECK:       llvm.call_intrinsic "llvm.x86.tileloadd64"
+# CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+# CHECK-NOT:   tdpbf16ps
+# CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tilestored64"
+# CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<16xf32>
+# CHECK:       llvm.call_intrinsic "llvm.x86.tilerelease"
+matmul(TILES | {"swapped": True}, (64, 1), (1, 64), m=32, dtype="bf16")
+
+# The last rows of the lhs are a copy, as one tile of rows.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       memref<?xbf16>, vector<32xbf16>
+# CHECK:       scf.for
+# CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+# CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+# CHECK-NOT:   tdpbf16ps
+# CHECK:       return
+matmul(TILES | {"mc": 48}, (64, 1), (32, 1), m=36, dtype="bf16")
