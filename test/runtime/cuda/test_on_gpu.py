@@ -4,56 +4,18 @@
 """Compiled functions on an NVIDIA GPU against eager PyTorch in float64; skipped where there is none."""
 
 import copy
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
 import torch.nn.attention
 import torch.nn.functional as F
+from on_gpu_support import check, compiled, error, randn
 from torch import nn
 
 import kiln
-from kiln.runtime.cuda.driver import CudaError, driver
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-
-
-def compiled(function: Callable[..., Any], mode: str | None = None, **options: Any) -> Callable[..., Any]:
-    torch._dynamo.reset()
-    if mode is not None:
-        return torch.compile(function, backend=kiln.backend, fullgraph=True, mode=mode)
-    return torch.compile(function, backend=kiln.backend, fullgraph=True, options={"fallback": False, **options})
-
-
-def wide(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-
-def error(found: torch.Tensor, exact: torch.Tensor) -> float:
-    assert found.is_cuda
-    assert found.shape == exact.shape
-    return ((found.double() - exact.double()).norm() / exact.double().norm().clamp_min(1e-30)).item()
-
-
-def check(function: Callable[..., Any], *inputs: Any, limit: float = 1e-5, calls: int = 2) -> None:
-    """The compiled function is as exact as eager, at each of several calls."""
-    run = compiled(function)
-    exact_function = copy.deepcopy(function).double() if isinstance(function, nn.Module) else function
-    with torch.no_grad():
-        exact = exact_function(*map(wide, inputs))
-        for _ in range(calls):
-            found = run(*inputs)
-            pairs = zip(found, exact, strict=True) if isinstance(found, tuple) else [(found, exact)]
-            for value, reference in pairs:
-                assert error(value, reference) < limit
-
-
-def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, device="cuda").to(dtype)
 
 
 def test_pointwise_with_broadcasts_and_odd_sizes() -> None:
@@ -148,140 +110,6 @@ def test_dynamic_sizes() -> None:
         assert error(run(x, b), torch.softmax(x.double() + b.double(), -1)) < 1e-5
 
 
-def test_inputs_that_start_anywhere() -> None:
-    """Kernels may assume 16-byte alignment; inputs that have it not are copied."""
-    memory = randn(4097)
-    run = compiled(lambda x, y: torch.relu(x) + y)
-    for start in (0, 1, 2, 3, 4):
-        x = memory[start : start + 1024]
-        assert error(run(x, memory[:1024]), torch.relu(x.double()) + memory[:1024].double()) < 1e-6
-
-
-def test_mutation_of_inputs() -> None:
-    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x.add_(y)
-        return x * 2
-
-    run = compiled(step)
-    memory = randn(1025)
-    for start in (0, 1):
-        x, y = memory[start : start + 1024], randn(1024)
-        expected = x.double() + y.double()
-        result = run(x, y)
-        assert error(x, expected) < 1e-6
-        assert error(result, 2 * expected) < 1e-6
-
-
-def test_empty_tensors() -> None:
-    run = compiled(lambda x: torch.relu(x) + 1)
-    assert run(randn(0, 5)).shape == (0, 5)
-    check(lambda x: x.sum(0) + 1, randn(0, 5))
-
-
-def test_a_stream_of_the_caller() -> None:
-    run = compiled(lambda x, y: torch.softmax(x + y, -1))
-    x, y = randn(512, 512), randn(512)
-    run(x, y)
-    side = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side):
-        z = x * 2
-        result = run(z, y)
-    side.synchronize()
-    assert error(result, torch.softmax(2 * x.double() + y.double(), -1)) < 1e-5
-
-
-def test_calls_from_several_threads() -> None:
-    run = compiled(lambda x, y: torch.softmax(x + y, -1).relu())
-    x, y = randn(64, 300), randn(300)
-    run(x, y)
-    failures: list[Exception] = []
-
-    def work(seed: int) -> None:
-        try:
-            generator = torch.Generator("cuda").manual_seed(seed)
-            for _ in range(10):
-                z = torch.randn(64, 300, device="cuda", generator=generator)
-                assert error(run(z, y), torch.softmax(z.double() + y.double(), -1)) < 1e-5
-        except Exception as problem:  # noqa: BLE001 - reported below
-            failures.append(problem)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-
-
-def test_running_out_of_memory_is_pytorch_s_error() -> None:
-    run = compiled(lambda x: x + 1)
-    run(randn(16))
-    torch.cuda.set_per_process_memory_fraction(0.01)
-    try:
-        with pytest.raises(torch.cuda.OutOfMemoryError):
-            big = torch.zeros(1, device="cuda").expand(1 << 30)
-            run(big)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-
-
-def test_an_error_of_the_driver_names_what_failed() -> None:
-    with pytest.raises(CudaError, match="nonsense"):
-        driver().context(0)
-        driver().load(b"no code", "nonsense", 0)
-
-
-def test_an_index_out_of_range_is_the_device_s_assertion() -> None:
-    """In a process of its own, which can use the GPU no more."""
-    program = """
-import torch, kiln
-run = torch.compile(lambda w, i: torch.nn.functional.embedding(i, w) * 2, backend="kiln", options={"fallback": False})
-w = torch.randn(50, 7, device="cuda")
-good = torch.randint(0, 50, (30,), device="cuda")
-assert torch.equal(run(w, good), w[good] * 2)
-try:
-    run(w, good + 25)
-    torch.cuda.synchronize()
-except RuntimeError as error:
-    print("raised", "assert" in str(error))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "raised True" in done.stdout, done.stderr[-2000:]
-    assert "index out of range in aten.embedding" in done.stderr + done.stdout
-
-
-def test_reduce_overhead() -> None:
-    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).cuda()
-    exact = copy.deepcopy(model).double()
-    run = compiled(model, mode="reduce-overhead")
-    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
-    with torch.no_grad():
-        for i in range(8):
-            x = randn(32, 64)
-            result = run(x)
-            assert error(result, exact(x.double())) < 1e-3
-            if i in (3, 5):
-                kept.append((result, x))
-        for result, x in kept:
-            assert error(result, exact(x.double())) < 1e-3
-
-
-def test_reduce_overhead_when_training() -> None:
-    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)).cuda()
-    exact = copy.deepcopy(model).double()
-    run = compiled(model, mode="reduce-overhead")
-    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (model, exact)]
-    for _ in range(6):
-        x = randn(32, 64)
-        for optimizer, net, value in zip(optimizers, (run, exact), (x, x.double()), strict=True):
-            optimizer.zero_grad()
-            net(value).square().mean().backward()
-            optimizer.step()
-    for found, reference in zip(model.parameters(), exact.parameters(), strict=True):
-        assert error(found, reference) < 1e-3
-
-
 def test_networks() -> None:
     from benchmarks.networks import BUILDERS
 
@@ -290,46 +118,6 @@ def test_networks() -> None:
         inputs: Sequence[torch.Tensor] = [t.cuda() for t in make(torch.Generator().manual_seed(0))]
         print(name, flush=True)
         check(model.cuda(), *inputs, limit=1e-3)
-
-
-def test_products_of_the_library() -> None:
-    """Biases, GELU, weights either way round, batches and parts of rows, in all types."""
-    limits = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-5, torch.float64: 1e-12}
-    for dtype, limit in limits.items():
-        x, w, b = randn(2, 1024, 520, dtype=dtype), randn(768, 520, dtype=dtype) / 16, randn(768, dtype=dtype)
-        check(lambda x, w, b: F.linear(x, w, b), x, w, b, limit=limit)
-        check(lambda x, w, b: F.linear(x[:, :, 8:], w[:, 8:]) * 2, x, w, b, limit=limit)
-        u = randn(512, 2048, dtype=dtype) / 16
-        check(lambda x, u, b: F.gelu(torch.addmm(b, x, u), approximate="tanh"), x.view(2048, 520)[:, :512].contiguous(),
-              u, randn(2048, dtype=dtype), limit=limit)  # fmt: skip
-        a = randn(8, 512, 264, dtype=dtype)
-        check(lambda a: a.mT @ a, a, limit=limit)
-
-
-def test_products_of_the_library_in_several_streams_and_recorded() -> None:
-    w, u, b = randn(1024, 1024) / 32, randn(1024, 1024) / 32, randn(1024)
-    w, u, b = w.bfloat16(), u.bfloat16(), b.bfloat16()
-
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return F.layer_norm(F.linear(torch.relu(F.linear(x, w, b)), u, b), (1024,))
-
-    def exact(x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(F.linear(x.double(), w.double(), b.double()))
-        return F.layer_norm(F.linear(y, u.double(), b.double()), (1024,))
-
-    inputs = [randn(640, 1024).bfloat16() for _ in range(8)]
-    for mode in (None, "reduce-overhead"):
-        with torch.no_grad():
-            run = compiled(model, mode=mode)
-            streams = [torch.cuda.Stream() for _ in range(4)]
-            torch.cuda.synchronize()
-            found = []
-            for i, x in enumerate(inputs * 3):
-                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
-                    found.append(run(x).clone())
-            torch.cuda.synchronize()
-        for x, value in zip(inputs * 3, found, strict=True):
-            assert error(value, exact(x)) < 1e-2
 
 
 def test_products_with_any_number_of_rows() -> None:
@@ -345,57 +133,6 @@ def test_products_with_any_number_of_rows() -> None:
 def test_logits_whose_rows_start_anywhere() -> None:
     x, w = randn(300, 512).bfloat16(), randn(5027, 512).bfloat16() / 16
     check(lambda x, w: F.linear(x, w), x, w, limit=6e-3)
-
-
-def images(*shape: int, dtype: torch.dtype, last: bool) -> torch.Tensor:
-    found = randn(*shape, dtype=dtype)
-    return found.contiguous(memory_format=torch.channels_last) if last and found.dim() == 4 else found
-
-
-def test_convolutions_of_the_library() -> None:
-    """Strides, padding, dilation, groups, one to three dims, either layout, all types."""
-    limits = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-5, torch.float64: 1e-12}
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        for dtype, limit in limits.items():
-            for last in (True, False):
-                x, w = images(3, 32, 29, 31, dtype=dtype, last=last), images(48, 32, 3, 3, dtype=dtype, last=last) / 16
-                b = randn(48, dtype=dtype)
-                check(
-                    lambda x, w, b: torch.relu(F.conv2d(torch.relu(x), w, b, (2, 1), 1, (1, 2))), x, w, b, limit=limit
-                )
-                check(lambda x, w: F.conv2d(x, w[:, :8], None, 1, 1, 1, 4), x, w, limit=limit)
-            x, w = randn(2, 16, 100, dtype=dtype), randn(8, 16, 5, dtype=dtype) / 8
-            check(lambda x, w: F.conv1d(x, w, None, 2, 2), x, w, limit=limit)
-            x, w = randn(2, 16, 9, 10, 11, dtype=dtype), randn(8, 16, 3, 3, 3, dtype=dtype) / 16
-            check(lambda x, w: F.conv3d(x, w, None, 1, 1), x, w, limit=limit)
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
-
-
-def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:
-    w, u = (images(64, 64, 3, 3, dtype=torch.bfloat16, last=True) / 16 for _ in range(2))
-
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(F.conv2d(torch.relu(F.conv2d(x, w, None, 1, 1)), u, None, 2, 1))
-
-    def exact(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(F.conv2d(torch.relu(F.conv2d(x.double(), w.double(), None, 1, 1)), u.double(), None, 2, 1))
-
-    inputs = [images(4, 64, 28, 28, dtype=torch.bfloat16, last=True) for _ in range(8)]
-    for mode in (None, "reduce-overhead"):
-        with torch.no_grad():
-            run = compiled(model, mode=mode)
-            streams = [torch.cuda.Stream() for _ in range(4)]
-            torch.cuda.synchronize()
-            found = []
-            for i, x in enumerate(inputs * 3):
-                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
-                    found.append(run(x).clone())
-            torch.cuda.synchronize()
-        for x, value in zip(inputs * 3, found, strict=True):
-            assert error(value, exact(x)) < 1e-2
 
 
 class FoldedWeights(nn.Module):
