@@ -13,7 +13,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-__all__ = ["PerContext"]
+__all__ = ["PerContext", "type_text"]
 
 
 class PerContext:
@@ -35,3 +35,16 @@ class PerContext:
 
 def _nothing() -> None:
     """A reference to no context."""
+
+
+_TYPES = PerContext()
+
+
+def type_text(type_: ir.Type) -> str:
+    """``str(type_)``, which takes long: MLIR writes it to a Python file."""
+    known = _TYPES.of(type_.context)
+    key = hash(type_)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = str(type_)
+    return found

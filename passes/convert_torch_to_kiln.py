@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.errors import InvalidIRError, UnsupportedError
 from kiln.passes.core import Pass, register_pass
 
@@ -130,7 +131,7 @@ class ConvertTorchToKiln(Pass):
         all_attrs = old.attributes["arg_attrs"] if "arg_attrs" in old.attributes else None
         for k, argument in enumerate(old_block.arguments):
             attrs = all_attrs[k] if all_attrs is not None else None
-            if str(argument.type) == "!torch.int":
+            if type_text(argument.type) == "!torch.int":
                 value = block.add_argument(ir.IndexType.get(), argument.location)
                 name = attrs["kiln.symbol"].value if attrs is not None and "kiln.symbol" in attrs else f"arg{k}"
                 state.sizes[argument] = state.bind(name, value)
@@ -171,7 +172,7 @@ class ConvertTorchToKiln(Pass):
         self.count(way)
         if reason:
             self.note(op, f"{way}: {reason}")
-        if len(op.results) == 1 and str(op.results[0].type).startswith("!torch.list"):
+        if len(op.results) == 1 and type_text(op.results[0].type).startswith("!torch.list"):
             state.lists[op.results[0]] = results
         else:
             self._record(op, state, results)
@@ -183,7 +184,7 @@ class ConvertTorchToKiln(Pass):
             return True
         if "kiln.unbacked" in op.attributes or len(op.results) != 1:
             return False
-        kind = str(op.results[0].type)
+        kind = type_text(op.results[0].type)
         return kind in ("!torch.float", "!torch.bool", "!torch.number") or (
             kind == "!torch.int" and state.int_expr(op.results[0]) is not None
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.core import Pass, register_pass
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ class FoldConstants(Pass):
         from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT
 
         for op in [op.operation for op in block.operations]:
-            if len(op.results) != 1 or str(op.results[0].type) not in _NUMBERS or "kiln.unbacked" in op.attributes:
+            if (
+                len(op.results) != 1
+                or type_text(op.results[0].type) not in _NUMBERS
+                or "kiln.unbacked" in op.attributes
+            ):
                 continue
             value: Any = evaluate_scalar(op)
             if value is NOT_CONSTANT:
@@ -124,7 +129,7 @@ class FoldConstants(Pass):
     def _is_small(self, value: ir.Value) -> bool:
         from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 
-        parsed = parse_tensor_type(str(value.type))
+        parsed = parse_tensor_type(type_text(value.type))
         if parsed is None:
             return False
         count = 1

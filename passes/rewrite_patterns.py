@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.core import Note, Pass, register_pass
 
 if TYPE_CHECKING:
@@ -158,6 +159,6 @@ def _held_by(block: ir.Block) -> set[str]:
         parts = op_name(op.operation).split(".")
         if len(parts) > 2:
             held.add(parts[2])
-        types = (parse_tensor_type(str(result.type)) for result in op.operation.results)
+        types = (parse_tensor_type(type_text(result.type)) for result in op.operation.results)
         held.update(parsed[1] for parsed in types if parsed is not None)
     return held

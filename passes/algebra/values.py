@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, definition, python_value
@@ -56,12 +57,12 @@ def owner(value: ir.Value) -> ir.Operation | None:
 
 def is_tensor(value: ir.Value) -> bool:
     """Whether the value is a tensor of known rank and element type."""
-    return parse_tensor_type(str(value.type)) is not None
+    return parse_tensor_type(type_text(value.type)) is not None
 
 
 def dtype_of(value: ir.Value) -> str:
     """The element type as the torch dialect writes it (``f32``, ``si64``, ``i1``); empty for what is no tensor."""
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     return parsed[1] if parsed else ""
 
 
@@ -101,7 +102,7 @@ def size_exprs(value: ir.Value) -> tuple[list[ir.AffineExpr], int] | None:
 
     None where a size is not known.
     """
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     if parsed is None:
         return None
     found = _layout_map(value, "kiln.shapes", "kiln.shape")
@@ -114,7 +115,7 @@ def size_exprs(value: ir.Value) -> tuple[list[ir.AffineExpr], int] | None:
 
 def sizes_of(value: ir.Value) -> tuple[int | str, ...] | None:
     """The sizes: numbers, and expressions over the function's symbols as text; None where one is not known."""
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     if parsed is None:
         return None
     if None not in parsed[0]:

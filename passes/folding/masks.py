@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.liveness import is_pure
 from kiln.passes.torch_to_kiln.torch_values import definition, list_elements
@@ -69,14 +70,14 @@ def _computed(value: ir.Value, known: "dict[ir.Value, torch.Tensor | None]") -> 
         return None
     operands = [element for operand in op.operands for element in (list_elements(operand) or [operand])]
     for operand in operands:
-        if parse_tensor_type(str(operand.type)) is not None and constant_tensor(operand, known) is None:
+        if parse_tensor_type(type_text(operand.type)) is not None and constant_tensor(operand, known) is None:
             return None
     results = evaluate(op, {v: tensor for v, tensor in known.items() if tensor is not None})
     return None if results is None else results[ir.OpResult(value).result_number]
 
 
 def _is_small(value: ir.Value) -> bool:
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     if parsed is None:
         return False
     count = 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, definition, list_elements, python_value
 
@@ -74,7 +75,7 @@ def evaluate_scalar(op: ir.Operation) -> Any:
 
 
 def _size(op: ir.Operation) -> Any:
-    parsed = parse_tensor_type(str(op.operands[0].type))
+    parsed = parse_tensor_type(type_text(op.operands[0].type))
     if parsed is None:
         return NOT_CONSTANT
     sizes = parsed[0]
@@ -100,7 +101,9 @@ def _item(op: ir.Operation) -> Any:
     if elements is None or not isinstance(index, int):
         source = definition(op.operands[0])
         parsed = (
-            parse_tensor_type(str(source.operands[0].type)) if source and source.name == "torch.aten.size" else None
+            parse_tensor_type(type_text(source.operands[0].type))
+            if source and source.name == "torch.aten.size"
+            else None
         )
         if parsed is None or not isinstance(index, int) or not -len(parsed[0]) <= index < len(parsed[0]):
             return NOT_CONSTANT

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.lowering.host.elements import bf16_bytes, dense_bytes
 from kiln.passes.torch_to_kiln.dtypes import dtype_from_code, dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
@@ -93,7 +94,7 @@ def _argument(operand: ir.Value, parameter: Any, known: "dict[ir.Value, torch.Te
 
 def _agrees(tensor: "torch.Tensor", result: ir.Value) -> bool:
     """Whether the evaluated tensor has the type that the graph says."""
-    parsed = parse_tensor_type(str(result.type))
+    parsed = parse_tensor_type(type_text(result.type))
     if parsed is None:
         return False
     dtype = dtype_from_torch(parsed[1])
@@ -102,14 +103,14 @@ def _agrees(tensor: "torch.Tensor", result: ir.Value) -> bool:
 
 def can_write(value: ir.Value) -> bool:
     """Whether a constant of this type can be a literal."""
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     return parsed is not None and parsed[1] in _DENSE and None not in parsed[0] and 0 not in parsed[0]
 
 
 def literal(tensor: "torch.Tensor", like: ir.Value) -> ir.Value:
     """A new ``torch.vtensor.literal`` of the type of ``like``: a splat where all elements are equal in their bits."""
     op = like.owner.operation if hasattr(like.owner, "operation") else like.owner
-    attributes = {"value": dense(tensor, parse_tensor_type(str(like.type))[1])}  # type: ignore[index]
+    attributes = {"value": dense(tensor, parse_tensor_type(type_text(like.type))[1])}  # type: ignore[index]
     if "kiln.strides" in op.attributes:
         strides = ir.ArrayAttr(op.attributes["kiln.strides"])[ir.OpResult(like).result_number]
         attributes["kiln.strides"] = ir.ArrayAttr.get([strides])
@@ -146,7 +147,7 @@ def literal_tensor(attribute: ir.Attribute, value: ir.Value) -> "torch.Tensor | 
     """The tensor that a dense attribute stands for, as the element type of ``value``; None for types not read."""
     import torch
 
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     if parsed is None or parsed[1] not in _DENSE or None in parsed[0]:
         return None
     dtype = dtype_from_torch(parsed[1])

@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.errors import KilnError
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
@@ -202,11 +203,11 @@ class _Reader:
     def _is_scalar(op: ir.Operation) -> bool:
         """Constants, lists and arithmetic on sizes are read where they are used."""
         lazy = op.name.startswith("torch.constant.") or op.name == "torch.prim.ListConstruct"
-        return lazy or all(str(result.type).startswith("!torch.int") for result in op.results)
+        return lazy or all(type_text(result.type).startswith("!torch.int") for result in op.results)
 
     def _operand(self, value: ir.Value) -> Operand:
         if isinstance(value, ir.BlockArgument):
-            if str(value.type) == "!torch.int":
+            if type_text(value.type) == "!torch.int":
                 return Operand("size")
             return Operand("tensor", index=self.positions[value.arg_number])
         elements = list_elements(value)

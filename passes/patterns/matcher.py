@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.torch_to_kiln.dtypes import dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
@@ -252,7 +253,7 @@ def _tensor_positions(graph: PatternGraph) -> list[int]:
 
 def torch_dtype(value: ir.Value) -> torch.dtype | None:
     """The dtype of a tensor value; None for anything else."""
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     dtype = dtype_from_torch(parsed[1]) if parsed else None
     return getattr(torch, dtype.name, None) if dtype is not None else None
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import sympy
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.torch_values import definition
 
@@ -51,7 +52,7 @@ def map_of(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap | None
 
 def result_sizes(value: ir.Value, names: Sequence[str]) -> tuple[sympy.Expr, ...] | None:
     """The sizes of a tensor; None where it is no tensor or a size is not known."""
-    parsed = parse_tensor_type(str(value.type))
+    parsed = parse_tensor_type(type_text(value.type))
     if parsed is None:
         return None
     if None not in parsed[0]:

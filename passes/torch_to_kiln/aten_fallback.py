@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.memo import type_text
 from kiln.errors import UnsupportedError
 
 from .dtypes import DType, dtype_from_code
@@ -107,7 +108,7 @@ class _Call:
         number = number_of(value)
         if number is not None:
             return self._number_as_tensor(value, number)
-        if str(value.type) == "!torch.int":
+        if type_text(value.type) == "!torch.int":
             return self._integer(cx.index_of(value))
         if source is not None and source.name in ("torch.aten.Float.Scalar", "torch.aten.Float.int"):
             return self.value(source.operands[0], kind)
@@ -150,7 +151,7 @@ class _Call:
         args, kwargs = self.arguments(target._schema)
         # A list result is typed by the op that unpacks it.
         source = op
-        if len(op.results) == 1 and str(op.results[0].type).startswith("!torch.list"):
+        if len(op.results) == 1 and type_text(op.results[0].type).startswith("!torch.list"):
             unpack = list_unpack(op.results[0])
             if unpack is None:
                 self.cx.unsupported("its list of tensors is not unpacked")
@@ -172,7 +173,7 @@ class _Call:
         slots: list[int | None] = []
         for k, (info, stride) in enumerate(zip(infos, strides, strict=True)):
             if info is None:
-                if str(source.results[k].type) not in ("!torch.none", "!torch.int"):
+                if type_text(source.results[k].type) not in ("!torch.none", "!torch.int"):
                     self.cx.unsupported(f"result {k} of type {source.results[k].type}")
                 slots.append(None)
                 continue
@@ -266,7 +267,7 @@ class _Call:
 
 
 def _integer_results(op: ir.Operation) -> list[ir.Value]:
-    return [result for result in op.results if str(result.type) == "!torch.int"]
+    return [result for result in op.results if type_text(result.type) == "!torch.int"]
 
 
 def _has(op: ir.Operation, name: str) -> bool:

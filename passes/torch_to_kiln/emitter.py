@@ -123,9 +123,7 @@ class Emitter:
             "indexing_maps": ir.ArrayAttr.get(
                 [ir.AffineMapAttr.get(ir.AffineMap.get(len(iterators), 0, list(m))) for m in [*maps, *out_maps]]
             ),
-            "iterator_types": ir.ArrayAttr.get(
-                [_iterator(letter) for letter in iterators],
-            ),
+            "iterator_types": self.state.iterator_types(iterators),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outs)]),
         }
         op = ir.Operation.create(
@@ -284,8 +282,3 @@ class Emitter:
         sizes = iter(self.shape(x))
         shape = [next(sizes) if k in kept else as_expr(1) for k in range(rank)]
         return self.view(x, [dim(k) for k in kept], shape)
-
-
-def _iterator(letter: str) -> ir.Attribute:
-    name = "parallel" if letter == "p" else "reduction"
-    return ir.Attribute.parse(f"#linalg.iterator_type<{name}>")

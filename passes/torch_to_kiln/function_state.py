@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
 from kiln.errors import InvalidIRError
 
 from . import torch_values
@@ -57,6 +58,7 @@ class FunctionState:
         self.lists: dict[ir.Value, list[ir.Value | None]] = {}  # torch list of tensors -> builtin tensors
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
         self.infos: dict[ir.Value, TensorInfo] = {}  # builtin tensor -> what is known of it
+        self._iterators: dict[str, ir.Attribute] = {}
 
     # -- symbols
 
@@ -110,6 +112,15 @@ class FunctionState:
             self.infos[value] = found
         return found
 
+    def iterator_types(self, letters: str) -> ir.Attribute:
+        """The attribute of a ``linalg.generic`` whose loops are ``p`` (parallel) and ``r`` (reduction)."""
+        found = self._iterators.get(letters)
+        if found is None:
+            kinds = ["parallel" if letter == "p" else "reduction" for letter in letters]
+            parsed = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+            found = self._iterators[letters] = ir.ArrayAttr.get(parsed)
+        return found
+
     def tensor_type(self, shape: Sequence[Expr], dtype: DType) -> ir.RankedTensorType:
         """The builtin type: constant sizes static, all others ``?``."""
         dynamic = ir.ShapedType.get_dynamic_size()
@@ -121,7 +132,7 @@ class FunctionState:
 
         Raises ``InvalidIRError`` for a dynamic size without ``kiln.shapes``.
         """
-        parsed = parse_tensor_type(str(op.results[number].type))
+        parsed = parse_tensor_type(type_text(op.results[number].type))
         if parsed is None:
             return None
         sizes, element = parsed
@@ -132,7 +143,7 @@ class FunctionState:
 
     def result_shape(self, op: ir.Operation, number: int) -> tuple[Expr, ...] | None:
         """Sizes of a torch op's tensor result of any element type; None when it is no ranked tensor."""
-        parsed = parse_tensor_type(str(op.results[number].type))
+        parsed = parse_tensor_type(type_text(op.results[number].type))
         return None if parsed is None else self._sizes(op, number, parsed[0])
 
     def _sizes(self, op: ir.Operation, number: int, sizes: tuple[int | None, ...]) -> tuple[Expr, ...]:
@@ -163,7 +174,7 @@ def argument_info(argument: ir.Value, attrs: ir.Attribute | None) -> tuple[tuple
 
     Raises ``InvalidIRError`` if it is no ranked tensor or a dynamic size is not given.
     """
-    parsed = parse_tensor_type(str(argument.type))
+    parsed = parse_tensor_type(type_text(argument.type))
     dtype = dtype_from_torch(parsed[1]) if parsed else None
     where, at = f"argument of type {argument.type}", str(argument.location)
     if parsed is None or dtype is None:
