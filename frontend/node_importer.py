@@ -9,7 +9,7 @@ graph is never modified.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -23,6 +23,7 @@ from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
 from kiln.frontend.opaque import register_check, wrap_node
+from kiln.frontend.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.symbols import SymbolSpace
 
 __all__ = ["KilnNodeImporter"]
@@ -234,7 +235,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     ) -> Sequence[ir.Value]:
         """Emit ``target`` for ``node`` with the node's keyword arguments and ``args`` (by default the node's own)."""
         args = node.args if args is None else args
-        target = _prefer_scalar_overload(target, args)
+        target = prefer_scalar_overload(target, args)
         schema = target._schema
         operands: list[ir.Value] = []
         for position, parameter in enumerate(schema.arguments):
@@ -375,38 +376,3 @@ _LIST_KINDS: dict[type, str] = {
     torch.StringType: "str",
     torch.TensorType: "vtensor",
 }
-
-
-def _prefer_scalar_overload(target: OpOverload, args: tuple[Any, ...]) -> OpOverload:
-    """``mul.Tensor(x, 2.0)`` is ``mul.Scalar(x, 2.0)``: a number must not become a tensor that takes part in promotion.
-
-    AOTAutograd writes the ``Tensor`` overload with a Python number in place of the tensor. The sibling overload with
-    the same parameter names and a ``Scalar`` there says the same.
-    """
-    numbers = [
-        i
-        for i, parameter in enumerate(target._schema.arguments[: len(args)])
-        if isinstance(parameter.type, torch.TensorType) and _is_number(args[i])
-    ]
-    if not numbers:
-        return target
-    packet: Callable[..., Any] = target.overloadpacket
-    for name in ("Scalar", "Tensor_Scalar", "ScalarOther", "ScalarSelf", "Scalar_mode", "other_Scalar"):
-        sibling = getattr(packet, name, None)
-        if sibling is None:
-            continue
-        theirs, ours = sibling._schema.arguments, target._schema.arguments
-        if [p.name for p in theirs] != [p.name for p in ours]:
-            continue
-        if all(
-            isinstance(theirs[i].type, torch.NumberType) == (i in numbers) or theirs[i].type == ours[i].type
-            for i in range(len(args))
-        ) and all(isinstance(theirs[i].type, torch.NumberType) for i in numbers):
-            return sibling
-    return target
-
-
-def _is_number(arg: Any) -> bool:
-    if isinstance(arg, Node):
-        arg = node_value(arg)
-    return isinstance(arg, (bool, int, float, torch.SymInt, torch.SymFloat))
