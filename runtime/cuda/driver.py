@@ -7,10 +7,11 @@ Sources: CUDA Driver API reference, sections Module, Execution, Stream, Graph. N
 against CUDA; the library comes with the GPU's driver.
 """
 
+import array
 import ctypes
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEFAULT_SHARED = 48 * 1024
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: PyTorch's default stream does not wait for it
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what other threads and libraries do meanwhile is not refused
+_CALL, _PARAMETERS = 2, 16  # of tables (lowering/host/cuda_launcher.py)
 _INVALIDATED = 901  # CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 
 
@@ -89,29 +91,45 @@ class Driver:
             self.check(raise_limit(function, _MAX_DYNAMIC_SHARED, shared), what)
         return function.value or 0
 
-    def record(self, context: int, work: Callable[[int], int]) -> int:
-        """An executable graph of what `work(stream)` launches into that stream; nothing of it runs.
+    def record(self, context: int, code: int, state: int) -> int:
+        """An executable graph of what `kiln_run_cuda`, at the address `code`, launches for a state; nothing of it runs.
 
-        work: returns 0 or, for a failure, another number. Raises CudaError where something cannot be recorded.
+        Recording is one native call that keeps Python's interpreter lock: the driver refuses it if another thread waits
+        for the whole GPU meanwhile, and refuses that wait, too. Raises CudaError where something cannot be recorded.
         """
         library, what = self.library, "recording launches"
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
         with self._recording:
             self.check(library.cuCtxSetCurrent(ctypes.c_void_p(context)), what)
             stream = self._stream(context)
-            self.check(library.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), _RELAXED), what)
+            calls = [
+                (self.address("cuStreamBeginCapture_v2"), (stream, _RELAXED)),
+                (code, (state, stream)),
+                (self.address("cuStreamEndCapture"), (stream, ctypes.addressof(graph))),
+            ]
             try:
-                try:
-                    status = work(stream)
-                finally:
-                    code = library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
-                self.check(code or (_INVALIDATED if status else 0), what)
+                status = self._called(code, calls, context)
+                number, failed = status >> 32, status & 0xFFFFFFFF
+                if status and number == 1:
+                    library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
+                    failed = _INVALIDATED
+                self.check(failed, what)
                 instantiate = library.cuGraphInstantiateWithFlags
                 self.check(instantiate(ctypes.byref(made), graph, ctypes.c_ulonglong(0)), what)
             finally:
                 if graph:
                     library.cuGraphDestroy(graph)
         return made.value or 0
+
+    def _called(self, code: int, calls: Sequence[tuple[int, Sequence[int]]], context: int) -> int:
+        """Has `kiln_run_cuda` call functions of the host, one after the other; returns its result."""
+        words = [_PARAMETERS, 0, 0, self.address("cuCtxSetCurrent"), context, 0]
+        for function, values in calls:
+            words += (_CALL, 4 + 2 * len(values), function, len(values), *(w for v in values for w in (0, v)))
+        table = array.array("q", [*words, 0])
+        state = array.array("q", [0, table.buffer_info()[0]])
+        run = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code)
+        return run(state.buffer_info()[0], 0)
 
     def _stream(self, context: int) -> int:
         """The stream of the current context that recordings are made in. It stays: cuDNN remembers its last stream."""

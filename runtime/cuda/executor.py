@@ -99,12 +99,13 @@ class CudaExecutor(Executor):
             cuda.address("cuTensorMapEncodeTiled") if described else 0,
         )
         self._code = load([plan.launcher], ["kiln_run_cuda", "kiln_execute_cudnn"])
-        run: Callable[[int, int], int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
-            self._code["kiln_run_cuda"]
-        )
+        code = self._code["kiln_run_cuda"]
+        run: Callable[[int, int], int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code)
         if self._wants_replays and max(len(part.launches) for part in parts) >= LEAST_LAUNCHES:
             # Behind the words of addresses is one that differs between states.
-            run = self.replays = LaunchReplays(plan.name, cuda, context, run, layout.flag_address - 1, self._owner)
+            run = self.replays = LaunchReplays(
+                plan.name, cuda, context, code, run, layout.flag_address - 1, self._owner
+            )
         current, index = torch._C._cuda_getCurrentRawStream, self._index
 
         def launch(address: int) -> None:

@@ -42,14 +42,17 @@ _KEPT = 4
 _REMEMBERED = 16
 """Words without a recording of which it is counted how often they came."""
 
+_REFUSALS = 4
+"""Recordings that the driver has refused when no more are tried."""
+
 _MOST_DOUBLINGS = 20
 
 
 class GraphDriver(Protocol):
     """What the driver does for recordings (:class:`kiln.runtime.cuda.driver.Driver`)."""
 
-    def record(self, context: int, work: Callable[[int], int]) -> int:
-        """An executable graph of what `work(stream)` launches, which returns 0 or a status."""
+    def record(self, context: int, code: int, state: int) -> int:
+        """An executable graph of what `kiln_run_cuda`, at the address `code`, launches for a state."""
         ...
 
     def graph_functions(self) -> tuple[Callable[[int], int], Callable[[int, int], int], Callable[[int], Any]]:
@@ -66,7 +69,7 @@ class _Recording:
 
 
 class LaunchReplays:
-    """Stands for `run(state, stream)` (`kiln_run_cuda`), with the same result. Thread-safe.
+    """Stands for `run(state, stream)`, which is `kiln_run_cuda` at the address `code`, with its result. Thread-safe.
 
     words: how many words of the state, behind the first, launches depend on. owner: `owner(table)` -> how many launches
     the table at an address is for, and what keeps it alive; None for a table that is not known any more.
@@ -77,11 +80,13 @@ class LaunchReplays:
         name: str,
         cuda: GraphDriver,
         context: int,
+        code: int,
         run: Callable[[int, int], int],
         words: int,
         owner: Callable[[int], tuple[int, Any] | None],
     ) -> None:
         self._name, self._cuda, self._context, self._run, self._owner = name, cuda, context, run, owner
+        self._code, self._refused = code, 0
         self._bytes = 8 * words
         self._set_context, self._launch, self._destroy = cuda.graph_functions()
         self._is_recorded = torch._C._cuda_isCurrentStreamCapturing  # pyright: ignore[reportAttributeAccessIssue]
@@ -129,10 +134,13 @@ class LaunchReplays:
         if owned is None or owned[0] < LEAST_LAUNCHES:
             return
         try:
-            graph = self._cuda.record(self._context, lambda stream: self._run(state, stream))
+            graph = self._cuda.record(self._context, self._code, state)
         except CudaError as error:
-            self.reason = str(error)
-            log.info("graph %s is launched kernel by kernel: %s", self._name, error)
+            # Another thread's wait for the whole GPU may have been in the way.
+            self._refused += 1
+            if self._refused >= _REFUSALS:
+                self.reason = str(error)
+                log.info("graph %s is launched kernel by kernel: %s", self._name, error)
             return
         self.made += 1
         if len(self._recordings) >= _KEPT:

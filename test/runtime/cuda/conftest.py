@@ -162,13 +162,13 @@ class EmulatedDriver:
 
     # -- recordings ------------------------------------------------------------------------------
 
-    def record(self, context: int, work: Callable[[int], int]) -> int:
+    def record(self, context: int, code: int, state: int) -> int:
         """What is launched is kept with its parameters as they are now, and not run."""
         if self.refuses_recordings:
             raise CudaError(900, "operation not permitted when stream is capturing")
         self._later = self.library.later = self.dnn_library.later = later = []
         try:
-            assert work(_RECORDED_STREAM) == 0
+            assert ctypes.CFUNCTYPE(ctypes.c_int64, _P, _P)(code)(state, _RECORDED_STREAM) == 0
         finally:
             self._later = self.library.later = self.dnn_library.later = None
         self.recorded += 1

@@ -4,6 +4,7 @@
 """Launches at addresses seen before, replayed: on an emulated GPU whose recordings keep what was launched."""
 
 import array
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,10 @@ import torch.nn.functional as F
 import kiln
 import kiln.runtime.cuda.executor as cuda_executor
 import kiln.runtime.cuda.replays as replays
+from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.runtime.cuda.driver import CudaError, Driver
 from kiln.runtime.cuda.replays import LaunchReplays
+from kiln.runtime.loader import load
 
 
 @pytest.fixture
@@ -210,7 +213,8 @@ def test_what_cannot_be_recorded_is_launched(gpu, executors, memory):
     run = compiled(network)
     given = operands()
     exact = network(*(t.double() for t in given))
-    for _ in range(5):
+    for call in range(14):
+        assert bool(executors and executors[-1].replays.reason) == (call >= 12)
         memory.start()
         for found, reference in zip(run(*given), exact, strict=True):
             assert error(found, reference) < 1e-5
@@ -228,8 +232,8 @@ class Graphs:
         self.alive: list[int] = []
         self.made = self.code = 0
 
-    def record(self, context: int, work: Callable[[int], int]) -> int:
-        assert work(-1) == 0
+    def record(self, context: int, code: int, state: int) -> int:
+        assert code == 4711
         self.made += 1
         self.alive.append(self.made)
         return self.made
@@ -252,7 +256,9 @@ class States:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False, raising=False)
         self.graphs, self.launched = Graphs(), 0
-        self.replays = LaunchReplays("g", self.graphs, 1, self._run, 2, lambda table: (replays.LEAST_LAUNCHES, table))
+        self.replays = LaunchReplays(
+            "g", self.graphs, 1, 4711, self._run, 2, lambda table: (replays.LEAST_LAUNCHES, table)
+        )
 
     def _run(self, state: int, stream: int) -> int:
         self.launched += stream >= 0
@@ -325,61 +331,89 @@ def test_threads(states):
     assert len(states.graphs.alive) <= 4 and states.graphs.made >= 4
 
 
+_P = ctypes.c_void_p
+_TYPES: dict[str, list[Any]] = {
+    "cuStreamCreate": [_P, ctypes.c_uint], "cuStreamBeginCapture_v2": [_P, ctypes.c_int], "cuStreamEndCapture": [_P, _P],
+    "cuGraphInstantiateWithFlags": [_P, _P, ctypes.c_ulonglong], "cuGetErrorString": [ctypes.c_int, _P],
+}  # fmt: skip
+
+
 class Library:
     """The driver's functions for recordings: `calls` names them, `codes` are what they return if not 0."""
 
     def __init__(self, **codes: int) -> None:
         self.calls: list[str] = []
         self.codes = codes
+        self.made = 0
 
-    def __getattr__(self, name: str) -> Callable[..., int]:
+    def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
             raise AttributeError(name)
 
-        def call(*arguments: Any) -> int:
+        def call(*arguments: int) -> int:
             self.calls.append(name)
-            places = [a._obj for a in arguments if hasattr(a, "_obj")]
-            if places and name != "cuGetErrorString":
-                places[0].value = len(self.calls)
+            place = {"cuStreamCreate": 0, "cuGraphInstantiateWithFlags": 0, "cuStreamEndCapture": 1}
+            if name in place and name not in self.codes:
+                self.made += 1
+                ctypes.c_int64.from_address(arguments[place[name]]).value = self.made
             return self.codes.get(name, 0)
 
-        return call
+        found = ctypes.CFUNCTYPE(ctypes.c_int, *_TYPES.get(name, [_P]))(call)
+        setattr(self, name, found)
+        return found
 
 
-def a_driver(monkeypatch: pytest.MonkeyPatch, **codes: int) -> tuple[Driver, Library]:
-    library = Library(**codes)
-    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
-    driver = Driver()
-    library.calls.clear()
-    return driver, library
+class Recorder:
+    """The driver, and the state of a plan that launches one kernel with the `streams` that it was launched in."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **codes: int) -> None:
+        self.library, self.streams = Library(**codes), list[int]()
+        monkeypatch.setattr("ctypes.CDLL", lambda name: self.library)
+        self.driver = Driver()
+        self.library.calls.clear()
+        self.status = 0
+        self._launch = ctypes.CFUNCTYPE(ctypes.c_int, *[_P] * 11)(self._launched)
+        addresses = [ctypes.cast(f, _P).value or 0 for f in (self._launch, self.library.cuCtxSetCurrent)]
+        kernel = [1234, 8, 1, 1, 1, 32, 0, 0]
+        self._table = array.array("q", [16, addresses[0], 0, addresses[1], 5, 0, *kernel, 0])
+        self._state = array.array("q", [0, self._table.buffer_info()[0]])
+        self._code = load([cuda_launcher_object()], ["kiln_run_cuda"])
+
+    def _launched(self, *arguments: int) -> int:
+        self.streams.append(arguments[8])
+        return self.status
+
+    def record(self) -> int:
+        return self.driver.record(5, self._code["kiln_run_cuda"], self._state.buffer_info()[0])
+
+
+_ONCE = ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy"]
 
 
 def test_the_driver_records_in_a_stream_of_its_own(monkeypatch):
-    driver, library = a_driver(monkeypatch)
-    streams = []
-    for _ in range(2):
-        assert driver.record(5, lambda stream: streams.append(stream) or 0) > 0
-    once = ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy"]
-    assert library.calls == ["cuCtxSetCurrent", "cuStreamCreate", *once, "cuCtxSetCurrent", *once]
-    assert len(set(streams)) == 1
+    recorder = Recorder(monkeypatch)
+    assert recorder.record() != recorder.record()
+    assert [name for name in recorder.library.calls if name != "cuCtxSetCurrent"] == ["cuStreamCreate", *_ONCE, *_ONCE]
+    assert recorder.streams == [1, 1]
 
 
-@pytest.mark.parametrize("fails", ["launch", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"])
+@pytest.mark.parametrize("fails", ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"])
 def test_a_recording_that_fails_leaves_nothing(monkeypatch, fails):
-    driver, library = a_driver(monkeypatch, **{fails: 900})
+    recorder = Recorder(monkeypatch, **{fails: 900})
+    with pytest.raises(CudaError, match=r"recording launches: .*\(CUDA error 900\)"):
+        recorder.record()
+    calls = recorder.library.calls
+    assert calls.count("cuGraphDestroy") == (fails == "cuGraphInstantiateWithFlags")
+    assert calls.count("cuStreamEndCapture") == (fails != "cuStreamBeginCapture_v2")
+    recorder.library.codes.clear()
+    assert recorder.record()
+
+
+def test_a_launch_that_cannot_be_recorded_ends_the_recording(monkeypatch):
+    recorder = Recorder(monkeypatch)
+    recorder.status = 13
     with pytest.raises(CudaError, match="recording launches"):
-        driver.record(5, lambda stream: 13 if fails == "launch" else 0)
-    assert library.calls.count("cuStreamEndCapture") == library.calls.count("cuGraphDestroy") == 1
-    library.codes.clear()
-    assert driver.record(5, lambda stream: 0)
-
-
-def test_an_exception_ends_a_recording(monkeypatch):
-    driver, library = a_driver(monkeypatch)
-
-    def interrupted(stream: int) -> int:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        driver.record(5, interrupted)
-    assert library.calls[-2:] == ["cuStreamEndCapture", "cuGraphDestroy"]
+        recorder.record()
+    assert recorder.library.calls[-3:] == ["cuStreamEndCapture", "cuGetErrorString", "cuGraphDestroy"]
+    recorder.status = 0
+    assert recorder.record()
