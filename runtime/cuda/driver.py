@@ -94,8 +94,9 @@ class Driver:
     def record(self, context: int, code: int, state: int) -> int:
         """An executable graph of what `kiln_run_cuda`, at the address `code`, launches for a state; nothing of it runs.
 
-        Recording is one native call that keeps Python's interpreter lock: the driver refuses it if another thread waits
-        for the whole GPU meanwhile, and refuses that wait, too. Raises CudaError where something cannot be recorded.
+        Recording is one native call that keeps Python's interpreter lock: no thread may wait for the whole GPU
+        meanwhile (CUDA Programming Guide, prohibited operations of stream capture). Raises CudaError where something
+        cannot be recorded.
         """
         library, what = self.library, "recording launches"
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
