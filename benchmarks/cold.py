@@ -35,11 +35,12 @@ def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: st
     Returns:
         ``compile``: seconds of the model's first call; ``cpu``: CPU seconds of it, child processes included; ``start``:
         seconds of the first trivial call, imports included; ``steady``: seconds of the model's second call, which the
-        first one includes as well; ``warm`` and ``warm_cpu``: ``compile`` and ``cpu`` of the second process, which
-        finds what the first one left on the disk. In bytes, None where the system does not say: ``compile_memory``,
-        what the first call took at its peak above what the process held before; ``children_memory``, the most that the
-        processes held which it started (C++ compilers, workers); ``run_memory``, what the second process took at the
-        peak of a later call above what it held before its first. Or ``failure``: why there are none of these.
+        first one includes as well; ``warm``, ``warm_cpu`` and ``warm_start``: ``compile``, ``cpu`` and ``start`` of the
+        second process, which finds what the first one left on the disk. In bytes, None where the system does not say:
+        ``compile_memory``, what the first call took at its peak above what the process held before;
+        ``children_memory``, the most that the processes held which it started (C++ compilers, workers);
+        ``run_memory``, what the second process took at the peak of a later call above what it held before its first.
+        Or ``failure``: why there are none of these.
     """
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         command = [case, contender, "--threads", str(threads), "--dtype", dtype, *["--small"] * small]
@@ -47,7 +48,7 @@ def measure_cold(case: str, contender: str, threads: int, small: bool, dtype: st
         if "failure" not in found:
             again = _process(folder, command)
             found["warm"], found["warm_cpu"] = again.get("compile"), again.get("cpu")
-            found["run_memory"] = again.get("run_memory")
+            found["warm_start"], found["run_memory"] = again.get("start"), again.get("run_memory")
         return found
 
 
