@@ -3,6 +3,7 @@
 
 """Convolutions and attention in kernels of their own, or by a call of ATen with kernels behind it."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -68,13 +69,13 @@ class _CallJudge(Judge[_CallCase]):
         super().__init__(store, options, device, seconds, graph_seconds, measure)
         self.replace = replace
 
+    @abstractmethod
     def work(self, op: ir.Operation) -> int:
         """Of an op of known sizes; 0 for one that is not tried."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ops(self, op: ir.Operation) -> list[ir.Operation]:
         """What is run for an op: it, what is fused behind it, views in front of and behind it."""
-        raise NotImplementedError
 
     def strides(self, op: ir.Operation, value: ir.Value) -> ir.AffineMap | None:
         """Of an argument or the result of what is run."""
