@@ -61,6 +61,11 @@ class PairedAttention(Attention):
         """Stride of a query in scratch: whole vectors of 32, and a line more."""
         return -(-self.p.qk_size // (2 * self.width)) * 2 * self.width + 2 * self.width
 
+    @property
+    def key_pairs(self) -> int:
+        """Pairs of a key that are stored."""
+        return self.head
+
     def load_keys(self, first: Index, count: Index) -> None:
         b, p, lay, lanes = self.b, self.p, self.lay, 2 * self.width
         row, last = known(p.k_strides[-2]), b.subi(count, 1)
@@ -70,7 +75,7 @@ class PairedAttention(Attention):
             for e in range(0, p.qk_size, lanes):
                 block = [self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes) for at in keys]
                 turned = pack.transpose_registers(b, [as_integers(b, x) for x in block])
-                for q, x in enumerate(turned[: self.head - e // 2]):
+                for q, x in enumerate(turned[: self.key_pairs - e // 2]):
                     b.vstore(x, self.pairs, b.sum_(lay["k"], j, (e // 2 + q) * lay["keys"]))
 
         b.for_(0, count, self.width, strip)

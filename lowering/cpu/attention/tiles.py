@@ -16,9 +16,7 @@ from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import TILE_KEYS
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.matmul import pack
-from kiln.lowering.cpu.matmul.bf16 import as_integers
-from kiln.lowering.cpu.matmul.problem import known
+from kiln.lowering.cpu.matmul.microkernel import round_up
 
 __all__ = ["TiledAttention"]
 
@@ -35,19 +33,10 @@ class TiledAttention(PairedAttention):
         super().emit()
         amx.release(self.b)
 
-    def load_keys(self, first: Index, count: Index) -> None:
-        """As pairs, with zeros where the head ends within 32 elements."""
-        b, p, lay, lanes = self.b, self.p, self.lay, 2 * self.width
-        row, last = known(p.k_strides[-2]), b.subi(count, 1)
-
-        def strip(j: Index) -> None:
-            keys = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(self.width)]
-            for e in range(0, p.qk_size, lanes):
-                block = [self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes) for at in keys]
-                for q, x in enumerate(pack.transpose_registers(b, [as_integers(b, x) for x in block])):
-                    b.vstore(x, self.pairs, b.sum_(lay["k"], j, (e // 2 + q) * lay["keys"]))
-
-        b.for_(0, count, self.width, strip)
+    @property
+    def key_pairs(self) -> int:
+        """With zeros where the head ends within 32 elements."""
+        return round_up(self.head, self.width)
 
     def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
         """As pairs, with zeros for the keys that are none up to the next 32."""

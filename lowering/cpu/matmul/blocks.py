@@ -47,6 +47,7 @@ class Blocks:
         self.layout = layout
         self.width, self.mr, self.nv = s["width"], s["mr"], s["nv"]
         self.nr = self.nv * self.width
+        self.kc = s["kc"]
         self.vector = b.vec(self.width, sum_type)
         self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
         self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
@@ -63,17 +64,21 @@ class Blocks:
         rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
 
         def piece(pc: Index) -> None:
-            depth = b.mini(b.subi(k, pc), self.s["kc"])
+            depth = b.mini(b.subi(k, pc), self.kc)
             lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
             if self.s.get("fetch"):
-                after = b.addi(pc, self.s["kc"])
+                after = b.addi(pc, self.kc)
                 columns = b.addi(rhs0, b.muli(cols, self.rhs_col))
                 self.next = b.select_index(b.cmpi("slt", after, k), b.addi(rhs0, b.muli(after, self.rhs_k)), columns)
             self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
 
-        b.for_(0, b.maxi(k, 1), self.s["kc"], piece)  # K = 0 still writes zeros
+        b.for_(0, b.maxi(k, 1), self.kc, piece)  # K = 0 still writes zeros
+        self.finish(batch, (m0, n0), (rows, cols))
+
+    def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
+        """The epilogue on the sums of a block."""
         stride = self.layout["tile_stride"]
-        run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), self.sums, 0, stride, self.width)
+        run_epilogue(self.b, self.epilogue, batch, origin, size, self.sums, 0, stride, self.width)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         """Adds the products of `depth` steps of k, the first of them `pc`, to the block."""

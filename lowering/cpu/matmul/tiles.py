@@ -24,8 +24,8 @@ from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
-from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import DEPTH, ROWS
 
 __all__ = ["begin_sharing", "emit_tiles", "tiles_layout"]
@@ -115,7 +115,7 @@ class _Tiles(PairsInScratch):
         lay = _layout(s)
         super().__init__(b, problem, s | {"width": LANES}, operands, epilogue, ctx, lay, b.f32)
         self.swapped, self.packed = bool(s.get("swapped")), bool(s.get("packed"))
-        self.high = self.mr // ROWS
+        self.high, self.kc = self.mr // ROWS, lay["kc"]
         self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
 
         def area(name: str, count: int, type_: ir.Type) -> ir.Value:
@@ -141,26 +141,13 @@ class _Tiles(PairsInScratch):
         """Nothing is packed yet."""
         self.b.store(self.b.int_(-1, self.b.i64), self.cell, 0)
 
-    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        b, k = self.b, known(self.p.k)
-        lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
-        rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
-        lhs0 = b.addi(lhs0, b.muli(m0, self.lhs_row))
-        rhs0 = b.addi(rhs0, b.muli(n0, self.rhs_col))
-
-        def piece(pc: Index) -> None:
-            depth = b.mini(b.subi(k, pc), self.layout["kc"])
-            lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
-            self.k_piece(pc, depth, lhs, b.addi(rhs0, b.muli(pc, self.rhs_k)), rows, cols)
-
-        b.for_(0, b.maxi(k, 1), self.layout["kc"], piece)  # K = 0 still writes zeros
-        stride = self.layout["tile_stride"]
+    def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
         if not self.swapped:
-            run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), self.sums, 0, stride, LANES)
+            super().finish(batch, origin, size)
             return
-        self.turn_sums(rows, cols)
-        stride = self.layout["mc"]
-        run_epilogue(b, self.epilogue, batch, (n0, m0), (cols, rows), self.turned_sums, 0, stride, LANES)
+        self.turn_sums(*size)
+        origin, size = (origin[1], origin[0]), (size[1], size[0])
+        run_epilogue(self.b, self.epilogue, batch, origin, size, self.turned_sums, 0, self.layout["mc"], LANES)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b = self.b

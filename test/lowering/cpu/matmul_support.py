@@ -142,3 +142,13 @@ class Kernel:
 
     def __call__(self, *tensors: torch.Tensor, symbols: Sequence[int] = (), threads: int = 1) -> None:
         self.bind(tensors, symbols, threads)()
+
+
+def bf16_operand(rows: int, cols: int, layout: str) -> torch.Tensor:
+    """Row-major, transposed or without unit stride; NaN around it, which nothing may read into a sum."""
+    if layout == "t":
+        return bf16_operand(cols, rows, "n").mT
+    step = 3 if layout == "s" else 1
+    memory = torch.full((rows, cols * step + 3), torch.nan, dtype=torch.bfloat16)
+    memory[:, : cols * step : step] = torch.randn(rows, cols)
+    return memory[:, : cols * step : step] if cols else memory[:, :0]

@@ -95,7 +95,8 @@ func.func @split_rows(%x: tensor<64x256xf32>, %w: tensor<256x128xf32>, %y: tenso
 
 // CHECK-LABEL: func.func @attention
 // CHECK-NOT: %arg3[
-// CHECK: vector.reduction <max
+// CHECK: vector.shuffle {{.*}} [1, 0, 1, 0
+// CHECK: vector.extract
 // CHECK: math.exp2
 // CHECK: vector.store {{.*}}, %arg3[
 func.func @attention(%q: tensor<1x2x64x16xf32>, %k: tensor<1x2x64x16xf32>, %v: tensor<1x2x64x16xf32>) -> tensor<1x2x64x16xf32> {

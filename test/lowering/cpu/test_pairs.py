@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from matmul_support import Kernel, Machine, StoreEpilogue
+from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand
 
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
@@ -35,16 +35,6 @@ def without_amx():
 
 SIZES = [(1, 1, 1), (1, 17, 5), (3, 64, 31), (4, 5, 257), (7, 24, 64), (13, 65, 70), (37, 130, 33), (5, 1, 32), (6, 0, 4),
          (0, 4, 4), (9, 20, 0), (65, 70, 1031)]  # fmt: skip
-
-
-def operand(rows: int, cols: int, layout: str) -> torch.Tensor:
-    """Row-major, transposed or without unit stride; NaN around it, which nothing may read into a sum."""
-    if layout == "t":
-        return operand(cols, rows, "n").mT
-    step = 3 if layout == "s" else 1
-    memory = torch.full((rows, cols * step + 3), torch.nan, dtype=torch.bfloat16)
-    memory[:, : cols * step : step] = torch.randn(rows, cols)
-    return memory[:, : cols * step : step] if cols else memory[:, :0]
 
 
 def check(out: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor) -> None:
@@ -81,7 +71,7 @@ def test_dynamic_sizes(left: str, right: str, m: int) -> None:
     kernel = dynamic_kernel(left, right, m)
     for threads in (1, 2):
         for m, n, k in SIZES:
-            lhs, rhs = operand(m, k, left), operand(k, n, right)
+            lhs, rhs = bf16_operand(m, k, left), bf16_operand(k, n, right)
             out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
             strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
             kernel(lhs, rhs, out, symbols=(m, n, k, *strides), threads=threads)
@@ -92,7 +82,7 @@ def test_dynamic_sizes(left: str, right: str, m: int) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
     torch.manual_seed(0)
-    lhs, rhs, out = operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
+    lhs, rhs, out = bf16_operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
     schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), MACHINE, m)
     assert schedule is not None and schedule["kernel"] == "pairs"

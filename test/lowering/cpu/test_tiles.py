@@ -13,7 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
-from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
+from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand, rational_gate
 
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
@@ -26,16 +26,6 @@ pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other in
 MACHINE = Machine(64, 32)
 BLOCKS = {"mc": 48, "nc": 64, "kc": 96, "ks": 64}
 """Small blocks, so that there are several of everything."""
-
-
-def operand(rows: int, cols: int, layout: str) -> torch.Tensor:
-    """Row-major, transposed or without unit stride; NaN around it, which nothing may read into a sum."""
-    if layout == "t":
-        return operand(cols, rows, "n").mT
-    step = 3 if layout == "s" else 1
-    memory = torch.full((rows, cols * step + 3), torch.nan, dtype=torch.bfloat16)
-    memory[:, : cols * step : step] = torch.randn(rows, cols)
-    return memory[:, : cols * step : step] if cols else memory[:, :0]
 
 
 def check(out: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor) -> None:
@@ -80,7 +70,7 @@ def test_dynamic_sizes(left: str, right: str, m: int) -> None:
     kernel = dynamic_kernel(left, right, m)
     for threads in (1, 2):
         for m, n, k in SIZES:
-            lhs, rhs = operand(m, k, left), operand(k, n, right)
+            lhs, rhs = bf16_operand(m, k, left), bf16_operand(k, n, right)
             out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
             strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
             kernel(lhs, rhs, out, symbols=(m, n, k, *strides), threads=threads)
@@ -114,8 +104,8 @@ def test_dynamic_rows(right: str, k: int) -> None:
     kernel = dynamic_rows(right, k)
     for threads in (1, 2):
         for m in (0, 1, 15, 16, 17, 32, 49, 65, 100):
-            lhs, out = operand(m, k, "n"), torch.full((m, 70), torch.nan, dtype=torch.bfloat16)
-            rhs = operand(70, k, "n").mT if right == "t" else torch.randn(k, 80).bfloat16()[:, :70]
+            lhs, out = bf16_operand(m, k, "n"), torch.full((m, 70), torch.nan, dtype=torch.bfloat16)
+            rhs = bf16_operand(70, k, "n").mT if right == "t" else torch.randn(k, 80).bfloat16()[:, :70]
             kernel(lhs, rhs, out, symbols=(m,), threads=threads)
             check(out, lhs, rhs)
 
@@ -127,7 +117,7 @@ def test_dynamic_rows(right: str, k: int) -> None:
 @pytest.mark.parametrize("kind", ["packed", "n", "t"])
 def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
     torch.manual_seed(0)
-    lhs, rhs, out = operand(m, k, "n"), operand(k, n, kind[0]), torch.empty(m, n, dtype=torch.bfloat16)
+    lhs, rhs, out = bf16_operand(m, k, "n"), bf16_operand(k, n, kind[0]), torch.empty(m, n, dtype=torch.bfloat16)
     bias = torch.randn(n)
     if kind == "packed":
         rhs = torch.randn(k, n).bfloat16()
@@ -188,7 +178,7 @@ def test_candidates(right: str) -> None:
     """What tuning tries of this kernel computes the same."""
     torch.manual_seed(0)
     m, n, k = 40, 100, 128
-    lhs, rhs = operand(m, k, "n"), operand(k, n, right)
+    lhs, rhs = bf16_operand(m, k, "n"), bf16_operand(k, n, right)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
     with emulated_amx(pytest.MonkeyPatch()):
         default = choose_tiles(problem, m)

@@ -4,7 +4,7 @@
 """What the tests on a GPU share: compiling without the fallback, and errors against float64."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,3 +45,19 @@ def check(function: Callable[..., Any], *inputs: Any, limit: float = 1e-5, calls
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def check_in_streams(model: Callable[..., Any], exact: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> None:
+    """Calls without waiting, in several streams, and recorded in one: all are right."""
+    for mode in (None, "reduce-overhead"):
+        with torch.no_grad():
+            run = compiled(model, mode=mode)
+            streams = [torch.cuda.Stream() for _ in range(4)]
+            torch.cuda.synchronize()
+            found = []
+            for i, x in enumerate([*inputs] * 3):
+                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
+                    found.append(run(x).clone())
+            torch.cuda.synchronize()
+        for x, value in zip([*inputs] * 3, found, strict=True):
+            assert error(value, exact(x)) < 1e-2

@@ -6,7 +6,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from on_gpu_support import check, compiled, error, randn
+from on_gpu_support import check, check_in_streams, randn
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -37,18 +37,7 @@ def test_products_of_the_library_in_several_streams_and_recorded() -> None:
         return F.layer_norm(F.linear(y, u.double(), b.double()), (1024,))
 
     inputs = [randn(640, 1024).bfloat16() for _ in range(8)]
-    for mode in (None, "reduce-overhead"):
-        with torch.no_grad():
-            run = compiled(model, mode=mode)
-            streams = [torch.cuda.Stream() for _ in range(4)]
-            torch.cuda.synchronize()
-            found = []
-            for i, x in enumerate(inputs * 3):
-                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
-                    found.append(run(x).clone())
-            torch.cuda.synchronize()
-        for x, value in zip(inputs * 3, found, strict=True):
-            assert error(value, exact(x)) < 1e-2
+    check_in_streams(model, exact, inputs)
 
 
 def images(*shape: int, dtype: torch.dtype, last: bool) -> torch.Tensor:
@@ -88,15 +77,4 @@ def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:
         return torch.relu(F.conv2d(torch.relu(F.conv2d(x.double(), w.double(), None, 1, 1)), u.double(), None, 2, 1))
 
     inputs = [images(4, 64, 28, 28, dtype=torch.bfloat16, last=True) for _ in range(8)]
-    for mode in (None, "reduce-overhead"):
-        with torch.no_grad():
-            run = compiled(model, mode=mode)
-            streams = [torch.cuda.Stream() for _ in range(4)]
-            torch.cuda.synchronize()
-            found = []
-            for i, x in enumerate(inputs * 3):
-                with torch.cuda.stream(streams[i % 4] if mode is None else torch.cuda.current_stream()):
-                    found.append(run(x).clone())
-            torch.cuda.synchronize()
-        for x, value in zip(inputs * 3, found, strict=True):
-            assert error(value, exact(x)) < 1e-2
+    check_in_streams(model, exact, inputs)
