@@ -6,7 +6,8 @@ The op is copied alone into a function of its own, converted there by upstream p
 made lies in the language of Kiln's code generation. So one op that a pass rejects cannot fail the graph.
 
 Only ops in :data:`VETTED` are tried. A Python caller cannot survive an abort in C++, so an op gets on the list after
-its conversion was seen to end well, statically and with dynamic sizes; the list is what the tests run.
+its conversion was seen to end well, statically and with dynamic sizes; the list is what the tests run. That was seen for
+the types that Kiln computes, and holds for those only.
 """
 
 import re
@@ -56,6 +57,7 @@ def convert_with_torch_mlir(cx: "LoweringContext") -> list[ir.Value | None]:
         cx.unsupported("its conversion is not among those that are tried")
     tensors: list[ir.Value] = []
     source = _isolate(cx, tensors)
+    _check_types(cx, tensors)
     converted = _convert(source)
     if isinstance(converted, _Failure):
         cx.unsupported(converted.reason)
@@ -64,6 +66,16 @@ def convert_with_torch_mlir(cx: "LoweringContext") -> list[ir.Value | None]:
     except (ir.MLIRError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # Upstream may write anything; a form that was not foreseen is one more reason for ATen.
         cx.unsupported(f"what it made cannot be read: {type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def _check_types(cx: "LoweringContext", tensors: list[ir.Value]) -> None:
+    """Refuse element types that Kiln does not compute: a sum of complex numbers, for one, aborts the process."""
+    for value in tensors:
+        found = cx.lookup(value)
+        if found is not None and cx.dtype(found).is_opaque:
+            cx.unsupported(f"an operand of type {value.type}, which Kiln does not compute")
+    for k in range(len(cx.op.results)):
+        cx.result_info(k)
 
 
 class _Failure:

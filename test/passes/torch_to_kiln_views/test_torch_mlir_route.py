@@ -76,6 +76,14 @@ def test_half_types_are_refused(without_rule: Callable[[str], None], context: ir
     assert "16-bit float" in decisions[0].reason
 
 
+@pytest.mark.parametrize("name", ["sum.dim_IntList", "mul.Tensor", "view"])
+def test_complex_numbers_are_refused(name: str, without_rule: Callable[[str], None], context: ir.Context) -> None:
+    """torch-mlir aborts the process on a sum of them."""
+    without_rule(f"torch.aten.{name}")
+    decisions = check(CASES[name], (X.to(torch.complex64),), context, way="aten")
+    assert "which Kiln does not compute" in decisions[-1].reason
+
+
 def test_an_op_that_is_not_vetted_is_not_tried(without_rule: Callable[[str], None], context: ir.Context) -> None:
     without_rule("torch.aten.gather")
     index = torch.zeros(4, 2, dtype=torch.int64)
