@@ -91,10 +91,8 @@ class _Window:
         b, p = self.b, self.p
         at = split_batch(b, tap, p.kernel)
         inside = kept
-        for first, step, dilation, size, padding, kernel in zip(
-            self.first, at, p.dilation, p.size, p.padding, p.kernel, strict=True
-        ):
-            if padding or kernel > 1:
+        for first, step, dilation, size, padding in zip(self.first, at, p.dilation, p.size, p.padding, strict=True):
+            if padding:  # else every window lies inside
                 x = b.addi(first, b.muli(step, dilation))
                 inside = b.andc(inside, b.andc(b.cmpi("sge", x, 0), b.cmpi("slt", x, size)))
         moved = b.sum_(*(b.muli(b.muli(x, d), s) for x, d, s in zip(at, p.dilation, p.x_strides[2:], strict=True)))

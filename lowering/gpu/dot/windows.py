@@ -4,7 +4,7 @@
 """What attention and convolutions in a fusion read: sizes and strides over the fusion's symbols."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
@@ -15,6 +15,9 @@ from kiln.lowering.gpu.dot.conv_schedule import ConvShape
 from kiln.lowering.gpu.dot.problem import Operand, element_name, find_operand
 from kiln.lowering.gpu.dot.schedule import known_product
 from kiln.lowering.tile.body import FusionBody
+
+_STEP = 32
+"""Terms of a sum that a step of a convolution has at least, if a tap has as many channels."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,21 @@ class Convolution:
         dtype = "tf32" if tf32 and self.element == "f32" else self.element
         return ConvShape(known_product(known), self.groups, self.channels, self.out, taps, dtype)
 
+    def with_rows(self) -> "Convolution":
+        """The same convolution with the rows of its window as channels: fewer taps, whose elements lie next to each
+        other in both operands. Itself where they do not, where steps of the sums would not divide them, and where
+        channels are enough for a step anyway."""
+        row = self.channels * self.kernel[-1]
+        next_to = all(
+            affine.constant_of(x.strides[1]) == 1 and affine.constant_of(x.strides[-1]) == self.channels
+            for x in (self.x, self.weight)
+        )
+        if not next_to or self.groups > 1 or self.padding[-1] or self.dilation[-1] != 1:
+            return self
+        if self.kernel[-1] == 1 or self.channels >= _STEP or row % _STEP:
+            return self
+        return replace(self, kernel=(*self.kernel[:-1], 1), channels=row)
+
 
 def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Convolution:
     """The kiln.conv of a fusion and where its operands lie.
@@ -137,4 +155,4 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Convolution:
     return Convolution(
         op, x, w, sizes, result, tuple(known[2:]), known[1], known[0] // groups, groups, stride, padding, dilation,
         element,
-    )  # fmt: skip
+    ).with_rows()  # fmt: skip
