@@ -6,8 +6,8 @@ The op is copied alone into a function of its own, converted there by upstream p
 made lies in the language of Kiln's code generation. So one op that a pass rejects cannot fail the graph.
 
 Only ops in :data:`VETTED` are tried. A Python caller cannot survive an abort in C++, so an op gets on the list after
-its conversion was seen to end well, statically and with dynamic sizes; the list is what the tests run. That was seen for
-the types that Kiln computes, and holds for those only.
+its conversion was seen to end well, statically and with dynamic sizes; the list is what the tests run. It holds for
+the types that Kiln computes.
 """
 
 import re
