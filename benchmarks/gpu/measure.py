@@ -30,7 +30,11 @@ class Time:
 def interleaved(
     calls: dict[str, Call], sets: Sequence[Sequence[torch.Tensor]], *, rounds: int = 9, target_ms: float = 2.0
 ) -> dict[str, Time]:
-    """Time per call of each contender; one that cannot be recorded is left out."""
+    """Time per call of each contender on the GPU alone; one that cannot be recorded is left out.
+
+    Contenders take turns at being the first, and each replay that counts follows one of the same contender: at the
+    power limit clocks follow what ran before.
+    """
     graphs: dict[str, tuple[torch.cuda.CUDAGraph, int]] = {}
     for name, call in calls.items():
         try:
@@ -39,11 +43,12 @@ def interleaved(
             print(f"  {name}: cannot be recorded: {type(error).__name__}: {str(error)[:200]}", flush=True)
             torch.cuda.synchronize()
     times: dict[str, list[float]] = {name: [] for name in graphs}
-    for graph, _ in graphs.values():
-        graph.replay()
-    torch.cuda.synchronize()
-    for _ in range(rounds):
-        for name, (graph, count) in graphs.items():
+    names = list(graphs)
+    for i in range(rounds):
+        first = i % len(names) if names else 0
+        for name in (*names[first:], *names[:first]):
+            graph, count = graphs[name]
+            graph.replay()
             times[name].append(_elapsed(graph.replay) / count)
     return {name: Time(statistics.median(t), (max(t) - min(t)) / statistics.median(t)) for name, t in times.items()}
 

@@ -1,0 +1,93 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Cases in processes of their own, one at a time on each GPU, each GPU with its share of the processor's cores."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.gpu.row import Row
+
+__all__ = ["run_cases", "shares"]
+
+
+def shares(cores: Sequence[int], count: int) -> list[list[int]]:
+    """`cores` in `count` equal parts of neighbours; what is over is left idle. ValueError: fewer cores than parts."""
+    size = len(cores) // count
+    if size == 0:
+        raise ValueError(f"{len(cores)} cores cannot be shared by {count} GPUs")
+    return [list(cores[i * size : (i + 1) * size]) for i in range(count)]
+
+
+def run_cases(
+    names: Sequence[str], arguments: Sequence[str], gpus: int, seconds: float, show: Callable[[Row], None]
+) -> list[Row]:
+    """The rows of `names` in their order: `python -m benchmarks.gpu ARGUMENTS --name NAME` for each.
+
+    GPUs 0 to `gpus` - 1 take the next case when they are done with one, none after `seconds`. `show` gets each row as
+    it comes, on any thread but one at a time. A case whose process fails is a row without figures that says why.
+    """
+    waiting: queue.Queue[str] = queue.Queue()
+    for name in names:
+        waiting.put(name)
+    rows: dict[str, Row] = {}
+    lock = threading.Lock()
+    begin = time.perf_counter()
+
+    def work(gpu: int, cores: list[int]) -> None:
+        while time.perf_counter() - begin < seconds:
+            try:
+                name = waiting.get_nowait()
+            except queue.Empty:
+                return
+            row = _run(name, arguments, gpu, cores)
+            with lock:
+                rows[name] = row
+                show(row)
+
+    parts = shares(sorted(os.sched_getaffinity(0)), gpus)
+    threads = [threading.Thread(target=work, args=(gpu, cores)) for gpu, cores in enumerate(parts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [rows[name] for name in names if name in rows]
+
+
+def _run(name: str, arguments: Sequence[str], gpu: int, cores: list[int]) -> Row:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    chosen = visible[gpu] if gpu < len(visible) and visible[gpu] else str(gpu)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": chosen, "OMP_NUM_THREADS": str(len(cores))}
+    with tempfile.TemporaryDirectory() as folder:
+        found = os.path.join(folder, "rows.json")
+        command = [sys.executable, "-m", "benchmarks.gpu", *arguments, "--name", name, "--json", found]
+        # The processes that a compiler starts inherit the cores.
+        process = subprocess.run(
+            [sys.executable, "-c", _PINNED, ",".join(map(str, cores)), *command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if os.path.exists(found):
+            with open(found, encoding="utf-8") as file:
+                rows: list[Row] = json.load(file)
+            if rows:
+                return rows[0]
+    last = (process.stderr.strip() or process.stdout.strip() or "no output").splitlines()[-1]
+    empty: Row = {key: {} for key in ("first_s", "error", "us", "spread", "cpu_us", "wall_us")}
+    return empty | {"case": name, "is_model": True, "failed": {"process": f"exit {process.returncode}: {last[:600]}"}}
+
+
+_PINNED = (
+    "import os, sys; os.sched_setaffinity(0, set(map(int, sys.argv[1].split(',')))); "
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+"""Becomes the command behind its first argument, on those cores."""
