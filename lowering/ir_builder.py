@@ -208,22 +208,32 @@ class IRBuilder:
         A loop known to run zero times vanishes, one known to run once is inlined with i = lower. `attributes` are
         discardable attributes as text: {"tt.num_stages": "3 : i32"}, {"tt.flatten": "unit"}.
         """
-        if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
-            if lower >= upper:
-                return list(inits)
-            if lower + step >= upper:
-                return list(body(lower, list(inits)) if inits else body(lower) or ())
+        trips = self._few_trips(lower, upper, step)
+        if trips == 0:
+            return list(inits)
+        if trips == 1:
+            return list(body(lower, list(inits)) if inits else body(lower) or ())
         like = next((x.type for x in (upper, lower, step) if isinstance(x, ir.Value)), None)
         loop = scf.ForOp(self.value(lower, like), self.value(upper, like), self.value(step, like), list(inits))
         for key, text in (attributes or {}).items():
             loop.operation.attributes[key] = ir.Attribute.parse(text)
         with ir.InsertionPoint(loop.body):
+            self._enter_loop(loop.induction_variable, lower, upper, step)
             if inits:
                 scf.yield_(list(body(loop.induction_variable, list(loop.inner_iter_args))))
             else:
                 body(loop.induction_variable)
                 scf.yield_([])
         return list(loop.results)
+
+    def _few_trips(self, lower: Index, upper: Index, step: Index) -> int | None:
+        """0 or 1 for a loop that is known to run as often, else None."""
+        if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
+            return 0 if lower >= upper else 1 if lower + step >= upper else None
+        return None
+
+    def _enter_loop(self, i: ir.Value, lower: Index, upper: Index, step: Index) -> None:
+        """Called before the body of a loop over `i` is emitted: for builders that remember facts about integers."""
 
     def if_(
         self,

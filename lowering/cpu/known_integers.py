@@ -11,9 +11,7 @@ k = 768 the minimum above is 384, and `cols - round_down(cols, 16)` is 0 where 1
 As elsewhere in code generation, integers do not overflow, and those that are divided are not negative.
 """
 
-from collections.abc import Callable, Sequence
 from math import gcd, inf
-from typing import Any
 
 from torch_mlir import ir
 
@@ -154,31 +152,22 @@ class KnownIntegers(IRBuilder):
             return True if high <= low1 else False if low > high1 else None
         return None
 
-    def for_(
-        self,
-        lower: Index,
-        upper: Index,
-        step: Index,
-        body: Callable[..., Any],
-        inits: Sequence[ir.Value] = (),
-        attributes: dict[str, str] | None = None,
-    ) -> list[ir.Value]:
+    def _few_trips(self, lower: Index, upper: Index, step: Index) -> int | None:
         if isinstance(upper, ir.Value) and isinstance(lower, int) and isinstance(step, int):
             low, high, _ = self.known(upper)
             if high <= lower:
-                return list(inits)
-            if low > lower and high <= lower + step:  # one trip
-                return list(body(lower, list(inits)) if inits else body(lower) or ())
+                return 0
+            if low > lower and high <= lower + step:
+                return 1
+        return super()._few_trips(lower, upper, step)
 
-        def known_body(i: Index, *carried: list[ir.Value]) -> Any:
-            if isinstance(i, ir.Value) and isinstance(step, int):
-                low, _, p = self.known(lower)
-                high = self.known(upper)[1]
-                most = high - 1
-                if isinstance(lower, int) and isinstance(high, int):
-                    most = lower + (high - 1 - lower) // step * step
-                self._learn(i, low, most, gcd(p, step))
-                self._loops[i] = (lower, upper, step)
-            return body(i, *carried)
-
-        return super().for_(lower, upper, step, known_body, inits, attributes)
+    def _enter_loop(self, i: ir.Value, lower: Index, upper: Index, step: Index) -> None:
+        if not isinstance(step, int):
+            return
+        low, _, p = self.known(lower)
+        high = self.known(upper)[1]
+        most = high - 1
+        if isinstance(lower, int) and isinstance(high, int):
+            most = lower + (high - 1 - lower) // step * step
+        self._learn(i, low, most, gcd(p, step))
+        self._loops[i] = (lower, upper, step)
