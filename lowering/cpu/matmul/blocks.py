@@ -114,7 +114,8 @@ class Blocks:
     def keep(self, pc: Index, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
         """Adds the sums of a tile of `count` rows to the block; the first piece of k overwrites what was there."""
         b, nv, width, stride = self.b, self.nv, self.width, self.layout["tile_stride"]
-        at = [b.sum_(b.muli(i, stride), j, r * stride + v * width) for r in range(count) for v in range(nv)]
+        corner = b.addi(b.muli(i, stride), j)
+        at = [b.addi(corner, r * stride + v * width) for r in range(count) for v in range(nv)]
         first = b.cmpi("eq", pc, 0)
         if first is not True:
             zeros = [b.zero(self.vector)] * len(acc)
