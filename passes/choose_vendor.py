@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import kiln
-from kiln.errors import UnsupportedError
+from kiln.errors import PassOptionError, UnsupportedError, did_you_mean
 from kiln.lowering.cpu.conv.choice import vendor_reason
 from kiln.lowering.gpu.dot.choice import (
     attention_alone,
@@ -140,6 +140,7 @@ class ChooseVendor(RemembersSchedules, Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the ops at function level."""
+        self._check_names()
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: Symbols | None = None
             # Decided first: rules look at neighbours, and replacing one op may erase another one.
@@ -166,6 +167,12 @@ class ChooseVendor(RemembersSchedules, Pass):
                 self.note(op, reason)
                 _replace(op, *built)
                 self.count("matched")
+
+    def _check_names(self) -> None:
+        ops = sorted({op.removeprefix("kiln.") for _, op in _TABLE})
+        for name in self.keep:
+            if name not in ops:
+                raise PassOptionError(self.name, f"keep: no rule for {name!r}{did_you_mean(name, ops)}")
 
     def _decide(
         self, op: ir.Operation, rule: VendorRule, judges: "Mapping[str, Judge[Any]]"

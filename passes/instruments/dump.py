@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kiln.dialects import to_text
+from kiln.errors import KilnError
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class StageDump(Instrument):
     The file of a step that completes a stage ends in that stage: ``07-fuse-elementwise.fused.mlir``. With
     ``stages_only`` just those are written. Files are complete on disk before the next pass starts, so that they
     survive a crash of the process.
+
+    A folder that cannot be written to is a KilnError.
     """
 
     def __init__(self, directory: str | Path, *, stages_only: bool = False, debug_info: bool = False) -> None:
@@ -33,7 +36,10 @@ class StageDump(Instrument):
         self._count = 0
 
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._failure(error) from error
         self._count = 0
         self._write("00-input.mlir", module)
 
@@ -45,8 +51,14 @@ class StageDump(Instrument):
 
     def _write(self, name: str, module: "ir.Module") -> None:
         path = self.directory / name
-        path.write_text(to_text(module, enable_debug_info=self._debug_info), encoding="utf-8")
+        try:
+            path.write_text(to_text(module, enable_debug_info=self._debug_info), encoding="utf-8")
+        except OSError as error:
+            raise self._failure(error) from error
         self.files.append(path)
+
+    def _failure(self, error: OSError) -> KilnError:
+        return KilnError(f"cannot write stages to {self.directory}: {error.strerror}")
 
 
 def _file_name(pass_name: str) -> str:

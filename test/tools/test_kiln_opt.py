@@ -60,6 +60,7 @@ SAMPLE = f"--load={INPUTS}/sample_passes.py"
     ("arguments", "message"),
     [
         (["--pass-pipeline=canonicalise"], "unknown pass 'canonicalise'; did you mean 'canonicalize'?"),
+        (["--pass-pipeline=cse", f"--dump-stages={SAMPLE[7:]}/x", f"{INPUTS}/empty.mlir"], "cannot write stages to"),
         (["--pass-pipeline=func.func(csee)"], "unknown pass 'csee' at column 11 of 'func.func(csee)'; did you mean"),
         (["--pass-pipeline=nosuchpass{a=1}"], "unknown pass 'nosuchpass'; kiln-opt --list-passes shows Kiln's"),
         (["--pass-pipeline=func.func(cse"], "at column 10 of 'func.func(cse': this '(' is never closed"),
@@ -86,6 +87,13 @@ def test_errors_say_what_was_near(arguments: list[str], message: str, capfd: pyt
     out, err = capfd.readouterr()
     assert out == ""
     assert message in err and err.count("\n") == 1
+
+
+def test_a_pass_that_refuses_its_options_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--pass-pipeline=choose-vendor{keep=convs}", f"{INPUTS}/empty.mlir"]) == 1
+    error, note = capfd.readouterr().err.splitlines()
+    assert error == "error: pass 'choose-vendor': keep: no rule for 'convs'; did you mean 'conv'?"
+    assert note == "note: in pass 'choose-vendor'"
 
 
 def test_output_file_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
