@@ -54,6 +54,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("fuse", "every computation into a kernel", stage="fused"),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
+        PipelineStep("hoist-slices", "kernels that read other slices are equal, and compiled once"),
         PipelineStep("schedule-cpu", "tiles by the measured rules"),
         *_autotuning(options),
         PipelineStep("pack-constants", "in the order that the schedules chose", stage="sched"),
@@ -104,6 +105,7 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
             f"convert-scaled-products{{arch={arch}}}", "calls that are products of 8-bit floats, with what follows"
         ),
         PipelineStep("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
+        PipelineStep("space-to-depth", "pixels as channels, where an image has few: whoever convolves them"),
         PipelineStep(
             f"choose-vendor{{target=cuda tensor-maps={descriptors} arch={arch}{timing}}}",
             "what a library does faster is called, before it is expanded",

@@ -7,6 +7,8 @@ from math import prod
 
 from torch_mlir import ir
 
+from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
+
 __all__ = ["convolution_reason"]
 
 _FEW_CHANNELS = 4
@@ -50,6 +52,7 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
     | 4x4, 4, 3 -> 96 @ 224, 64                          | 41.9           | 151            |
     | 3x3, 2, 3 -> 32 @ 224, 64                          | 40.7           | 153            |
     | 7x7, 2, 3 -> 64 @ 224, 128 and 1                   | 2238, 31.7     | 988, 18.8      |
+    | the same by `space-to-depth`, with its copy        | 230, 5.7       | 468, 15.2      |
     | 3x3 of each channel, 96 @ 112, 384 @ 14, 64        | 306, 14.2      | 413, 30.7      |
     | 3x3 of each channel, 384 @ 14, 1                   | 4.6            | 7.2            |
     | 7x7 of each channel, 96 @ 56, 384 @ 14, 64         | 379, 67.1      | 208, 61.0      |
@@ -71,6 +74,10 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
         and all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
     )
     if channels <= _FEW_CHANNELS and (apart or taps * channels <= _FEW_TERMS):
+        return None
+    is_padded = any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
+    near = all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
+    if near and not is_padded and rows_are_taps(channels, kernel[-1]):
         return None
     result = ir.RankedTensorType(op.results[0].type)
     terms = taps * channels

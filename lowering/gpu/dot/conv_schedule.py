@@ -39,6 +39,12 @@ _MOST_SUMS = 128 * 128
 """Sums of a tile that 4 warps hold."""
 
 
+def rows_are_taps(channels: int, columns: int) -> bool:
+    """Whether a window's rows of so many elements, each with so many channels, are as good as taps with more channels,
+    if a row lies in one piece: a tap's channels are no step of the sums, and those of a row are whole ones."""
+    return columns > 1 and channels < _LEAST_STEP and channels * columns % _LEAST_STEP == 0
+
+
 @dataclass(frozen=True)
 class ConvShape:
     """rows: output positions of all images. channels, out: of one group. taps: elements of the window.

@@ -11,13 +11,10 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
-from kiln.lowering.gpu.dot.conv_schedule import ConvShape
+from kiln.lowering.gpu.dot.conv_schedule import ConvShape, rows_are_taps
 from kiln.lowering.gpu.dot.problem import Operand, element_name, find_operand
 from kiln.lowering.gpu.dot.schedule import known_product
 from kiln.lowering.tile.body import FusionBody
-
-_STEP = 32
-"""Terms of a sum that a step of a convolution has at least, if a tap has as many channels."""
 
 
 @dataclass(frozen=True)
@@ -115,18 +112,16 @@ class Convolution:
 
     def with_rows(self) -> "Convolution":
         """The same convolution with the rows of its window as channels: fewer taps, whose elements lie next to each
-        other in both operands. Itself where they do not, where steps of the sums would not divide them, and where
-        channels are enough for a step anyway."""
-        row = self.channels * self.kernel[-1]
+        other in both operands. Itself where they do not, or where that is no gain."""
         next_to = all(
             affine.constant_of(x.strides[1]) == 1 and affine.constant_of(x.strides[-1]) == self.channels
             for x in (self.x, self.weight)
         )
         if not next_to or self.groups > 1 or self.padding[-1] or self.dilation[-1] != 1:
             return self
-        if self.kernel[-1] == 1 or self.channels >= _STEP or row % _STEP:
+        if not rows_are_taps(self.channels, self.kernel[-1]):
             return self
-        return replace(self, kernel=(*self.kernel[:-1], 1), channels=row)
+        return replace(self, kernel=(*self.kernel[:-1], 1), channels=self.channels * self.kernel[-1])
 
 
 def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Convolution:
