@@ -20,13 +20,13 @@ from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import DEPTH, ROWS
+from kiln.lowering.cpu.matmul.turned_sums import turn_sums
 
 __all__ = ["begin_sharing", "emit_tiles", "tiles_layout"]
 
@@ -145,9 +145,10 @@ class _Tiles(PairsInScratch):
         if not self.swapped:
             super().finish(batch, origin, size)
             return
-        self.turn_sums(*size)
+        stride, height = self.layout["tile_stride"], self.layout["mc"]
+        turn_sums(self.b, self.sums, stride, self.turned_sums, height, *size)
         origin, size = (origin[1], origin[0]), (size[1], size[0])
-        run_epilogue(self.b, self.epilogue, batch, origin, size, self.turned_sums, 0, self.layout["mc"], LANES)
+        run_epilogue(self.b, self.epilogue, batch, origin, size, self.turned_sums, 0, height, LANES)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b = self.b
@@ -387,15 +388,3 @@ class _Tiles(PairsInScratch):
             b.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, b.tail_mask(tail, DEPTH)))
 
         b.for_(0, rows, 1, row)
-
-    def turn_sums(self, rows: Index, cols: Index) -> None:
-        """The block of sums, transposed in registers, 16 x 16 at a time."""
-        b, stride, height = self.b, self.layout["tile_stride"], self.layout["mc"]
-
-        def square(i: Index, j: Index) -> None:
-            start, target = b.addi(b.muli(i, stride), j), b.addi(b.muli(j, height), i)
-            x = [b.vload(self.sums, b.addi(start, r * stride), LANES) for r in range(LANES)]
-            for r, y in enumerate(pack.transpose_registers(b, x)):
-                b.vstore(y, self.turned_sums, b.addi(target, r * height))
-
-        b.for_(0, rows, ROWS, lambda i: b.for_(0, cols, LANES, lambda j: square(i, j)))

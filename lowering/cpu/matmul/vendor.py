@@ -19,7 +19,8 @@ from kiln.runtime.threads import symbol_address
 # The Fortran interface: torch's wheels export no cblas_sgemm. All arguments go by address, matrices are
 # column-major, so a row-major C = A B is asked for as C^T = B^T A^T.
 _NAMES = {"f32": "sgemm_", "f64": "dgemm_"}
-_ARGUMENT_BYTES = 128  # of scratch: six i32 sizes at 0, alpha and beta at 64, the two letters at 96
+ARGUMENT_BYTES = 128
+"""Of scratch: six i32 sizes at 0, alpha and beta at 64, the two letters at 96."""
 
 
 def vendor_gemm_available() -> bool:
@@ -56,7 +57,7 @@ def vendor_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
         "mc": schedule["mc"],
         "nc": nc,
         "elements": elements,
-        "bytes": elements * problem.sum_bytes + _ARGUMENT_BYTES,
+        "bytes": elements * problem.sum_bytes + ARGUMENT_BYTES,
     }
 
 
@@ -82,50 +83,66 @@ def emit_vendor(
     """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits` and `leading_dimension_guard`."""
     lay = vendor_layout(problem, s)
     sum_type = element_type(problem.sum_dtype)
-    name = _NAMES[problem.dtype]
-    _declare(b, name)
-    scratch = b.view(ctx.scratch, b.addi(ctx.scratch_offset, _ARGUMENT_BYTES), lay["elements"], sum_type)
-    k = known(problem.k)
-    lhs_row, lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
-    rhs_k, rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
-
-    sizes = b.view(ctx.scratch, ctx.scratch_offset, 6, b.i32)
-    factors = b.view(ctx.scratch, b.addi(ctx.scratch_offset, 64), 16 // problem.sum_bytes, sum_type)
-    b.store(b.float_(1.0, sum_type), factors, 0)
-    b.store(b.float_(0.0, sum_type), factors, 8 // problem.sum_bytes)
-    for i, plain in enumerate((rhs_col == 1, lhs_k == 1)):
-        b.store(b.int_(ord("N" if plain else "T"), b.i8), ctx.scratch, b.addi(ctx.scratch_offset, 96 + i))
+    gemm = Gemm(b, problem, operands, ctx.scratch, ctx.scratch_offset)
+    scratch = b.view(ctx.scratch, b.addi(ctx.scratch_offset, ARGUMENT_BYTES), lay["elements"], sum_type)
 
     def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
-        lhs = offset_of(b, operands.lhs_offset, batch, problem.lhs_strides[:-2])
-        rhs = offset_of(b, operands.rhs_offset, batch, problem.rhs_strides[:-2])
-        lhs, rhs = b.addi(lhs, b.muli(m0, lhs_row)), b.addi(rhs, b.muli(n0, rhs_col))
         target = epilogue.destination(b, batch)
         if target is None:
             sums, at, stride = scratch, 0, lay["nc"]
         else:
             sums, stride = target.buffer, target.row_stride
             at = b.sum_(target.offset, b.muli(m0, stride), n0)
-        lda = b.maxi(lhs_row, b.maxi(k, 1)) if lhs_k == 1 else b.maxi(lhs_k, b.maxi(known(problem.m), 1))
-        ldb = b.maxi(rhs_k, b.maxi(known(problem.n), 1)) if rhs_col == 1 else b.maxi(rhs_col, b.maxi(k, 1))
-        ldc = b.maxi(stride, b.maxi(cols, 1))
-        for i, x in enumerate((cols, rows, k, ldb, lda, ldc)):
-            b.store(_int32(b, x), sizes, i)
-        n_address, m_address, k_address, ldb_address, lda_address, ldc_address = (
-            _pointer(b, ctx.scratch, b.addi(ctx.scratch_offset, 4 * i), 1) for i in range(6)
-        )
-        alpha, beta, trans_b, trans_a = (
-            _pointer(b, ctx.scratch, b.addi(ctx.scratch_offset, i), 1) for i in (64, 72, 96, 97)
-        )
-        a_address = _pointer(b, operands.lhs, lhs, problem.sum_bytes)
-        b_address = _pointer(b, operands.rhs, rhs, problem.sum_bytes)
-        c_address = _pointer(b, sums, at, problem.sum_bytes)
-        arguments = [trans_b, trans_a, n_address, m_address, k_address, alpha, b_address, ldb_address]
-        func.call([], name, [*arguments, a_address, lda_address, beta, c_address, ldc_address])
+        gemm.call(batch, (m0, n0), (rows, cols), sums, at, stride)
         if target is None or not epilogue.is_plain_store:
             run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s["width"])
 
     for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
+
+
+class Gemm:
+    """Calls of the library for blocks of a problem; its arguments lie in `ARGUMENT_BYTES` of scratch from `offset`."""
+
+    def __init__(self, b: Builder, problem: MatmulProblem, operands: Buffers, scratch: ir.Value, offset: Index):
+        self.b, self.p, self.operands, self.scratch, self.offset = b, problem, operands, scratch, offset
+        self.name = _NAMES[problem.dtype]
+        _declare(b, self.name)
+        self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
+        self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
+        sum_type = element_type(problem.sum_dtype)
+        self.sizes = b.view(scratch, offset, 6, b.i32)
+        factors = b.view(scratch, b.addi(offset, 64), 16 // problem.sum_bytes, sum_type)
+        b.store(b.float_(1.0, sum_type), factors, 0)
+        b.store(b.float_(0.0, sum_type), factors, 8 // problem.sum_bytes)
+        for i, plain in enumerate((self.rhs_col == 1, self.lhs_k == 1)):
+            b.store(b.int_(ord("N" if plain else "T"), b.i8), scratch, b.addi(offset, 96 + i))
+
+    def call(
+        self,
+        batch: list[Index],
+        origin: tuple[Index, Index],
+        size: tuple[Index, Index],
+        sums: ir.Value,
+        at: Index,
+        stride: Index,
+    ) -> None:
+        """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`, from element `at` on."""
+        b, p, k, one = self.b, self.p, known(self.p.k), self.p.sum_bytes
+        (m0, n0), (rows, cols) = origin, size
+        lhs = offset_of(b, self.operands.lhs_offset, batch, p.lhs_strides[:-2])
+        rhs = offset_of(b, self.operands.rhs_offset, batch, p.rhs_strides[:-2])
+        lhs, rhs = b.addi(lhs, b.muli(m0, self.lhs_row)), b.addi(rhs, b.muli(n0, self.rhs_col))
+        lda = b.maxi(self.lhs_row, b.maxi(k, 1)) if self.lhs_k == 1 else b.maxi(self.lhs_k, b.maxi(known(p.m), 1))
+        ldb = b.maxi(self.rhs_k, b.maxi(known(p.n), 1)) if self.rhs_col == 1 else b.maxi(self.rhs_col, b.maxi(k, 1))
+        for i, x in enumerate((cols, rows, k, ldb, lda, b.maxi(stride, b.maxi(cols, 1)))):
+            b.store(_int32(b, x), self.sizes, i)
+        places = (*(4 * i for i in range(6)), 64, 72, 96, 97)
+        pointers = [_pointer(b, self.scratch, b.addi(self.offset, place), 1) for place in places]
+        n_at, m_at, k_at, ldb_at, lda_at, ldc_at, alpha, beta, trans_b, trans_a = pointers
+        a, c = _pointer(b, self.operands.lhs, lhs, one), _pointer(b, sums, at, one)
+        right = _pointer(b, self.operands.rhs, rhs, one)
+        arguments = [trans_b, trans_a, n_at, m_at, k_at, alpha, right, ldb_at, a, lda_at, beta, c, ldc_at]
+        func.call([], self.name, arguments)
 
 
 def _int32(b: Builder, x: Index) -> ir.Value:
