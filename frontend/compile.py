@@ -16,6 +16,7 @@ from kiln.errors import CompileError, KilnError
 from kiln.frontend.aten_executor import AtenExecutor
 from kiln.frontend.cached import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
+from kiln.frontend.integer_products import NOTES, use_integer_products
 from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.options import Options
 from kiln.frontend.random_state import complete_random_values
@@ -54,8 +55,11 @@ def compile_graph(
     report = CompileReport(kind, nodes, freezing=freezing)
     try:
         complete_random_values(gm)
+        if kind == "inference":
+            use_integer_products(gm)
         gm.meta[LIMITS] = guard_sizes(gm) if needs_guards(gm, options.target) else []
         run = _compile_native(gm, options, report)
+        report.notes += gm.meta.get(NOTES, [])
     except ImportUnsupported as unsupported:
         run = _fall_back(gm, options, report, str(unsupported), None)
     except (KilnError, Exception) as error:  # noqa: BLE001 - a defect of any pass must not break the user's model

@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.constant_folding import add_constant, fold_constants
 from kiln.frontend.fold_batch_norm import fold_batch_norms
+from kiln.frontend.integer_products import use_integer_products
 from kiln.frontend.options import Options
 from kiln.frontend.report import Freezing
 from kiln.runtime.packing import shared
@@ -144,6 +145,7 @@ def _freeze(gm: GraphModule, frozen: Sequence[int], tensors: Sequence[torch.Tens
             constant = add_constant(copy, tensor, first, node.meta["val"])
             node.replace_all_uses_with(constant)
             count += 1
+    use_integer_products(copy)  # before what they need of weights is computed, and weights become floats
     added = fold_constants(copy)
     into_convolutions, scaled, more = fold_batch_norms(copy)
     copy.graph.lint()

@@ -174,7 +174,8 @@ def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[i
     """`expr` as base + coefficient * lane where d_dim = block + lane, block a multiple of `multiple_of` = lanes.
 
     Returns (coefficient, base) with d_dim standing for the block start in base, or None where the lanes do not
-    lie on a line. Sound for floordiv and mod by multiples of the lane count when the rest is a multiple too.
+    lie on a line. Sound for floordiv and mod by multiples of the lane count when the rest is a multiple too, and of
+    what is one number for all lanes.
     """
     zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
     expr = expr.maybe_downcast()
@@ -192,6 +193,8 @@ def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[i
         if right[0] == zero:
             return left[0] * right[1], expr
         return (right[0] * left[1], expr) if left[0] == zero else None
+    if left[0] == zero and right[0] == zero:  # one quotient or remainder for all lanes
+        return zero, expr
     k = expr.rhs
     aligned = isinstance(k, ir.AffineConstantExpr) and k.value % multiple_of == 0
     if not aligned or left[0] != one or not is_multiple(left[1], multiple_of, dim):

@@ -246,3 +246,23 @@ func.func @computed_size(%i: tensor<2x?x?xi64> {kiln.shape = affine_map<()[s0, s
   }) {kind = "pointwise", name = "computed_size", layouts = [affine_map<(d0, d1, d2)[s0, s1] -> (d0 * ((s0 * s1) * 2) + d1 * s0 + d2)>, affine_map<(d0, d1, d2)[s0, s1] -> (d0 * (s0 * (s1 * 2)) + d1 * s0 + d2)>, affine_map<(d0, d1, d2)[s0, s1] -> (d0 * (s0 * (s1 * 2)) + d1 * s0 + d2)>], shapes = [affine_map<()[s0, s1] -> (2, s1 * 2, s0)>, affine_map<()[s0, s1] -> (2, s1 * 2, s0)>]} : (tensor<2x?x?xi64>, tensor<2x?x?xf32>, index, index) -> tensor<2x?x?xf32>
   return %r : tensor<2x?x?xf32>
 }
+
+// -----
+
+// The rows of a convolution's windows: in a block of lanes all are of one element of the window, so they are neighbours.
+
+// CHECK-LABEL: func.func @generic
+// CHECK-NOT: vector.gather
+// CHECK: vector.load %arg0
+// CHECK-NOT: vector.gather
+// CHECK: return
+func.func @windows(%x: tensor<6x6x64xf32>) -> tensor<16x576xf32> {
+  %v = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d0 floordiv 4 + d1 floordiv 192, d0 mod 4 + (d1 floordiv 64) mod 3, d1 mod 64)>, shape = affine_map<() -> (16, 576)>} : (tensor<6x6x64xf32>) -> tensor<16x576xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (16, 576)>} : () -> tensor<16x576xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%v : tensor<16x576xf32>) outs(%e : tensor<16x576xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<16x576xf32>
+  return %r : tensor<16x576xf32>
+}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401 - registers quantized_decomposed
 from harness import Case
 
 aten = torch.ops.aten
@@ -207,6 +208,39 @@ def integer_cases() -> Iterator[Case]:
     yield Case("float_to_u8", lambda x: x.to(torch.uint8), (POSITIVE * 20,))
 
 
+def quantization_cases() -> Iterator[Case]:
+    """Halves between two steps, values past both bounds, and every type there and back."""
+    q = torch.ops.quantized_decomposed
+    x = torch.cat([torch.linspace(-9, 9, 73), torch.tensor([1e9, -1e9, 0.0, -0.0])])
+    for dtype in (torch.int8, torch.uint8, torch.int16):
+        bounds = torch.iinfo(dtype)
+        args = (0.05, 7, bounds.min, bounds.max, dtype)
+        yield Case(f"quantize_{dtype}", lambda x, args=args: q.quantize_per_tensor(x, *args), (x,))
+        integers = q.quantize_per_tensor(x, *args)
+        yield Case(f"dequantize_{dtype}", lambda x, args=args: q.dequantize_per_tensor(x, *args), (integers,))
+    for half in (torch.bfloat16, torch.float16):
+        args = (0.05, 7, -128, 127, torch.int8)
+        yield Case(f"quantize_{half}", lambda x, args=args: q.quantize_per_tensor(x, *args), (X.to(half),))
+        yield Case(
+            f"dequantize_{half}",
+            lambda x, args=args, half=half: q.dequantize_per_tensor(x, *args, out_dtype=half),
+            (I8,),
+            tol=8e-3,
+        )
+    for axis in (0, 1):
+        scales, zeros = POSITIVE.amax(1 - axis), ints(X.shape[axis])
+        args = (axis, -128, 127, torch.int8)
+        yield Case(
+            f"per_channel_{axis}",
+            lambda x, n, s, z, args=args: (
+                q.quantize_per_channel(x, s, z, *args),
+                q.dequantize_per_channel(n, s, z, *args),
+                q.dequantize_per_channel(n, s, None, *args),
+            ),
+            (X, I8, scales, zeros),
+        )
+
+
 DTYPES = (
     torch.float32,
     torch.float64,
@@ -376,6 +410,7 @@ def all_cases() -> list[Case]:
     makers = (
         elementwise_cases,
         integer_cases,
+        quantization_cases,
         dtype_cases,
         reduction_cases,
         norm_cases,
