@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from kiln.frontend.importing import few_collections
+from kiln.frontend.importing import no_collections, no_full_collections
 from kiln.frontend.options import Options
 
 __all__ = ["kiln"]
@@ -34,10 +34,11 @@ def kiln(
         CompileError: a graph that does not compile, with ``options={"fallback": False}``.
     """
     settings = Options.build(mode, options)
-    with few_collections(("kiln.frontend.aot",)):
+    with no_collections(("kiln.frontend.aot",)):
         from kiln.frontend.aot import compile_dynamo_graph  # imports MLIR: only once there is a graph
 
-    return compile_dynamo_graph(gm, example_inputs, settings)
+    with no_full_collections():
+        return compile_dynamo_graph(gm, example_inputs, settings)
 
 
 def _reset() -> None:

@@ -15,13 +15,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
-__all__ = ["few_collections", "import_compiler"]
+__all__ = ["import_compiler", "no_collections", "no_full_collections"]
 
 #: What registers something, by itself or through what it imports, and is needed to compile any graph.
 _MODULES = (
     "torch_mlir.dialects.builtin",
     "torch_mlir.dialects.complex",
-    "torch_mlir.dialects.linalg",
+    "torch_mlir.dialects._linalg_ops_gen",
     "torch_mlir.dialects.tensor",
     "torch_mlir.dialects.torch",
     "kiln.dialects.kiln",
@@ -30,9 +30,9 @@ _MODULES = (
     "kiln.frontend.native",
 )
 
-_LARGE_PART = 4
-"""What is imported is looked through for garbage if it is more than one of so many parts of all objects: then a
-collection of everything is what Python's own rule would start soon, in the middle of the first compilation."""
+_NEVER = 2**31 - 1
+_lock = threading.Lock()
+_blocks, _thresholds = 0, (0, 0, 0)
 
 
 def import_compiler() -> None:
@@ -45,7 +45,7 @@ def import_compiler() -> None:
 
     def work() -> None:
         try:
-            with few_collections(_MODULES):
+            with no_collections(_MODULES):
                 for module in _MODULES:
                     importlib.import_module(module)
                 _load_registries()
@@ -60,20 +60,49 @@ def import_compiler() -> None:
 
 
 @contextlib.contextmanager
-def few_collections(modules: Sequence[str]) -> Iterator[None]:
-    """At most one collection of garbage, behind the block: modules make objects that stay, among which collections
-    find nothing, and they would take longer than the imports themselves. Without effect once `modules` are imported."""
+def no_collections(modules: Sequence[str]) -> Iterator[None]:
+    """No collection of garbage: modules make objects that stay, among which collections find nothing, and they would
+    take longer than the imports themselves. Without effect once `modules` are imported."""
     if not gc.isenabled() or all(name in sys.modules for name in modules):
         yield
         return
     gc.disable()
     try:
         yield
-        made = gc.get_count()[0]
-        if made * _LARGE_PART > len(gc.get_objects()):
-            gc.collect()
+        _count_as_old()
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def no_full_collections() -> Iterator[None]:
+    """No collection of everything in the block, which compiles: graphs and code are many objects that stay as long as
+    they are worked on, hence such collections. Each looks through all objects of the process, for half a second where
+    other compilers have run, and finds next to nothing. Collections of young objects go on. Blocks may be nested, and
+    in several threads."""
+    global _blocks, _thresholds
+    with _lock:
+        if _blocks == 0:
+            _thresholds = gc.get_threshold()
+            gc.set_threshold(*_thresholds[:2], _NEVER)
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if _blocks == 0 and gc.get_threshold()[2] == _NEVER:
+                gc.set_threshold(*_thresholds)
+                if gc.isenabled():
+                    gc.collect(1)
+                    _count_as_old()  # a collection of everything would be due now: while guards are built
+
+
+def _count_as_old() -> None:
+    """All objects are old, and none new. Does nothing where somebody has frozen objects: they would not stay so."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()
 
 
 def _load_registries() -> None:

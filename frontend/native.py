@@ -19,6 +19,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.calling import BoxedGraph, shared_results
 from kiln.frontend.fx_import import ImportedGraph, import_graph
+from kiln.frontend.importing import no_full_collections
 from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision
@@ -70,7 +71,7 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     smaller = SmallerSchedules()
     while True:
         try:
-            with isa.compiling_for(isa.named(options.cpu)):
+            with isa.compiling_for(isa.named(options.cpu)), no_full_collections():
                 return _attempt(gm, options, report, avoid, smaller)
         except CompileError as error:
             if smaller.learn([getattr(failure, "rejected", None) for failure in _failures(error)]):
