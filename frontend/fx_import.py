@@ -30,6 +30,7 @@ from kiln.frontend.effects import is_token
 from kiln.frontend.fx_types import (
     address_strides,
     check_tensor,
+    check_types,
     expressions,
     node_location,
     shape_map,
@@ -127,6 +128,7 @@ class _Import:
                 destination, source = node.args[0], node.args[1]
                 assert isinstance(destination, Node) and isinstance(source, Node)
                 self.copies[node] = (position[destination], source)
+            check_types(node)
             for leaf in value_leaves(node_value(node)):
                 if isinstance(leaf, torch.Tensor):
                     check_tensor(node.name, leaf, is_input=node.op == "placeholder" or node in self.copies)

@@ -14,6 +14,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 
 from kiln.frontend.fx_values import ImportUnsupported
@@ -23,6 +24,7 @@ __all__ = [
     "address_strides",
     "attach_layout",
     "check_tensor",
+    "check_types",
     "dtype_code",
     "expressions",
     "node_location",
@@ -83,6 +85,9 @@ _DTYPE_CODES: dict[torch.dtype, int] = {
 }
 
 
+_QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4})
+
+
 def dtype_code(dtype: torch.dtype) -> int:
     """PyTorch's own number of ``dtype`` (torch-mlir's table has other numbers for complex types)."""
     if dtype not in _DTYPE_CODES:
@@ -106,6 +111,13 @@ def check_tensor(name: str, tensor: torch.Tensor, *, is_input: bool = False) -> 
         raise ImportUnsupported(f"{name} is a lazily negated view")
     if tensor.dtype not in _ELEMENT_TYPES:
         raise ImportUnsupported(f"{name} has dtype {tensor.dtype}, which the torch dialect has no type for")
+
+
+def check_types(node: Node) -> None:
+    """Raise :class:`ImportUnsupported` for an op that makes a quantized tensor: FakeTensors call it one of floats."""
+    for argument in tree_leaves((node.args, node.kwargs)):
+        if isinstance(argument, torch.dtype) and argument in _QUANTIZED:
+            raise ImportUnsupported(f"{node.name} is quantized ({argument})")
 
 
 def expressions(tensor: torch.Tensor) -> Iterator[sympy.Expr]:

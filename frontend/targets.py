@@ -104,8 +104,11 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
         raise ImportUnsupported(f"the graph's tensors are on several devices: {found}")
     device = next(iter(places), torch.device("cpu"))
     if device.type == "cpu":
-        if options.target == "cuda":
-            raise ImportUnsupported("target cuda was asked for, and the graph's tensors are on the CPU")
+        if options.target == "cuda" and places:
+            raise CompileError(
+                "target cuda was asked for, and the graph's tensors are on the CPU; move the model and its inputs to "
+                "the GPU, or leave the option 'target' out"
+            )
         return Target(options.target or "cpu")
     if device.type != "cuda" or torch.version.hip is not None:
         raise ImportUnsupported(f"the graph's tensors are on {device}; there are targets for the CPU and NVIDIA GPUs")

@@ -16,6 +16,7 @@ import torch
 
 import kiln
 from kiln.errors import BackendOptionError
+from kiln.frontend.compile import forget_warnings
 from kiln.frontend.options import MODES, Options
 
 ROOT = Path(kiln.__file__).resolve().parent.parent
@@ -192,3 +193,22 @@ def test_unsupported_dtype_runs_with_aten_and_says_why():
     assert report.executor == "kiln"
     assert any("complex" in decision.reason for decision in report.decisions)
     torch.testing.assert_close(torch.compile(lambda x: x.sin() * 2, backend="kiln")(x), x.sin() * 2)
+
+
+def test_quantized_tensors_are_left_to_aten():
+    """PyTorch's FakeTensors take what makes one for an op on floats."""
+
+    def function(x):
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize() + 1
+
+    x = torch.randn(4, 5)
+    (report,) = kiln.explain(function, x).graphs
+    assert report.executor == "aten" and "is quantized (torch.quint8)" in report.fallback_reason
+    torch.testing.assert_close(torch.compile(function, backend="kiln")(x), function(x))
+
+
+def test_target_cuda_without_tensors_there_warns():
+    compiled = torch.compile(lambda x: x + 1, backend="kiln", options={"target": "cuda"})
+    forget_warnings()
+    with pytest.warns(RuntimeWarning, match="tensors are on the CPU; move the model and its inputs to the GPU"):
+        assert compiled(torch.ones(3)).tolist() == [2, 2, 2]
