@@ -153,9 +153,6 @@ def dtype_from_builtin(element: ir.Type) -> DType | None:
     return _BY_MLIR.get(str(element))
 
 
-_INT_ORDER = {"int8": 1, "int16": 2, "int32": 3, "int64": 4}
-
-
 @cache
 def promote(a: DType, b: DType) -> DType | None:
     """PyTorch's ``promote_types``; None where PyTorch itself refuses (uint64 with signed integers)."""
