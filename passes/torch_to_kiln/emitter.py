@@ -110,7 +110,6 @@ class Emitter:
         out_maps: Sequence[Sequence[Expr]],
         iterators: str,
         body: Body,
-        indices: Sequence[Expr] = (),
     ) -> list[ir.Value]:
         """``linalg.generic``. ``iterators`` has one letter a loop: ``p`` parallel, ``r`` reduction.
 

@@ -91,7 +91,7 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     if merged.dims != dims:
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)
-    lane = planning.choose_lane(accesses, merged.dims, e.loops, merged.dims) if merged.dims else None
+    lane = planning.choose_lane(accesses, merged.dims, e.loops) if merged.dims else None
     roots = _roots(group, merged.exprs)
     rows = lane is not None and bool(accesses.reduced) and lane not in reduced
     outer = [d for d in merged.dims if d in reduced and d != lane]

@@ -59,7 +59,7 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
     return count * 1.5
 
 
-def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops, around: Sequence[int]) -> int | None:
+def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> int | None:
     """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
     options: list[int | None] = [*reversed(candidates), None]
     scores = []

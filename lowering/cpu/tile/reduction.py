@@ -96,7 +96,7 @@ class _Loops:
         accesses = Accesses(e.body, e.loops, e.layouts)
         for r in self.group:
             accesses.visit_operands(r.op, self.point, frozenset(self.dims))
-        lane = planning.choose_lane(accesses, self.dims, e.loops, self.dims)
+        lane = planning.choose_lane(accesses, self.dims, e.loops)
         lane = self.dims[-1] if lane is None else lane
         cost = sum(e.body.own_cost(r.op) for r in self.group)
         wide = WIDE if cost <= 4 * len(self.group) and len(self.group) <= 2 else 2
