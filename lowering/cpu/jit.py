@@ -11,15 +11,15 @@ goes on with the next kernel. The pool is made at first use, left behind by fork
 ended with the interpreter.
 """
 
-import functools
 import io
 import os
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from torch_mlir import ir
 
 from kiln.errors import CompileError
+from kiln.lowering.compiler_threads import compiler_threads
 from kiln.lowering.cpu.mlir_capi import compile_to_file
 
 __all__ = ["object_bytes", "start"]
@@ -35,7 +35,7 @@ def start(module: ir.Module, symbol: str, opt_level: int = 2) -> "Future[bytes]"
     """
     data = io.BytesIO()
     module.operation.write_bytecode(data)
-    return _pool().submit(_compile, data.getvalue(), symbol, _declared(module), opt_level)
+    return compiler_threads("kiln-llvm").submit(_compile, data.getvalue(), symbol, _declared(module), opt_level)
 
 
 def object_bytes(module: ir.Module, symbol: str, opt_level: int = 2) -> bytes:
@@ -73,19 +73,3 @@ def _compile(module: bytes, symbol: str, declared: list[str], opt_level: int) ->
     if not data:
         raise CompileError(f"LLVM wrote no object for @{symbol}")
     return data
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    # Threads start as there is work for them.
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="kiln-llvm")
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-# A forked process has none of its parent's threads.
-os.register_at_fork(after_in_child=_pool.cache_clear)

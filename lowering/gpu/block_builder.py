@@ -6,7 +6,7 @@ A Value is an integer scalar or block. Integer methods fold what is known and tu
 side's type. All two-sided methods broadcast: a scalar meets a block as a splat, a dim of size 1 grows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -32,6 +32,8 @@ class BlockBuilder(IRBuilder):
         self.index = index or self.i32
         self.has_float8 = True
         """Whether the chip converts e4m3fn (from sm_89 on); else integer arithmetic does."""
+        self.instructions: Mapping[str, str] = {}
+        """Ops on f32 that are one instruction: `device_math.INSTRUCTIONS` for an NVIDIA GPU."""
 
     # -- constants and positions -----------------------------------------------------------------------------
 

@@ -178,6 +178,8 @@ class Builder(BlockBuilder):
     def math(self, name: str, *operands: ir.Value) -> ir.Value:
         """An op of the math dialect by name ("exp2", "sqrt", ...): its operands and result have one type."""
         values = self.together(*operands)
+        if f"math.{name}" in self.instructions and tt.element_of(values[0].type) == self.f32:
+            return self.instruction(self.instructions[f"math.{name}"], *values)
         return ir.Operation.create(f"math.{name}", results=[values[0].type], operands=values).result
 
     def extern(self, symbol: str, *operands: ir.Value, result: ir.Type | None = None) -> ir.Value:

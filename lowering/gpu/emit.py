@@ -28,6 +28,7 @@ from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
+from kiln.lowering.gpu.device_math import INSTRUCTIONS
 from kiln.lowering.gpu.dot.fusions import (
     DEFAULTS,
     DotOptions,
@@ -84,6 +85,7 @@ class GpuKernel:
         self.symbols: list[Index] = list(entry.arguments)[count:]
         self.b = Builder(entry, self.index)
         self.b.has_float8 = "software_float8" not in body.fusion.operation.attributes
+        self.b.instructions = INSTRUCTIONS if backend == "cuda" else {}
         self.num_warps, self.num_stages = 1, 3
         self.zero: set[int] = set()
         attributes = body.fusion.operation.attributes

@@ -4,10 +4,9 @@
 """The kernels of a plan for a GPU: Triton IR that Triton compiles in the background while the plan is made."""
 
 import functools
-import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
+from kiln.lowering.compiler_threads import compiler_threads
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.compile_cost import compile_cost
 from kiln.lowering.gpu.dot.machine import machine
@@ -165,7 +165,7 @@ class GpuKernelSet(KernelSet):
                 len(body.tensors) + len(body.roots),
                 len(body.symbols),
                 LaunchForm.of(fusion.opview, function, len(body.symbols)),
-                _pool().submit(compile_fitting, text, self._arch, options),
+                compiler_threads("kiln-triton").submit(compile_fitting, text, self._arch, options),
                 fusion.opview,
             )
         )
@@ -268,10 +268,4 @@ def _tensor_map(meta: Any) -> TensorMap:
 def start_compiler(arch: str) -> None:
     """Has Triton imported and made ready in another thread, by a kernel that does nothing: its first compilation in a
     process costs half a second more than the others."""
-    _pool().submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    """Triton's compiler releases the interpreter lock: threads are enough."""
-    return ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="kiln-triton")
+    compiler_threads("kiln-triton").submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})

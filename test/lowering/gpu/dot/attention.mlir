@@ -14,7 +14,7 @@
 // CHECK: scf.yield %[[KEPT]]
 // CHECK: else
 // CHECK: scf.yield %[[S]]
-// CHECK: math.exp2
+// CHECK: ex2.approx.ftz.f32
 // CHECK: "tt.dot"{{.*}} -> tensor<64x64xf32>
 // CHECK: {tt.num_stages = 3 : i32}
 // CHECK-NOT: scf.for

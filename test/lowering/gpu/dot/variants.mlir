@@ -29,7 +29,7 @@ func.func @rows(%n: index {kiln.symbol = "s0"}, %x: tensor<?x1024xbf16> {kiln.sh
 // CHECK: ^bb0(%{{.*}}: !tt.ptr<bf16>, %[[K:.*]]: !tt.tensordesc<tensor<1x1x128x64xbf16>>, %[[V:.*]]: !tt.tensordesc<tensor<1x1x128x64xbf16>>,
 // CHECK: scf.for
 // CHECK: "tt.descriptor_load"(%[[K]],
-// CHECK: math.exp2
+// CHECK: ex2.approx.ftz.f32
 // CHECK: "tt.descriptor_load"(%[[V]],
 // CHECK: kiln.descriptors = [
 // CHECK-SAME: shape = affine_map<()[s0] -> (2, 8, s0, 64)>, strides = affine_map<()[s0] -> (s0 * 512, s0 * 64, 64, 1)>
