@@ -169,10 +169,10 @@ class _Blocks:
             h * self.stride[0] + ir.AffineExpr.get_floor_div(pixel, self.stride[1]),
             w * self.stride[1] + ir.AffineExpr.get_mod(pixel, self.stride[1]),
         ]
-        wide = kiln.view(padded, places, [first, *sizes, count], self.symbols)
-        if self.width > count:
-            more = (0, 0, 0, self.width - count)
-            wide = self._zeros_around(wide, (0,) * 4, more, (first, *sizes, self.width))
+        steps = kiln.view(padded, places, [first, *sizes, count], self.symbols)
+        # Also where nothing is added: views are one, and what is computed is laid out as it is written here.
+        more = (0, 0, 0, self.width - count)
+        wide = self._zeros_around(steps, (0,) * 4, more, (first, *sizes, self.width))
         last = [ir.AffineExpr.get_dim(d) for d in (0, 2, 3, 1)]
         return kiln.view(wide, last, [first, self.width, *sizes], self.symbols)
 

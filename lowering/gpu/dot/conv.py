@@ -13,6 +13,9 @@ from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.dot.operands import Epilogue, Line, dot_offset, line, split_batch, tile_position
 
+_WRITTEN_OUT = 9
+"""Taps of windows of single channels that are no loop."""
+
 
 @dataclass(frozen=True)
 class ConvProblem:
@@ -144,15 +147,21 @@ def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
 
 
 def _depthwise(window: _Window, n: Line, schedule: dict) -> ir.Value:
-    """One input channel a group: a multiplication and an addition per tap, no reduction over channels."""
+    """One input channel a group: a multiplication and an addition per tap, no reduction over channels. The taps of
+    small windows are written out: weights, whose channels are apart, are loaded together, and bounds tested once a row
+    and once a column of the window."""
     b, p = window.b, window.p
     channel = b.divi(n.index, p.out)
     shape = schedule["block_m"], schedule["block_n"]
 
-    def body(tap: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
+    def add(tap: Index, sums: ir.Value) -> ir.Value:
         x = b.cast_float(window.load(tap, channel, n.mask, shape), p.sums)
         w = b.cast_float(window.weights(tap, 0, n.index, n.mask, (1, shape[1])), p.sums)
-        return [b.addf(carried[0], b.mulf(x, w))]
+        return b.addf(sums, b.mulf(x, w))
 
-    zeros = b.constant(0.0, tt.with_shape([schedule["block_m"], schedule["block_n"]], p.sums))
-    return b.for_(0, p.taps, 1, body, [zeros])[0]
+    sums = b.constant(0.0, tt.with_shape([schedule["block_m"], schedule["block_n"]], p.sums))
+    if p.taps <= _WRITTEN_OUT:
+        for tap in range(p.taps):
+            sums = add(tap, sums)
+        return sums
+    return b.for_(0, p.taps, 1, lambda tap, carried: [add(tap, carried[0])], [sums])[0]

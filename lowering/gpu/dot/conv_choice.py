@@ -7,6 +7,7 @@ from math import prod
 
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 
 __all__ = ["convolution_reason"]
@@ -21,21 +22,23 @@ _SMALL_WORK = 1 << 27
 """Multiply-adds of a convolution that leaves multiprocessors idle, whatever the kernel."""
 _SHORT_SUM = 2304
 """Terms of a sum up to which such a convolution takes less time than the pass behind cuDNN's."""
+_SHORTER_SUM = 1152
+"""Terms of a sum up to which cuDNN gains less, in a convolution of any size, than the pass behind it costs."""
 
 
 def convolution_reason(op: ir.Operation) -> str | None:
-    """cuDNN, unless the convolution is a matrix product (one tap, stride 1, no padding, channels last), or has windows
-    that are measured to be faster here."""
+    """cuDNN, unless the convolution is a matrix product (one tap, no padding, channels last; 16 bits where it has a
+    stride), or has windows that are measured to be faster here."""
     if ir.IntegerAttr(op.attributes["transposed"]).value:
         return "cuDNN: transposed convolutions have no kernel"
     weight = ir.RankedTensorType(op.operands[1].type)
     if not weight.has_static_shape:
         return "cuDNN: a weight of unknown size"
     ones = all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["stride"]))
-    padded = any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
     groups = ir.IntegerAttr(op.attributes["groups"]).value
-    taps = any(n != 1 for n in weight.shape[2:])
-    reason = _windows_reason(op, weight, groups) if taps or padded or not ones or groups != 1 else None
+    has_windows = any(n != 1 for n in weight.shape[2:]) or _is_padded(op) or groups != 1
+    # Images of other types with strides are not measured.
+    reason = _windows_reason(op, weight, groups) if has_windows or not (ones or _is_narrow(weight)) else None
     if reason is not None:
         return reason
     if not _channels_last(op):
@@ -53,6 +56,10 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
     | 3x3, 2, 3 -> 32 @ 224, 64                          | 40.7           | 153            |
     | 7x7, 2, 3 -> 64 @ 224, 128 and 1                   | 2238, 31.7     | 988, 18.8      |
     | the same by `space-to-depth`, with its copy        | 230, 5.7       | 468, 15.2      |
+    | 3x3, 1 and 2, 128 @ 28, 128                        | 57.2, 64.0     | 65.9, 69.8     |
+    | 3x3, 2, 256 and 512 @ 14 and 7, 128                | 59.1, 56.4     | 56.9, 56.1     |
+    | 1x1, 2, 256 -> 512 @ 28, 128 and 32                | 106.8, 25.6    | 130, 35.1      |
+    | 1x1, 2, 512 -> 1024 @ 14, 1024 -> 2048 @ 7, 128    | 81.5, 56.7     | 87.5, 67.3     |
     | 3x3 of each channel, 96 @ 112, 384 @ 14, 64        | 306, 14.2      | 413, 30.7      |
     | 3x3 of each channel, 384 @ 14, 1                   | 4.6            | 7.2            |
     | 7x7 of each channel, 96 @ 56, 384 @ 14, 64         | 379, 67.1      | 208, 61.0      |
@@ -60,7 +67,7 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
     | 3x3, 1, 64 @ 56, 256 @ 14, 512 @ 7, 1              | 4.7, 9.0, 14.1 | 8.0, 9.7, 13.4 |
     | 3x3, 1, 128 @ 56 in 32 groups, 64                  | 407            | 119            |
     """
-    if str(weight.element_type) not in ("bf16", "f16"):
+    if not _is_narrow(weight):
         return "cuDNN: windows have been measured to be faster in a kernel of their own in 16 bits only"
     kernel, channels = weight.shape[2:], weight.shape[1]
     taps = prod(kernel)
@@ -68,22 +75,33 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
         if channels == 1 and taps <= _NEAR_TAPS:
             return None
         return "cuDNN: groups of channels, and large windows of single ones, are faster there"
-    apart = (
-        list(ir.DenseI64ArrayAttr(op.attributes["stride"])) == kernel
-        and not any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
-        and all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
-    )
+    near = not _is_padded(op) and all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
+    apart = near and list(ir.DenseI64ArrayAttr(op.attributes["stride"])) == kernel
     if channels <= _FEW_CHANNELS and (apart or taps * channels <= _FEW_TERMS):
         return None
-    is_padded = any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
-    near = all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
-    if near and not is_padded and rows_are_taps(channels, kernel[-1]):
+    if near and rows_are_taps(channels, kernel[-1]):
         return None
     result = ir.RankedTensorType(op.results[0].type)
     terms = taps * channels
     if result.has_static_shape and terms <= _SHORT_SUM and prod(result.shape) * terms <= _SMALL_WORK:
         return None
+    if result.has_static_shape and terms <= _SHORTER_SUM and _is_followed(op):
+        return None
     return "cuDNN: faster for windows of many channels and much work"
+
+
+def _is_narrow(weight: ir.RankedTensorType) -> bool:
+    return str(weight.element_type) in ("bf16", "f16")
+
+
+def _is_padded(op: ir.Operation) -> bool:
+    return any(ir.DenseI64ArrayAttr(op.attributes["padding"]))
+
+
+def _is_followed(op: ir.Operation) -> bool:
+    """Whether there are ops that a kernel takes in."""
+    uses = list(op.results[0].uses)
+    return len(uses) == 1 and kiln.name_of(uses[0].owner) in ("linalg.generic", "kiln.batch_norm")
 
 
 def _channels_last(op: ir.Operation) -> bool:

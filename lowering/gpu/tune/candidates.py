@@ -164,7 +164,7 @@ def _conv(schedule: Schedule) -> Iterator[Schedule]:
     if schedule["kernel"] == "depthwise":
         for count in (2, 8):
             yield schedule | {"num_warps": count}
-        for height in (2 * rows, rows // 2):
+        for height in (2 * rows, 4 * rows, rows // 2):
             yield schedule | {"block_m": max(1, height)}
         return
     if schedule["kernel"] == "tensor_map":

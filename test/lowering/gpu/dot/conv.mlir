@@ -22,12 +22,12 @@ func.func @window(%x: tensor<8x64x28x28xbf16>, %w: tensor<128x64x3x3xbf16>) -> t
 
 // -----
 
-// One channel a group: no product, a multiplication and an addition per tap.
+// One channel a group: no product, a multiplication and an addition per tap. The nine taps are written out.
 
 // CHECK: "tt.func"
 // CHECK-NOT: tt.dot
-// CHECK: scf.for
-// CHECK: arith.mulf
+// CHECK-NOT: scf.for
+// CHECK-COUNT-9: arith.mulf {{.*}} : tensor<{{[0-9x]*}}xf32>
 // CHECK: arith.addf
 // CHECK: "tt.store"
 func.func @depthwise(%x: tensor<8x64x28x28xf32>, %w: tensor<64x1x3x3xf32>) -> tensor<8x64x28x28xf32> {
