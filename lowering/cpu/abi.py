@@ -20,6 +20,9 @@ marked ``noalias`` (no two tensors of a launch overlap unless both are only read
 registers across stores; the entry unpacks the block and calls it. Those that ``kiln.shared = array<i64: memref, ...>``
 of the function lists are not marked: a result that is written over an operand, or one that another thread reads.
 
+Functions that the kernel calls with memrefs are parts of it (`tile/parts.py`), which take what it takes itself, in the
+same places. They become functions of bare pointers too.
+
 A kernel whose threads wait for each other calls `wait_for_team` where all of them come by, and says how often in
 ``kiln.barriers = n : i64``: the entry waits as often on behalf of the threads of the team that have no share.
 """
@@ -87,31 +90,52 @@ def wrap_kernel(module: ir.Module, name: str) -> KernelSignature:
     """Rewrites func @name to bare noalias pointers and adds @name_entry(ptr). In place; returns the signature."""
     func = _find(module, name)
     signature = kernel_signature(func, name)
+    shared: set[int] = set()
+    if "kiln.shared" in func.attributes:
+        shared = set(ir.DenseI64ArrayAttr(func.attributes["kiln.shared"]))
+        del func.attributes["kiln.shared"]
+    barriers = 0
+    if "kiln.barriers" in func.attributes:
+        barriers = ir.IntegerAttr(func.attributes["kiln.barriers"]).value
+        del func.attributes["kiln.barriers"]
+    pointers = _take_pointers(func, signature, shared)
+    types = [argument.type for argument in func.regions[0].blocks[0].arguments]
+    for part in _hand_on(func, pointers):
+        _take_pointers(_find(module, part), signature, shared)
+    _add_entry(module, name, signature, types, barriers)
+    return signature
+
+
+def _hand_on(func: ir.Operation, pointers: dict[ir.Value, ir.Value]) -> list[str]:
+    """Has calls get pointers in place of the memrefs that these are. The functions that are called so."""
+    found: dict[str, None] = {}
+    for call in [op.operation for op in func.regions[0].blocks[0] if op.operation.name == "func.call"]:
+        for i, operand in enumerate(call.operands):
+            if operand in pointers:
+                call.operands[i] = pointers[operand]
+                found[ir.FlatSymbolRefAttr(call.attributes["callee"]).value] = None
+    return list(found)
+
+
+def _take_pointers(func: ir.Operation, signature: KernelSignature, shared: set[int]) -> dict[ir.Value, ir.Value]:
+    """Makes the memrefs that a function takes pointers, and the function private. Memref in its body -> pointer."""
     block = func.regions[0].blocks[0]
     pointer = ir.Type.parse("!llvm.ptr")
     noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     plain = ir.DictAttr.get({})
     attributes = []
-    shared: set[int] = set()
-    if "kiln.shared" in func.attributes:
-        shared = set(ir.DenseI64ArrayAttr(func.attributes["kiln.shared"]))
-        del func.attributes["kiln.shared"]
+    found = {}
     with ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
         for index, argument in enumerate(block.arguments):
             is_pointer = isinstance(argument.type, ir.MemRefType)
             attributes.append(noalias if is_pointer and index < signature.pointers and index not in shared else plain)
             if is_pointer:
-                _as_pointer(argument, pointer)
-    barriers = 0
-    if "kiln.barriers" in func.attributes:
-        barriers = ir.IntegerAttr(func.attributes["kiln.barriers"]).value
-        del func.attributes["kiln.barriers"]
+                found[_as_pointer(argument, pointer)] = argument
     types = [argument.type for argument in block.arguments]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     func.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     func.attributes["sym_visibility"] = ir.StringAttr.get("private")
-    _add_entry(module, name, signature, types, barriers)
-    return signature
+    return found
 
 
 def wait_for_team(b: Builder, nt: Index) -> None:
@@ -152,8 +176,8 @@ def _add_entry(module: ir.Module, name: str, signature: KernelSignature, types: 
             module.body.append(op.detach_from_parent())
 
 
-def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> None:
-    """Makes a memref argument a pointer argument, viewed as the memref it was inside the body."""
+def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> ir.Value:
+    """Makes a memref argument a pointer argument; returns the memref that it was inside of the body."""
     memref = argument.type
     descriptor = ir.Type.parse(_DESCRIPTOR)
     undefined = ir.Operation.create("llvm.mlir.poison", results=[descriptor]).result
@@ -174,6 +198,7 @@ def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> None:
     filled = insert(aligned.result, zero, 2)
     cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[memref], operands=[filled.result])
     argument.replace_all_uses_except(cast.result, [allocated, aligned])
+    return cast.result
 
 
 def _entry(name: str, signature: KernelSignature, barriers: int) -> str:

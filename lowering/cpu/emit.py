@@ -3,6 +3,7 @@
 
 """`kiln.fusion` to a vector-stage kernel: `.fused.mlir` / `.sched.mlir` in, one `func.func` per kernel out."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attenti
 from kiln.lowering.cpu.tile.conv import emit_conv_fusion, plan_conv
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import NestEmitter, plan_nest, work
+from kiln.lowering.cpu.tile.parts import SharedPart, part_key
+from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.rows import emit_product_fusion, plan_product_fusion
 from kiln.lowering.cpu.tile.scan import emit_scan_fusion
 from kiln.lowering.tile.body import FusionBody
@@ -58,12 +61,7 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]
 def _emit(kernel: Kernel) -> None:
     parts = kernel.body.parts()
     if len(parts) > 1:
-        schedules = kernel.schedule.get("parts") or [{}] * len(parts)
-        for body, schedule in zip(parts, schedules, strict=True):
-            # Nothing waits between parts: a thread goes on with its share of the next one.
-            part = kernel.part(body, schedule)
-            _emit(part)
-            kernel.absorb(part)
+        _emit_parts(kernel, parts)
         return
     special = _special(kernel.body)
     if special is not None:
@@ -74,6 +72,35 @@ def _emit(kernel: Kernel) -> None:
         nest = plan_nest(e, group)
         NestEmitter(e, nest, kernel.tid, kernel.nt).emit()
         kernel.work = kernel.work + work(e, nest)
+
+
+def _emit_parts(kernel: Kernel, parts: list[FusionBody]) -> None:
+    """Parts one after the other. Nothing waits between them: a thread goes on with its share of the next one."""
+    schedules = kernel.schedule.get("parts") or [{}] * len(parts)
+    keys = [
+        part_key(body, kernel.layouts, schedule) if _can_be_function(kernel, body) else None
+        for body, schedule in zip(parts, schedules, strict=True)
+    ]
+    times = Counter(key.text for key in keys if key is not None)
+    shared: dict[str, SharedPart] = {}
+    for body, schedule, key in zip(parts, schedules, keys, strict=True):
+        if key is None or times[key.text] == 1:
+            part = kernel.part(body, schedule)
+            _emit(part)
+            kernel.absorb(part)
+            continue
+        if key.text not in shared:
+            shared[key.text] = SharedPart(kernel, len(shared), key, body, schedule)
+            shared[key.text].emit(_emit)
+        shared[key.text].call(kernel, key)
+
+
+def _can_be_function(kernel: Kernel, body: FusionBody) -> bool:
+    """Whether a part is a product alone, whose threads do not wait, and which overwrites and checks nothing."""
+    attributes = body.fusion.operation.attributes
+    if kernel.checks or "in_place" in attributes or _special(body) is not KERNEL_KINDS["matmul"]:
+        return False
+    return find_phases(body).count == 1
 
 
 def _special(body: FusionBody) -> "KernelKind | None":
