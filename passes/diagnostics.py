@@ -4,7 +4,9 @@
 """Diagnostics as plain data: from MLIR's handlers, from ``MLIRError``, and from Kiln's own errors."""
 
 import re
+import traceback
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from torch_mlir import ir
@@ -83,7 +85,14 @@ def diagnostics_of(error: BaseException) -> list[Diagnostic]:
         # The message without the location that is printed before it, where the error keeps them apart.
         message = getattr(error, "message", None) or str(error)
         return [Diagnostic("error", message, *where)]
-    return [Diagnostic("error", f"{type(error).__name__}: {error}")]
+    return [Diagnostic("error", f"{type(error).__name__}: {error}{_raised_at(error)}")]
+
+
+def _raised_at(error: BaseException) -> str:
+    """Where in a pass a bug is, for the messages that show no traceback: the last frame outside of MLIR's bindings."""
+    bindings = str(Path(ir.__file__).parent)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(bindings)]
+    return f" (raised in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
 def _one_line(text: str) -> str:

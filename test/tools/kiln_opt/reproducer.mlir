@@ -15,7 +15,7 @@
 // BREAK: error: 'func.func' op type of entry block argument #0('i32') must match
 // BREAK: note: in pass 'test-break'
 
-// RAISE: error: ZeroDivisionError: a bug
+// RAISE: error: ZeroDivisionError: a bug (raised in run, {{.*}}sample_passes.py:77)
 // RAISE: note: in pass 'test-raise'
 func.func @f(%a: i32) -> i32 {
   %0 = arith.addi %a, %a : i32
