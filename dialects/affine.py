@@ -15,10 +15,11 @@ from kiln.dialects import polynomial as poly
 from kiln.dialects.memo import PerContext
 from kiln.dialects.polynomial import Poly, Ranges
 
-# Results of `simplify` by the hashes of expressions, which are their addresses: an expression is a unique object of its
-# context.  Keeping expressions would keep the context alive.  `_UNCHANGED` is no polynomial.
-_SIMPLIFIED = PerContext()
+# Answers by the hashes of expressions, which are their addresses: an expression is a unique object of its context.
+# Keeping expressions would keep the context alive.  `_UNCHANGED` is no polynomial.
+_SIMPLIFIED, _DIMS, _POLYNOMIALS, _EQUAL = PerContext(), PerContext(), PerContext(), PerContext()
 _UNCHANGED: Any = object()
+_NONE: frozenset[int] = frozenset()
 
 # A compilation asks for hundreds of thousands of these: the classes once, and `type(e) is` instead of `isinstance`,
 # which asks the bindings where the answer is no. What the bindings return is of the most derived class.
@@ -47,12 +48,19 @@ def constant_of(expr: ir.AffineExpr) -> int | None:
 
 def symbols_in(expr: ir.AffineExpr) -> set[int]:
     """Positions of the symbols that occur in `expr`."""
-    return _positions(expr, ir.AffineSymbolExpr)
+    return _positions(expr, _SYMBOL)
 
 
-def dims_in(expr: ir.AffineExpr) -> set[int]:
+def dims_in(expr: ir.AffineExpr) -> frozenset[int]:
     """Positions of the dims that occur in `expr`."""
-    return _positions(expr, ir.AffineDimExpr)
+    cls = type(expr)
+    if cls is _CONSTANT or cls is _SYMBOL:
+        return _NONE
+    known = _DIMS.of(expr.context)
+    found = known.get(hash(expr))
+    if found is None:
+        found = known[hash(expr)] = frozenset(_positions(expr, _DIM))
+    return found
 
 
 def _positions(expr: ir.AffineExpr, kind: type) -> set[int]:
@@ -92,11 +100,14 @@ def evaluate(expr: ir.AffineExpr, dims: Sequence[int] = (), symbols: Sequence[in
 
 def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacements = ()) -> ir.AffineExpr:
     """`expr` with dims and symbols replaced by position; positions that are not given stay."""
-    return _replaced(expr.maybe_downcast(), _by_position(dims), _by_position(symbols))
+    expr = expr.maybe_downcast()
+    if type(expr) is _CONSTANT:
+        return expr
+    return _replaced(expr, _by_position(dims), _by_position(symbols))
 
 
 def _by_position(given: Any) -> Any:
-    return given if type(given) is dict or isinstance(given, Mapping) else dict(enumerate(given))
+    return given if type(given) is dict or isinstance(given, Mapping) else dict(enumerate(given)) if given else {}
 
 
 # No function inside of `substitute`: one that calls itself is a cycle with what it refers to, which would keep the
@@ -141,29 +152,42 @@ def simplify(expr: ir.AffineExpr, extents: Extents = ()) -> ir.AffineExpr:
     cls = type(expr)
     if cls is _CONSTANT or cls is _SYMBOL:
         return expr
-    known = _by_position(extents)
+    known = _extents_of(dims_in(expr), extents)
     if cls is _DIM:
         # A dim is 0 or what it is.
-        extent = known.get(expr.position, 2)
+        extent = known[0][1] if known else 2
         size = extent if type(extent) is int else extent.value if type(extent) is _CONSTANT else None
         if size is not None:
             return ir.AffineConstantExpr.get(0) if size == 1 else expr
     cache = _SIMPLIFIED.of(expr.context)
-    key = (hash(expr), *[(d, e) if type(e) is int else (d, hash(e), None) for d, e in known.items()])
+    key = (hash(expr), *[(d, e) if type(e) is int else (d, hash(e), None) for d, e in known])
     found = cache.get(key)
     if found is None:
-        p = _poly(expr, _ranges(known))
+        p = _poly(expr, _ranges(dict(known)))
         # Nothing is built for what is simple already.
         found = cache[key] = _UNCHANGED if _expr(p) == expr else p
     return expr if found is _UNCHANGED else _expr(found)
+
+
+def _extents_of(dims: frozenset[int], extents: Extents) -> list[tuple[int, ir.AffineExpr | int]]:
+    """The given extents of some dims."""
+    if type(extents) is dict or isinstance(extents, Mapping):
+        return [(d, extents[d]) for d in dims if d in extents]
+    return [(d, extents[d]) for d in dims if d < len(extents)]
 
 
 def equal(a: ir.AffineExpr, b: ir.AffineExpr, extents: Extents = ()) -> bool:
     """Whether `a` and `b` are provably equal; False may mean that they are."""
     if a == b:
         return True
-    ranges = _ranges(extents)
-    return not poly.recombine(poly.sub(_poly(a, ranges), _poly(b, ranges)), ranges)
+    known = _extents_of(dims_in(a) | dims_in(b), extents)
+    cache = _EQUAL.of(a.context)
+    key = (hash(a), hash(b), *[(d, e) if type(e) is int else (d, hash(e), None) for d, e in known])
+    found = cache.get(key)
+    if found is None:
+        ranges = _ranges(dict(known))
+        found = cache[key] = not poly.recombine(poly.sub(_poly(a, ranges), _poly(b, ranges)), ranges)
+    return found
 
 
 def nonnegative(expr: ir.AffineExpr, extents: Extents = ()) -> bool:
@@ -220,9 +244,14 @@ def _ranges(extents: Extents) -> Ranges:
 
 
 def _poly(expr: ir.AffineExpr, ranges: Ranges) -> Poly:
-    # A dim of extent 1 is 0.
-    single = {d for d, extent in ranges if extent == poly.ONE}
-    return _walk(expr.maybe_downcast(), ranges, single)
+    known = _POLYNOMIALS.of(expr.context)
+    key = hash(expr), ranges
+    found = known.get(key)
+    if found is None:
+        # A dim of extent 1 is 0.
+        single = {d for d, extent in ranges if extent == poly.ONE}
+        found = known[key] = _walk(expr.maybe_downcast(), ranges, single)
+    return found
 
 
 def _walk(e: ir.AffineExpr, ranges: Ranges, single: set[int]) -> Poly:

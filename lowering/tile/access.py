@@ -42,7 +42,7 @@ class Loops:
 
     def simplify(self, expr: ir.AffineExpr) -> ir.AffineExpr:
         """`expr` simplified under 0 <= d_i < extent_i."""
-        return affine.simplify(expr, dict(enumerate(self.extents)))
+        return affine.simplify(expr, self.extents)
 
     def count(self, position: int) -> int:
         """Trip count, or a guess for a dynamic one."""

@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch_mlir import ir
 
@@ -244,7 +245,9 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
 
 def indexing_maps(op: ir.OpView) -> list[ir.AffineMap]:
     """Indexing maps of a `linalg.generic`, one per operand."""
-    return [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.operation.attributes["indexing_maps"])]
+    # What is read from the bindings is of the most derived class.
+    maps: Any = op.operation.attributes["indexing_maps"]
+    return [attribute.value for attribute in maps]
 
 
 def output_map(op: ir.OpView) -> ir.AffineMap:

@@ -57,10 +57,10 @@ def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes:
     return groups
 
 
-def _nonlinear_dims(expr: ir.AffineExpr) -> set[int]:
+def _nonlinear_dims(expr: ir.AffineExpr) -> frozenset[int]:
     expr = expr.maybe_downcast()
     if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr, ir.AffineSymbolExpr)):
-        return set()
+        return frozenset()
     if isinstance(expr, ir.AffineAddExpr):
         return _nonlinear_dims(expr.lhs) | _nonlinear_dims(expr.rhs)
     if isinstance(expr, ir.AffineMulExpr) and not affine.dims_in(expr.rhs):
@@ -71,17 +71,15 @@ def _nonlinear_dims(expr: ir.AffineExpr) -> set[int]:
 def partial_coefficients(expr: ir.AffineExpr) -> dict[int, ir.AffineExpr]:
     """Coefficients of the dims that occur linearly; the other dims are not merged anyway."""
     found: dict[int, ir.AffineExpr] = {}
-
-    def walk(e: ir.AffineExpr, factor: ir.AffineExpr) -> None:
+    work: list[tuple[ir.AffineExpr, ir.AffineExpr]] = [(expr, ir.AffineConstantExpr.get(1))]
+    while work:
+        e, factor = work.pop()
         if isinstance(e, ir.AffineDimExpr):
             found[e.position] = found[e.position] + factor if e.position in found else factor
         elif isinstance(e, ir.AffineAddExpr):
-            walk(e.lhs, factor)
-            walk(e.rhs, factor)
+            work += ((e.rhs, factor), (e.lhs, factor))
         elif isinstance(e, ir.AffineMulExpr) and not affine.dims_in(e.rhs):
-            walk(e.lhs, factor * e.rhs)
-
-    walk(expr, ir.AffineConstantExpr.get(1))
+            work.append((e.lhs, factor * e.rhs))
     return found
 
 
