@@ -3,6 +3,7 @@
 
 """Pattern rewrites on the torch dialect."""
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,9 +63,12 @@ class RewritePatterns(Pass):
             if "!torch." in str(function.attributes["function_type"]):
                 misses: dict[str, tuple[float, Note]] = {}
                 for _ in range(self.max_rounds):
-                    before = self.statistics["matched"]
+                    before = known = self.statistics["matched"]
                     held = _held_by(function.regions[0].blocks[0])
                     for pattern in patterns:
+                        if self.statistics["matched"] != known:  # what is gone needs no further patterns
+                            known = self.statistics["matched"]
+                            held = _held_by(function.regions[0].blocks[0])
                         if pattern.needs <= held:
                             self._rewrite(function, pattern, misses)
                     if self.statistics["matched"] == before:
@@ -150,15 +154,28 @@ class RewritePatterns(Pass):
 
 
 def _held_by(block: ir.Block) -> set[str]:
-    """``tanh`` for ``torch.aten.tanh``, for each op of the block; the element types of the ops' results."""
+    """``tanh`` for ``torch.aten.tanh``, for each op of the block; ``tanh>add`` where an addition reads its result;
+    the element types of the ops' results."""
     from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
     from kiln.passes.torch_to_kiln.registry import op_name
 
     held: set[str] = set()
+    types: set[str] = set()
     for op in block.operations:
-        parts = op_name(op.operation).split(".")
-        if len(parts) > 2:
-            held.add(parts[2])
-        types = (parse_tensor_type(type_text(result.type)) for result in op.operation.results)
-        held.update(parsed[1] for parsed in types if parsed is not None)
+        name = _short_name(op_name(op.operation))
+        if name:
+            held.add(name)
+        for result in op.operation.results:
+            types.add(type_text(result.type))
+            if name:
+                readers = (_short_name(op_name(use.owner.operation)) for use in result.uses)
+                held.update(f"{name}>{reader}" for reader in readers if reader)
+    held.update(parsed[1] for parsed in map(parse_tensor_type, types) if parsed is not None)
     return held
+
+
+@functools.cache
+def _short_name(name: str) -> str:
+    """``tanh`` for ``torch.aten.tanh``; nothing for ``torch.constant``."""
+    parts = name.split(".")
+    return parts[2] if len(parts) > 2 else ""

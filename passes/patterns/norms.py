@@ -69,7 +69,7 @@ def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str
             lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, eps),
             _AFFINE,
             condition=_last,
-            needs=frozenset({"mean", "sub", *needs}),
+            needs=frozenset({"mean>sub", *needs}),
             any_rank=True,
         ),
         RewritePattern(
@@ -77,7 +77,7 @@ def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str
             core,
             lambda x, eps: F.layer_norm(x, x.shape[-1:], None, None, eps),
             _PLAIN,
-            needs=frozenset({"mean", "sub", *needs}),
+            needs=frozenset({"mean>sub", *needs}),
             any_rank=True,
         ),
     ]
@@ -95,7 +95,7 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
             _rms_norm,
             _WEIGHT,
             condition=_last,
-            needs=frozenset({"mean", *needs}),
+            needs=frozenset({"mean>add", *needs}),
             any_rank=True,
             whole=True,
         ),
@@ -104,7 +104,7 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
             core,
             lambda x, eps: _rms_norm(x, None, eps),
             _PLAIN,
-            needs=frozenset({"mean", *needs}),
+            needs=frozenset({"mean>add", *needs}),
             any_rank=True,
             whole=True,
         ),
@@ -138,7 +138,7 @@ def _group_norms(
             lambda x, eps: F.group_norm(x, x.shape[1], None, None, eps),
             ((torch.empty(2, 3, *(4, 5, 6)[: 1 + space]), 1e-5),),
             condition=lambda x, eps: None if x.dim() == 3 + space else f"{3 + space} dimensions expected",
-            needs=frozenset({"mean", "sub", op, *needs}),
+            needs=frozenset({"mean>sub", op, *needs}),
             any_rank=True,
         )
 

@@ -30,7 +30,8 @@ class RewritePattern:
     tolerance: float = 1e-5
     whole: bool = False
     needs: frozenset[str] = frozenset()
-    """Names of ops (``tanh``) and element types (``bf16``) without which a function holds no match."""
+    """Names of ops (``tanh``), of ops that read others' results (``tanh>add``), and element types (``bf16``) without
+    which a function holds no match. A pattern whose needs are not met is not traced, which takes longest."""
     any_rank: bool = False
     """Whether sizes are left to ``condition`` and to the check that the replacement has those of the match."""
 

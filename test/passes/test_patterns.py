@@ -136,7 +136,9 @@ def test_a_number_that_is_computed_with_is_an_error() -> None:
 def test_a_pattern_holds_what_it_needs(pattern: RewritePattern) -> None:
     """A function without these ops is not searched, so that each match has to hold them."""
     for graph in graphs_of(pattern):
-        held = {op.name.split(".")[2] for op in graph.ops if op.name.count(".") > 1}
+        names = {op: op.name.split(".")[2] for op in graph.ops if op.name.count(".") > 1}
+        operands = [(op, leaf.op) for op in names for o in op.operands for leaf in (o, *o.elements)]
+        held = {*names.values(), *(f"{names[made]}>{names[op]}" for op, made in operands if made in names)}
         assert pattern.needs - {"bf16", "f16"} <= held
 
 
