@@ -8,6 +8,7 @@ from dataclasses import replace
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
+from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles, float_tiles_layout
 from kiln.lowering.cpu.matmul.integer_dot import emit_integer_dot
 from kiln.lowering.cpu.matmul.integer_tiles import emit_integers, integers_layout
 from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
@@ -21,6 +22,7 @@ _LAYOUTS = {
     "blocked": block_layout,
     "pairs": pairs_layout,
     "tiles": tiles_layout,
+    "float_tiles": float_tiles_layout,
     "vendor": vendor_layout,
     "stream": stream_layout,
     "integers": integers_layout,
@@ -36,6 +38,7 @@ def emit_matmul(
     schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
 
     * "dot", "blocked", "pairs", "tiles", "stream": see dot.py, blocked.py, pairs.py, tiles.py, stream.py;
+    * "float_tiles", for f32 alone: float_tiles.py;
     * "integers", "integer_dot", for i8 alone: integer_tiles.py, integer_dot.py;
     * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
     * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
@@ -76,6 +79,10 @@ def emit_matmul(
         emit_pairs(b, problem, schedule, *rest)
     elif kernel == "tiles":
         emit_tiles(b, problem, schedule, *rest)
+    elif kernel == "float_tiles":
+        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2 if schedule["turned"] else -1] != 1:
+            raise ValueError("matmul kernel 'float_tiles' needs unit strides; use 'blocked'")
+        emit_float_tiles(b, problem, schedule, *rest)
     elif kernel == "integers":
         emit_integers(b, problem, schedule, *rest)
     elif kernel == "integer_dot":
@@ -87,10 +94,15 @@ def emit_matmul(
         raise ValueError(f"unknown matmul kernel {kernel!r}; expected one of {known_kernels}")
 
 
+def scratch_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+    """Where the areas of a leaf lie in a thread's scratch."""
+    return _LAYOUTS[schedule["kernel"]](problem, schedule)
+
+
 def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:
     """Bytes of scratch that one thread needs; the same for all sizes."""
     parts = [schedule[key] for key in ("small", "large", "fallback") if key in schedule]
-    own = _LAYOUTS[schedule["kernel"]](problem, schedule)["bytes"] if schedule["kernel"] in _LAYOUTS else 0
+    own = scratch_layout(problem, schedule)["bytes"] if schedule["kernel"] in _LAYOUTS else 0
     return max([own, *(scratch_bytes(problem, part) for part in parts)])
 
 

@@ -42,6 +42,7 @@ products are Kiln's own at all sizes. One core of a Zen 5 with AVX-512, f32, GFL
 
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
@@ -89,6 +90,8 @@ def describe_schedule(schedule: dict, isa: Isa) -> str:
         return f"up to {schedule['limit']} rows {small}; above, {large}"
     if kernel == "vendor":
         return "blocks by the library's gemm"
+    if kernel == "float_tiles":
+        return "tiles of AMX, f32 as three parts of bf16"
     tile = f" {schedule['mr']}x{schedule.get('nv', schedule.get('nr'))}" if "mr" in schedule else ""
     rhs = ", rhs a packed constant" if schedule.get("packed") else ""
     if "pack_rhs" in schedule and not rhs:
@@ -130,6 +133,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or m < _PACKED_ROWS:
+        return None
+    if choose_float_tiles(problem, m) is not None:
         return None
     if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
@@ -194,6 +199,9 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
         return {"kernel": "stream", "width": isa.vector_bytes // problem.sum_bytes, "nc": nc, "depth": 8}
+    tiles = choose_float_tiles(problem, m) if vendor else None
+    if tiles is not None:
+        return tiles
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes

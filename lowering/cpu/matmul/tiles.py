@@ -97,10 +97,10 @@ def emit_tiles(
         _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-def begin_sharing(b: Builder, problem: MatmulProblem, schedule: dict, ctx: KernelContext) -> None:
-    """Emits what has to precede the blocks of products with schedules of `share_lhs`."""
+def begin_sharing(b: Builder, layout: dict[str, int], schedule: dict, ctx: KernelContext) -> None:
+    """Emits what has to precede the blocks of products with a schedule of `share_lhs`; layout: its `scratch_layout`."""
     if schedule.get("shared"):
-        b.store(b.int_(-1, b.i64), _cell(b, tiles_layout(problem, schedule), ctx), 0)
+        b.store(b.int_(-1, b.i64), _cell(b, layout, ctx), 0)
 
 
 def _cell(b: Builder, layout: dict[str, int], ctx: KernelContext) -> ir.Value:

@@ -108,6 +108,7 @@ def share_lhs(schedules: list[dict]) -> list[dict]:
     """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
     of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it."""
     first = schedules[0]
-    if first["kernel"] != "tiles" or not first.get("swapped") or any(s != first for s in schedules):
+    keeps = first["kernel"] == "float_tiles" or first["kernel"] == "tiles" and first.get("swapped")
+    if not keeps or any(s != first for s in schedules):
         return schedules
     return [first | {"shared": True}] * len(schedules)

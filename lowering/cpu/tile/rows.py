@@ -35,6 +35,7 @@ from kiln.lowering.cpu.matmul import (
     MatmulProblem,
     emit_matmul,
     scratch_bytes,
+    scratch_layout,
 )
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
@@ -201,7 +202,10 @@ class _PhaseEmitter:
         self._allocate(e, count, ir.AffineConstantExpr.get(s["nc"]))
         context = KernelContext(self.kernel.tid, self.kernel.nt, self.kernel.scratch.memory)
 
-        begin_sharing(b, product.problem(static_size), self.schedules[0], context)
+        if self.schedules[0].get("shared"):
+            begin_sharing(
+                b, scratch_layout(product.problem(static_size), self.schedules[0]), self.schedules[0], context
+            )
 
         def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
             row0 = b.addi(self._first_row(e, product, batch), m0)

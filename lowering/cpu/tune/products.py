@@ -63,6 +63,10 @@ def _amx(default: Schedule) -> Iterator[Schedule]:
         for nc in (128, 512):
             yield default | {"nc": round_up(nc, unit)}
         yield default | {"mc": max(default["mr"], default["mc"] // 2)}
+    elif default["kernel"] == "float_tiles":
+        for ks in (64, 256):
+            yield default | {"ks": ks}
+        yield default | {"nc": 2 * default["nc"]}
 
 
 def _integers(problem: MatmulProblem, isa: Isa, default: Schedule) -> Iterator[Schedule]:

@@ -38,10 +38,10 @@ def emulated_amx(monkeypatch: Any) -> Iterator[isa.Isa]:
 
 
 def cpu_with_amx() -> isa.Isa:
-    """This machine, if it had AMX and the second-level cache of the processors that do."""
+    """This machine, if it had AMX, and the caches and the library of the processors that do."""
     host = isa.host()
     features = tuple(sorted({*host.features, "amx-bf16", "amx-int8", "amx-tile"}))
-    return dataclasses.replace(host, features=features, l1_bytes=48 << 10, l2_bytes=2 << 20)
+    return dataclasses.replace(host, features=features, l1_bytes=48 << 10, l2_bytes=2 << 20, library_bytes=64)
 
 
 def _emulate(b: Builder, name: str, *operands: ir.Value) -> None:
@@ -162,24 +162,33 @@ class _Registers:
         kind = floats if name == "tdpbf16ps" else integers
 
         def parts(x: ir.Value) -> list[ir.Value]:
-            """The numbers of a pair of bf16, or of four i8, in each lane."""
+            """The numbers of a pair of bf16 (subnormal ones are zero), or of four i8, in each lane."""
             if kind is floats:
                 low = arith.shli(x, b.int_(16, integers))
                 high = arith.andi(x, b.int_(-(1 << 16), integers))
-                return [vector.bitcast(floats, y) for y in (low, high)]
+                return [normal(y) for y in (low, high)]
             up = [arith.shli(x, b.int_(24 - 8 * e, integers)) for e in range(4)]
             return [arith.shrsi(y, b.int_(24, integers)) for y in up]
 
-        def row(m: Index) -> None:
-            def group(k: Index) -> None:
-                one = llvm.load(b.i32, self.at(self.tile(lhs, m), b.muli(k, 4)))
-                acc = llvm.load(kind, self.tile(sums, m))
-                for x, y in zip(
-                    parts(b.broadcast(one, 16)), parts(llvm.load(integers, self.tile(rhs, k))), strict=True
-                ):
-                    acc = b.fma(x, y, acc) if kind is floats else arith.addi(acc, arith.muli(x, y))
-                llvm.store(acc, self.tile(sums, m))
+        def normal(x: ir.Value) -> ir.Value:
+            subnormal = b.cmpi("eq", arith.andi(x, b.int_(0xFF << 23, integers)), b.zero(integers))
+            return vector.bitcast(floats, arith.select(subnormal, b.zero(integers), x))
 
-            b.for_(0, b.divi(self.width(lhs), 4), 1, group)
+        def row(m: Index) -> None:
+            def group(k: Index, acc: list[ir.Value]) -> list[ir.Value]:
+                one = llvm.load(b.i32, self.at(self.tile(lhs, m), b.muli(k, 4)))
+                pairs = zip(parts(b.broadcast(one, 16)), parts(llvm.load(integers, self.tile(rhs, k))), strict=True)
+                if kind is floats:
+                    return [b.fma(x, y, z) for (x, y), z in zip(pairs, acc, strict=True)]
+                for x, y in pairs:
+                    acc = [arith.addi(acc[0], arith.muli(x, y))]
+                return acc
+
+            # The products of even steps of k, and those of odd ones, are summed before the sums so far come in.
+            start = [b.zero(kind)] * (2 if kind is floats else 1)
+            found = b.for_(0, b.divi(self.width(lhs), 4), 1, group, start)
+            old = llvm.load(kind, self.tile(sums, m))
+            new = b.addf(old, b.addf(*found)) if kind is floats else arith.addi(old, found[0])
+            llvm.store(new, self.tile(sums, m))
 
         b.for_(0, self.rows(sums), 1, row)
