@@ -98,13 +98,13 @@ def test_padding_of_the_reduction_is_not_read():
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("persistent", [False, True])
-def test_descriptors(dtype, transposed, persistent):
+@pytest.mark.parametrize(("persistent", "pieces"), [(False, 2), (True, 2), (True, 4)])
+def test_descriptors(dtype, transposed, persistent, pieces):
     x, w = matrix(200, 192, dtype), matrix(192, 320, dtype, transposed or dtype == torch.float32)
     out = torch.full((200, 320), 7.0, dtype=dtype)
     schedule = {
         "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4,
-        "num_stages": 2, "persistent": persistent, "programs": 3, "pieces": 2,
+        "num_stages": 2, "persistent": persistent, "programs": 3, "pieces": pieces,
     }  # fmt: skip
     described_product(x, w, out, schedule).run()
     check(out, x, w)

@@ -33,6 +33,7 @@ def linear(m, n, k, dtype="bf16", batch=1):
         ((2048, 4096, 4096), (128, 256, 64, 8, 3)),
         ((8192, 8192, 8192), (128, 256, 64, 8, 3)),
         ((4000, 4104, 4104), (256, 128, 64, 8, 3)),
+        ((16384, 50257, 1024), (128, 256, 64, 8, 3)),  # rows that start anywhere are stored in long pieces
     ],
 )
 def test_measured_tiles(size, tile):
@@ -155,6 +156,42 @@ def test_convolutions_leave_room_for_neighbours(size, tile):
     rows, channels, out = size
     s = choose_conv(ConvShape(rows, 1, channels, out, 1, "bf16"), H200)
     assert (s["block_m"], s["block_n"], s["num_warps"], s["num_stages"]) == tile
+
+
+def test_three_programs_of_two_stages_where_they_are_all_there_are():
+    """392 tiles on 132 multiprocessors; with more of them, or operands through pointers, two programs share one."""
+    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200, through_maps=True)["num_stages"] == 2
+    assert choose_conv(ConvShape(100352, 1, 512, 256, 1, "bf16"), H200, through_maps=True)["num_stages"] == 3
+    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200)["num_stages"] == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        (ConvShape(802816, 1, 3, 32, 9, "bf16"), (128, 32)),
+        (ConvShape(802816, 1, 32, 32, 9, "bf16"), (128, 32)),
+        (ConvShape(50176, 1, 144, 32, 1, "bf16"), (64, 32)),  # one tap: no addresses to share
+        (ConvShape(12544, 1, 32, 32, 9, "bf16"), (64, 32)),  # few programs
+    ],
+)
+def test_windows_with_few_outputs(shape, tile):
+    s = choose_conv(shape, H200)
+    assert (s["kernel"], s["block_m"], s["block_n"]) == ("implicit", *tile)
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "tile"),
+    [
+        (802816, 96, (64, 64)),
+        (3136, 960, (64, 64)),
+        (196, 384, (16, 64)),
+        (12544, 32, (32, 32)),
+        (None, 96, (32, 64)),
+    ],
+)
+def test_windows_of_single_channels(rows, channels, tile):
+    s = choose_conv(ConvShape(rows, channels, 1, 1, 9, "bf16"), H200)
+    assert (s["kernel"], s["block_m"], s["block_n"]) == ("depthwise", *tile)
 
 
 @given(
