@@ -24,8 +24,9 @@ from kiln.runtime.cuda.libraries import prepare_ahead
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
-    """The rules leave small convolutions to kernels of their own: these stand for large ones."""
+    """The rules leave convolutions of little work or short sums to kernels of their own: these stand for large ones."""
     monkeypatch.setattr(conv_choice, "_SMALL_WORK", 0)
+    monkeypatch.setattr(conv_choice, "_SHORTER_SUM", 0)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +115,7 @@ def block(x, w, u, b):
 
 def test_one_native_call_for_kernels_and_convolutions(gpu):
     call = compiled(block)
-    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 1, 1), random(24)
+    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 2, 2), random(24)
     (made,) = executors_of(lambda: call(*args))
     assert made.source.count("launch(state.address)") == 1
     assert "call_" not in made.source
@@ -273,7 +274,7 @@ def test_what_stays_atens(gpu):
 def test_a_plan_out_of_the_cache(gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("KILN_CACHE", "1")
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path))
-    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 1, 1), random(24)
+    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 2, 2), random(24)
     for _ in range(2):
         torch._dynamo.reset()
         assert error(compiled(block)(*args), block(*(t.double() for t in args))) < 1e-2
@@ -309,7 +310,7 @@ def test_prepared_while_kernels_compile(gpu, monkeypatch):
         done.append((prepare_ahead(plan, lambda: gpu.dnn), len(gpu.dnn._known)))
 
     monkeypatch.setattr(GpuKernelSet, "meanwhile", meanwhile)
-    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 1, 1), random(24)
+    args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 2, 2), random(24)
     with settings(deterministic=True):
         compiled(block)(*args)
     assert done == [(2, 2)] and len(gpu.dnn._known) == 2
