@@ -14,6 +14,7 @@ from on_gpu_support import check, compiled, error, randn
 from torch import nn
 
 import kiln
+from benchmarks.networks import BUILDERS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -110,14 +111,36 @@ def test_dynamic_sizes() -> None:
         assert error(run(x, b), torch.softmax(x.double() + b.double(), -1)) < 1e-5
 
 
-def test_networks() -> None:
-    from benchmarks.networks import BUILDERS
+@pytest.mark.parametrize("name", BUILDERS)
+def test_networks(name: str) -> None:
+    model, make = BUILDERS[name]()
+    inputs: Sequence[torch.Tensor] = [t.cuda() for t in make(torch.Generator().manual_seed(0))]
+    check(model.cuda(), *inputs, limit=1e-3)
 
-    for name, builder in BUILDERS.items():
-        model, make = builder()
-        inputs: Sequence[torch.Tensor] = [t.cuda() for t in make(torch.Generator().manual_seed(0))]
-        print(name, flush=True)
-        check(model.cuda(), *inputs, limit=1e-3)
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "kernel", "stride", "groups", "size"),
+    [
+        (3, 64, 7, 2, 1, 63),  # pixels of a stride's step as channels
+        (3, 64, 11, 4, 1, 65),
+        (4, 32, 5, 2, 1, 64),
+        (256, 128, 1, 2, 1, 28),
+        (128, 128, 3, 1, 1, 28),
+        (32, 32, 3, 1, 1, 112),
+        (96, 96, 3, 1, 96, 57),
+        (384, 384, 3, 1, 384, 7),
+    ],
+)
+def test_convolutions(channels: int, outputs: int, kernel: int, stride: int, groups: int, size: int) -> None:
+    last = torch.channels_last
+    x = randn(8, channels, size, size).bfloat16().contiguous(memory_format=last)
+    w = randn(outputs, channels // groups, kernel, kernel).bfloat16().contiguous(memory_format=last)
+    scale, bias = randn(outputs, 1, 1), randn(outputs, 1, 1)
+
+    def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.conv2d(x, w, None, stride, kernel // 2, 1, groups) * scale + bias)
+
+    check(block, x, w, limit=1e-2)
 
 
 def test_products_with_any_number_of_rows() -> None:
