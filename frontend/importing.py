@@ -31,7 +31,7 @@ _MODULES = (
 )
 
 _NEVER = 2**31 - 1
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may run anywhere, and compile
 _blocks, _thresholds = 0, (0, 0, 0)
 
 
@@ -82,7 +82,7 @@ def no_full_collections() -> Iterator[None]:
     in several threads."""
     global _blocks, _thresholds
     with _lock:
-        if _blocks == 0:
+        if _blocks == 0 and gc.get_threshold()[2] != _NEVER:
             _thresholds = gc.get_threshold()
             gc.set_threshold(*_thresholds[:2], _NEVER)
         _blocks += 1
@@ -91,11 +91,12 @@ def no_full_collections() -> Iterator[None]:
     finally:
         with _lock:
             _blocks -= 1
-            if _blocks == 0 and gc.get_threshold()[2] == _NEVER:
+            is_last = _blocks == 0 and gc.get_threshold()[2] == _NEVER
+            if is_last:
                 gc.set_threshold(*_thresholds)
-                if gc.isenabled():
-                    gc.collect(1)
-                    _count_as_old()  # a collection of everything would be due now: while guards are built
+        if is_last and gc.isenabled():
+            gc.collect(1)
+            _count_as_old()  # a collection of everything would be due now: while guards are built
 
 
 def _count_as_old() -> None:

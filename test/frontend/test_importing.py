@@ -62,6 +62,37 @@ print(gc.get_freeze_count() > 0)
 """
 
 
+THREADS = """
+import gc, threading, torch, kiln
+from kiln.frontend.importing import no_full_collections
+
+gc.set_threshold(600, 11, 12)
+inside, done = threading.Barrier(2), threading.Event()
+
+def other():
+    with no_full_collections():
+        inside.wait()
+        done.wait()
+
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait()
+with no_full_collections():
+    with no_full_collections():
+        first = gc.get_threshold()[2] > 12
+second = gc.get_threshold()[2] > 12
+done.set()
+thread.join()
+print(first, second, gc.get_threshold())
+try:
+    with no_full_collections():
+        gc.set_threshold(500, 5, 6)
+        raise ValueError
+except ValueError:
+    print(gc.get_threshold())
+"""
+
+
 def run(script: str, *arguments: str) -> list[str]:
     environment = {**os.environ, "KILN_CACHE": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.check_output(
@@ -90,3 +121,7 @@ def test_collections_that_are_off_and_objects_that_are_frozen_stay_so():
     assert run(COLLECTED, "off") == ["0 False", "", "True 2", "False"]
     *_, frozen = run(COLLECTED, "frozen")
     assert frozen == "True"
+
+
+def test_blocks_in_threads_and_within_each_other():
+    assert run(THREADS) == ["True True (600, 11, 12)", "(500, 5, 6)"]  # a threshold that was set meanwhile stays
