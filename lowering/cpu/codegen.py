@@ -36,6 +36,10 @@ __all__ = [
 _OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
 _DEFAULT_OPT_LEVEL = 2
 
+_NOT_UNROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+"""For all loops of hand-tiled kernels: LLVM would unroll their loops over k once more, and those that copy or finish,
+which is a fifth of its time for code that is not faster (docs/cpu.md)."""
+
 _FOR_THE_ENTRY = ("kiln.shared", "kiln.barriers")
 """Attributes that `abi.wrap_kernel` reads."""
 
@@ -101,6 +105,8 @@ def start_kernel(
         clone = _clone(module)
         checks = _checks(clone, name)
         scratch, work = _func_maps(clone, name)
+        if kind in _OPT_LEVEL:
+            _keep_loops(clone, sums=kind != "conv")
         signature = prepare_kernel(clone, name)
         if dump is not None:
             dump("llvm", clone)
@@ -188,6 +194,18 @@ def _clone(module: ir.Module) -> ir.Module:
     for op in module.body:
         clone.body.append(op.operation.clone())
     return clone
+
+
+def _keep_loops(module: ir.Module, sums: bool) -> None:
+    """Has LLVM leave the loops of a module as they are; those that carry sums only with `sums`."""
+    annotation = ir.Attribute.parse(_NOT_UNROLLED)
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.operation.name == "scf.for" and (sums or not len(op.operation.results)):
+            op.operation.attributes["loop_annotation"] = annotation
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
 
 
 def _op_names(module: ir.Module) -> set[str]:

@@ -174,6 +174,31 @@ def test_pointers_are_noalias_and_dumped(plain):
     assert "llvm.func @double_entry" in text
 
 
+@pytest.mark.parametrize(("kind", "marked"), [("matmul", [True, True]), ("conv", [True, False]), ("reduction", [])])
+def test_loops_of_tiled_kernels_are_not_unrolled(plain, kind, marked):
+    """LLVM is told so of all loops, in convolutions of those alone that carry nothing."""
+    module = ir.Module.parse("""
+      func.func @loops(%x: memref<?xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %zero = arith.constant 0.0 : f32
+        scf.for %i = %c0 to %nt step %c1 {
+          %sum = scf.for %j = %c0 to %i step %c1 iter_args(%s = %zero) -> f32 {
+            %e = memref.load %x[%j] : memref<?xf32>
+            %n = arith.addf %s, %e : f32
+            scf.yield %n : f32
+          }
+          memref.store %sum, %x[%i] : memref<?xf32>
+        }
+        return
+      }""")
+    texts = []
+    compile_kernel(module, "loops", kind=kind, dump=lambda stage, m: texts.append(str(m)))
+    (text,) = texts
+    assert text.count("loop_annotation = #loop_annotation}") == sum(marked)
+    assert "disable = true" in text or not any(marked)
+
+
 def test_helper_functions_become_internal(plain):
     text = DOUBLE + "\nfunc.func @helper(%x: f32) -> f32 {\n  return %x : f32\n}"
     texts = []
