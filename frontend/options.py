@@ -42,7 +42,8 @@ def _deterministic() -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of one compilation; the fields but ``mode`` are the keys of ``options=``."""
+    """Settings of one compilation; the fields are the keys of ``options=`` (``mode`` as well: ``torch.compile`` takes
+    ``mode=`` or ``options=``, not both)."""
 
     mode: str = field(default="default", metadata={"help": "one of MODES"})
     fallback: bool = field(
@@ -104,12 +105,10 @@ class Options:
         Raises:
             BackendOptionError: an unknown mode or option (naming the near ones) or a value of the wrong type.
         """
-        if mode is not None and mode not in MODES:
-            raise BackendOptionError(f"unknown mode {mode!r}; modes are {', '.join(MODES)}", str(mode), MODES)
-        known = {f.name: f for f in fields(cls) if f.name != "mode"}
-        values: dict[str, Any] = {"mode": mode or "default"}
+        known = {f.name: f for f in fields(cls)}
         if options is not None and not isinstance(options, Mapping):
             raise BackendOptionError(f"options must be a dict, found {type(options).__name__}")
+        values: dict[str, Any] = {} if mode is None else {"mode": mode}
         for name, value in (options or {}).items():
             if name not in known:
                 raise BackendOptionError(f"unknown option {name!r}; options are {', '.join(known)}", str(name), known)
@@ -119,8 +118,13 @@ class Options:
                 raise BackendOptionError(
                     f"option {name!r} must be a {getattr(expected, '__name__', expected)}, found {value!r}"
                 )
+            if name == "mode" and mode not in (None, value):
+                raise BackendOptionError(f"mode is {mode!r}, and {value!r} among the options")
             values[name] = value
         found = cls(**values)
+        if found.mode not in MODES:
+            message = f"unknown mode {found.mode!r}; modes are {', '.join(MODES)}"
+            raise BackendOptionError(message, str(found.mode), MODES)
         if found.target and found.target not in TARGETS:
             message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
             raise BackendOptionError(message, found.target, TARGETS)

@@ -57,6 +57,18 @@ def test_unknown_mode():
         Options.build("max-autotunes")
 
 
+def test_a_mode_among_the_options():
+    """PyTorch takes either."""
+    x, options = torch.randn(3), {"mode": "max-autotune-no-cudagraphs", "tune_seconds": 0.01}
+    assert Options.build(options=options).mode == "max-autotune-no-cudagraphs"
+    torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="kiln", options=options)(x), x + 1)
+    assert Options.build("default", {"mode": "default"}).mode == "default"
+    with pytest.raises(BackendOptionError, match="mode is 'default', and 'max-autotune' among the options"):
+        Options.build("default", {"mode": "max-autotune"})
+    with pytest.raises(BackendOptionError, match="unknown mode 'fast'"):
+        Options.build(options={"mode": "fast"})
+
+
 def test_unknown_option_names_the_near_ones():
     with pytest.raises(BackendOptionError, match=r"unknown option 'fallbck'.*did you mean 'fallback'"):
         Options.build(options={"fallbck": True})
@@ -92,7 +104,7 @@ def test_values_that_no_graph_could_use(options, message):
 
 def test_the_readme_lists_every_option():
     table = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
-    assert set(table) == {field.name for field in dataclasses.fields(Options)} - {"mode"}
+    assert set(table) == {field.name for field in dataclasses.fields(Options)}
 
 
 def test_options_that_are_no_dict():
