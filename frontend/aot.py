@@ -3,6 +3,7 @@
 
 """The AOTAutograd wiring: from a Dynamo graph to compiled forward, backward and inference graphs."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import counters
+from torch._functorch.aot_autograd import (
+    SerializableAOTDispatchCompiler,  # pyright: ignore[reportPrivateImportUsage]
+    aot_module_simplified,
+)
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 
@@ -31,7 +37,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     are written back.
     """
     inference = _freezing if options.freezing and not torch.is_grad_enabled() else partial(_compile, kind="inference")
-    compiler = aot_autograd(
+    settings: dict[str, Any] = dict(
         fw_compiler=serializable(_reporting_strides(partial(_compile, options=options, kind="forward")), options),
         bw_compiler=serializable(partial(_compile, options=options, kind="backward"), options),
         inference_compiler=serializable(partial(inference, options=options), options),
@@ -40,7 +46,41 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
         keep_inference_input_mutations=True,
     )
     with keeping_traces(example_inputs, options):
-        return savable(compiler(gm, example_inputs))
+        return savable(_dispatch(gm, example_inputs, settings))
+
+
+def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:
+    """AOTAutograd with these settings, as ``torch._dynamo.backends.common.aot_autograd`` calls it.
+
+    That function imports Inductor's lowering first, which takes longer than all of Kiln's that a warm start needs, for
+    the files that TORCH_COMPILE_DEBUG asks for. It is called for these, and for inputs in lists.
+    """
+    nested = any(isinstance(value, (list, tuple, dict)) for value in example_inputs)
+    if nested or os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
+        return aot_autograd(**settings)(gm, example_inputs)
+    counters["aot_autograd"]["total"] += 1
+    try:
+        compiled = aot_module_simplified(
+            gm, example_inputs, **{**settings, "bw_compiler": _untraced(settings["bw_compiler"])}
+        )
+    except Exception:
+        counters["aot_autograd"]["not_ok"] += 1
+        raise
+    counters["aot_autograd"]["ok"] += 1
+    return torch._dynamo.disable(compiled, reason="do not trace AOT-compiled graph")
+
+
+def _untraced(compiler: Any) -> Any:
+    """A compiler of backward graphs that Dynamo traces neither itself nor in what it returns."""
+    if isinstance(compiler, SerializableAOTDispatchCompiler):
+        compiler.compiler_fn = _untraced(compiler.compiler_fn)
+        return compiler
+
+    def compile_untraced(*args: Any, **kwargs: Any) -> Any:
+        compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args, **kwargs)
+        return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
+
+    return compile_untraced
 
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch._inductor.async_compile  # PyTorch refers to it when it loads an entry, and does not import it
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
 from torch._functorch import config
@@ -28,6 +29,7 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache, FxGraphHashDetails
 from torch._inductor.output_code import OutputCode
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
@@ -45,6 +47,8 @@ log = logging.getLogger("kiln")
 _told: set[str] = set()
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
+
+_MAY_HOLD_KERNELS = (OpOverload, OpOverloadPacket, HigherOrderOperator)
 
 _MAX_CONSTANT_BYTES = 1 << 16
 """Lifted tensors that an entry may hold."""
@@ -97,6 +101,15 @@ class _Details(autograd_cache.AOTAutogradCacheDetails, _Settings):
         super().__init__(*args)
         if not hasattr(self, "kiln"):
             raise autograd_cache.BypassAOTAutogradCache("this PyTorch makes keys in another way")
+
+    def get_triton_source_codes_from_gm(self, gm: GraphModule) -> list[str]:
+        """Sources of the Triton kernels in a graph. PyTorch's method imports Inductor's code generator even if no node
+        can have one: neither an op of a library (Dynamo's graphs have functions) nor a higher-order op."""
+        graphs = (module.graph for module in gm.modules() if isinstance(module, GraphModule))
+        targets = (node.target for graph in graphs for node in graph.nodes)
+        if not any(isinstance(target, _MAY_HOLD_KERNELS) for target in targets):
+            return []
+        return super().get_triton_source_codes_from_gm(gm)
 
 
 def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[KeptCode | None, dict[str, Any]]:

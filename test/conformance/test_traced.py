@@ -3,6 +3,8 @@
 
 """Graphs whose AOTAutograd result is in PyTorch's cache: not traced again, and never taken for another graph."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -233,3 +235,29 @@ def test_what_stands_in_goes_again():
     ):
         pass
     assert Owner.name() == "before"
+
+
+START = """
+import sys, torch
+value = torch.randn(5, 7)
+with torch.no_grad():
+    result = torch.compile(lambda x: torch.relu(x) * 2, backend="kiln")(value)
+assert torch.equal(result, torch.relu(value) * 2)
+print([name for name in ("torch._inductor.ir", "torch_mlir") if name in sys.modules])
+"""
+
+
+def test_a_start_imports_no_lowering_that_it_does_not_need(tmp_path):
+    """Inductor's is never needed, Kiln's by the first process alone."""
+    folders = {"KILN_CACHE_DIR": str(tmp_path / "kiln"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch")}
+    script = tmp_path / "start.py"
+    script.write_text(START)
+    for debug, expected in (("0", "['torch_mlir']"), ("0", "[]"), ("1", "['torch._inductor.ir']")):
+        # With TORCH_COMPILE_DEBUG, PyTorch writes files about AOTAutograd, by means of Inductor.
+        environment = {**os.environ, **folders, "KILN_CACHE": "1", "TORCH_COMPILE_DEBUG": debug}
+        environment["TORCH_COMPILE_DEBUG_DIR"] = str(tmp_path)
+        command = [sys.executable, str(script)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == expected
+    assert list(tmp_path.glob("torch_compile_debug/*/torchinductor/*.log"))
