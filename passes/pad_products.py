@@ -33,9 +33,10 @@ class PadProducts(Pass):
 
     Neither tensor cores' hardware loads (tensor maps, asynchronous copies) nor cuBLAS's fast kernels take such rows. A
     copy of both operands takes a fraction of what that costs; fusion has what computes an operand write it so, and
-    constants are copied at compile time. Where rows run along the sums, both get longer sums: zeros add nothing there.
-    Where they run along the result's rows or columns (``[k, n]``, ``[k, m]``), the product reads the first part of each
-    row, so that the result is what it was. Only products of known sizes that are large enough to pay for the copies.
+    constants are copied at each call as well. Where rows run along the sums, both get longer sums: zeros add nothing
+    there. Where they run along the result's rows or columns (``[k, n]``, ``[k, m]``), the product reads the first part
+    of each row, so that the result is what it was. Only products of known sizes that are large enough to pay for the
+    copies.
 
     Before::
 

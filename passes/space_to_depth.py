@@ -36,8 +36,9 @@ class SpaceToDepth(Pass):
     A window of 7 x 7 over 3 channels with a stride of 2, as networks start with, becomes one of 4 x 4 over 2 x 2 x 3
     channels without a stride. The copy of the image has the convolution's padding, zeros up to a multiple of 16 bytes
     behind a pixel's channels, and lies so that a row of the window is one piece of memory: a kernel loads it as such,
-    and tests no bounds. The weight is rearranged in the same way, at compile time where it is a constant. Only 16-bit
-    convolutions whose result is channels-last, with windows that overlap and sums of more than 64 terms.
+    and tests no bounds. The weight is rearranged in the same way, at each call (1 to 2 us), also where it is a
+    constant. Only 16-bit convolutions whose result is channels-last, with windows that overlap and sums of more than 64
+    terms.
 
     Before::
 
