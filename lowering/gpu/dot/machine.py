@@ -3,7 +3,10 @@
 
 """What schedules of products need to know about a GPU."""
 
+import re
 from dataclasses import dataclass
+
+from kiln.errors import KilnError
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,16 @@ DEFAULT_ARCH = "sm_90"
 
 
 def machine(arch: str = DEFAULT_ARCH) -> Machine:
-    """The facts of an architecture ("sm_90", "gfx942"); of the nearest older one of its maker if it is not known."""
+    """The facts of an architecture ("sm_90", "gfx942"); of the nearest older one of its maker if it is not known.
+
+    Raises KilnError for what names no architecture.
+    """
     if arch in _MACHINES:
         return _MACHINES[arch]
-    if arch.startswith("gfx"):
+    if re.fullmatch(r"gfx[0-9a-f]+", arch):
         return _MACHINES["gfx942"]
-    number = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()) or 0)
-    older = [a for a in _MACHINES if a.startswith("sm_") and int(a[3:]) <= number]
+    found = re.fullmatch(r"sm_([0-9]+)[af]?", arch)
+    if found is None:
+        raise KilnError(f"unknown GPU architecture {arch!r}: expected one like 'sm_90' or 'gfx942'")
+    older = [a for a in _MACHINES if a.startswith("sm_") and int(a[3:]) <= int(found[1])]
     return _MACHINES[max(older, key=lambda a: int(a[3:]))] if older else _MACHINES["sm_80"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
 from kiln.lowering.gpu.dot.conv_schedule import ConvShape, choose_conv
 from kiln.lowering.gpu.dot.machine import machine
@@ -225,3 +226,16 @@ def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, d
 def test_one_tap_through_tensor_maps(shape, arch, kernel):
     assert choose_conv(shape, machine(arch), through_maps=True)["kernel"] == kernel
     assert choose_conv(shape, machine(arch))["kernel"] == "implicit"
+
+
+@pytest.mark.parametrize(
+    ("arch", "same_as"), [("sm_90a", "sm_90"), ("sm_86", "sm_80"), ("sm_75", "sm_80"), ("gfx90a", "gfx942")]
+)
+def test_other_architectures_are_as_the_nearest_older_one(arch, same_as):
+    assert machine(arch) == machine(same_as)
+
+
+@pytest.mark.parametrize("arch", ["hopper", "sm90", "sm_", ""])
+def test_what_names_no_architecture_is_refused(arch):
+    with pytest.raises(KilnError, match="unknown GPU architecture .* expected one like 'sm_90'"):
+        machine(arch)
