@@ -139,7 +139,7 @@ func.func @gate(%x: tensor<1024x4096xbf16>, %w: tensor<8192x4096xbf16>, %u: tens
 // CHECK: return
 // KEEP-LABEL: func.func @conv_bias
 // KEEP-COUNT-2: kiln.conv
-func.func @conv_bias(%x: tensor<1x8x8x8xbf16>, %w: tensor<8x8x3x3xbf16>, %d: tensor<8x1x3x3xbf16>, %b: tensor<8xbf16>)
+func.func @conv_bias(%x: tensor<1x8x8x8xbf16>, %w: tensor<8x8x3x3xbf16>, %d: tensor<8x1x5x5xbf16>, %b: tensor<8xbf16>)
     -> (tensor<1x8x8x8xbf16>, tensor<1x8x8x8xbf16>) {
   %e = "kiln.empty"() {shape = affine_map<() -> (1, 8, 8, 8)>} : () -> tensor<1x8x8x8xbf16>
   %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, groups = 1,
@@ -152,9 +152,9 @@ func.func @conv_bias(%x: tensor<1x8x8x8xbf16>, %w: tensor<8x8x3x3xbf16>, %d: ten
     %r = arith.addf %c, %a : bf16
     linalg.yield %r : bf16
   } -> tensor<1x8x8x8xbf16>
-  %2 = "kiln.conv"(%x, %d) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, groups = 8,
+  %2 = "kiln.conv"(%x, %d) {stride = array<i64: 1, 1>, padding = array<i64: 2, 2>, dilation = array<i64: 1, 1>, groups = 8,
     transposed = false, output_padding = array<i64: 0, 0>}
-    : (tensor<1x8x8x8xbf16>, tensor<8x1x3x3xbf16>) -> tensor<1x8x8x8xbf16>
+    : (tensor<1x8x8x8xbf16>, tensor<8x1x5x5xbf16>) -> tensor<1x8x8x8xbf16>
   %3 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d1)>,
       affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
       ins(%2, %b : tensor<1x8x8x8xbf16>, tensor<8xbf16>) outs(%e : tensor<1x8x8x8xbf16>) attrs = {conv_bias} {

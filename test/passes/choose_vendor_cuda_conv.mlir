@@ -65,3 +65,25 @@ func.func @windows(%x: tensor<128x128x28x28xbf16>, %w: tensor<128x128x3x3xbf16>,
   } -> tensor<128x128x28x28xbf16>
   return %1, %2, %4 : tensor<128x128x28x28xbf16>, tensor<128x128x28x28xbf16>, tensor<128x128x28x28xbf16>
 }
+
+// -----
+
+// Windows of nine elements of single channels, channels last and planar; larger ones are cuDNN's.
+
+// CHECK-LABEL: func.func @single_channels
+// CHECK-COUNT-2: "kiln.conv"
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "cuDNN: groups of channels, and large windows of single ones, are faster there"
+func.func @single_channels(%x: tensor<32x96x56x56xbf16>, %w: tensor<96x1x3x3xbf16>, %v: tensor<96x1x5x5xbf16>)
+    -> (tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, groups = 96,
+    transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (301056, 1, 5376, 96)>}
+    : (tensor<32x96x56x56xbf16>, tensor<96x1x3x3xbf16>) -> tensor<32x96x56x56xbf16>
+  %1 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>, groups = 96,
+    transposed = false, output_padding = array<i64: 0, 0>}
+    : (tensor<32x96x56x56xbf16>, tensor<96x1x3x3xbf16>) -> tensor<32x96x56x56xbf16>
+  %2 = "kiln.conv"(%x, %v) {stride = array<i64: 1, 1>, padding = array<i64: 2, 2>, dilation = array<i64: 1, 1>, groups = 96,
+    transposed = false, output_padding = array<i64: 0, 0>}
+    : (tensor<32x96x56x56xbf16>, tensor<96x1x5x5xbf16>) -> tensor<32x96x56x56xbf16>
+  return %0, %1, %2 : tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>
+}
