@@ -24,7 +24,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from kiln.frontend.limits import LIMITS
-from kiln.frontend.options import Options
+from kiln.frontend.options import Options, matmul_precision
 
 __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_text", "version_text"]
 
@@ -68,7 +68,7 @@ def code_settings(options: Options) -> list[str]:
         Uncacheable: part of that exists in this process only.
     """
     _check_settings(options)
-    precision = f"matmul precision {torch.get_float32_matmul_precision()}"
+    precision = f"matmul precision {matmul_precision()}"
     return [*version_text().split("; "), precision, f"GPUs {_gpus()}", _options_text(options)]
 
 
@@ -169,7 +169,7 @@ def _extended() -> bool:
 def _torch_settings() -> str:
     settings = [
         torch.get_num_threads(),
-        torch.get_float32_matmul_precision(),
+        matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
     ]

@@ -71,7 +71,7 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     smaller = SmallerSchedules()
     while True:
         try:
-            with isa.compiling_for(isa.named(options.cpu)), no_full_collections():
+            with isa.compiling_for(isa.named(options.cpu, options.float_parts)), no_full_collections():
                 return _attempt(gm, options, report, avoid, smaller)
         except CompileError as error:
             if smaller.learn([getattr(failure, "rejected", None) for failure in _failures(error)]):

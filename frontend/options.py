@@ -12,7 +12,7 @@ from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
 
-__all__ = ["MODES", "TARGETS", "Options"]
+__all__ = ["MODES", "TARGETS", "Options", "matmul_precision"]
 
 #: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs: ``reduce-overhead`` is ``default``, and the
 #: two others try schedules (``passes/autotune_cpu.py``).
@@ -31,6 +31,24 @@ def _tf32() -> bool:
         return torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # settings of the older and the newer interface are mixed
         return False
+
+
+def matmul_precision() -> str:
+    """PyTorch's settings of how exact products of f32 are, as text: of all, and of those on the CPU."""
+    import torch
+
+    try:
+        general = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        general = "mixed"
+    return f"{general}, CPU {_cpu_precision()}"
+
+
+def _cpu_precision() -> str:
+    """PyTorch's setting for products of f32 on the CPU alone: ieee, tf32, bf16 or none."""
+    import torch
+
+    return str(getattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision", "none"))
 
 
 def _deterministic() -> bool:
@@ -83,7 +101,10 @@ class Options:
 
     tf32: bool = field(
         default_factory=_tf32,
-        metadata={"help": "tensor cores of a GPU may round f32 operands; by default as PyTorch's settings say"},
+        metadata={
+            "help": "tensor cores of a GPU may round f32 operands, and a CPU's AMX may multiply them as parts in bf16; "
+            "by default as PyTorch's settings say"
+        },
     )
     deterministic: bool = field(
         default_factory=_deterministic,
@@ -97,6 +118,13 @@ class Options:
         default=True,
         metadata={"help": "a GPU's launches at addresses that earlier calls had are replayed as one CUDA graph"},
     )
+
+    @property
+    def float_parts(self) -> bool:
+        """Whether products of f32 on the CPU are to be made of bf16 (`matmul/float_tiles.py`): their error is that of
+        f32, but with "highest" precision PyTorch promises f32 itself."""
+        setting = _cpu_precision()
+        return setting in ("tf32", "bf16") or self.tf32 and not (setting == "ieee" and _tf32())
 
     @classmethod
     def build(cls, mode: str | None = None, options: Mapping[str, Any] | None = None) -> "Options":

@@ -7,6 +7,7 @@ The pass pipeline is the shortest one that lowers what a kernel holds (the ops p
 off: on kernels of this size both cost more than the lowering itself.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -287,7 +288,7 @@ def _vector_math_pass() -> Pass:
 def _for_target(module: ir.Module) -> None:
     """Have LLVM use the instructions of the CPU that code is made for, where that is not the host."""
     cpu = isa.target()
-    if cpu == isa.host():
+    if dataclasses.replace(cpu, float_parts=False) == isa.host():
         return
     # The features are named as well: those of the host would be added otherwise.
     features = ir.Attribute.parse(f"#llvm.target_features<[{', '.join(json.dumps(f'+{f}') for f in cpu.features)}]>")

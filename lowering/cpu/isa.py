@@ -38,6 +38,7 @@ class Isa:
       cores: logical processors that this process may use.
       library_bytes: width of the vectors that MKL, the BLAS in PyTorch's wheels for x86, uses here at most. Its
         AVX-512 kernels run on Intel's processors alone: on AMD's it takes those for AVX2.
+      float_parts: products of f32 are to be made of bf16 by AMX. Not of the CPU: what the user allows.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Isa:
     l3_cores: int = 1
     cores: int = 1
     library_bytes: int = 64
+    float_parts: bool = False
 
     def has(self, feature: str) -> bool:
         """Whether the CPU has an instruction set, by LLVM's name."""
@@ -117,15 +119,16 @@ def compiling_for(isa: Isa) -> Iterator[None]:
         _target.reset(token)
 
 
-def named(name: str) -> Isa:
+def named(name: str, float_parts: bool = False) -> Isa:
     """A CPU by the option `cpu`: "native" (or nothing) for the host, or one of `LEVELS` that the host can run.
 
-    Caches and cores are the host's.
+    Caches and cores are the host's. float_parts: see `Isa`; ignored where there is no AMX.
 
     Raises BackendOptionError for another name, or naming what the host lacks.
     """
     if name in ("", "native"):
-        return host()
+        found = host()
+        return dataclasses.replace(found, float_parts=True) if float_parts and found.has("amx-bf16") else found
     if name not in LEVELS:
         known = ("native", *LEVELS)
         raise BackendOptionError(f"unknown cpu {name!r}; known are {', '.join(known)}", name, known)

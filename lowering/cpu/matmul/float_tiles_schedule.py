@@ -3,13 +3,13 @@
 
 """When products of f32 are made by AMX (float_tiles.py), and with which blocks."""
 
-from kiln.lowering.cpu import amx
+from kiln.lowering.cpu import amx, isa
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
-__all__ = ["DEPTH", "ROWS", "choose_float_tiles"]
+__all__ = ["DEPTH", "ROWS", "choose_float_tiles", "float_tiles_schedule"]
 
 ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 """Rows, and steps of k, of one tile of bf16."""
@@ -17,13 +17,19 @@ ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 _FEWEST_ROWS, _FEWEST_TURNED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
 _FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
 _NEAR_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
-_ROWS, _COLUMNS, _FAR_COLUMNS = 256, 256, 1024
+_ROWS, _COLUMNS, _FAR_COLUMNS = 256, 256, 512  # of a block at most, the last where it splits the lhs anew
 _STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
 
 
 def choose_float_tiles(problem: MatmulProblem, m: int) -> dict | None:
-    """The schedule of a product of f32 for about m rows; None where the CPU has no AMX, where there is no library for
-    what parts of bf16 cannot hold, or where the product is too small.
+    """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
+    `float_tiles_schedule`."""
+    return float_tiles_schedule(problem, m) if isa.target().float_parts else None
+
+
+def float_tiles_schedule(problem: MatmulProblem, m: int) -> dict | None:
+    """The schedule of this kernel for about m rows; None where the CPU has no AMX, where there is no library for what
+    parts of bf16 cannot hold, or where the product is too small.
 
     One core of an Emerald Rapids server, weights [n, k] but where [k, n] is said, each call with another weight, and a
     bias; speed against ATen's (MKL, f32 by AVX-512):
@@ -45,7 +51,9 @@ def choose_float_tiles(problem: MatmulProblem, m: int) -> dict | None:
     | 128, 768, 3072 [k, n]| 155           | 1.02             | 0.90          | 1.01  |
     | 1024 cubed [k, n]    | 146           | 1.04             |               | 1.39  |
 
-    (Without the fetching of what is split next 0.78 to 0.95 of that.)
+    (Without the fetching of what is split next 0.78 to 0.95 of that.) That server slowed AMX down at times, for minutes
+    and whoever else was there, to 0.4 of its speed, and the library's kernels to 0.85: [128, 3072, 768] then takes 7.2
+    ms, ATen's 6.2 (bf16: 2.5); else 3.0 and 5.3 (1.3). So this is no rule's choice by default, in spite of its error.
     """
     n, k = problem.n, problem.k
     if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16"):
@@ -66,7 +74,7 @@ def choose_float_tiles(problem: MatmulProblem, m: int) -> dict | None:
     rows = round_up(-(-m // blocks), 2 * ROWS)
     most = _NEAR_BYTES // (2 * PARTS * rows) // _STEPS * _STEPS
     pieces = -(-k // most)
-    columns = _COLUMNS if blocks == pieces == 1 else _FAR_COLUMNS // 2 if pieces == 1 else _FAR_COLUMNS
+    columns = _COLUMNS if blocks == pieces == 1 else _FAR_COLUMNS
     return {
         "kernel": "float_tiles",
         "mr": 2 * ROWS,

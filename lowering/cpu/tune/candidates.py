@@ -134,7 +134,10 @@ def _conv(p: ConvProblem, schedule: Schedule) -> Iterator[Schedule]:
         problem = as_matmul(p)
         rows = problem.m if isinstance(problem.m, int) else 1
         for other in product_schedules(problem, isa.target(), inner, rows, packed=False):
-            if other["kernel"] != "vendor":  # its letters say nothing of a convolution's leading dimensions
+            if other["kernel"] not in (
+                "vendor",
+                "float_tiles",
+            ):  # the library's letters say nothing of a convolution's leading dimensions
                 yield {"kernel": "product", "product": other}
     elif kernel in ("direct", "pairs", "column_pairs"):
         wide = isa.target().vector_registers >= 32

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kiln.lowering.cpu.matmul.emit import normalise
+from kiln.lowering.cpu.matmul.float_tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import blocked_schedule, choose_packed_schedule
@@ -44,7 +45,7 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
         return
     families = [
         list(_packed(problem, isa, rows) if packed else ()),
-        list(_amx(default)),
+        list(_amx(problem, default, rows)),
         list(_vendor(problem, isa, rows)),
         list(_blocked(problem, isa, default, rows)),
         list(_dot(problem, isa, rows)),
@@ -56,8 +57,8 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
                 yield family[place]
 
 
-def _amx(default: Schedule) -> Iterator[Schedule]:
-    """Other blocks of the kernel of tiles, where the rule takes that."""
+def _amx(problem: MatmulProblem, default: Schedule, rows: int) -> Iterator[Schedule]:
+    """Other blocks of the kernel of tiles, where the rule takes that; f32 in parts, where it does not."""
     if default["kernel"] == "tiles" and not default.get("packed"):
         unit = default["nv"] * default["width"]
         for nc in (128, 512):
@@ -67,6 +68,10 @@ def _amx(default: Schedule) -> Iterator[Schedule]:
         for ks in (64, 256):
             yield default | {"ks": ks}
         yield default | {"nc": 2 * default["nc"]}
+    elif default["kernel"] != "tiles":
+        parts = float_tiles_schedule(problem, rows)
+        if parts is not None:
+            yield parts
 
 
 def _integers(problem: MatmulProblem, isa: Isa, default: Schedule) -> Iterator[Schedule]:

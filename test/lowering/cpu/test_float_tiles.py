@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from amx_emulation import EMULATED, emulated_amx
 from matmul_support import Kernel, StoreEpilogue
 
+from kiln.frontend.options import Options, matmul_precision
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
@@ -27,8 +28,9 @@ from kiln.lowering.cpu.matmul import (
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles
-from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
+from kiln.lowering.cpu.matmul.float_tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
+from kiln.lowering.cpu.tune.products import product_schedules
 
 pytestmark = pytest.mark.skipif(
     not (EMULATED and vendor_gemm_available()), reason="a CPU without the other instructions, or PyTorch without MKL"
@@ -53,7 +55,7 @@ def kernel(m: int | None, lhs: torch.Tensor, rhs: torch.Tensor, blocks: dict) ->
 
     with emulated_amx(pytest.MonkeyPatch()):
         strides = (512, 1) if rhs.stride(1) == 1 else (1, 512)  # the rule has a least size
-        schedule = choose_float_tiles(MatmulProblem((), m, 512, 512, (512, 1), strides, "f32"), 256)
+        schedule = float_tiles_schedule(MatmulProblem((), m, 512, 512, (512, 1), strides, "f32"), 256)
         assert schedule is not None
         schedule |= blocks
 
@@ -126,22 +128,50 @@ def test_large_numbers() -> None:
 
 
 def test_rule() -> None:
-    """From some size on, where there is AMX; not for other types, nor for a weight that is packed before."""
-    with emulated_amx(pytest.MonkeyPatch()) as cpu:
+    """From some size on, where there is AMX and the user allows it; not for other types, nor for a weight packed before;
+    else a candidate."""
+    with emulated_amx(pytest.MonkeyPatch()):
 
-        def chosen(m: int, n: int, k: int, dtype: str = "f32", nk: bool = True) -> str:
-            problem = MatmulProblem((), m, n, k, (k, 1), (1, k) if nk else (n, 1), dtype)
-            return choose_schedule(problem, cpu, vendor=True)["kernel"]
+        def problem(m: int, n: int, k: int, dtype: str = "f32", nk: bool = True) -> MatmulProblem:
+            return MatmulProblem((), m, n, k, (k, 1), (1, k) if nk else (n, 1), dtype)
 
-        assert chosen(128, 768, 768) == chosen(48, 768, 768) == chosen(128, 768, 768, nk=False) == "float_tiles"
-        assert "float_tiles" not in {
-            chosen(40, 768, 768), chosen(64, 768, 768, nk=False), chosen(128, 64, 768), chosen(128, 768, 64),
-            chosen(128, 768, 768, "f64"), chosen(128, 768, 768, "bf16"),
-        }  # fmt: skip
-        problem = MatmulProblem((), 128, 768, 768, (768, 1), (1, 768), "f32")
-        assert choose_packed_schedule(problem, cpu) is None
-    with isa.compiling_for(isa.named("x86-64-v4")) as _:
-        assert choose_float_tiles(problem, 128) is None
+        def chosen(*sizes: int, **more) -> str:
+            return choose_schedule(problem(*sizes, **more), isa.target())["kernel"]
+
+        usual = choose_schedule(problem(128, 768, 768), isa.target())
+        assert usual["kernel"] == "vendor"
+        kernels = [s["kernel"] for s in product_schedules(problem(128, 768, 768), isa.target(), usual, 128, False)]
+        assert kernels.count("float_tiles") == 1
+        with isa.compiling_for(isa.named("", float_parts=True)) as _:
+            assert chosen(128, 768, 768) == chosen(48, 768, 768) == chosen(128, 768, 768, nk=False) == "float_tiles"
+            assert "float_tiles" not in {
+                chosen(40, 768, 768), chosen(64, 768, 768, nk=False), chosen(128, 64, 768), chosen(128, 768, 64),
+                chosen(128, 768, 768, dtype="f64"), chosen(128, 768, 768, dtype="bf16"),
+            }  # fmt: skip
+            assert choose_packed_schedule(problem(128, 768, 768), isa.target()) is None
+    assert isa.named("x86-64-v4", float_parts=True) == isa.named("x86-64-v4")
+
+
+def test_settings() -> None:
+    """By PyTorch's setting for all products, or for those on the CPU; by the option where PyTorch's do not forbid it."""
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    keys = set()
+    try:
+        for general, cpu, expected in (
+            ("highest", None, False), ("high", None, True), ("medium", None, True), ("high", "ieee", False),
+            ("highest", "bf16", True),
+        ):  # fmt: skip
+            torch.set_float32_matmul_precision(general)
+            if cpu is not None:
+                torch.backends.mkldnn.matmul.fp32_precision = cpu
+            assert Options.build().float_parts == expected
+            keys.add(matmul_precision())
+        assert len(keys) == 5
+        torch.set_float32_matmul_precision("highest")
+        assert Options.build(options={"tf32": True}).float_parts
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.mkldnn.matmul.fp32_precision = before
 
 
 class Block(nn.Module):
@@ -171,13 +201,12 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, x = Block(), torch.randn(2, 60, 224)
-    options = {"fallback": False, "freezing": freezing}
+    options = {"fallback": False, "freezing": freezing, "tf32": True}
     with torch.no_grad(), emulated_amx(pytest.MonkeyPatch()):
         compiled = torch.compile(module, backend="kiln", options=options, fullgraph=True)
         out, eager = compiled(x), module(x)
         exact = module.double()(x.double())
     error, base = ((y.double() - exact).norm() / exact.norm() for y in (out, eager))
     assert error <= 1.2 * base
-    assert (
-        len(emitted) == 7 and sum(s.get("shared", False) for s in emitted) == 5
-    )  # the three of one input, and the two
+    shared = sum(s.get("shared", False) for s in emitted)
+    assert len(emitted) >= 6 and shared == 5  # the projections of one input, and the gate and its other half
