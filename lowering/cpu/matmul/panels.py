@@ -24,16 +24,14 @@ class Panels(Blocks):
             pack = self.turned if isinstance(self.rhs_k, int) and self.rhs_k == 1 else self.gathered
 
         def panel(j: Index) -> None:
-            for v in range(self.nv):
-                first = b.addi(j, v * self.width)
-                left = b.subi(cols, first)
-                source = b.addi(rhs, b.muli(first, self.rhs_col))
-                target = b.addi(b.muli(j, column), v * step)
+            here = b.mini(b.subi(cols, j), self.nr)
 
-                def some(source: Index = source, target: Index = target, left: Index = left) -> None:
-                    pack(source, target, b.mini(left, self.width), depth)
+            def strip(first: Index) -> None:  # a loop: code to pack a vector of columns is long
+                source = b.addi(rhs, b.muli(b.addi(j, first), self.rhs_col))
+                target = b.addi(b.muli(j, column), b.muli(b.divi(first, self.width), step))
+                pack(source, target, b.mini(b.subi(here, first), self.width), depth)
 
-                b.if_(b.cmpi("sgt", left, 0), some)
+            b.for_(0, here, self.width, strip)
 
         b.for_(0, cols, self.nr, panel)
 
