@@ -21,7 +21,7 @@ __all__ = ["import_compiler", "no_collections", "no_full_collections"]
 _MODULES = (
     "torch_mlir.dialects.builtin",
     "torch_mlir.dialects.complex",
-    "torch_mlir.dialects._linalg_ops_gen",
+    "torch_mlir.dialects.linalg",
     "torch_mlir.dialects.tensor",
     "torch_mlir.dialects.torch",
     "kiln.dialects.kiln",
@@ -31,6 +31,8 @@ _MODULES = (
 )
 
 _NEVER = 2**31 - 1
+_FROZEN = 1000
+"""Frozen objects from which on somebody has frozen them: Python 3.12 begins with some hundreds, PyTorch has 10^5."""
 _lock = threading.RLock()  # a finalizer may run anywhere, and compile
 _blocks, _thresholds = 0, (0, 0, 0)
 
@@ -89,19 +91,18 @@ def no_full_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        if _blocks == 1 and gc.isenabled():
+            gc.collect(1)
+            _count_as_old()  # else a collection of everything is due as soon as the threshold is back
         with _lock:
             _blocks -= 1
-            is_last = _blocks == 0 and gc.get_threshold()[2] == _NEVER
-            if is_last:
+            if _blocks == 0 and gc.get_threshold()[2] == _NEVER:
                 gc.set_threshold(*_thresholds)
-        if is_last and gc.isenabled():
-            gc.collect(1)
-            _count_as_old()  # a collection of everything would be due now: while guards are built
 
 
 def _count_as_old() -> None:
     """All objects are old, and none new. Does nothing where somebody has frozen objects: they would not stay so."""
-    if gc.get_freeze_count() == 0:
+    if gc.get_freeze_count() < _FROZEN:
         gc.freeze()
         gc.unfreeze()
 

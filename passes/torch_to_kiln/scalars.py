@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import _linalg_ops_gen as linalg  # the package imports a language of its own, in 0.1 s
-from torch_mlir.dialects import arith, math
+from torch_mlir.dialects import arith, linalg, math
 
 from .dtypes import BOOL, F32, F64, I32, I64, DType
 from .sizes import Expr

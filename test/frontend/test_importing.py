@@ -93,6 +93,25 @@ except ValueError:
 """
 
 
+BEHIND = """
+import gc, kiln
+from kiln.frontend.importing import no_full_collections
+
+alive = [[i] for i in range(200_000)]
+gc.set_threshold(700, 10, 10)
+gc.collect()
+everything = []
+gc.callbacks.append(lambda phase, info: everything.append(info) if phase == "start" and info["generation"] == 2 else 0)
+with no_full_collections():
+    made = [[[i]] for i in range(500_000)]
+within = len(everything)
+guards = [[i] for i in range(20_000)]
+behind = len(everything) - within
+later = [[[i]] for i in range(1_000_000)]
+print(within, behind, len(everything) > behind)
+"""
+
+
 def run(script: str, *arguments: str) -> list[str]:
     environment = {**os.environ, "KILN_CACHE": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.check_output(
@@ -125,3 +144,7 @@ def test_collections_that_are_off_and_objects_that_are_frozen_stay_so():
 
 def test_blocks_in_threads_and_within_each_other():
     assert run(THREADS) == ["True True (600, 11, 12)", "(500, 5, 6)"]  # a threshold that was set meanwhile stays
+
+
+def test_none_is_due_behind_a_block_and_they_go_on_later():
+    assert run(BEHIND) == ["0 0 True"]
