@@ -179,6 +179,8 @@ def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
     value, last = _follow(rw, node, value)
     value = rw.call(last.next, aten.view.default, value, [batch, *spatial, -1])
     value = rw.call(value.next, aten.permute.default, value, [0, dims + 1, *range(1, dims + 1)])
+    if last.meta["val"].is_contiguous():  # as it is to readers that ATen may have to run; no copy otherwise
+        value = rw.call(value.next, aten.clone.default, value, memory_format=torch.contiguous_format)
     return value, last
 
 
@@ -247,8 +249,8 @@ def _less_128(rw: _Rewriter, q: Node) -> Node:
     if str(q.target) == "quantized_decomposed.quantize_per_tensor.default":
         x, scale, *bounds, _ = q.args
         return rw.call(after, q.target, x, scale, *(v - 128 for v in bounds), torch.int8)  # type: ignore[operator]
-    if q.target in (*_VIEWS, aten.permute.default) and isinstance(q.args[0], Node):
-        return rw.call(after, q.target, _less_128(rw, q.args[0]), *q.args[1:])  # type: ignore[arg-type]
+    if q.target in (*_VIEWS, aten.permute.default, aten.clone.default) and isinstance(q.args[0], Node):
+        return rw.call(after, q.target, _less_128(rw, q.args[0]), *q.args[1:], **q.kwargs)  # type: ignore[arg-type]
     wide = rw.call(after, aten._to_copy.default, q, dtype=torch.int16)
     return rw.call(after, aten._to_copy.default, rw.call(after, aten.sub.Scalar, wide, 128), dtype=torch.int8)
 

@@ -11,6 +11,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401 - registers the ops
 from torch import nn
 
+from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.report import CompileReport, collect
 
 Q = torch.ops.quantized_decomposed
@@ -144,6 +145,30 @@ def test_layers_in_a_row_pass_integers() -> None:
         # One step of the first layer moves sums of the second.
         assert (got - model(x)).abs().mean() < STEP / 4
     assert sum(d.op.endswith("_int_mm") for d in reports[0].decisions) == 2
+
+
+def test_aten_runs_what_was_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that does not compile for another reason runs with ATen, where views ask for the strides they knew."""
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolutions = nn.Sequential(Layer(_conv(), 32, 16, 1, 1), Layer(_conv(), 16, 32, 1, 1))
+            self.linear = Layer(nn.functional.linear, 10, 16 * 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.convolutions(x).view(x.shape[0], -1))
+
+    def refuse(*_: object) -> None:
+        raise ImportUnsupported("refused")
+
+    monkeypatch.setattr("kiln.frontend.compile._compile_native", refuse)
+    model, x = Network(), torch.randn(2, 16, 2, 3)
+    torch._dynamo.reset()
+    with torch.no_grad(), collect() as reports:
+        got = torch.compile(model, backend="kiln", options={"freezing": True}, fullgraph=True)(x)
+        assert (got - model(x)).abs().mean() < STEP / 4
+    assert [report.executor for report in reports] == ["aten"]
 
 
 def test_unsigned_integers_from_outside() -> None:
