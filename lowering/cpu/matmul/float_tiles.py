@@ -185,9 +185,9 @@ class _FloatTiles:
         start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(at, self.rhs_k))
         left = b.subi(cols, j)
         if self.turned:
-            place, pitch = (lambda p: (self.strip, p * lay["strip_part"])), lay["strip_pitch"]
+            rows, pitch = (lambda part: (self.strip, part * lay["strip_part"])), lay["strip_pitch"]
             size = (b.mini(left, _STRIP), count)
-            pack_rows(b, self.operands.rhs, start, self.rhs_col, size, _STRIP, place, pitch, self.strip_range)
+            pack_rows(b, self.operands.rhs, start, self.rhs_col, size, _STRIP, rows, pitch, self.strip_range)
             return
         for v in range(2):
             some = b.mini(b.maxi(b.subi(left, v * LANES), 0), LANES)

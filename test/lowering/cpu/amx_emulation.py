@@ -98,7 +98,7 @@ class _Registers:
         elif name == "tilestored64":
             self.store(*operands)
         elif name in ("tdpbf16ps", "tdpbssd"):
-            self.multiply(*operands, name)
+            self.multiply(operands[0], operands[1], operands[2], name)
         else:
             assert name == "tilerelease", name
             self.release()

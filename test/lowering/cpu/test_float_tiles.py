@@ -5,7 +5,9 @@
 cannot hold."""
 
 import sys
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -135,8 +137,8 @@ def test_rule() -> None:
         def problem(m: int, n: int, k: int, dtype: str = "f32", nk: bool = True) -> MatmulProblem:
             return MatmulProblem((), m, n, k, (k, 1), (1, k) if nk else (n, 1), dtype)
 
-        def chosen(*sizes: int, **more) -> str:
-            return choose_schedule(problem(*sizes, **more), isa.target())["kernel"]
+        def chosen(m: int, n: int, k: int, dtype: str = "f32", nk: bool = True) -> str:
+            return choose_schedule(problem(m, n, k, dtype, nk), isa.target())["kernel"]
 
         usual = choose_schedule(problem(128, 768, 768), isa.target())
         assert usual["kernel"] == "vendor"
@@ -154,7 +156,8 @@ def test_rule() -> None:
 
 def test_settings() -> None:
     """By PyTorch's setting for all products, or for those on the CPU; by the option where PyTorch's do not forbid it."""
-    before = torch.backends.mkldnn.matmul.fp32_precision
+    products: Any = attrgetter("matmul")(torch.backends.mkldnn)
+    before = products.fp32_precision
     keys = set()
     try:
         for general, cpu, expected in (
@@ -163,7 +166,7 @@ def test_settings() -> None:
         ):  # fmt: skip
             torch.set_float32_matmul_precision(general)
             if cpu is not None:
-                torch.backends.mkldnn.matmul.fp32_precision = cpu
+                products.fp32_precision = cpu
             assert Options.build().float_parts == expected
             keys.add(matmul_precision())
         assert len(keys) == 5
@@ -171,7 +174,7 @@ def test_settings() -> None:
         assert Options.build(options={"tf32": True}).float_parts
     finally:
         torch.set_float32_matmul_precision("highest")
-        torch.backends.mkldnn.matmul.fp32_precision = before
+        products.fp32_precision = before
 
 
 class Block(nn.Module):
@@ -201,7 +204,7 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, x = Block(), torch.randn(2, 60, 224)
-    options = {"fallback": False, "freezing": freezing, "tf32": True}
+    options: dict[str, Any] = {"fallback": False, "freezing": freezing, "tf32": True}
     with torch.no_grad(), emulated_amx(pytest.MonkeyPatch()):
         compiled = torch.compile(module, backend="kiln", options=options, fullgraph=True)
         out, eager = compiled(x), module(x)
