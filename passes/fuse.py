@@ -111,7 +111,7 @@ class Fuse(Pass):
     def _fuse(self, function: ir.OpView) -> None:
         graph = FusionGraph(function)
         singles = Grouping(graph)
-        held = Schedule(singles).peak(singles)
+        held = Schedule.of(singles).peak(singles)
         if self.strategy == "search":
             grouping, made = search(lambda choices: self._grouping(graph, choices, held), self.limit)
             self.count("groupings", made)
@@ -137,11 +137,11 @@ class Fuse(Pass):
         if not repeated:
             return grouping, {}
         seconds, moved = estimate(grouping)  # asked now: what knows ops by their operands is wrong behind a copy
-        room = max(held, Schedule(grouping).peak(grouping))
+        room = max(held, Schedule.of(grouping).peak(grouping))
         copies = copy_for_readers(repeated)
         candidate = self._greedy(FusionGraph(function), held)
         time, bytes_ = estimate(candidate)
-        if time >= seconds or bytes_ > moved or Schedule(candidate).peak(candidate) > room:
+        if time >= seconds or bytes_ > moved or Schedule.of(candidate).peak(candidate) > room:
             copies.undo()
             self.count("values stored after all", len(repeated))
             return grouping, {}

@@ -13,6 +13,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.emit import KERNEL_KINDS
 from kiln.lowering.cpu.tile.overwrite import Overwriting
+from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
@@ -134,6 +135,7 @@ class _Function:
                 self.owned.add(root)
                 self.returned.setdefault(root, []).append(number)
         self.memory: dict[ir.Value, _Memory] = {}
+        self.known: dict[str, Overwriting] = {}
 
     def run(self) -> None:
         for step, op in enumerate(self.graph.operations):
@@ -163,8 +165,7 @@ class _Function:
                     if not is_nest or any(self._moved(operation, i) for i in (*readers, len(roots) + number)):
                         continue
                     if overwriting is None:
-                        body = FusionBody(op)
-                        overwriting = Overwriting(body, fusion_layouts(op, body))
+                        overwriting = self._overwriting(op)
                     if not all(overwriting.allows(i, number) for i in readers):
                         self.owner.note(op, f"result {number} is not written over operand {readers[0]}: read elsewhere")
                         continue
@@ -182,6 +183,15 @@ class _Function:
             operation.attributes["in_place"] = ir.DenseI64ArrayAttr.get(in_place)
         if writes:
             operation.attributes["writes"] = ir.DenseI64ArrayAttr.get(writes)
+
+    def _overwriting(self, op: ir.OpView) -> Overwriting:
+        """What a kernel reads where; that of an equal kernel tells as well: layers repeat."""
+        key = fusion_key(op.operation)
+        found = self.known.get(key)
+        if found is None:
+            body = FusionBody(op)
+            found = self.known[key] = Overwriting(body, fusion_layouts(op, body))
+        return found
 
     def _overwrite(self, op: ir.Operation, roots: list[ir.Value | None], base: int) -> None:
         """A kernel that writes with indices has its result in the memory of what it starts from, which is its own."""

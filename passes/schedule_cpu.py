@@ -67,8 +67,8 @@ class ScheduleCpu(Pass):
     def _schedule(self, fusion: ir.OpView, known: dict[Hashable, dict[str, Any]]) -> None:
         """Equal kernels with constants at the same operands have equal schedules: layers repeat."""
         attributes, operands = fusion.operation.attributes, fusion.operation.operands
-        if "schedule" in attributes:
-            return
+        if "schedule" in attributes or ir.StringAttr(attributes["kind"]).value in ("pointwise", "reduction"):
+            return  # loops follow from the layouts
         key = fusion_key(fusion.operation), tuple(constant_name(operand) is not None for operand in operands)
         schedule = known.get(key)
         if schedule is None:

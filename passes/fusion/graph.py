@@ -6,6 +6,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
@@ -13,6 +14,9 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
+
+if TYPE_CHECKING:
+    from kiln.passes.fusion.order import Schedule
 
 Point = tuple[ir.AffineExpr | None, ...]
 NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv", "kiln.scatter_nd")
@@ -64,6 +68,7 @@ class FusionGraph:
         self.reads: dict[ir.Operation, list[Read]] = {}
         self.external: set[ir.Value] = set()
         self.next_call = _calls_in_order(self.operations)
+        self.schedule: Schedule | None = None
         for op in self.operations:
             if op in self._compute_set:
                 self.reads[op] = list(self._reads_of(op))

@@ -36,7 +36,7 @@ class Room:
     @classmethod
     def of(cls, grouping: Grouping, one_by_one: int) -> "Room":
         """The room that the kernels of a grouping take; the ops one by one take `one_by_one` bytes."""
-        schedule = Schedule(grouping)
+        schedule = Schedule.of(grouping)
         peak = schedule.peak(grouping)
         return cls(schedule, peak + peak // SPARE, max(peak, one_by_one))
 

@@ -30,8 +30,16 @@ Node = Group | ir.Operation
 class Schedule:
     """Orders of the nodes of a function for any grouping of its ops. Valid until the function is changed."""
 
+    @staticmethod
+    def of(grouping: Grouping) -> "Schedule":
+        """The one of a grouping's graph: it is the same for all groupings."""
+        graph = grouping.graph
+        if graph.schedule is None:
+            graph.schedule = Schedule(grouping)
+        return graph.schedule
+
     def __init__(self, grouping: Grouping) -> None:
-        graph = self.graph = grouping.graph
+        graph = grouping.graph  # not kept: it may keep this
         self.number: dict[int, int] = {}  # position in the function -> number of the op here
         self.ops: list[ir.Operation] = []
         self.sources: list[set[int]] = []  # numbers of the ops that make what an op reads

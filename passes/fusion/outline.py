@@ -41,7 +41,7 @@ class Outliner:
 
     def run(self) -> int:
         """Outline every group; returns how many kernels there are."""
-        order = Schedule(self.grouping).order(self.grouping)
+        order = Schedule.of(self.grouping).order(self.grouping)
         kept = {node for node in order if not isinstance(node, Group)}
         # Asked now: an op's hash covers its operands, so an op that is rewired below is no longer found in a set.
         doomed = [op for op in reversed(self.graph.operations[:-1]) if op not in kept]

@@ -30,7 +30,7 @@ def relieve(grouping: Grouping, regroup: Callable[[Mapping[int, int]], Grouping]
     regroup: makes another grouping of the same ops with some choices; `grouping` was made without any. one_by_one:
     bytes that the ops one by one hold at once.
     """
-    schedule = Schedule(grouping)
+    schedule = Schedule.of(grouping)
     limit = one_by_one + one_by_one // SPARE
     peak = schedule.peak(grouping)
     taken: dict[int, int] = {}
