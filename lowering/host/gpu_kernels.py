@@ -6,7 +6,7 @@
 import functools
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,7 +165,7 @@ class GpuKernelSet(KernelSet):
                 len(body.tensors) + len(body.roots),
                 len(body.symbols),
                 LaunchForm.of(fusion.opview, function, len(body.symbols)),
-                compiler_threads("kiln-triton").submit(compile_fitting, text, self._arch, options),
+                _threads().submit(compile_fitting, text, self._arch, options),
                 fusion.opview,
             )
         )
@@ -268,4 +268,9 @@ def _tensor_map(meta: Any) -> TensorMap:
 def start_compiler(arch: str) -> None:
     """Has Triton imported and made ready in another thread, by a kernel that does nothing: its first compilation in a
     process costs half a second more than the others."""
-    compiler_threads("kiln-triton").submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})
+    _threads().submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})
+
+
+def _threads() -> ThreadPoolExecutor:
+    """A tenth of a compilation is Python's, so that more threads than these would wait for each other."""
+    return compiler_threads("kiln-triton", 16)

@@ -35,6 +35,8 @@ def test_pools_have_names_and_work_at_once():
     together = threading.Barrier(available_cores())
     waiting = [compiler_threads("test-a").submit(together.wait, 60) for _ in range(available_cores())]
     assert sorted(future.result() for future in waiting) == list(range(available_cores()))
+    names = {f.result() for f in [compiler_threads("test-c", 1).submit(threading.get_ident) for _ in range(9)]}
+    assert len(names) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
