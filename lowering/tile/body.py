@@ -71,6 +71,7 @@ class FusionBody:
         self._symbol_position = {s: i for i, s in enumerate(self.symbols)}
         self._argument_position = {a: i for i, a in enumerate(self.tensors)}
         self._maps: dict[tuple[ir.Operation, str], ir.AffineMap] = {}
+        self._extents: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
         self._find_reductions()
 
     def _find_reductions(self) -> None:
@@ -145,6 +146,12 @@ class FusionBody:
 
     def loop_extents(self, op: ir.OpView) -> tuple[ir.AffineExpr, ...]:
         """Iteration space of a `linalg.generic`, from the operands that a dim indexes directly."""
+        found = self._extents.get(op.operation)
+        if found is None:
+            found = self._extents[op.operation] = self._loop_extents(op)
+        return found
+
+    def _loop_extents(self, op: ir.OpView) -> tuple[ir.AffineExpr, ...]:
         maps = indexing_maps(op)
         extents: list[ir.AffineExpr | None] = [None] * maps[0].n_dims
         for value, m in zip(op.operands, maps, strict=True):
