@@ -46,8 +46,8 @@ def measure_row(case: Case, contenders: Sequence[str], rounds: int) -> Row:
     calls: dict[str, Callable[..., Any]] = {}
     with torch.no_grad():
         exact = copy.deepcopy(module).double()(*(_cast(t, torch.float64) for t in on_device[0]))
+        torch._dynamo.reset()  # not between contenders: each would be compiled once more when it is timed
         for name in contenders:
-            torch._dynamo.reset()
             start = time.perf_counter()
             try:
                 call = _prepare(name, module)

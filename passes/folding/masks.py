@@ -27,14 +27,18 @@ _MOST_ELEMENTS = 1 << 24
 def constant_mask(value: ir.Value, fill: float) -> str | None:
     """``"causal"`` for a constant mask that hides the keys t > s, ``"none"`` for one that hides nothing; else None.
 
-    ``value`` is boolean (false hides a key, whose score is ``fill``) or added to the scores.
+    ``value`` is boolean (false hides a key, whose score is ``fill``) or added to the scores; what is in front of
+    queries and keys, [..., s, t], has to have the same mask.
     """
     import torch
 
     mask = constant_tensor(value)
-    if mask is None or mask.dim() < 2 or mask.numel() != mask.shape[-1] * mask.shape[-2]:
+    if mask is None or mask.dim() < 2 or not mask.numel():
         return None
-    mask = mask.reshape(mask.shape[-2:])
+    mask, *others = mask.reshape(-1, *mask.shape[-2:])
+    # Views of one mask (`expand`) start at the same address.
+    if not all(other.data_ptr() == mask.data_ptr() or torch.equal(other, mask) for other in others):
+        return None
     if mask.dtype == torch.bool:
         seen, hidden = mask, ~mask if fill <= HIDDEN else torch.zeros_like(mask)
     else:

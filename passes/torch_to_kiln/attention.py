@@ -41,7 +41,7 @@ def _attention(cx: LoweringContext, mask: int | None, dropout: int, causal: int,
 
 def _without_constant(cx: LoweringContext, position: int, mask: ir.Value, fill: float) -> tuple[ir.Value | None, bool]:
     """The mask that is left, and whether the attention is causal: a constant mask may say no more than that."""
-    found = constant_mask(cx.op.operands[position], fill)
+    found = cx.state.once(("constant_mask", fill), cx.op.operands[position], lambda given: constant_mask(given, fill))
     if found == "causal":
         sizes = cx.shape(cx.tensor(0))[-2], cx.shape(cx.tensor(1))[-2]
         rows, columns = cx.shape(mask)[-2:]

@@ -3,9 +3,10 @@
 
 """What a conversion knows about the function it converts: symbols, converted values, their sizes and element types."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from torch_mlir import ir
 
@@ -17,6 +18,8 @@ from .dtypes import DType, dtype_from_builtin, dtype_from_torch
 from .sizes import Expr, as_expr, constant_of, pack_symbols
 
 __all__ = ["FunctionState", "TensorInfo", "argument_info", "parse_tensor_type"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class FunctionState:
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
         self.infos: dict[ir.Value, TensorInfo] = {}  # builtin tensor -> what is known of it
         self._iterators: dict[str, ir.Attribute] = {}
+        self._answers: dict[tuple[Hashable, ir.Value], Any] = {}
 
     # -- symbols
 
@@ -156,6 +160,13 @@ class FunctionState:
             raise InvalidIRError(f"{op.name}: kiln.shapes[{number}] is no map to {len(sizes)} sizes", str(op.location))
         exprs = list(shape.value.results)
         return tuple(as_expr(s) if s is not None else e for s, e in zip(sizes, exprs, strict=True))
+
+    def once(self, question: Hashable, value: ir.Value, find: Callable[[ir.Value], _T]) -> _T:
+        """`find(value)` of a torch value, kept as the answer to `question` (all layers may share a mask)."""
+        key = question, value
+        if key not in self._answers:
+            self._answers[key] = find(value)
+        return self._answers[key]
 
     # -- integers of the torch dialect
 

@@ -113,6 +113,8 @@ CAUSAL: dict[str, Callable[[Tensor], Tensor]] = {
         torch.arange(T)[:, None] >= torch.arange(T), s, torch.finfo(torch.float32).min
     ),
     "4 dimensions": lambda s: s.masked_fill(~torch.ones(1, 1, T, T, dtype=torch.bool).tril(), -1e9),
+    "for each batch": lambda s: s.masked_fill(~torch.ones(T, T, dtype=torch.bool).tril().expand(B, 1, T, T), -1e9),
+    "of all heads": lambda s: s.masked_fill(~torch.ones(B, H, T, T, dtype=torch.bool).tril(), float("-inf")),
 }  # fmt: skip
 
 
@@ -129,6 +131,17 @@ def test_a_mask_that_is_not_causal_is_read() -> None:
     def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         hidden = torch.ones(T, T, dtype=torch.bool).triu(2)
         return torch.softmax((q @ k.mT).masked_fill(hidden, float("-inf")), -1) @ v
+
+    check(model, q, k, v, kernels=2)
+
+
+def test_masks_that_differ_from_head_to_head_are_read() -> None:
+    q, k, v = heads(B, H, T, D), heads(B, H, T, D), heads(B, H, T, D)
+
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+        both = torch.stack([hidden, *[torch.zeros_like(hidden)] * (H - 1)])
+        return torch.softmax((q @ k.mT).masked_fill(both, float("-inf")), -1) @ v
 
     check(model, q, k, v, kernels=2)
 
