@@ -1,13 +1,22 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Walking over nested ops."""
+"""Walking over IR: to the op that defines a value, and over nested ops."""
 
 from collections.abc import Iterator
 
 from torch_mlir import ir
 
-__all__ = ["ops_inside"]
+__all__ = ["defining_op", "ops_inside"]
+
+
+def defining_op(value: ir.Value) -> ir.Operation | None:
+    """The op whose result `value` is; None for a block argument."""
+    # By class, which the bindings know of each value: `isinstance` takes longer where the answer is no.
+    if type(value) is ir.BlockArgument:
+        return None
+    owner = value.owner
+    return None if type(owner) is ir.Block else owner.operation
 
 
 def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.dialects.walk import defining_op
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.views.elementwise import is_elementwise
 
@@ -108,10 +109,6 @@ class FoldDequantization(Pass):
         return True
 
 
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _body(op: ir.Operation) -> list[ir.Operation]:
     return [inner.operation for inner in op.regions[0].blocks[0].operations]
 
@@ -122,7 +119,7 @@ def _maps(op: ir.Operation) -> list[ir.AffineMap]:
 
 def _integers(value: ir.Value) -> ir.Value | None:
     """The signed 8-bit integers that `value` is converted from, one by one; None if it is made in another way."""
-    op = _maker(value)
+    op = defining_op(value)
     if op is None or op.name != "linalg.generic" or len(op.operands) != 2 or not is_elementwise(op):
         return None
     maps, inner = _maps(op), _body(op)
@@ -137,7 +134,7 @@ def _integers(value: ir.Value) -> ir.Value | None:
 
 def _scaled(value: ir.Value, column: int) -> ir.Operation | None:
     """The op that makes `value` of a matrix times factors that depend on the dim `column` alone; None for others."""
-    op = _maker(value)
+    op = defining_op(value)
     if op is None or op.name != "linalg.generic" or len(op.operands) != 3 or not is_elementwise(op):
         return None
     maps, inner = _maps(op), _body(op)
@@ -147,7 +144,7 @@ def _scaled(value: ir.Value, column: int) -> ir.Operation | None:
     if any(affine.dims_in(e) - {column} or affine.symbols_in(e) for e in maps[1].results):
         return None
     product = next(o for o in inner if o.name == "arith.mulf")
-    makers = [_maker(v) for v in product.operands]
+    makers = [defining_op(v) for v in product.operands]
     read = [v if maker is None else maker.operands[0] for v, maker in zip(product.operands, makers, strict=True)]
     matrix, factors = list(op.regions[0].blocks[0].arguments)[:2]
     return op if read in ([matrix, factors], [factors, matrix]) else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.core import Pass, register_pass
 
 if TYPE_CHECKING:
@@ -167,13 +168,9 @@ def _conversion(op: ir.Operation) -> ir.Value | None:
     return op.operands[0] if alone else None
 
 
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
-
-
 def _converted(view: "View", views: "FunctionViews") -> "View | None":
     """The same elements before they became wider; None where they did not."""
-    op = _maker(view.source)
+    op = defining_op(view.source)
     source = None if op is None else _conversion(op)
     if source is None or op is None or op.regions[0].blocks[0].operations[0].operation.name != "arith.extf":
         return None
@@ -195,11 +192,11 @@ def _selected(view: "View", views: "FunctionViews") -> "View | None":
     """The boolean elements where `view` has 0, whose other elements are minus infinity; None for other views."""
     from kiln.passes.views.elementwise import is_elementwise
 
-    op = _maker(view.source)
+    op = defining_op(view.source)
     if op is None or op.name != "linalg.generic" or not is_elementwise(op):
         return None
     block = op.regions[0].blocks[0]
-    select = _maker([o.operation for o in block.operations][-1].operands[0])
+    select = defining_op([o.operation for o in block.operations][-1].operands[0])
     if select is None or select.name != "arith.select":
         return None
     condition, kept, removed = select.operands
@@ -215,14 +212,14 @@ def _number(op: ir.Operation, value: ir.Value) -> float | None:
     if isinstance(value, ir.BlockArgument):
         if value.owner != op.regions[0].blocks[0]:
             return None
-        op = _maker(op.operands[value.arg_number])  # type: ignore[assignment]
+        op = defining_op(op.operands[value.arg_number])  # type: ignore[assignment]
         if op is None or op.name != "linalg.generic" or len(op.operands) != 1:
             return None
         inner = [o.operation for o in op.regions[0].blocks[0].operations]
         value = inner[-1].operands[0]
         if isinstance(value, ir.BlockArgument):
             return None
-    constant = _maker(value)
+    constant = defining_op(value)
     if constant is None or constant.name != "arith.constant":
         return None
     number = constant.attributes["value"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.tile.body import defining_op, indexing_maps, output_map, reduction_dims
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.views.refine import reshaped, split_rows

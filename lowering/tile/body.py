@@ -12,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.memo import PerContext
 from kiln.dialects.shapes import SymbolicShapes
+from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 
 # Elementary-operation cost of a body op, in units of one vector add; anything absent costs 1.
@@ -239,15 +240,6 @@ def _computed_from(values: Sequence[ir.Value], fusion: ir.OpView) -> set[ir.Oper
 
 def _rank(value: ir.Value) -> int:
     return ir.RankedTensorType(value.type).rank if isinstance(value.type, ir.RankedTensorType) else 0
-
-
-def defining_op(value: ir.Value) -> ir.Operation | None:
-    """The op whose result `value` is; None for a block argument."""
-    # By class, which the bindings know of each value: `isinstance` takes longer where the answer is no.
-    if type(value) is ir.BlockArgument:
-        return None
-    owner = value.owner
-    return None if type(owner) is ir.Block else owner.operation
 
 
 def indexing_maps(op: ir.OpView) -> list[ir.AffineMap]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 
 __all__ = ["SCANS", "Combiner", "combiners"]
 

@@ -5,10 +5,11 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 
 from .expressions import NoMatch
-from .values import base_of, escapes, is_view, owner, same_strides, same_type
+from .values import base_of, escapes, is_view, same_strides, same_type
 
 __all__ = ["check_replacement"]
 
@@ -29,7 +30,7 @@ def check_replacement(root: ir.Operation, new: ir.Value) -> None:
     old = root.results[0]
     if not same_type(old, new):
         raise NoMatch("the result has other sizes or another element type")
-    made = owner(new)
+    made = defining_op(new)
     if isinstance(new, ir.BlockArgument):
         if escapes(old):
             raise NoMatch("the result is returned: it would be the argument itself")

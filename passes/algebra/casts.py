@@ -5,9 +5,11 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
+
 from .expressions import Match, NoMatch
 from .rules import Safety, rule
-from .values import dtype_of, is_tensor, owner
+from .values import dtype_of, is_tensor
 
 T = "casts"
 EXACT = Safety.EXACT
@@ -27,7 +29,7 @@ _HELD_BY: dict[str, frozenset[str]] = {
 
 def _only_dtype(m: Match, value: ir.Value) -> None:
     """(self, dtype, layout, device, pin_memory, non_blocking, memory_format): the rest is what it was."""
-    op = owner(value)
+    op = defining_op(value)
     assert op is not None
     fields = [m.const_of(op.operands[k], f"operand {k}") for k in (2, 4, 6)]
     m.need(fields[0] in (None, 0) and not fields[1], "it changes more than the element type")

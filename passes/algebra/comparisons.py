@@ -5,11 +5,12 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 
 from .expressions import Match, NoMatch
 from .rules import Safety, rule
-from .values import dtype_of, owner
+from .values import dtype_of
 
 T = "comparisons"
 EXACT, INTEGER = Safety.EXACT, Safety.INTEGER
@@ -18,7 +19,7 @@ _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "
 
 
 def _negated(m: Match) -> ir.Value:
-    comparison = owner(m.operand(0))
+    comparison = defining_op(m.operand(0))
     assert comparison is not None
     _, _, name, overload = op_name(comparison).split(".")
     return m.build(f"{_OPPOSITE[name]}.{overload}", *comparison.operands)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
 
 from .expressions import Match, NoMatch
 from .rules import Safety, rule
-from .values import dtype_of, escapes, owner, sizes_of
+from .values import dtype_of, escapes, sizes_of
 
 T = "concatenations"
 EXACT = Safety.EXACT
@@ -32,12 +33,12 @@ class _Piece:
 
 def _piece(value: ir.Value) -> _Piece | None:
     """What a slice, or a member of a split, takes; None for anything else or bounds known at run time only."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None:
         return None
     if op_name(op) == "torch.aten.slice.Tensor":
         return _slice(op, value)
-    split = owner(op.operands[0]) if op.name == "torch.prim.ListUnpack" else None
+    split = defining_op(op.operands[0]) if op.name == "torch.prim.ListUnpack" else None
     if split is None or op_name(split) not in _SPLITS:
         return None
     dim = python_value(split.operands[2])
@@ -112,10 +113,10 @@ def cat_slices(m: Match) -> ir.Value:
 @rule("stack-unbind", "stack(xs, d)", "x  (all it was unbound into)", EXACT, "put together as taken apart", T)
 def stack_unbind(m: Match) -> ir.Value:
     elements = list_elements(m["xs"])
-    unpacked = owner(elements[0]) if elements else None
+    unpacked = defining_op(elements[0]) if elements else None
     if elements is None or unpacked is None or unpacked.name != "torch.prim.ListUnpack":
         raise NoMatch("")
-    unbound = owner(unpacked.operands[0])
+    unbound = defining_op(unpacked.operands[0])
     if unbound is None or op_name(unbound) != "torch.aten.unbind.int" or list(unpacked.results) != list(elements):
         raise NoMatch("")
     rank = len(sizes_of(unbound.operands[0]) or (1,))

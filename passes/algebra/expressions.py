@@ -14,10 +14,11 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, python_value
 
-from .values import dtype_of, is_integral, is_tensor, owner, same_type, splat_of
+from .values import dtype_of, is_integral, is_tensor, same_type, splat_of
 
 __all__ = ["Match", "NoMatch", "Pattern", "match_pattern", "parse"]
 
@@ -109,7 +110,7 @@ def match_pattern(pattern: Pattern, value: ir.Value, bound: Bindings | None = No
         if found is not None and found == pattern.number:
             yield bound
         return
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op_name(op) not in pattern.roots():
         return
     position, default = _DEFAULTS.get(pattern.name, (0, None))
@@ -168,7 +169,7 @@ class Match:
 
     def operand(self, i: int, of: ir.Value | None = None) -> ir.Value:
         """Operand ``i`` of the root, or of the op that defines ``of``."""
-        op = self.root if of is None else owner(of)
+        op = self.root if of is None else defining_op(of)
         assert op is not None
         return op.operands[i]
 

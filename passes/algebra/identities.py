@@ -7,11 +7,12 @@ import math
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 
 from .expressions import Match, NoMatch
 from .rules import Safety, row, rule
-from .values import dtype_of, is_integral, owner, sizes_of, splat_of
+from .values import dtype_of, is_integral, sizes_of, splat_of
 
 T = "identities"
 EXACT, INTEGER, FAST = Safety.EXACT, Safety.INTEGER, Safety.FAST
@@ -92,7 +93,7 @@ def _constant_number(value: ir.Value) -> float | None:
     """The number in a constant tensor of one: a literal, or an argument whose value is known."""
     from kiln.passes.folding.tensors import argument_constant
 
-    literal = owner(value)
+    literal = defining_op(value)
     if literal is not None:
         number = splat_of(value) if literal.name == "torch.vtensor.literal" else None
     else:
@@ -117,7 +118,7 @@ _NEVER_NEGATIVE_ZERO = frozenset(f"torch.aten.{name}" for name in ("abs", "exp",
 
 def never_negative_zero(value: ir.Value) -> bool:
     """Whether no element can be -0.0, by the op that makes the value."""
-    op = owner(value)
+    op = defining_op(value)
     return op is not None and op_name(op) in _NEVER_NEGATIVE_ZERO
 
 

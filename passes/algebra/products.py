@@ -5,12 +5,13 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import list_elements
 
 from .expressions import Match, NoMatch
 from .rules import Safety, rule
-from .values import owner, size_exprs, sizes_of
+from .values import size_exprs, sizes_of
 
 T = "products"
 
@@ -39,7 +40,7 @@ def matmul_of_views(m: Match) -> ir.Value:
     if len(leading) < 2 or tuple(sizes[k] for k in kept[-2:]) != flat[-2:]:
         raise NoMatch("")
     m.need(sum(1 for _ in product.uses) == 1, "the batched product has another user")
-    batched, exprs = owner(product), size_exprs(m.result)
+    batched, exprs = defining_op(product), size_exprs(m.result)
     if batched is None or exprs is None:
         raise NoMatch("")
     outer = [listed[k] for k in kept[:-2]]
@@ -63,12 +64,12 @@ def _split(
 ) -> ir.Value:
     """The batch of matrices ``operand`` with its leading dimension split into ``leading``, given as ``sizes``."""
     flat = sizes_of(operand)
-    view = owner(operand)
+    view = defining_op(operand)
     if flat is None or view is None or op_name(view) != "torch.aten.view":
         raise NoMatch("")
     wanted = (*leading, *flat[-2:])
     source: ir.Value = view.operands[0]
-    copied = owner(source)
+    copied = defining_op(source)
     if copied is not None and op_name(copied) == "torch.aten.clone" and sizes_of(source) == wanted:
         source = copied.operands[0]  # made so that the view exists
     if sizes_of(source) == wanted:

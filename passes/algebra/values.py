@@ -8,9 +8,10 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, definition, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, python_value
 
 __all__ = [
     "base_of",
@@ -18,7 +19,6 @@ __all__ = [
     "escapes",
     "is_tensor",
     "is_view",
-    "owner",
     "same_strides",
     "same_type",
     "size_exprs",
@@ -48,11 +48,6 @@ _SPLATS: dict[str, tuple[int | None, int]] = {
 _SAME_ELEMENTS = frozenset(
     f"torch.aten.{name}" for name in ("expand", "view", "clone", "lift_fresh_copy", "alias", "detach", "unsqueeze")
 )
-
-
-def owner(value: ir.Value) -> ir.Operation | None:
-    """The op that defines ``value``; None for a function argument."""
-    return definition(value)
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -90,7 +85,7 @@ def _layout_map(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap |
         attrs = ir.DictAttr(function.attributes["arg_attrs"][value.arg_number])
         entry = attrs[of_argument] if of_argument in attrs else None
     else:
-        op = definition(value)
+        op = defining_op(value)
         assert op is not None
         entries = op.attributes[of_op] if of_op in op.attributes else None
         entry = None if entries is None else ir.ArrayAttr(entries)[ir.OpResult(value).result_number]
@@ -152,7 +147,7 @@ def splat_of(value: ir.Value) -> int | float | bool | None:
     constant: Any = python_value(value)
     if constant is not NOT_CONSTANT:
         return constant if isinstance(constant, int | float) else None
-    op = definition(value)
+    op = defining_op(value)
     if op is None:
         return None
     name = op_name(op)
@@ -177,10 +172,10 @@ def is_view(op: ir.Operation) -> bool:
 
 def base_of(value: ir.Value) -> ir.Value:
     """The tensor whose memory ``value`` is, as eager has it: views are looked through."""
-    op = definition(value)
+    op = defining_op(value)
     while op is not None and is_view(op):
         value = op.operands[0]
-        op = definition(value)
+        op = defining_op(value)
     return value
 
 

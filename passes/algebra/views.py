@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.registry import op_name
 
 from .expressions import Match, NoMatch
 from .rules import Safety, row, rule
-from .values import owner, same_strides, same_type, sizes_of
+from .values import same_strides, same_type, sizes_of
 
 T = "views"
 EXACT = Safety.EXACT
@@ -93,7 +94,7 @@ def flip_flip(m: Match) -> ir.Value:
 
 def _permutation(m: Match, value: ir.Value) -> list[int]:
     """``p`` such that dimension i of the transposed tensor is dimension p[i] of its operand."""
-    op = owner(value)
+    op = defining_op(value)
     assert op is not None
     rank = len(sizes_of(op.operands[0]) or ())
     order = list(range(rank))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.liveness import is_pure
-from kiln.passes.torch_to_kiln.torch_values import definition, list_elements
+from kiln.passes.torch_to_kiln.torch_values import list_elements
 
 from .tensors import argument_constant, evaluate, literal_tensor
 
@@ -65,7 +66,7 @@ def constant_tensor(
 def _computed(value: ir.Value, known: "dict[ir.Value, torch.Tensor | None]") -> "torch.Tensor | None":
     if isinstance(value, ir.BlockArgument):
         return argument_constant(value)
-    op = definition(value)
+    op = defining_op(value)
     if op is None or not is_pure(op) or not _is_small(value):
         return None
     if op.name == "torch.vtensor.literal":

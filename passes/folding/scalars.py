@@ -10,8 +10,9 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, definition, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
 
 __all__ = ["evaluate_scalar"]
 
@@ -99,7 +100,7 @@ def _size(op: ir.Operation) -> Any:
 def _item(op: ir.Operation) -> Any:
     elements, index = list_elements(op.operands[0]), python_value(op.operands[1])
     if elements is None or not isinstance(index, int):
-        source = definition(op.operands[0])
+        source = defining_op(op.operands[0])
         parsed = (
             parse_tensor_type(type_text(source.operands[0].type))
             if source and source.name == "torch.aten.size"

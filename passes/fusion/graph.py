@@ -13,7 +13,8 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.tile.body import OP_COST, defining_op, indexing_maps, invert, output_map, reduction_dims
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.body import OP_COST, indexing_maps, invert, output_map, reduction_dims
 
 if TYPE_CHECKING:
     from kiln.passes.fusion.order import Schedule

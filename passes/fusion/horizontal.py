@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping

@@ -9,7 +9,7 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import ALONE, IN_MEMORY, Read
 from kiln.passes.fusion.groups import Group, Grouping

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.graph import NAMED
 from kiln.passes.fusion.groups import Group, Grouping
 

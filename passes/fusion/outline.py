@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.order import Schedule

@@ -3,7 +3,7 @@
 
 """Which kernels depend on which: paths between the groups and calls of a function."""
 
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.groups import Group, Grouping
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import Cost, amount
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.joining import MOST_INDICES

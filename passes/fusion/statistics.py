@@ -16,7 +16,8 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.lowering.tile.body import defining_op, output_map
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import Point
 from kiln.passes.fusion.groups import Group, Grouping

@@ -5,7 +5,7 @@
 
 from torch_mlir import ir
 
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import Cost, amount
 from kiln.passes.fusion.graph import IN_MEMORY
 from kiln.passes.fusion.groups import Group, Grouping

@@ -14,10 +14,11 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.dtypes import dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, definition, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
 
 from .graph import Operand, PatternGraph, PatternOp
 from .sizes import bind, result_sizes
@@ -111,7 +112,7 @@ class Matcher:
         self, pattern: Operand, value: ir.Value, found: Found, user: PatternOp, position: int
     ) -> Iterator[Found]:
         if pattern.kind == "result":
-            op = definition(value)
+            op = defining_op(value)
             if op is None:
                 self._fail(found, f"{_short(pattern.op.name)} expected, found an argument")  # type: ignore[union-attr]
             elif ir.OpResult(value).result_number == pattern.index:

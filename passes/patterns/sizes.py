@@ -9,8 +9,8 @@ import sympy
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-from kiln.passes.torch_to_kiln.torch_values import definition
 
 __all__ = ["argument_sizes", "bind", "map_of", "result_sizes", "strides_of", "symbol", "to_sympy"]
 
@@ -44,7 +44,7 @@ def map_of(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap | None
         attrs = function.attributes["arg_attrs"][value.arg_number] if "arg_attrs" in function.attributes else {}
         entry = attrs[of_argument] if of_argument in attrs else None
     else:
-        op = definition(value)
+        op = defining_op(value)
         assert op is not None
         entry = op.attributes[of_op][ir.OpResult(value).result_number] if of_op in op.attributes else None
     return entry.value if isinstance(entry, ir.AffineMapAttr) else None

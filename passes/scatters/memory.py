@@ -6,7 +6,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import name_of
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 
 __all__ = ["base_operand", "copy_bases"]
 

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith
 from kiln.dialects import affine
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dims
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.bounds import CHECKED
 
 __all__ = ["Values"]

@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 
 from .dtypes import DType, dtype_from_code
@@ -21,7 +22,7 @@ from .registry import op_name
 from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of
-from .torch_values import NOT_CONSTANT, definition, list_elements, number_of, python_value
+from .torch_values import NOT_CONSTANT, list_elements, number_of, python_value
 
 if TYPE_CHECKING:
     from .context import LoweringContext
@@ -102,7 +103,7 @@ class _Call:
         constant = python_value(value)
         if constant is not NOT_CONSTANT:
             return _constant(cx, constant, kind)
-        source = definition(value)
+        source = defining_op(value)
         if source is not None and source.name == "torch.derefine":
             return self.value(source.operands[0], kind)
         number = number_of(value)
@@ -119,7 +120,7 @@ class _Call:
     def _number_as_tensor(self, value: ir.Value, number: ir.Value) -> Any:
         """A 0-d tensor that the importer made of a number: computed by Kiln, and passed as a tensor."""
         cx, constant = self.cx, python_value(number)
-        info = self.state.result_info(definition(value), 0)  # type: ignore[arg-type]
+        info = self.state.result_info(defining_op(value), 0)  # type: ignore[arg-type]
         if info is None:
             cx.unsupported("a number of unknown type stands for a tensor")
         if isinstance(constant, int | float):

@@ -5,12 +5,13 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
+
 from .context import LoweringContext
 from .index import table_rows
 from .reductions import mean_of, sum_of
 from .registry import lowers
 from .sizes import constant_of, dim
-from .torch_values import definition
 
 #: PyTorch's numbers for ``mode``; 2 is the maximum.
 _SUM, _MEAN = 0, 1
@@ -18,7 +19,7 @@ _SUM, _MEAN = 0, 1
 
 def _bag_length(cx: LoweringContext) -> int:
     """The length of each bag, where all have one: two-dimensional indices come with ``arange(0, N, length)``."""
-    offsets = definition(cx.torch_operand(2))
+    offsets = defining_op(cx.torch_operand(2))
     if offsets is None or offsets.name != "torch.aten.arange.start_step":
         cx.unsupported("the lengths of the bags are known at run time only")
     start, stop, step = (constant_of(cx.index_of(offsets.operands[k])) for k in range(3))

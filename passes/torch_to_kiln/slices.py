@@ -8,13 +8,14 @@ size of the result tells how: :func:`slice_start` checks its candidates against 
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
+
 from .aten_fallback import is_row_major, op_strides
 from .context import LoweringContext
 from .registry import lowers, op_name
 from .reshape import SizeAlgebra, same_size
 from .shape_ops import cat, list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
-from .torch_values import definition
 from .views import ALIASING, copy
 
 _END = (1 << 63) - 1
@@ -190,7 +191,7 @@ def lower_select_scatter(cx: LoweringContext) -> ir.Value:
 def lower_as_strided(cx: LoweringContext) -> ir.Value:
     """``as_strided`` of a tensor that is known to be row-major with storage offset 0: an op's own fresh result."""
     x = cx.tensor(0)
-    source = definition(cx.torch_operand(0))
+    source = defining_op(cx.torch_operand(0))
     if source is None:
         cx.unsupported("the storage of an argument may be larger than the tensor")
     strides_in = op_strides(source, ir.OpResult(cx.torch_operand(0)).result_number)

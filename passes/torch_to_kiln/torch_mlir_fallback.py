@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 
 from .linalg_import import LinalgImporter
-from .torch_values import definition, list_elements, python_value
+from .torch_values import list_elements, python_value
 
 if TYPE_CHECKING:
     from .context import LoweringContext
@@ -104,7 +105,7 @@ def _isolate(cx: "LoweringContext", tensors: list[ir.Value]) -> str:
             name = f"%v{len(names)}"
             lines.append(f"{name} = torch.prim.ListConstruct {', '.join(parts)} : ({types}) -> {value.type}")
         else:
-            source = definition(value)
+            source = defining_op(value)
             constant = source is not None and source.name.startswith("torch.constant.")
             if source is None or not constant:
                 known = python_value(value)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import defining_op
+
 from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of
 
 if TYPE_CHECKING:
     from .function_state import FunctionState
 
-__all__ = ["NOT_CONSTANT", "definition", "int_expr", "list_elements", "number_of", "python_value", "size_number"]
+__all__ = ["NOT_CONSTANT", "int_expr", "list_elements", "number_of", "python_value", "size_number"]
 
 
 class _NotConstant:
@@ -25,18 +27,9 @@ NOT_CONSTANT = _NotConstant()
 """What :func:`python_value` returns for a value that is known only at run time."""
 
 
-def definition(value: ir.Value) -> ir.Operation | None:
-    """The op that defines ``value``; None for a block argument."""
-    # By class, which the bindings know of each value: `isinstance` takes longer where the answer is no.
-    if type(value) is ir.BlockArgument:
-        return None
-    owner = value.owner
-    return None if type(owner) is ir.Block else owner.operation
-
-
 def list_elements(value: ir.Value) -> list[ir.Value] | None:
     """The elements of a ``torch.prim.ListConstruct`` (or tuple); None for anything else."""
-    op = definition(value)
+    op = defining_op(value)
     if op is None or op.name not in ("torch.prim.ListConstruct", "torch.prim.TupleConstruct"):
         return None
     return list(op.operands)
@@ -47,7 +40,7 @@ def python_value(value: ir.Value) -> Any:
 
     A device comes as its name. ``torch.derefine`` is looked through.
     """
-    op = definition(value)
+    op = defining_op(value)
     if op is None:
         return NOT_CONSTANT
     name = op.name
@@ -75,7 +68,7 @@ def number_of(value: ir.Value) -> ir.Value | None:
 
     FxImporter wraps a number so where an op takes only tensors; PyTorch's promotion still sees a number.
     """
-    op = definition(value)
+    op = defining_op(value)
     return op.operands[0] if op is not None and op.name == "torch.prim.NumToTensor.Scalar" else None
 
 
@@ -84,7 +77,7 @@ def int_expr(value: ir.Value, state: "FunctionState") -> Expr | None:
     constant = python_value(value)
     if isinstance(constant, int):
         return as_expr(int(constant))
-    op = definition(value)
+    op = defining_op(value)
     if op is None:
         return None
     if op.name in ("torch.aten.size.int", "torch.aten.sym_size.int"):
@@ -110,7 +103,7 @@ def size_number(value: ir.Value, state: "FunctionState") -> SizeNumber | None:
     expr = state.int_expr(value)
     if expr is not None:
         return SizeNumber(expr)
-    op = definition(value)
+    op = defining_op(value)
     if op is None:
         return None
     if op.name in ("torch.aten.Float.Scalar", "torch.aten.div.int"):

@@ -6,7 +6,7 @@
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 from kiln.passes.views.function_views import FunctionViews, View
 
 __all__ = ["in_one_part", "is_returned"]

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.tile.body import defining_op, indexing_maps, reduction_dims
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.body import indexing_maps, reduction_dims
 
 __all__ = ["common_shape", "reshaped", "split_rows"]
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.matmul.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_offset
-from kiln.lowering.tile.body import defining_op
 
 
 class FusedEpilogue:
@@ -72,7 +72,7 @@ class FusedEpilogue:
         """A result with unit column stride that can hold the sums until `apply` overwrites them."""
         e = self.e
         element = ir.RankedTensorType(self.result.type).element_type
-        if not isinstance(element, (ir.F32Type, ir.F64Type)):
+        if not isinstance(element, (ir.F32Type, ir.F64Type)) and str(element) != "i32":
             return None
         zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
         for i in e.body.mine:

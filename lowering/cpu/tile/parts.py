@@ -14,8 +14,9 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.tile.body import FusionBody, defining_op
+from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["PartKey", "SharedPart", "part_key"]
 

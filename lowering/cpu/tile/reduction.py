@@ -14,13 +14,14 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import affine
+from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Spilled
 from kiln.lowering.tile.access import Accesses, Indices
-from kiln.lowering.tile.body import Reduction, defining_op, invert, output_map
+from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 
 CASCADE = 2048

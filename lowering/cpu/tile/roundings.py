@@ -12,7 +12,7 @@ so do the readers of a conversion that the program asks for.
 from torch_mlir import ir
 
 from kiln.dialects.elements import element_of
-from kiln.lowering.tile.body import defining_op
+from kiln.dialects.walk import defining_op
 
 __all__ = ["Roundings"]
 

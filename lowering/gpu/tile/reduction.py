@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects import affine, tt
+from kiln.dialects.walk import defining_op
 from kiln.lowering.gpu.builder import Builder, Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.tile.access import Indices
-from kiln.lowering.tile.body import Reduction, defining_op, invert, output_map
+from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.lowering.tile.scopes import Guard
 
