@@ -85,7 +85,7 @@ class PadProducts(Pass):
                 continue
             padded = next((new for old, given, new in made if old == value and given == padding), None)
             if padded is None:
-                with _behind(value, op), op.location:
+                with _behind(value), op.location:
                     padded = _with_zeros(value, padding)
                 made.append((value, padding, padded))
             op.operands[i] = padded
@@ -93,7 +93,7 @@ class PadProducts(Pass):
         self.count("padded")
 
 
-def _behind(value: ir.Value, op: ir.Operation) -> ir.InsertionPoint:
+def _behind(value: ir.Value) -> ir.InsertionPoint:
     """Where a copy of `value` serves all its readers that follow: behind what makes it."""
     if isinstance(value.owner, ir.Block):
         return ir.InsertionPoint.at_block_begin(value.owner)

@@ -274,7 +274,7 @@ KERNEL_KINDS: dict[str, KernelKind] = {
     "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
     "attention": KernelKind(emit_attention_fusion, plan_attention),
     "conv": KernelKind(emit_conv_fusion, plan_conv),
-    "scan": KernelKind(emit_scan, lambda body, layouts, _: plan_scan(body, layouts)),
-    "scatter_nd": KernelKind(emit_scatter, lambda body, layouts, _: plan_scatter(body, layouts)),
+    "scan": KernelKind(emit_scan, lambda body, layouts, _: plan_scan(body)),
+    "scatter_nd": KernelKind(emit_scatter, lambda body, layouts, _: plan_scatter(body)),
 }
 """Fusions that are not generated from their loops alone, by named op."""

@@ -41,10 +41,9 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu import jit
 
-__all__ = ["CUDA_LAUNCHER_SYMBOL", "CUDNN_SYMBOL", "cuda_launcher_object"]
+__all__ = ["CUDA_LAUNCHER_SYMBOL", "cuda_launcher_object"]
 
 CUDA_LAUNCHER_SYMBOL = "kiln_run_cuda"
-CUDNN_SYMBOL = "kiln_execute_cudnn"
 
 _TEXT = """
 llvm.func @kiln_run_cuda(%state: !llvm.ptr, %stream: !llvm.ptr) -> i64 {

@@ -251,7 +251,7 @@ class FusionGraph:
         ranges = dict(enumerate(self.space(op)))
         return Read(op, value, tuple(affine.simplify(e, ranges) for e in index), guarded)
 
-    def element_of(self, op: ir.Operation, operand: ir.Value) -> tuple[ir.Value, tuple[ir.AffineExpr, ...]]:
+    def element_of(self, operand: ir.Value) -> tuple[ir.Value, tuple[ir.AffineExpr, ...]]:
         """What is below the views on top of `operand`, and its index for the operand's own index."""
         point = tuple(ir.AffineDimExpr.get(i) for i in range(len(self.dims(operand))))
         index, source = point, operand

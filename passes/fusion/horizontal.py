@@ -142,7 +142,7 @@ def _large_and_dying(grouping: Grouping, value: ir.Value) -> bool:
 def _rows(graph: FusionGraph, product: ir.Operation) -> tuple[object, ...]:
     """What is equal for products whose rows are those of one matrix."""
     lhs = product.operands[0]
-    source, index = graph.element_of(product, lhs)
+    source, index = graph.element_of(lhs)
     batch = graph.dims(product.results[0])[:-2]
     return source, index, graph.dims(lhs), str(product.attributes["transpose_lhs"]), batch
 

@@ -172,7 +172,7 @@ class _FloatTiles:
             count = b.mini(b.subi(depth, at), self.ks)
             self.split_strip(rhs, j, at, cols, count)
             start = b.andc(first, b.cmpi("eq", at, 0))
-            fetch = self.fetching(rhs, j, at, cols, depth)
+            fetch = self.fetching(rhs, j, at, depth)
             steps = b.muli(b.ceildivi(count, DEPTH), DEPTH)
             b.for_(0, full, 2 * ROWS, lambda i: self.tile(start, i, j, at, steps, 2, fetch))
             b.for_(full, complete, 2 * ROWS, lambda i: self.tile(start, i, j, at, steps, 1, fetch))
@@ -257,7 +257,7 @@ class _FloatTiles:
         for tile, place in sums:
             amx.store(b, tile, self.sums, place, stride)
 
-    def fetching(self, rhs: Index, j: Index, at: Index, cols: Index, depth: Index) -> Callable[[Index, Index], None]:
+    def fetching(self, rhs: Index, j: Index, at: Index, depth: Index) -> Callable[[Index, Index], None]:
         """What fetches, while tiles are multiplied, what of the rhs will be split next: a call's share for the rows
         i ... of the lhs and the step k."""
         b = self.b

@@ -127,7 +127,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
-        return _packed_pairs(problem, isa)
+        return _packed_pairs(problem)
     if problem.dtype == "i8":
         return choose_packed_integers(problem, isa)
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
@@ -162,7 +162,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     }
 
 
-def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
+def _packed_pairs(problem: MatmulProblem) -> dict | None:
     """`choose_packed_schedule` of bf16 in pairs; fewer than 4 rows of a weight [n, k] are dot products as before."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or problem.lhs_strides[-1] != 1:
@@ -173,7 +173,7 @@ def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
         return None
     if is_better_in_place(problem, m):
         return None
-    return choose_tiles(problem, m, packed=True) or choose_pairs(problem, isa, m, packed=True)
+    return choose_tiles(problem, m, packed=True) or choose_pairs(problem, m, packed=True)
 
 
 def _bytes(isa: Isa) -> int:
@@ -194,7 +194,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
         return _dot(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
-        return choose_tiles(problem, m) or choose_pairs(problem, isa, m)
+        return choose_tiles(problem, m) or choose_pairs(problem, m)
     if problem.m == 1 and rhs_n == 1:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096

@@ -46,7 +46,7 @@ class FusedEpilogue:
         """Evaluate and store every root for one tile."""
         scalars = {d.position: v for d, v in zip(self.batch, batch, strict=True)}
         lines = {self.row.position: (0, rows), self.column.position: (1, columns)}
-        with_tile(b, self.e, scalars, lines, tt.shape_of(sums[0].type))
+        with_tile(self.e, scalars, lines, tt.shape_of(sums[0].type))
         bound = [(result, self.at(result), total) for result, total in zip(self.results, sums, strict=True)]
         store_roots(b, self.e, bound, self.at, _single(b, (self.rows, rows), (self.columns, columns)))
 
@@ -79,12 +79,12 @@ class ConvolutionEpilogue:
         for size in self.sizes[2:]:
             count = count * size
         condition = _single(b, (count, rows), (self.sizes[1], columns))
-        with_tile(b, self.e, {}, lines, tt.shape_of(sums[0].type))
+        with_tile(self.e, {}, lines, tt.shape_of(sums[0].type))
         store_roots(b, self.e, [(self.result, self.at(self.result), sums[0])], self.at, condition)
 
 
 def with_tile(
-    b: Builder, e: Evaluator, scalars: dict[int, Index], lines: dict[int, tuple[int, Line]], shape: Sequence[int]
+    e: Evaluator, scalars: dict[int, Index], lines: dict[int, tuple[int, Line]], shape: Sequence[int]
 ) -> None:
     """Point the evaluator to a tile of this shape at the insertion point; nothing evaluated before is used again.
 

@@ -105,7 +105,7 @@ class _Planner:
         first = self._accesses()
         kept, inner = self._find_row(first)
         accesses = self._accesses()
-        outer, row = self._merge(accesses, self._in_memory_order(kept), inner)
+        outer, row = self._merge(accesses, self._in_memory_order(kept))
         accesses = self._accesses()
         if row is not None:
             return self._row_nest(accesses, outer, row, schedule)
@@ -219,7 +219,7 @@ class _Planner:
 
     # -- merging -----------------------------------------------------------------------------------------------
 
-    def _merge(self, accesses: _RowAccesses, kept: list[int], inner: list[int]) -> tuple[list[int], int | None]:
+    def _merge(self, accesses: _RowAccesses, kept: list[int]) -> tuple[list[int], int | None]:
         """Merge loops that memory walks as one; returns the dims outside of the rows and the row's one dim."""
         row = [d for x in self.row_exprs for d in affine.dims_in(x)]
         outer = [self.dims[k] for k in kept]

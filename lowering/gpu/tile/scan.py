@@ -23,7 +23,7 @@ LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""
 
 
-def plan_scan(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
+def plan_scan(body: FusionBody) -> dict[str, Any]:
     """Rows per program, elements of a row per step, warps."""
     op = _scan(body)
     at = ir.IntegerAttr(op.operation.attributes["dim"]).value
@@ -46,7 +46,7 @@ def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
     """Add the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
     body: FusionBody = kernel.body
     op = _scan(body)
-    schedule = schedule or plan_scan(body, kernel.layouts)
+    schedule = schedule or plan_scan(body)
     loops = Loops()
     dims = [loops.new(size) for size in body.dims(op.results[0])]
     at = ir.IntegerAttr(op.operation.attributes["dim"]).value

@@ -26,7 +26,7 @@ from kiln.lowering.tile.merging import merge_groups, merged_dims
 __all__ = ["emit_scatter", "plan_scatter"]
 
 
-def plan_scatter(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
+def plan_scatter(body: FusionBody) -> dict[str, Any]:
     """Elements of a program, warps."""
     elements: int | None = 1
     for size in body.dims(_scatter(body).operands[1]):
@@ -39,7 +39,7 @@ def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
     """Add the kernel of a fusion around one kiln.scatter_nd, whose values and indices may be computed on the way."""
     body: FusionBody = kernel.body
     op = _scatter(body)
-    schedule = schedule or plan_scatter(body, kernel.layouts)
+    schedule = schedule or plan_scatter(body)
     if ir.BoolAttr(op.operation.attributes["from_zero"]).value:
         kernel.zero.add(body.mine[0])
     elif body.argument_position(op.operands[0]) is None:

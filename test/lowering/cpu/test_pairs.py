@@ -56,7 +56,7 @@ def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
         return MatmulProblem((), m, n, k, lhs, rhs, "bf16")
 
     known = problem(None, None, None, None, None)
-    schedule = choose_pairs(known, MACHINE, m) | {"mc": 16, "nc": 64, "kc": 64}
+    schedule = choose_pairs(known, m) | {"mc": 16, "nc": 64, "kc": 64}
 
     def emit(b, buffers, symbols, ctx):
         epilogue = StoreEpilogue(buffers[2], (symbols[1],))
@@ -84,7 +84,7 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
     torch.manual_seed(0)
     lhs, rhs, out = bf16_operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
-    schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), MACHINE, m)
+    schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), m)
     assert schedule is not None and schedule["kernel"] == "pairs"
     given = rhs
     if packed:
