@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
+from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
 from kiln.lowering.cpu.matmul.microkernel import LINE, Left, Right, outer_products, round_up
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type
 
@@ -45,7 +46,7 @@ def panel_strides(schedule: dict, k: int) -> tuple[int, int]:
 def emit_blocked(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch.
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch, fetch.
 
     With "packed" the rhs lies in panels of nv * width columns, [n / nr][k][nr], as `pack_rhs` would make them (see
     `panel_strides`).
@@ -54,6 +55,9 @@ def emit_blocked(
 
 
 class _Blocked(Blocks):
+    fetch: Fetch | None = None
+    """Of the tiles of the columns in work."""
+
     def __init__(
         self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
     ):
@@ -75,6 +79,7 @@ class _Blocked(Blocks):
             panel, buffer, r_k = (lambda j: b.addi(self.layout["rhs"], b.muli(j, step))), self.scratch, self.nr
 
         def tile(j: Index, right: Index, masks: Masks) -> None:
+            self.fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
             self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (buffer, right, r_k), rows, j, masks)
 
         self.column_tiles(rhs, cols, panel, tile)
@@ -115,6 +120,7 @@ class _Blocked(Blocks):
         if exact:  # one base and known distances make cheaper addresses
             start = b.addi(a_base, b.muli(i, a_row))
             starts = [b.addi(start, b.muli(r, a_row)) for r in range(mr)]
+        fetch, number = self.fetch, b.divi(i, self.mr)
         acc = outer_products(
             b,
             Left(a_buffer, starts, a_k),
@@ -124,6 +130,7 @@ class _Blocked(Blocks):
             nv,
             self.s.get("unroll", 1),
             self.s.get("prefetch", 0),
+            fetch and (steps_of_line(self.operands.rhs), lambda k: fetch(number, k)),
         )
         self.keep(pc, i, j, mr, acc)
 

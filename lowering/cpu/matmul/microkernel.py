@@ -3,7 +3,7 @@
 
 """The register-tile loop that matmul and attention share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -46,11 +46,13 @@ def outer_products(
     vectors: int,
     unroll: int = 1,
     prefetch: int = 0,
+    between: tuple[int, Callable[[Index], None]] | None = None,
 ) -> list[ir.Value]:
     """acc[r * vectors + v] += sum over k < depth of left[r, k] * right[k, v-th vector].
 
     The accumulators (vectors of the sum type, one per row and column vector) stay in registers over the
-    loop. `prefetch`: fetch the right operand that many steps of k ahead.
+    loop. `prefetch`: fetch the right operand that many steps of k ahead. `between`: a number of steps (a multiple of
+    `unroll`) and what is to be done, given the first of them, before each run of so many.
     """
     vector_type = ir.VectorType(acc[0].type)
     width, sum_type = vector_type.shape[0], vector_type.element_type
@@ -75,6 +77,17 @@ def outer_products(
                     acc[r * vectors + v] = b.fma(x, row[v], acc[r * vectors + v])
         return acc
 
-    full = b.round_down(depth, unroll)
-    acc = b.for_(0, full, unroll, lambda k, a: steps(k, a, unroll), acc)
-    return b.for_(full, depth, 1, lambda k, a: steps(k, a, 1), acc) if unroll > 1 else acc
+    def run(low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
+        full = b.addi(low, b.round_down(b.subi(high, low), unroll))
+        acc = b.for_(low, full, unroll, lambda k, a: steps(k, a, unroll), acc)
+        return b.for_(full, high, 1, lambda k, a: steps(k, a, 1), acc) if unroll > 1 else acc
+
+    if between is None:
+        return run(0, depth, acc)
+    count, first = between
+
+    def begun(k: Index, acc: list[ir.Value]) -> list[ir.Value]:
+        first(k)
+        return run(k, b.mini(b.addi(k, count), depth), acc)
+
+    return b.for_(0, depth, count, begun, acc)
