@@ -9,8 +9,6 @@ holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed 
 registers. An odd k ends in a pair with a zero on both sides.
 """
 
-from collections.abc import Callable
-
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
@@ -23,14 +21,11 @@ from kiln.lowering.cpu.matmul.bf16 import (
     interleave,
 )
 from kiln.lowering.cpu.matmul.blocks import Masks
+from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size
 
-Fetch = Callable[[Index, Index], None]
-"""Fetches the part of a tile, by its number among those of its columns, that goes with the steps of k from one on."""
-
-_FETCHED = 32  # steps of k, 64 bytes of a row along k
 _ROWS_IN_PLACE = 12
 _KC = 192
 _MC, _NC = 256, 128
@@ -149,7 +144,7 @@ class _Pairs(PairsInScratch):
         panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s["pack_rhs"] else None
 
         def tile(j: Index, right: Index, masks: Masks) -> None:
-            fetch = self.next_lines(j, right, cols) if self.s.get("fetch") else None
+            fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
             self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks, fetch)
 
         self.column_tiles(rhs, cols, panel, tile)
@@ -210,59 +205,16 @@ class _Pairs(PairsInScratch):
         if fetch is None:
             before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
         else:
-            number = b.divi(i, self.mr)
+            number, run = b.divi(i, self.mr), steps_of_line(self.operands.rhs)
 
             def steps(k: Index, acc: list[ir.Value]) -> list[ir.Value]:
                 fetch(number, k)
-                return b.for_(k, b.mini(b.addi(k, _FETCHED), even), 2, lambda k, a: step(k, a, False), acc)
+                return b.for_(k, b.mini(b.addi(k, run), even), 2, lambda k, a: step(k, a, False), acc)
 
-            before = b.for_(0, even, _FETCHED, steps, acc)
+            before = b.for_(0, even, run, steps, acc)
         odd = b.cmpi("ne", even, depth)
         acc = b.if_(odd, lambda: step(even, before, True), lambda: before, [self.vector] * len(before))
         self.keep(pc, i, j, count, acc)
-
-    def next_lines(self, j: Index, right: Index, cols: Index) -> Fetch:
-        """What the tiles of columns j ... fetch of the rhs that is wanted next, while they multiply: each its share of
-        the cache lines, at each run of steps of k those of the same steps."""
-        b, nr = self.b, self.nr
-        tiles = max(1, -(-self.s["mc"] // self.mr))
-
-        def lines(count: int, at: Callable[[Index], Index]) -> Callable[[Index], None]:
-            """Fetches the share of tile `number` of `count` lines (or columns, or rows); at: where the n-th begins."""
-            share = -(-count // tiles)
-
-            def fetch(number: Index) -> None:
-                for e in range(share):
-                    b.prefetch(self.operands.rhs, at(b.addi(b.muli(number, share), e)), locality=2)
-
-            return fetch
-
-        if self.s.get("packed"):  # the next panel, line by line
-            after = b.addi(j, nr)
-            inside = b.cmpi("slt", after, cols)
-            panel = b.select_index(inside, b.addi(right, b.muli(nr, self.rhs_col)), self.next)
-
-            def of_panel(number: Index, k: Index) -> None:
-                start = b.addi(panel, b.muli(k, nr))
-                lines(_FETCHED * nr * 2 // LINE, lambda n: b.addi(start, b.muli(n, LINE // 2)))(number)
-
-            return of_panel
-        if isinstance(self.rhs_col, int) and self.rhs_col == 1:
-            first = b.addi(self.next, j)
-
-            def of_rows(number: Index, k: Index) -> None:
-                for column in range(0, nr, LINE // 2):
-                    start = b.sum_(first, b.muli(k, self.rhs_k), column)
-                    lines(_FETCHED, lambda n, start=start: b.addi(start, b.muli(n, self.rhs_k)))(number)
-
-            return of_rows
-        first = b.addi(self.next, b.muli(j, self.rhs_col))
-
-        def of_columns(number: Index, k: Index) -> None:
-            start = b.addi(first, b.muli(k, self.rhs_k))
-            lines(nr, lambda n: b.addi(start, b.muli(n, self.rhs_col)))(number)
-
-        return of_columns
 
     def right(self, start: Index, k: Index, v: int, masks: Masks, odd: bool) -> ir.Value:
         """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""
