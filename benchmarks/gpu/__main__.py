@@ -63,7 +63,7 @@ def main() -> int:
         from benchmarks.gpu.processes import run_cases
 
         arguments = ["--contenders", ",".join(contenders), "--rounds", str(options.rounds)]
-        rows = run_cases([case.name for case in cases], arguments, options.gpus, options.seconds, show)
+        rows = run_cases(cases, arguments, options.gpus, options.seconds, show)
     else:
         begin = time.perf_counter()
         for case in cases:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from benchmarks.gpu.cases import Case
 from benchmarks.gpu.row import Row
 
 __all__ = ["run_cases", "shares"]
@@ -27,16 +28,16 @@ def shares(cores: Sequence[int], count: int) -> list[list[int]]:
 
 
 def run_cases(
-    names: Sequence[str], arguments: Sequence[str], gpus: int, seconds: float, show: Callable[[Row], None]
+    cases: Sequence[Case], arguments: Sequence[str], gpus: int, seconds: float, show: Callable[[Row], None]
 ) -> list[Row]:
-    """The rows of `names` in their order: `python -m benchmarks.gpu ARGUMENTS --name NAME` for each.
+    """The rows of `cases` in their order: `python -m benchmarks.gpu ARGUMENTS --name NAME` for each.
 
     GPUs 0 to `gpus` - 1 take the next case when they are done with one, none after `seconds`. `show` gets each row as
     it comes, on any thread but one at a time. A case whose process fails is a row without figures that says why.
     """
-    waiting: queue.Queue[str] = queue.Queue()
-    for name in names:
-        waiting.put(name)
+    waiting: queue.Queue[Case] = queue.Queue()
+    for case in cases:
+        waiting.put(case)
     rows: dict[str, Row] = {}
     lock = threading.Lock()
     begin = time.perf_counter()
@@ -44,12 +45,12 @@ def run_cases(
     def work(gpu: int, cores: list[int]) -> None:
         while time.perf_counter() - begin < seconds:
             try:
-                name = waiting.get_nowait()
+                case = waiting.get_nowait()
             except queue.Empty:
                 return
-            row = _run(name, arguments, gpu, cores)
+            row = _run(case, arguments, gpu, cores)
             with lock:
-                rows[name] = row
+                rows[case.name] = row
                 show(row)
 
     parts = shares(sorted(os.sched_getaffinity(0)), gpus)
@@ -58,16 +59,16 @@ def run_cases(
         thread.start()
     for thread in threads:
         thread.join()
-    return [rows[name] for name in names if name in rows]
+    return [rows[case.name] for case in cases if case.name in rows]
 
 
-def _run(name: str, arguments: Sequence[str], gpu: int, cores: list[int]) -> Row:
+def _run(case: Case, arguments: Sequence[str], gpu: int, cores: list[int]) -> Row:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     chosen = visible[gpu] if gpu < len(visible) and visible[gpu] else str(gpu)
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": chosen, "OMP_NUM_THREADS": str(len(cores))}
     with tempfile.TemporaryDirectory() as folder:
         found = os.path.join(folder, "rows.json")
-        command = [sys.executable, "-m", "benchmarks.gpu", *arguments, "--name", name, "--json", found]
+        command = [sys.executable, "-m", "benchmarks.gpu", *arguments, "--name", case.name, "--json", found]
         # The processes that a compiler starts inherit the cores.
         process = subprocess.run(
             [sys.executable, "-c", _PINNED, ",".join(map(str, cores)), *command],
@@ -83,7 +84,8 @@ def _run(name: str, arguments: Sequence[str], gpu: int, cores: list[int]) -> Row
                 return rows[0]
     last = (process.stderr.strip() or process.stdout.strip() or "no output").splitlines()[-1]
     empty: Row = {key: {} for key in ("first_s", "error", "us", "spread", "cpu_us", "wall_us")}
-    return empty | {"case": name, "is_model": True, "failed": {"process": f"exit {process.returncode}: {last[:600]}"}}
+    why = f"exit {process.returncode}: {last[:600]}"
+    return empty | {"case": case.name, "is_model": case.is_model, "failed": {"process": why}}
 
 
 _PINNED = (

@@ -4,7 +4,9 @@
 """The GPU benchmark's parts that need no GPU: the summary, the table, and the cases' processes."""
 
 import pytest
+import torch
 
+from benchmarks.gpu.cases import Case
 from benchmarks.gpu.processes import run_cases, shares
 from benchmarks.gpu.report import header, line, markdown, summary
 from benchmarks.gpu.row import Row
@@ -60,12 +62,15 @@ def test_cores_are_shared_in_equal_parts() -> None:
         shares([0, 1], 3)
 
 
-def test_a_process_without_a_gpu_gives_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_model", [False, True])
+def test_a_process_without_a_gpu_gives_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch, is_model: bool) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("KILN_TARGET", "")
     shown: list[Row] = []
-    rows = run_cases(["no such case"], ["--contenders", "eager,kiln"], 1, float("inf"), shown.append)
+    case = Case("no such case", lambda: (torch.nn.Identity(), lambda generator: ()), is_model=is_model)
+    rows = run_cases([case], ["--contenders", "eager,kiln"], 1, float("inf"), shown.append)
     assert rows == shown
     assert rows[0]["case"] == "no such case"
+    assert rows[0]["is_model"] == is_model
     assert "exit 1" in rows[0]["failed"]["process"]
     assert summary(rows) == []
