@@ -3,8 +3,9 @@
 
 """Fetching the rhs that is wanted next into the second-level cache, while register tiles are multiplied.
 
-A rhs that comes from memory is read by the first row of tiles alone, faster than memory gives it; the tiles after it find
-it in a near cache. So each tile fetches its share of the columns, or the piece of k, behind its own ("fetch" in schedules).
+A rhs that comes from memory is read by the first row of tiles alone, faster than memory gives it; the tiles after it
+find it in a near cache. So each tile fetches its share of the columns, or the piece of k, behind its own ("fetch" in
+schedules).
 """
 
 from collections.abc import Callable
