@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from kiln.lowering.gpu.dot.specialized import HALF, Place, Specialized
+from kiln.lowering.gpu.dot.specialized_code import Code, Number
 
 __all__ = ["specialized_ttgir"]
-
-Number = str | int
-"""An i32: a value's name, or known."""
 
 _BYTES = 2
 _CONSUMER_REGISTERS, _PRODUCER_REGISTERS = 240, 24
@@ -52,61 +50,6 @@ def _header(p: Specialized) -> list[str]:
     ]
 
 
-class _Code:
-    """Lines of one region, and what computes 32-bit numbers in it: known ones are folded."""
-
-    def __init__(self, part: str = "", prefix: str = "v"):
-        """part: what the names end in that this region, which sees no others, has for the kernel's values. prefix: of
-        the names of its own."""
-        self.part, self.prefix, self.lines, self.count, self.indent = part, prefix, list[str](), 0, 6
-
-    def outer(self, name: str) -> str:
-        """A value of the kernel: an argument, or shared memory."""
-        return f"%{name}{self.part}"
-
-    def line(self, text: str) -> None:
-        self.lines.append(" " * self.indent + text)
-
-    def new(self, text: str) -> str:
-        """A fresh value."""
-        self.count += 1
-        name = f"%{self.prefix}{self.count}"
-        self.line(f"{name} = {text}")
-        return name
-
-    def number(self, x: Number) -> str:
-        return x if isinstance(x, str) else self.new(f"arith.constant {x} : i32")
-
-    def _binary(self, op: str, x: Number, y: Number, fold: Callable[[int, int], int]) -> Number:
-        if isinstance(x, int) and isinstance(y, int):
-            return fold(x, y)
-        return self.new(f"arith.{op} {self.number(x)}, {self.number(y)} : i32")
-
-    def add(self, x: Number, y: Number) -> Number:
-        return x if y == 0 else y if x == 0 else self._binary("addi", x, y, lambda a, b: a + b)
-
-    def sub(self, x: Number, y: Number) -> Number:
-        return x if y == 0 else self._binary("subi", x, y, lambda a, b: a - b)
-
-    def mul(self, x: Number, y: Number) -> Number:
-        return x if y == 1 else self._binary("muli", x, y, lambda a, b: a * b)
-
-    def div(self, x: Number, y: int) -> Number:
-        return x if y == 1 else self._binary("divui", x, y, lambda a, b: a // b)
-
-    def rem(self, x: Number, y: int) -> Number:
-        return 0 if y == 1 else self._binary("remui", x, y, lambda a, b: a % b)
-
-    def min(self, x: Number, y: Number) -> Number:
-        return self._binary("minsi", x, y, min)
-
-    def odd(self, x: Number) -> Number:
-        return self._binary("andi", x, 1, lambda a, b: a & b)
-
-    def flip(self, x: Number) -> Number:
-        return self._binary("xori", x, 1, lambda a, b: a ^ b)
-
-
 class _Kernel:
     def __init__(self, p: Specialized):
         self.p = p
@@ -138,9 +81,9 @@ class _Kernel:
 
     def lines(self) -> list[str]:
         """The function's body."""
-        code = _Code(prefix="x")
+        code = Code(prefix="x")
         code.indent = 4
-        for name, type_ in {**self.captured}.items():
+        for name, type_ in self.captured.items():
             if name in self.memory or name in self.barriers:
                 code.line(f"%{name} = ttg.local_alloc : () -> {type_}")
         for name, n in self.barriers.items():
@@ -168,15 +111,15 @@ class _Kernel:
 
     # -- what both jobs need ---------------------------------------------------------------------------------
 
-    def barrier(self, c: _Code, name: str, slot: Number) -> str:
+    def barrier(self, c: Code, name: str, slot: Number) -> str:
         type_ = self.captured[name]
         return c.new(f"ttg.memdesc_index {c.outer(name)}[{c.number(slot)}] : {type_} -> {_BARRIER}")
 
-    def wait(self, c: _Code, name: str, slot: Number, phase: Number) -> None:
+    def wait(self, c: Code, name: str, slot: Number, phase: Number) -> None:
         barrier, yes = self.barrier(c, name, slot), c.new("arith.constant true")
         c.line(f"ttng.wait_barrier {barrier}, {c.number(phase)}, {yes} : {_BARRIER}")
 
-    def arrive(self, c: _Code, name: str, slot: Number) -> None:
+    def arrive(self, c: Code, name: str, slot: Number) -> None:
         barrier, yes = self.barrier(c, name, slot), c.new("arith.constant true")
         c.line(f"ttng.arrive_barrier {barrier}, 1, {yes} : {_BARRIER}")
 
@@ -184,16 +127,16 @@ class _Kernel:
         rows = HALF if name in ("q", "o") else self.p.block_n
         return f"!ttg.memdesc<{rows}x{self.p.size}x{self.p.element}, {layout}, #smem, mutable>"
 
-    def block(self, c: _Code, name: str, slot: Number) -> str:
+    def block(self, c: Code, name: str, slot: Number) -> str:
         return c.new(
             f"ttg.memdesc_index {c.outer(name)}[{c.number(slot)}] : {self.memory[name]} -> {self.block_type(name)}"
         )
 
-    def slot(self, c: _Code, used: Number) -> tuple[Number, Number]:
+    def slot(self, c: Code, used: Number) -> tuple[Number, Number]:
         """Slot and phase of block number `used` of all that a program reads."""
         return c.rem(used, self.slots), c.odd(c.div(used, self.slots))
 
-    def tile(self, c: _Code, number: str) -> tuple[list[Number], list[Number], Number, Number]:
+    def tile(self, c: Code, number: str) -> tuple[list[Number], list[Number], Number, Number]:
         """Indices of the head and of its keys' head, the first query, blocks of keys."""
         p = self.p
         group = p.heads_together * p.blocks
@@ -213,49 +156,20 @@ class _Kernel:
         kv = [*indices[:-1], c.div(indices[-1], p.heads // p.kv_heads)]
         return indices, kv, c.mul(block, 2 * HALF), count
 
-    def coordinates(self, c: _Code, place: Place, indices: Sequence[Number], row: Number) -> str:
+    def coordinates(self, c: Code, place: Place, indices: Sequence[Number], row: Number) -> str:
         own = [i for i, dim in zip(indices, place.leading, strict=True) if dim >= 0]
         return ", ".join(c.number(c.add(i, first)) for i, first in zip((*own, row, 0), place.start, strict=True))
 
-    def tiles(self, c: _Code, carried: int, body: Callable[[str, list[str]], Sequence[Number]]) -> None:
+    def tiles(self, c: Code, carried: int, body: Callable[[str, list[str]], Sequence[Number]]) -> None:
         """The loop over a program's tiles, with counters that start at 0."""
         first, step = c.new("tt.get_program_id x : i32"), c.new("tt.get_num_programs x : i32")
-        self.loop(c, first, self.p.tiles, step, [("0", "i32")] * carried, body)
-
-    def loop(
-        self,
-        c: _Code,
-        lower: Number,
-        upper: Number,
-        step: Number,
-        carried: Sequence[tuple[Number, str]],
-        body: Callable[[str, list[str]], Sequence[Number]],
-    ) -> list[str]:
-        """carried: initial values ("0": the number) and types. Returns what is carried at the end."""
-        bounds = [c.number(x) for x in (lower, upper, step)]
-        inits = [c.number(0) if value == "0" else c.number(value) for value, _ in carried]
-        c.count += 1
-        name = f"v{c.count}"
-        inner = [f"%{name}_{i}" for i in range(len(carried))]
-        types = ", ".join(type_ for _, type_ in carried)
-        given = ", ".join(f"{x} = {y}" for x, y in zip(inner, inits, strict=True))
-        start = f"%{name}:{len(carried)} = " if carried else ""
-        c.line(
-            f"{start}scf.for %{name}_i = {bounds[0]} to {bounds[1]} step {bounds[2]} "
-            f"iter_args({given}) -> ({types}) : i32 {{"
-        )
-        c.indent += 2
-        results = [c.number(x) for x in body(f"%{name}_i", inner)]
-        c.line(f"scf.yield {', '.join(results)} : {types}")
-        c.indent -= 2
-        c.line("}")
-        return [f"%{name}#{i}" for i in range(len(carried))]
+        c.loop(first, self.p.tiles, step, [("0", "i32")] * carried, body)
 
     # -- the producer ----------------------------------------------------------------------------------------
 
     def producer(self, part: str) -> list[str]:
         """One warp that starts all copies to shared memory."""
-        p, c = self.p, _Code(part)
+        p, c = self.p, Code(part)
         halves, rows = HALF * p.size * _BYTES, p.block_n * p.size * _BYTES
 
         def copy(name: str, memory: str, barrier: str, slot: Number, size: int, indices: list[Number], row: Number):
@@ -281,7 +195,7 @@ class _Kernel:
                     copy(name, memory, f"{memory}_full", slot, rows, kv, start)
                 return [c.add(inner[0], 1)]
 
-            (used,) = self.loop(c, 0, count, 1, [(used, "i32")], step)
+            (used,) = c.loop(0, count, 1, [(used, "i32")], step)
             return [used, c.add(done, 1)]
 
         c.indent = 6
@@ -292,12 +206,12 @@ class _Kernel:
 
     def consumer(self, half: int, part: str) -> list[str]:
         """Four warps that have the first or the second 64 queries of each tile."""
-        c = _Code(part)
+        c = Code(part)
         self.tiles(c, 3, lambda number, carried: self.consume(c, half, number, carried))
         c.line("ttng.async_tma_store_wait {pendings = 0 : i32}")
         return c.lines
 
-    def consume(self, c: _Code, half: int, number: str, carried: Sequence[str]) -> list[Number]:
+    def consume(self, c: Code, half: int, number: str, carried: Sequence[str]) -> list[Number]:
         """One tile. carried: blocks of keys read before, tiles done, turns taken."""
         p = self.p
         used, done, turns = carried
@@ -347,7 +261,7 @@ class _Kernel:
 
         inits = [(used, "i32"), (turns, "i32"), (top, self.row), (total, self.row), (narrow, self.weights)]
         inits.append((zeros, self.sums))
-        used, turns, _, total, narrow, sums = self.loop(c, 1, count, 1, inits, step)
+        used, turns, _, total, narrow, sums = c.loop(1, count, 1, inits, step)
         self.arrive(c, "q_empty", half)
         slot, phase = self.slot(c, used)
         self.wait(c, "v_full", slot, phase)
@@ -357,7 +271,7 @@ class _Kernel:
         self.store(c, half, result, total, indices, row)
         return [c.add(used, 1), c.add(done, 1), turns]
 
-    def store(self, c: _Code, half: int, sums: str, total: str, indices: list[Number], row: Number) -> None:
+    def store(self, c: Code, half: int, sums: str, total: str, indices: list[Number], row: Number) -> None:
         """sums / total, through shared memory, when the stores of the tile before have read it."""
         p = self.p
         one = c.new(f"arith.constant dense<1.0> : {self.row}")
@@ -373,7 +287,7 @@ class _Kernel:
         types = f"{self.descriptor('result')}, {self.block_type('o')}"
         c.line(f"ttng.async_tma_copy_local_to_global {c.outer('result')}[{at}] {memory} : {types}")
 
-    def score(self, c: _Code, q: str, slot: Number) -> str:
+    def score(self, c: Code, q: str, slot: Number) -> str:
         """Starts query times keys."""
         keys, turned = self.block_type("k"), f"{self.p.size}x{self.p.block_n}x{self.p.element}, #turned, #smem, mutable"
         block = self.block(c, "k", slot)
@@ -384,7 +298,7 @@ class _Kernel:
             f"ttng.warp_group_dot {q}, {k}, {zeros}, {no} {{inputPrecision = 0 : i32, isAsync = true}} : {types}"
         )
 
-    def weigh(self, c: _Code, weights: str, slot: Number, sums: str) -> str:
+    def weigh(self, c: Code, weights: str, slot: Number, sums: str) -> str:
         """Starts adding weights times values to the sums."""
         v, yes = self.block(c, "v", slot), c.new("arith.constant true")
         types = f"{self.weights} * {self.block_type('v')} -> {self.sums}"
@@ -392,7 +306,7 @@ class _Kernel:
             f"ttng.warp_group_dot {weights}, {v}, {sums}, {yes} {{inputPrecision = 0 : i32, isAsync = true}} : {types}"
         )
 
-    def wait_dots(self, c: _Code, pending: int, *values: tuple[str, str]) -> list[str]:
+    def wait_dots(self, c: Code, pending: int, *values: tuple[str, str]) -> list[str]:
         """Waits until at most `pending` products are under way; the values are there behind it."""
         names, types = (", ".join(x) for x in zip(*values, strict=True))
         c.count += 1
@@ -404,7 +318,7 @@ class _Kernel:
         )
         return [f"{name}#{i}" for i in range(len(values))] if len(values) > 1 else [name]
 
-    def masked(self, c: _Code, scores: str, row: Number, count: Number) -> str:
+    def masked(self, c: Code, scores: str, row: Number, count: Number) -> str:
         """The scores of a tile's first step, where keys do not exist or come after a query: minus infinity."""
         p = self.p
         width = f"{HALF}x{p.block_n}"
@@ -435,7 +349,7 @@ class _Kernel:
             scores = c.new(f"arith.select {condition}, {scores}, {removed} : {types}")
         return scores
 
-    def reduce(self, c: _Code, op: str, x: str) -> str:
+    def reduce(self, c: Code, op: str, x: str) -> str:
         """Along a row, by one of arith's ops."""
         c.count += 1
         name = f"%{c.prefix}{c.count}"
@@ -446,11 +360,11 @@ class _Kernel:
         c.line(f"}}) : ({self.scores}) -> {self.row}")
         return name
 
-    def scaled(self, c: _Code, x: str, type_: str) -> str:
+    def scaled(self, c: Code, x: str, type_: str) -> str:
         factor = c.new(f"arith.constant dense<{self.p.factor:.9e}> : {type_}")
         return c.new(f"arith.mulf {x}, {factor} : {type_}")
 
-    def powers(self, c: _Code, scores: str, top: str) -> tuple[str, str]:
+    def powers(self, c: Code, scores: str, top: str) -> tuple[str, str]:
         """Two to what the scores, scaled, are above `top`; the sum of each row."""
         column = f"tensor<{HALF}x1xf32, #scores>"
         column_top = c.new(f"tt.expand_dims {top} {{axis = 1 : i32}} : {self.row} -> {column}")
@@ -459,13 +373,13 @@ class _Kernel:
         weights = c.new(f"math.exp2 {difference} : {self.scores}")
         return weights, self.reduce(c, "addf", weights)
 
-    def narrowed(self, c: _Code, weights: str) -> str:
+    def narrowed(self, c: Code, weights: str) -> str:
         """As the left operand of a product, in registers."""
         narrow = f"tensor<{HALF}x{self.p.block_n}x{self.p.element}, #scores>"
         rounded = c.new(f"arith.truncf {weights} : {self.scores} to {narrow}")
         return c.new(f"ttg.convert_layout {rounded} : {narrow} -> {self.weights}")
 
-    def along_sums(self, c: _Code, row: str) -> str:
+    def along_sums(self, c: Code, row: str) -> str:
         """A value per row, at all of its sums."""
         rows, column = f"tensor<{HALF}xf32, #sum_rows>", f"tensor<{HALF}x1xf32, #sums>"
         turned = c.new(f"ttg.convert_layout {row} : {self.row} -> {rows}")
