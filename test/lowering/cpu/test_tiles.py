@@ -13,6 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
+from bf16_support import check, check_sizes, dynamic_problem, packed_rhs
 from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand, rational_gate
 
 from kiln.lowering.cpu import isa
@@ -28,23 +29,10 @@ BLOCKS = {"mc": 48, "nc": 64, "kc": 96, "ks": 64}
 """Small blocks, so that there are several of everything."""
 
 
-def check(out: torch.Tensor, lhs: torch.Tensor, rhs: torch.Tensor) -> None:
-    exact = lhs.double() @ rhs.double()
-    if exact.numel():
-        error = (out.double() - exact).abs().max().item()
-        scale = exact.abs().max().item()
-        assert error <= 2**-8 * scale, f"error {error:.3e}, scale {scale:.3e}"
-
-
 @cache
 def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
     """A kernel whose sizes and row strides are run-time values, tiled for m rows."""
-
-    def problem(m, n, k, lhs_stride, rhs_stride):
-        lhs = {"n": (lhs_stride, 1), "t": (1, lhs_stride), "s": (lhs_stride, 3)}[left]
-        rhs = {"n": (rhs_stride, 1), "t": (1, rhs_stride), "s": (rhs_stride, 3)}[right]
-        return MatmulProblem((), m, n, k, lhs, rhs, "bf16")
-
+    problem = dynamic_problem(left, right)
     known = problem(None, None, None, None, None)
     with emulated_amx(pytest.MonkeyPatch()):
         schedule = choose_tiles(known, m)
@@ -67,14 +55,7 @@ SIZES = [(1, 1, 1), (1, 17, 5), (3, 64, 31), (17, 65, 70), (37, 130, 33), (5, 1,
 )
 def test_dynamic_sizes(left: str, right: str, m: int) -> None:
     torch.manual_seed(0)
-    kernel = dynamic_kernel(left, right, m)
-    for threads in (1, 2):
-        for m, n, k in SIZES:
-            lhs, rhs = bf16_operand(m, k, left), bf16_operand(k, n, right)
-            out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
-            strides = [x.stride(-1 if layout == "t" else -2) for x, layout in ((lhs, left), (rhs, right))]
-            kernel(lhs, rhs, out, symbols=(m, n, k, *strides), threads=threads)
-            check(out, lhs, rhs)
+    check_sizes(dynamic_kernel(left, right, m), left, right, SIZES)
 
 
 @cache
@@ -132,10 +113,7 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
         given = rhs
         if kind == "packed":
             lanes, rows = packed_tile_strides(schedule, k)
-            panels = -(-n // lanes)
-            padded = torch.zeros(rows, panels * lanes, dtype=torch.bfloat16)
-            padded[:k, :n] = rhs
-            given = padded.view(rows // 2, 2, panels, lanes).permute(2, 0, 3, 1).contiguous()
+            given = packed_rhs(rhs, lanes, rows)
             problem = MatmulProblem((), m, n, k, lhs.stride(), (lanes, rows), "bf16")
 
         def emit(b, buffers, symbols, ctx):
