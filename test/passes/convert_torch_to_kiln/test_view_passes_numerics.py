@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import noise  # noqa: E402
+from case_tensors import noise  # noqa: E402
 from harness import convert, main_arguments  # noqa: E402
 
 from kiln.dialects import kiln  # noqa: E402
