@@ -115,7 +115,9 @@ class ConvertTorchToKiln(Pass):
                 else:
                     self._convert_op(op, state, block)
             returned = self._return(terminator, state)
-        _mark_unsigned(new, [state.info(value).dtype for value in returned])
+        _mark_unsigned(new, "res_attrs", [state.info(value).dtype for value in returned])
+        tensors = (None if isinstance(a.type, ir.IndexType) else state.info(a).dtype for a in block.arguments)
+        _mark_unsigned(new, "arg_attrs", list(tensors))
         inputs = [argument.type for argument in block.arguments]
         new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [v.type for v in returned]))
         if state.symbol_names:
@@ -245,18 +247,19 @@ class ConvertTorchToKiln(Pass):
             state.values[old] = new
 
 
-def _mark_unsigned(function: ir.Operation, dtypes: "list[DType]") -> None:
-    """Result attribute ``kiln.dtype`` for unsigned integers: builtin tensors keep no sign, PyTorch's results do."""
-    if not any(dtype.kind == "u" for dtype in dtypes):
+def _mark_unsigned(function: ir.Operation, key: str, dtypes: "list[DType | None]") -> None:
+    """Attribute ``kiln.dtype`` of results or arguments that are unsigned integers: builtin tensors keep no sign,
+    PyTorch's do."""
+    if not any(dtype and dtype.kind == "u" for dtype in dtypes):
         return
-    given = list(function.attributes["res_attrs"]) if "res_attrs" in function.attributes else [{}] * len(dtypes)
+    given = list(function.attributes[key]) if key in function.attributes else [{}] * len(dtypes)
     marked = []
     for attrs, dtype in zip(given, dtypes, strict=True):
         entries = {a.name: a.attr for a in attrs} if isinstance(attrs, ir.DictAttr) else {}
-        if dtype.kind == "u":
+        if dtype and dtype.kind == "u":
             entries["kiln.dtype"] = ir.StringAttr.get(dtype.name)
         marked.append(ir.DictAttr.get(entries))
-    function.attributes["res_attrs"] = ir.ArrayAttr.get(marked)
+    function.attributes[key] = ir.ArrayAttr.get(marked)
 
 
 _LAZY = frozenset(

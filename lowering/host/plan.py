@@ -13,7 +13,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError, location_text
 from kiln.lowering.cpu.codegen import KernelObject
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
-from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.host.elements import dtype_name, item_bytes
 from kiln.lowering.host.hosting import host_in_tensors
 from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.host.launcher import launcher_object
@@ -201,7 +201,7 @@ class _Planner(PlanValues):
     def _aten(self, op: ir.Operation, epoch: int) -> AtenStep:
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         dtypes = [ir.StringAttr(d).value for d in op.attributes["operand_dtypes"]] if _has(op, "operand_dtypes") else []
-        operands = [self._operand(v, dtypes[i] if dtypes else "") for i, v in enumerate(tensors)]
+        operands = [self._operand(v, dtypes[i] if dtypes else dtype_name(v.type)) for i, v in enumerate(tensors)]
         results = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
         indices = [r for r in op.results if isinstance(r.type, ir.IndexType)]
         sources = list(op.attributes["unbacked"]) if _has(op, "unbacked") else [None] * len(indices)
@@ -228,8 +228,7 @@ class _Planner(PlanValues):
         layout = self.graph.strided_layout(value)
         buffer = self._buffer(layout.root, dtype)
         found = self.plan.buffers[buffer]
-        # A graph's inputs and the results of its ATen calls keep the dtype that they have.
-        cast = dtype if dtype and found.kind in ("tensor", "workspace") and found.dtype != dtype else ""
+        cast = dtype if dtype and found.dtype != dtype else ""
         if value == layout.root:
             return Operand(buffer, dtype=cast)
         return self._as_view(buffer, layout, layout.strides, cast)
@@ -246,8 +245,9 @@ class _Planner(PlanValues):
         wanted = self.graph.function_map(attribute) if isinstance(attribute, ir.AffineMapAttr) else None
         buffer = self._buffer(layout.root)
         dtype = self.graph.result_attribute(number, "kiln.dtype")
-        name = ir.StringAttr(dtype).value if dtype is not None else ""
-        if self.plan.buffers[buffer].kind not in ("tensor", "workspace") or name == self.plan.buffers[buffer].dtype:
+        # Of the results in one buffer, some may be unsigned and others not (casts that truncate alike).
+        name = ir.StringAttr(dtype).value if dtype is not None else dtype_name(value.type)
+        if name == self.plan.buffers[buffer].dtype:
             name = ""
         if wanted is not None and not layout.same_strides(wanted):
             raise InvalidIRError(f"result {number} has strides {layout.strides}, expected {wanted}; run assign-layouts")

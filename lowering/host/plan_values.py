@@ -134,7 +134,7 @@ class PlanValues:
 
     def _new_buffer(self, root: ir.Value, dtype: str) -> Buffer:
         layout = self.graph.strided_layout(root)
-        dtype = dtype or self._returned_dtype(root)
+        dtype = self._given_dtype(root) or dtype or self._returned_dtype(root)
         kind, index = self._kind(root, dtype)
         if isinstance(root.owner, (ir.Operation, ir.OpView)) and name_of(root.owner) == "kiln.pack":
             elements = self.plan.constants[index].elements
@@ -215,6 +215,17 @@ class PlanValues:
                 if wanted is not None and self.graph.strided_layout(root).same_strides(wanted):
                     return wanted
         return None
+
+    def _given_dtype(self, root: ir.Value) -> str:
+        """The dtype of an input or of a call's result, which is PyTorch's whatever its readers take it for."""
+        if isinstance(root.owner, ir.Block):
+            mark = self.graph.argument_attribute(ir.BlockArgument(root).arg_number, "kiln.dtype")
+            return ir.StringAttr(mark).value if mark is not None else dtype_name(root.type)
+        op = root.owner.operation
+        if name_of(op) != "kiln.aten" or root in self.library:
+            return ""
+        marks = list(op.attributes["result_dtypes"]) if "result_dtypes" in op.attributes else []
+        return ir.StringAttr(marks[ir.OpResult(root).result_number]).value if marks else dtype_name(root.type)
 
     def _returned_dtype(self, root: ir.Value) -> str:
         """The dtype that PyTorch gives a returned value, where its element type does not tell (unsigned integers)."""

@@ -201,6 +201,9 @@ class _Call:
             if value is not None and info is not None:
                 state.set_info(value, info.shape, info.dtype)
             out.append(value)
+        made = [info.dtype for slot, info in zip(slots, infos, strict=True) if slot is not None and info is not None]
+        if any(dtype.kind == "u" for dtype in made):
+            created.attributes["result_dtypes"] = _names(made)
         return out
 
     def _reserve(self, expr: Expr, own: list[int]) -> None:
@@ -214,7 +217,7 @@ class _Call:
         """What the op's own attributes have no place for: signs of integers, and where new sizes are read off."""
         dtypes = [self.state.info(tensor).dtype for tensor in self.tensors]
         if any(dtype.kind == "u" for dtype in dtypes):
-            created.attributes["operand_dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(d.name) for d in dtypes])
+            created.attributes["operand_dtypes"] = _names(dtypes)
         if own:
             created.attributes["unbacked"] = ir.ArrayAttr.get(
                 [self._unbacked_source(source, own, position) for position in own]
@@ -265,6 +268,10 @@ class _Call:
                     return tensor, d
             tensor += 1
         return None
+
+
+def _names(dtypes: "Sequence[DType]") -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(dtype.name) for dtype in dtypes])
 
 
 def _integer_results(op: ir.Operation) -> list[ir.Value]:
