@@ -55,13 +55,25 @@ def main(argv: list[str] | None = None) -> int:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kiln-demo", description="Compile and run a small BERT with Kiln.")
-    add = parser.add_argument
-    add("--layers", type=int, default=2)
-    add("--width", type=int, default=256, help="hidden size, a multiple of 64")
-    add("--batch", type=int, default=4)
-    add("--length", type=int, default=128, help="tokens per sequence")
-    add("--repeat", type=int, default=30, help="timed calls of each")
-    return parser.parse_args(argv)
+
+    def add(name: str, default: int, text: str) -> None:
+        parser.add_argument(name, type=_positive, default=default, metavar="N", help=f"{text}; {default} by default")
+
+    add("--layers", 2, "layers of attention and two products")
+    add("--width", 256, "hidden size, a multiple of 64")
+    add("--batch", 4, "sequences")
+    add("--length", 128, "tokens per sequence")
+    add("--repeat", 30, "timed calls of each")
+    found = parser.parse_args(argv)
+    if found.width % 64:
+        parser.error(f"argument --width: a multiple of 64, the width of a head, expected, found {found.width}")
+    return found
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a positive number expected, found {text!r}")
+    return int(text)
 
 
 def _bert(arguments: argparse.Namespace) -> tuple[Any, Any]:
@@ -75,7 +87,7 @@ def _bert(arguments: argparse.Namespace) -> tuple[Any, Any]:
         vocab_size=1000,
         hidden_size=arguments.width,
         num_hidden_layers=arguments.layers,
-        num_attention_heads=max(1, arguments.width // 64),
+        num_attention_heads=arguments.width // 64,
         intermediate_size=4 * arguments.width,
         max_position_embeddings=max(512, arguments.length),
     )

@@ -9,6 +9,7 @@
 import argparse
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
     parser.add_argument("--backward", action="store_true", help="compile for training instead of inference")
-    parser.add_argument("--verbose", action="store_true", help="list every op, with its place in the model")
+    parser.add_argument(
+        "--verbose", action="store_true", help="list every op, with its place in the model; tracebacks of errors"
+    )
     parser.add_argument("--time", action="store_true", help="also call the model, and list how long each kernel takes")
     parser.add_argument("--mode", default=None, help="as in torch.compile")
     arguments = parser.parse_args(argv)
@@ -34,6 +37,11 @@ def main(argv: list[str] | None = None) -> int:
         print(_run(arguments, model, inputs, kwargs), end="")
     except KilnError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:  # of the model, or of what makes it
+        if arguments.verbose:
+            traceback.print_exc()
+        print(f"error: {arguments.target} fails: {_text(_root(error))}", file=sys.stderr)
         return 1
     return 0
 
@@ -65,6 +73,8 @@ def _load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise KilnError(f"cannot import {module_name!r}: {error}") from error
+    except Exception as error:  # whatever the module does
+        raise KilnError(f"cannot import {module_name!r}: {_text(error)}") from error
     if not hasattr(module, function_name):
         hint = did_you_mean(function_name, [name for name in dir(module) if not name.startswith("_")])
         raise KilnError(f"module {module_name!r} has no function {function_name!r}{hint}")
@@ -73,6 +83,19 @@ def _load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         raise KilnError(f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(made).__name__}")
     inputs = made[1] if isinstance(made[1], (tuple, list)) else (made[1],)
     return made[0], tuple(inputs), dict(made[2]) if len(made) == 3 else {}
+
+
+def _root(error: BaseException) -> BaseException:
+    """What Dynamo's own exceptions were raised for."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
+def _text(error: BaseException) -> str:
+    """The class and the first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 if __name__ == "__main__":

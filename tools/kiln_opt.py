@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiln.errors import CompileError, KilnError
+from kiln.errors import CompileError, KilnError, did_you_mean
 from kiln.tools.kiln_opt_options import Options, parse_arguments
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ def _steps(options: Options) -> "list[PipelineStep]":
 
     steps: list[PipelineStep] = []
     if options.pipeline:
-        from kiln.errors import did_you_mean
         from kiln.passes.pipelines import PIPELINES
 
         if options.pipeline not in PIPELINES:
@@ -143,6 +142,11 @@ def _steps(options: Options) -> "list[PipelineStep]":
     with captured_stderr():
         for text in options.pass_pipeline:
             steps += parse_pipeline(text)
+    names = [step.name for step in steps]
+    for option, wanted in (("--print-ir-before", options.print_before), ("--print-ir-after", options.print_after)):
+        for name in wanted:
+            if name not in names:
+                raise KilnError(f"{option}: no pass {name!r} in this pipeline{did_you_mean(name, names)}")
     return steps
 
 

@@ -71,13 +71,13 @@ def _make_parser() -> argparse.ArgumentParser:
         prog="kiln-opt",
         allow_abbrev=False,
         description="Run Kiln's and MLIR's passes on .mlir text.",
-        epilog="example: kiln-opt --pass-pipeline='func.func(canonicalize),fuse-elementwise{max-ops=32}' in.mlir",
+        epilog="example: kiln-opt --pass-pipeline='func.func(canonicalize),fuse{strategy=search}' in.mlir",
     )
     add = p.add_argument
     add("input", nargs="?", default="-", help="input file; - or nothing reads standard input")
     add("-o", dest="output", default="-", metavar="FILE", help="output file; standard output unless given")
     add("--pass-pipeline", action="append", default=[], metavar="TEXT", help="passes to run; may be repeated")
-    add("--pipeline", default="", metavar="NAME", help="run a named pipeline (cpu)")
+    add("--pipeline", default="", metavar="NAME", help="run the whole pipeline of a target: cpu or gpu")
     add("--until", default="", metavar="STAGE", help="stop the named pipeline when this stage is complete")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(

@@ -87,6 +87,31 @@ def test_command_errors_are_one_line(target, message, capsys):
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("broken_syntax", "def make(:", "cannot import 'broken_syntax': SyntaxError: "),
+        ("failing_module", "raise RuntimeError('boom\\nbang')", "cannot import 'failing_module': RuntimeError: boom"),
+        (
+            "failing_maker",
+            "def make():\n    raise OSError('no weights')",
+            "failing_maker:make fails: OSError: no weights",
+        ),
+        (
+            "failing_model",
+            "import torch\ndef make():\n    return torch.nn.Linear(4, 4), torch.randn(3, 5)",
+            "failing_model:make fails: RuntimeError: a and b must have same reduction dim",
+        ),
+    ],
+)
+def test_models_that_fail_are_one_line(name, source, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    assert main([f"{name}:make"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
+
+
 def test_patterns_and_near_misses() -> None:
     """What matched, and what a near miss lacks."""
 

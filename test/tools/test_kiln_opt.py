@@ -76,6 +76,11 @@ SAMPLE = f"--load={INPUTS}/sample_passes.py"
         ([f"{INPUTS}/empty.mlir", "more.mlir"], "one input file at most, found 'more.mlir' as well"),
         ([f"{INPUTS}/broken.mlir"], "broken.mlir:2:9: error: expected operation name in quotes"),
         (["--pipeline=gpx"], "unknown pipeline 'gpx'"),
+        (
+            ["--pass-pipeline=cse", "--print-ir-after=cs"],
+            "--print-ir-after: no pass 'cs' in this pipeline; did you mean",
+        ),
+        (["--pass-pipeline=cse", "--print-ir-before=fuse"], "--print-ir-before: no pass 'fuse' in this pipeline"),
         (["--until=fused"], "--until needs --pipeline"),
         (["--pipeline=cpu", "--until=nowhere"], "no step of this pipeline completes stage 'nowhere'; stages: "),
         ([f"{INPUTS}/empty.mlir", "--check-stage=fuse"], "unknown stage 'fuse'; did you mean 'fused'?"),
@@ -87,6 +92,14 @@ def test_errors_say_what_was_near(arguments: list[str], message: str, capfd: pyt
     out, err = capfd.readouterr()
     assert out == ""
     assert message in err and err.count("\n") == 1
+
+
+def test_the_example_in_the_help_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.replace("-\n", "-").split())
+    program, pipeline, _ = shlex.split(text[text.index("example: ") + len("example: ") :])
+    assert program == "kiln-opt" and main([pipeline, f"{INPUTS}/empty.mlir"]) == 0
 
 
 def test_a_pass_that_refuses_its_options_is_named(capfd: pytest.CaptureFixture[str]) -> None:
