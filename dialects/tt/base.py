@@ -74,6 +74,7 @@ def block_of(type_: ir.Type) -> ir.RankedTensorType:
 
 
 def is_block(type_: ir.Type) -> bool:
+    """Whether it is a block's type: a ranked tensor."""
     return isinstance(type_, ir.RankedTensorType)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import scf
 
+from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.ttcpu.blocks import Block, Stored, scalar_type
-from kiln.lowering.ttcpu.core import Lowering, handles, is_block
+from kiln.lowering.ttcpu.core import Lowering, handles
 
 
 @handles("scf.for")
@@ -18,7 +19,7 @@ def _for(low: Lowering, op: ir.Operation) -> None:
     lower, upper, step, *inits = list(op.operands)
     body = op.regions[0].blocks[0]
     counter, *arguments = list(body.arguments)
-    carried = {a: low.memory_for(a, init) for a, init in zip(arguments, inits, strict=True) if is_block(a.type)}
+    carried = {a: low.memory_for(a, init) for a, init in zip(arguments, inits, strict=True) if tt.is_block(a.type)}
     plain = [i for i, a in enumerate(arguments) if a not in carried]
     start = [low.scalar(inits[i]) for i in plain]
     loop = scf.ForOp(low.scalar(lower), low.scalar(upper), low.scalar(step), start)
@@ -53,7 +54,7 @@ def _carry(low: Lowering, targets: Sequence[Stored], sources: Sequence[Block]) -
 
 @handles("scf.if")
 def _if(low: Lowering, op: ir.Operation) -> None:
-    blocks = {i: low.memory_of(r) for i, r in enumerate(op.results) if is_block(r.type)}
+    blocks = {i: low.memory_of(r) for i, r in enumerate(op.results) if tt.is_block(r.type)}
     plain = [i for i in range(len(op.results)) if i not in blocks]
     has_else = len(op.regions) > 1 and len(op.regions[1].blocks) > 0
     types = [scalar_type(op.results[i].type) for i in plain]
@@ -72,7 +73,7 @@ def _if(low: Lowering, op: ir.Operation) -> None:
 @handles("scf.while")
 def _while(low: Lowering, op: ir.Operation) -> None:
     before, after = (region.blocks[0] for region in op.regions)
-    if any(is_block(v.type) for v in [*op.operands, *op.results]):
+    if any(tt.is_block(v.type) for v in [*op.operands, *op.results]):
         raise UnsupportedError(op.name, str(op.location), "a while loop that carries blocks does not run on the CPU")
     types = [scalar_type(r.type) for r in op.results]
     loop = scf.WhileOp(types, [low.scalar(v) for v in op.operands])

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects import tt
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Scratch, Stored, scalar_type
 from kiln.lowering.ttcpu.scalars import apply_scalar, is_elementwise, scalar_cost
 
-__all__ = ["HANDLERS", "Descriptor", "Lowering", "Rule", "handles", "is_block"]
+__all__ = ["HANDLERS", "Descriptor", "Lowering", "Rule", "handles"]
 
 #: An op's result is computed again by each of its readers up to this many scalar operations.
 _CHEAP = 4
@@ -44,11 +45,6 @@ def handles(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return register
-
-
-def is_block(type_: ir.Type) -> bool:
-    """Whether a value is a tensor."""
-    return isinstance(type_, ir.RankedTensorType)
 
 
 class Lowering:
@@ -153,7 +149,7 @@ class Lowering:
     # -- elementwise ----------------------------------------------------------------------------------------
 
     def _elementwise(self, op: ir.Operation, name: str) -> None:
-        if not any(is_block(r.type) for r in op.results):
+        if not any(tt.is_block(r.type) for r in op.results):
             results = apply_scalar(self.b, op, [self.scalar(v) for v in op.operands])
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm
 
+from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.float8 import is_float8
 from kiln.lowering.ttcpu.blocks import Block, Cursor, loop_nest, memory_type, pointee, scalar_type
-from kiln.lowering.ttcpu.core import Descriptor, Lowering, handles, is_block
+from kiln.lowering.ttcpu.core import Descriptor, Lowering, handles
 from kiln.lowering.ttcpu.scalars import element_address
 
 Index = tuple[ir.Value, ...]
@@ -80,7 +81,7 @@ def _load(low: Lowering, op: ir.Operation) -> None:
         other = low.element(others[0], index, cursor) if others else _undefined(low, element)
         return _guarded(low, mask, lambda: _read(low, _address(low, pointers[0], index, cursor, mask), element), other)
 
-    if not is_block(result.type):
+    if not tt.is_block(result.type):
         low.values[result] = compute(Cursor(), ())
         return
     low.values[result] = low.scratch.store(Block(ir.RankedTensorType(result.type).shape, element, compute))
@@ -108,7 +109,7 @@ def _store(low: Lowering, op: ir.Operation) -> None:
 
 
 def _block_shape(value: ir.Value) -> tuple[int, ...]:
-    return tuple(ir.RankedTensorType(value.type).shape) if is_block(value.type) else ()
+    return tuple(ir.RankedTensorType(value.type).shape) if tt.is_block(value.type) else ()
 
 
 # -- atomics ---------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def _each(
         mask = low.element(masks[0], index) if masks else None
         return _guarded(low, mask, lambda: update(index), _zero(low, element))
 
-    if not is_block(result.type):
+    if not tt.is_block(result.type):
         low.values[result] = one(())
         return
     target = low.scratch.block(ir.RankedTensorType(result.type).shape, element)

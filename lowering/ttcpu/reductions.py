@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects import tt
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Stored, loop_nest
-from kiln.lowering.ttcpu.core import Lowering, handles, is_block
+from kiln.lowering.ttcpu.core import Lowering, handles
 
 Index = tuple[ir.Value, ...]
 
@@ -32,7 +33,7 @@ def _reduce(low: Lowering, op: ir.Operation) -> None:
         size, half = half, -(-half // 2)
         _fold(low, op, axis, size - half, half, partial, partial)
     for result, block in zip(op.results, partial, strict=True):
-        low.values[result] = _start(low, block, axis) if is_block(result.type) else _start_of_all(low, block)
+        low.values[result] = _start(low, block, axis) if tt.is_block(result.type) else _start_of_all(low, block)
 
 
 def _first_half(low: Lowering, op: ir.Operation, axis: int, half: int) -> list[Stored]:

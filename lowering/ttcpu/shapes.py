@@ -8,8 +8,9 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects import tt
 from kiln.lowering.ttcpu.blocks import Block, Cursor, loop_nest, scalar_type
-from kiln.lowering.ttcpu.core import Lowering, handles, is_block
+from kiln.lowering.ttcpu.core import Lowering, handles
 
 Index = tuple[ir.Value, ...]
 
@@ -35,7 +36,7 @@ def _axis(op: ir.Operation) -> int:
 @handles("arith.constant")
 def _constant(low: Lowering, op: ir.Operation) -> None:
     result, attribute, b = op.results[0], op.attributes["value"], low.b
-    if not is_block(result.type):
+    if not tt.is_block(result.type):
         low.values[result] = b.constant(attribute, result.type)
         return
     element = scalar_type(result.type)

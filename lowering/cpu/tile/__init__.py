@@ -4,5 +4,5 @@
 """From a fusion's body to vector-stage loops, by walking indexing maps back from its roots.
 
 `FusionBody` answers questions about the region, `Evaluator` emits any of its values at any index on demand,
-`NestPlan` picks the loops of a root, `emit_nest` writes them.
+`plan_nest` picks the loops of a root, `NestEmitter` writes them.
 """
