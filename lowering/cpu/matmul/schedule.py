@@ -28,7 +28,8 @@ Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines w
 From m = 96 the vendor's leaf is taken since it compiles in a third of the time.
 
 On AMD's processors MKL runs its AVX2 kernels (`Isa.library_bytes`). Where vectors are wider than those,
-products are Kiln's own at all sizes. One core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
+products are Kiln's own at all sizes. With vectors of 64 bytes `choose_panels` comes first, for known sizes; where it
+has no answer, one core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
 
 | rhs stored as | rows m     | leaf                           | n = 768, k = 768 | n = 3072, k = 768 |
 |---------------|------------|--------------------------------|------------------|-------------------|
@@ -45,6 +46,7 @@ from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
+from kiln.lowering.cpu.matmul.panels_schedule import choose_panels
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
 from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, is_better_in_place
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -121,8 +123,8 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     | 16, 32   | dot        | 1.15 - 1.9      |
     | 64 - 512 | vendor     | 2.2 - 2.5       |
 
-    (There MKL reaches 90 GFLOP/s of 200. On Intel's processors it uses all of a vector: on one core of an Emerald
-    Rapids 1.04 to 1.2 times its speed for 40 to 196 rows, 0.83 to 0.95 from 512 on, where its blocks are taken.)
+    That was before `choose_panels`, which comes first for f32 and vectors of 64 bytes. (There MKL reaches 90 GFLOP/s of
+    200. On Intel's processors it uses all of a vector: for many rows its blocks are taken there.)
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
@@ -136,6 +138,9 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
         return None
     if choose_float_tiles(problem, m) is not None:
         return None
+    panels = choose_panels(problem, isa, packed=True)
+    if panels is not None:
+        return panels
     if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
     width = isa.vector_bytes // problem.sum_bytes
@@ -191,6 +196,9 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     """The schedule for about m rows (exactly m where the problem knows its rows)."""
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     few_columns = isinstance(problem.n, int) and problem.n <= 2
+    first = (choose_float_tiles(problem, m) if vendor else None) or choose_panels(problem, isa)
+    if first is not None:
+        return first
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
         return _dot(problem, isa, m)
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
@@ -199,9 +207,6 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
         return {"kernel": "stream", "width": isa.vector_bytes // problem.sum_bytes, "nc": nc, "depth": 8}
-    tiles = choose_float_tiles(problem, m) if vendor else None
-    if tiles is not None:
-        return tiles
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes

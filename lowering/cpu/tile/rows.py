@@ -18,6 +18,7 @@ scratch memory, "team" in results.
 """
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,7 +131,8 @@ def _block(problems: Sequence[MatmulProblem], schedules: Sequence[dict[str, Any]
     flat = [leaf for s in schedules for leaf in (_leaves(s))]
     rows = min(s.get("mc", 1) for s in flat)
     columns = min(s["nc"] for s in flat)
-    unit = max(isa.target().vector_bytes // problems[0].sum_bytes, *(s.get("nv", 1) * s["width"] for s in flat))
+    lanes = isa.target().vector_bytes // problems[0].sum_bytes
+    unit = math.lcm(lanes, *(s.get("nv", 1) * s["width"] for s in flat))  # panels begin at multiples of their width
     return {"mc": max(rows, 1), "nc": round_up(max(columns, 1), unit), "nr": unit}
 
 

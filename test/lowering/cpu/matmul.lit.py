@@ -49,6 +49,17 @@ matmul(OUTER, (64, 1), (32, 1))
 # CHECK:       vector.fma
 matmul(OUTER | {"pack_rhs": True}, (64, 1), (1, 64))
 
+# The same, fetching: a tile's 32 columns are fetched by two tiles, half of them each, for 16 steps of k at a time.
+# CHECK-LABEL: func.func @kernel
+# CHECK-COUNT-24: vector.shuffle
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK-COUNT-8: memref.prefetch %arg1{{.*}}, read, locality<2>, data : memref<?xf32>
+# CHECK-NOT:   memref.prefetch
+# CHECK:       scf.for {{.*}} iter_args
+# CHECK:       vector.load %view
+# CHECK:       vector.fma
+matmul(OUTER | {"pack_rhs": True, "fetch": True}, (64, 1), (1, 64))
+
 # Dynamic rows: the rows of a partial tile are clamped to the last one instead of branched around.
 # CHECK-LABEL: func.func @kernel
 # CHECK:       arith.minsi

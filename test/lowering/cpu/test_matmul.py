@@ -4,6 +4,7 @@
 """Matmul kernels against float64: layouts, tails, dynamic sizes, dtypes, threads, batch strides."""
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
 from kiln.lowering.cpu.matmul import (
     Buffers,
     MatmulProblem,
+    choose_packed_schedule,
     choose_schedule,
     describe_schedule,
     emit_matmul,
+    panel_strides,
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
@@ -55,6 +58,8 @@ KERNELS = {
     "packed, both transposed": (blocked(pack_lhs=True, pack_rhs=True, mr=6, nv=1), "t", "t"),
     "packed, strided": (blocked(pack_lhs=True, pack_rhs=True), "s", "s"),
     "avx512": (blocked(width=16, mr=8, nv=3, kc=96, pack_lhs=True, pack_rhs=True), "n", "t"),
+    "avx512 fetching": (blocked(width=16, mr=8, nv=3, kc=32, pack_rhs=True, fetch=True), "n", "t"),
+    "avx512 fetching rows": (blocked(width=16, mr=5, kc=24, pack_rhs=True, fetch=True, unroll=2), "n", "n"),
     "avx512 dot": (dot(width=16, mr=6, nr=4, kc=96), "n", "t"),
     "vendor": (VENDOR, "n", "t"),
     "vendor, lhs transposed": (VENDOR, "t", "n"),
@@ -133,6 +138,35 @@ def test_chosen_schedule_static(m: int, n: int, k: int, left: str, right: str) -
     lhs, rhs, out = operand(m, k, left, torch.float32), operand(k, n, right, torch.float32), torch.empty(m, n)
     run_static(lhs, rhs, out, AVX2)
     check(out, lhs, rhs)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("m,n,k", [(8, 300, 250), (49, 512, 192), (128, 777, 300), (255, 130, 520), (300, 35, 17)])
+def test_panels(m: int, n: int, k: int, packed: bool) -> None:
+    """High tiles over panels that are fetched ahead: the rhs [n, k], or a constant in panels."""
+    torch.manual_seed(0)
+    lhs, rhs = operand(m, k, "n", torch.float32), operand(k, n, "t", torch.float32)
+    problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride())
+    schedule = choose_packed_schedule(problem, AVX512) if packed else choose_schedule(problem, AVX512, vendor=True)
+    assert schedule is not None
+    assert schedule.get("fetch", False) == (packed or m <= 256) and schedule.get("packed", False) == packed
+    given = rhs
+    if packed:
+        lanes, rows = panel_strides(schedule, k)
+        panels = -(-n // lanes)
+        padded = torch.zeros(k, panels * lanes)
+        padded[:, :n] = rhs
+        given = padded.view(k, panels, lanes).permute(1, 0, 2).contiguous()
+        problem = replace(problem, rhs_strides=(lanes, rows))
+
+    def emit(b, buffers, symbols, ctx):
+        emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], (n,)), ctx)
+
+    kernel = Kernel(["f32"] * 3, 0, scratch_bytes(problem, schedule), emit)
+    for threads in (1, 2):
+        out = torch.full((m, n), torch.nan)
+        kernel(lhs, given, out, threads=threads)
+        check(out, lhs, rhs)
 
 
 def run_static(lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor, machine: Machine, vendor: bool = False) -> dict:
