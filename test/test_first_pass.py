@@ -59,6 +59,19 @@ def test_other_commands(arguments: list[str], folder: Path) -> None:
         assert "max-rank=<int> (default: 8)  leave tensors of a higher rank alone" in done.stdout
 
 
+def test_the_example_in_the_docstring_is_what_it_does(folder: Path) -> None:
+    """As `test/passes/test_docstring_examples.py` asks of each pass in `passes/`."""
+    code = (
+        "from kiln.passes.registry import load_passes_from, registered_passes\n"
+        "from kiln.tools.pass_examples import canonical, example_of, result_of\n"
+        "load_passes_from('drop_double_transpose.py')\n"
+        "example = example_of(registered_passes()['drop-double-transpose'])\n"
+        "assert canonical(example.before) != result_of(example) == canonical(example.after)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+
+
 def test_the_lit_test_passes(folder: Path) -> None:
     run = re.search(r"RUN: kiln-opt (.*) %s \| filecheck %s", (folder / "test.mlir").read_text())
     assert run is not None
