@@ -3,11 +3,14 @@
 
 """The generated references, the worked example and the links in docs/."""
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
+from kiln.frontend import knobs
+from kiln.frontend.options import Options
 from kiln.tools import gen_docs, gen_example
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +26,14 @@ def test_check_names_the_stale_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "ops.md").write_text("old")
     assert gen_docs.main(["--check", "--folder", str(tmp_path)]) == 1
     assert "ops.md is stale; run python -m kiln.tools.gen_docs" in capsys.readouterr().err
+
+
+def test_readme_lists_the_options_and_the_environment_variables() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([a-z_0-9]+)` \|", text, re.M)
+    assert sorted(named) == sorted(field.name for field in dataclasses.fields(Options))
+    rows = re.findall(r"^\| `(KILN_\w+)` \| (.*) \| (.*) \|$", text, re.M)
+    assert rows == [(knob.name, knob.kind, knob.help) for knob in knobs.KNOBS]
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
