@@ -12,6 +12,7 @@ Sources: mlir-c/{IR,Diagnostics,ExecutionEngine}.h, mlir-c/Dialect/LLVM.h, llvm-
 
 import ctypes
 import functools
+import platform
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,10 +22,10 @@ from kiln.errors import CompileError
 
 __all__ = ["compile_to_file"]
 
-_OPTIONS = ("-disable-lsr",)
+_OPTIONS = ("-disable-lsr",) if platform.machine() in ("x86_64", "AMD64") else ()
 """LLVM's options, for all that this library compiles in the process (torch-mlir's users alone: PyTorch, Triton and
 llvmlite have LLVMs of their own). Loop strength reduction takes up to a third of LLVM's time on unrolled tiles, and
-x86 addresses most of what it would simplify: docs/cpu.md has the measurements."""
+x86 addresses most of what it would simplify: docs/cpu.md has the measurements, which were made on x86 alone."""
 
 
 class _Handle(ctypes.Structure):
