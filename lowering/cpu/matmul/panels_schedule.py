@@ -11,6 +11,9 @@ _HEIGHTS = {4: 6, 3: 8, 2: 12}
 """Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers."""
 
 _LEAST_BYTES = 256 << 10  # of a rhs that the second-level cache does not keep from call to call
+_FEW_ROWS = 32
+"""Up to here dot products, which do not pack, are as fast with a rhs that the second-level cache keeps (of a cell of a
+recurrent layer, from step to step)."""
 _PACKED_ROWS, _ROWS = range(4, 513), range(8, 257)
 _PACKED_STEPS, _STEPS = 192, 256  # of k, of a panel that stays in a first-level cache of 48 KiB
 
@@ -55,7 +58,8 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> dic
         return None
     if m not in (_PACKED_ROWS if packed else _ROWS) or n < 32 or k < 16:
         return None
-    if not packed and (problem.rhs_strides[-2] != 1 or 4 * n * k < _LEAST_BYTES):
+    least = isa.l2_bytes + 1 if m <= _FEW_ROWS else _LEAST_BYTES
+    if not packed and (problem.rhs_strides[-2] != 1 or 4 * n * k < least):
         return None
     width = isa.vector_bytes // 4
     # The panel with the least padding; among equals, three vectors.

@@ -27,6 +27,7 @@ class Machine:
     vector_bytes: int = 32
     vector_registers: int = 16
     library_bytes: int = 64
+    l2_bytes: int = 256 << 10
 
 
 class StoreEpilogue:

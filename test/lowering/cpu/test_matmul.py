@@ -169,6 +169,15 @@ def test_panels(m: int, n: int, k: int, packed: bool) -> None:
         check(out, lhs, rhs)
 
 
+def test_few_rows_of_a_rhs_in_the_cache() -> None:
+    """A cell of a recurrent layer reads the same weight at each step: it is not packed each time."""
+    problem = MatmulProblem((), 8, 512, 256, (256, 1), (1, 256))
+    small, large = Machine(64, 32), Machine(64, 32, l2_bytes=1 << 20)
+    assert choose_schedule(problem, small, vendor=True)["kernel"] == "blocked"
+    assert choose_schedule(problem, large, vendor=True)["kernel"] == "dot"
+    assert choose_schedule(replace(problem, m=40), large, vendor=True)["kernel"] == "blocked"
+
+
 def run_static(lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor, machine: Machine, vendor: bool = False) -> dict:
     batch = torch.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     (m, k), n = lhs.shape[-2:], rhs.shape[-1]
