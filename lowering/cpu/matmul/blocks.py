@@ -113,17 +113,30 @@ class Blocks:
 
     def keep(self, pc: Index, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
         """Adds the sums of a tile of `count` rows to the block; the first piece of k overwrites what was there."""
-        b, nv, width, stride = self.b, self.nv, self.width, self.layout["tile_stride"]
-        corner = b.addi(b.muli(i, stride), j)
-        at = [b.addi(corner, r * stride + v * width) for r in range(count) for v in range(nv)]
+        self.save(i, j, count, self.resumed(pc, i, j, count, acc))
+
+    def resumed(self, pc: Index, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
+        """The sums of a tile, and of the pieces of k before."""
+        b = self.b
         first = b.cmpi("eq", pc, 0)
-        if first is not True:
-            zeros = [b.zero(self.vector)] * len(acc)
-            types = [self.vector] * len(acc)
-            old = b.if_(first, lambda: zeros, lambda: [b.vload(self.sums, x, width) for x in at], types)
-            acc = [self.add(x, y) for x, y in zip(acc, old, strict=True)]
-        for x, index in zip(acc, at, strict=True):
-            b.vstore(x, self.sums, index)
+        if first is True:
+            return list(acc)
+        zeros = [b.zero(self.vector)] * len(acc)
+        types = [self.vector] * len(acc)
+        places = self.places(i, j, count)
+        old = b.if_(first, lambda: zeros, lambda: [b.vload(self.sums, x, self.width) for x in places], types)
+        return [self.add(x, y) for x, y in zip(acc, old, strict=True)]
+
+    def save(self, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
+        """Puts the sums of a tile into the block."""
+        for x, index in zip(acc, self.places(i, j, count), strict=True):
+            self.b.vstore(x, self.sums, index)
+
+    def places(self, i: Index, j: Index, count: int) -> list[Index]:
+        """Where the vectors of a tile are in the block, row by row."""
+        b, stride = self.b, self.layout["tile_stride"]
+        corner = b.addi(b.muli(i, stride), j)
+        return [b.addi(corner, r * stride + v * self.width) for r in range(count) for v in range(self.nv)]
 
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """The sum of two vectors of sums."""

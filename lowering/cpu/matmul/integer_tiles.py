@@ -9,6 +9,7 @@ or by the compiler for a constant (`packed`), [k / group][nr][group]. The lhs is
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
@@ -20,7 +21,7 @@ from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.integers import OFFSET, units_for
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.panels import Panels
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
 __all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]
 
@@ -156,6 +157,53 @@ class _Integers(Panels):
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """The sum of two vectors of sums."""
         return arith.addi(x, y)
+
+    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        # Sums that are the result go there from registers, not by way of scratch: 7 % of [512, 768] x [768, 768].
+        b = self.b
+        plain = self.epilogue.is_plain_store and not self.units.tiles
+        to = self.epilogue.destination(b, batch) if plain else None
+        self.extent = rows, cols
+        self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
+        super().block(batch, m0, n0, rows, cols)
+
+    def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
+        if self.result is None:
+            super().finish(batch, origin, size)
+
+    def keep(self, pc: Index, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
+        b = self.b
+        if self.result is None:
+            super().keep(pc, i, j, count, acc)
+            return
+        acc = self.resumed(pc, i, j, count, acc)
+        last = b.cmpi("sge", b.addi(pc, self.kc), known(self.p.k))
+        b.if_(last, lambda: self.store(i, j, count, acc), lambda: self.save(i, j, count, acc))
+
+    def store(self, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
+        """The sums of a tile, as the result."""
+        b, (rows, cols), to = self.b, self.extent, self.result
+        assert to is not None
+        starts = [b.sum_(to.offset, b.muli(b.addi(i, r), to.row_stride), j) for r in range(count)]
+
+        def whole() -> None:
+            for r, start in enumerate(starts):
+                for v in range(self.nv):
+                    b.vstore(acc[r * self.nv + v], to.buffer, b.addi(start, v * self.width))
+
+        def part() -> None:
+            left = b.subi(cols, j)
+            masks = [b.mask_below(b.maxi(b.subi(left, v * self.width), 0), self.width) for v in range(self.nv)]
+
+            def row(r: int) -> None:
+                for v, mask in enumerate(masks):
+                    b.vstore(acc[r * self.nv + v], to.buffer, b.addi(starts[r], v * self.width), mask)
+
+            for r in range(count):
+                b.if_(b.cmpi("slt", b.addi(i, r), rows), lambda r=r: row(r))
+
+        inside = b.andc(b.cmpi("sle", b.addi(i, count), rows), b.cmpi("sle", b.addi(j, self.nr), cols))
+        b.if_(inside, whole, part)
 
     def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
         """Copies the lhs block, and keeps what its rows have too much where the rhs is shifted."""

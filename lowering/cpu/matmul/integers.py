@@ -25,7 +25,11 @@ OFFSET = 128
 
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
 _PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
-_KC, _MC, _NC = 512, 256, 192  # 32 KiB of a rhs panel of 64 columns; 128 of the lhs, 96 of the rhs
+_KC, _MC, _NC = 512, 256, 192  # 128 KiB of the lhs, 96 of the rhs
+_KC_WIDE = 1024  # of vectors of 16 sums by VNNI: one piece of k needs no memory between ([512, 768] x [768, 768] 1.05)
+_SHAPES = {3: 1.0, 4: 1.03, 2: 1.04, 1: 1.3}
+"""Vectors of a tile, and the time of tiles of 24 sums with as many: 8 x 3 against 6 x 4 and 12 x 2, 128 and 1024 rows
+of [768, 768] on a Zen 5."""
 _AMX_KC, _AMX_NC, _AMX_ROWS = 1024, 256, 9  # fewer rows are dot products, be the rhs constant or not
 
 
@@ -147,21 +151,27 @@ def _amx_tiles(problem: MatmulProblem, m: int) -> dict:
             "nc": nv * 16 * max(1, _AMX_NC // (nv * 16)), "kc": round_up(kc, LINE)}  # fmt: skip
 
 
+def _tile_cycles(m: int, mr: int, nv: int) -> float:
+    """The cycles of a step of k for all rows: two products each, at least as many as one takes, and loads."""
+    return -(-max(m, 1) // mr) * (max(mr * nv / 2, 4.0) + nv / 4)
+
+
 def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     if amx.has_amx("i8") and isa.vector_bytes == amx.BYTES and m >= _AMX_ROWS:
         return _amx_tiles(problem, m)
     width = isa.vector_bytes // 4
     wide = isa.vector_registers >= 32
     n, k = problem.n, problem.k
-    choices = (4, 3, 2, 1) if wide else (2, 1)
-    nv = choices[0]
+    shapes = _SHAPES if wide and m >= 8 else dict.fromkeys((4, 3, 2, 1) if wide else (2, 1), 1.0)
+    nv = min(shapes, key=lambda v: shapes[v])
     if isinstance(n, int):
-        nv = min(choices, key=lambda v: (-(-max(n, 1) // (v * width)) * v * (1 + 0.02 / v), -v))
+        nv = min(shapes, key=lambda v: (-(-max(n, 1) // (v * width)) * v * shapes[v] * (1 + 0.02 / v), -v))
     highest = (24 if wide else 8) // nv
-    mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))
-    kc = _KC
+    mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (_tile_cycles(m, r, nv), -r))
+    longest = _KC_WIDE if width == 16 and units_of(width).shifted else _KC
+    kc = longest
     if isinstance(k, int) and k > 0:
-        kc = -(-k // max(1, -(-k // _KC)))
+        kc = -(-k // max(1, -(-k // longest)))
     return {
         "kernel": "integers",
         "mr": mr,
