@@ -85,14 +85,14 @@ def _untraced(compiler: Any) -> Any:
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
-    return compile_graph(gm, inputs, options, kind, freezing)
+    return compile_graph(gm, options, kind, freezing)
 
 
 def _freezing(gm: GraphModule, inputs: Sequence[Any], *, options: Options) -> Callable[..., Any]:
     frozen = frozen_inputs(gm)
     if not frozen:
-        return compile_graph(gm, inputs, options, "inference", Freezing("not frozen: the graph reads no parameter"))
-    return FrozenGraph(gm, inputs, options, frozen)
+        return compile_graph(gm, options, "inference", Freezing("not frozen: the graph reads no parameter"))
+    return FrozenGraph(gm, options, frozen)
 
 
 def _reporting_strides(compile_forward: Callable[..., Any]) -> Callable[..., Any]:

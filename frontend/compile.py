@@ -6,7 +6,7 @@
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -30,7 +30,6 @@ _warned: set[str] = set()
 
 def compile_graph(
     gm: GraphModule,
-    example_inputs: Sequence[Any],
     options: Options,
     kind: str,
     freezing: Freezing | None = None,
@@ -39,7 +38,6 @@ def compile_graph(
 
     Args:
         gm: AOTAutograd's graph; every node carries ``meta["val"]``.
-        example_inputs: FakeTensors and SymInts, as the graph's placeholders.
         options: settings of this compilation.
         kind: "inference", "forward" or "backward".
         freezing: what was frozen, for the report.

@@ -70,9 +70,9 @@ class FrozenGraph:
     are not seen: the compiled code goes on with the old values.
     """
 
-    def __init__(self, gm: GraphModule, inputs: Sequence[Any], options: Options, frozen: Sequence[int]) -> None:
+    def __init__(self, gm: GraphModule, options: Options, frozen: Sequence[int]) -> None:
         self._boxed_call = True
-        self._gm, self._inputs, self._options = gm, list(inputs), options
+        self._gm, self._options = gm, options
         self._frozen = list(frozen)
         self._pick = operator.itemgetter(*frozen) if len(frozen) > 1 else lambda given: (given[frozen[0]],)
         self._variants: list[_Variant] = []
@@ -99,7 +99,7 @@ class FrozenGraph:
             if len(self._variants) < _MAX_VARIANTS:
                 versions = _versions(tensors)
                 gm, freezing = _freeze(self._gm, self._frozen, tensors)
-                run = compile_graph(gm, self._inputs, self._options, "inference", freezing)
+                run = compile_graph(gm, self._options, "inference", freezing)
                 self._variants = [*self._variants, _Variant(tensors, versions, run)]
                 return run
         return self._general(f"the graph was compiled for {_MAX_VARIANTS} other sets of parameters")
@@ -109,7 +109,7 @@ class FrozenGraph:
         with self._lock:
             if self._unfrozen is None:
                 freezing = Freezing(f"not frozen: {reason}")
-                self._unfrozen = compile_graph(self._gm, self._inputs, self._options, "inference", freezing)
+                self._unfrozen = compile_graph(self._gm, self._options, "inference", freezing)
             return self._unfrozen
 
 

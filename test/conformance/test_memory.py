@@ -171,7 +171,7 @@ def test_mutation_flag(keep):
     from kiln.frontend.options import Options
 
     def compiler(gm, inputs):
-        return compile_graph(gm, inputs, Options(), "inference")
+        return compile_graph(gm, Options(), "inference")
 
     backend = aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=keep)
 
