@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The one place that makes an MLIR context for Kiln."""
 
+import threading
+
 from torch_mlir import ir
 from torch_mlir._mlir_libs import _mlir  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -11,6 +13,8 @@ from torch_mlir._mlir_libs._torchMlir import register_dialect as register_torch
 # Where the bindings look for the classes of a dialect's ops. Without it every view of a kiln op searches the file
 # system for `torch_mlir.dialects.kiln` again (0.2 ms each).
 _mlir.globals.append_dialect_search_prefix("kiln.dialects")
+
+_loading = threading.RLock()  # while a dialect is loaded, its class holds what it is loaded from
 
 
 def create_context() -> ir.Context:
@@ -28,7 +32,9 @@ def create_context() -> ir.Context:
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = False
     register_torch(context)
-    with context, ir.Location.unknown():
-        Kiln.load()
-        Tt.load()
+    with _loading, context, ir.Location.unknown():
+        for dialect in (Kiln, Tt):
+            dialect.load()
+            # The class keeps the module that defines its ops, and so the context, with all that graphs leave in it.
+            dialect._mlir_module = None
     return context

@@ -59,7 +59,6 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
     from kiln.frontend.native import compile_native
 
     graph = compile_native(gm, options, report)
-    give_back()
     if key:
         reason = _why_not(graph.stored, graph.constants, gm)
         report.cache = f"not stored: {reason}" if reason else "stored"
@@ -71,7 +70,11 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
                     record(key, data)
                 else:
                     report.cache = "not stored: the cache cannot be written"
-    return graph.run
+                del data
+    run = graph.run
+    del graph
+    give_back()  # last: what is stored passes through memory, too
+    return run
 
 
 def load_graph(
