@@ -20,8 +20,7 @@ from kiln.runtime.amx import tiles_permitted
 __all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "read_caches", "target"]
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-# Where the system does not tell: what every x86 server of the last ten years has at least.
-_L1, _L2, _L3 = 32 << 10, 256 << 10, 8 << 20
+_L2 = 256 << 10  # where the system does not tell: what every x86 server of the last ten years has at least
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Isa:
       vector_bytes: width of a vector register; vector_registers: how many of them.
       features: LLVM's names of the instruction sets ("avx2", "fma", "f16c", ...), sorted; "amx-..." only where the
         system lets this process use tile registers.
-      l1_bytes: first-level data cache of a core; l2_bytes: second level of a core.
-      l3_bytes: last-level cache that l3_cores logical processors share (0 and 1 without one).
+      l2_bytes: second-level cache of a core.
       cores: logical processors that this process may use.
       library_bytes: width of the vectors that MKL, the BLAS in PyTorch's wheels for x86, uses here at most. Its
         AVX-512 kernels run on Intel's processors alone: on AMD's it takes those for AVX2.
@@ -45,10 +43,7 @@ class Isa:
     vector_bytes: int
     vector_registers: int
     features: tuple[str, ...] = ()
-    l1_bytes: int = _L1
     l2_bytes: int = _L2
-    l3_bytes: int = _L3
-    l3_cores: int = 1
     cores: int = 1
     library_bytes: int = 64
     float_parts: bool = False
@@ -71,18 +66,13 @@ def host() -> Isa:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if "neon" in features else 16
-    caches = read_caches(_CACHES)
-    l3, l3_cores = caches.get(3, (0, 1)) if caches else (_L3, 1)
     name = llvm.get_host_cpu_name()
     return Isa(
         name=name,
         vector_bytes=width,
         vector_registers=registers,
         features=features,
-        l1_bytes=caches.get(1, (_L1, 1))[0],
-        l2_bytes=caches.get(2, (_L2, 1))[0],
-        l3_bytes=l3,
-        l3_cores=l3_cores,
+        l2_bytes=read_caches(_CACHES).get(2, _L2),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         library_bytes=32 if name.startswith(_AMD) else width,
     )
@@ -141,19 +131,17 @@ def named(name: str, float_parts: bool = False) -> Isa:
     )
 
 
-def read_caches(folder: Path) -> dict[int, tuple[int, int]]:
-    """Level -> (bytes, logical processors that share it) of data and unified caches, from Linux's sysfs.
+def read_caches(folder: Path) -> dict[int, int]:
+    """Level -> bytes of data and unified caches, from Linux's sysfs.
 
     Empty where the folder is missing or unreadable (containers, other systems).
     """
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, int] = {}
     for index in sorted(folder.glob("index*")):
         try:
-            kind, level, size, shared = (
-                (index / name).read_text().strip() for name in ("type", "level", "size", "shared_cpu_list")
-            )
+            kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
             if kind in ("Data", "Unified"):
-                found[int(level)] = (_bytes(size), _count(shared))
+                found[int(level)] = _bytes(size)
         except (OSError, ValueError):
             continue
     return found
@@ -163,12 +151,3 @@ def _bytes(text: str) -> int:
     """``32K`` or ``8M`` in bytes."""
     unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1])
     return int(text[:-1]) * unit if unit else int(text)
-
-
-def _count(text: str) -> int:
-    """How many numbers a list such as ``0-3,8`` names."""
-    total = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        total += int(last or first) - int(first) + 1
-    return total

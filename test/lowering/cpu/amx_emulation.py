@@ -41,7 +41,7 @@ def cpu_with_amx() -> isa.Isa:
     """This machine, if it had AMX, and the caches and the library of the processors that do."""
     host = isa.host()
     features = tuple(sorted({*host.features, "amx-bf16", "amx-int8", "amx-tile"}))
-    return dataclasses.replace(host, features=features, l1_bytes=48 << 10, l2_bytes=2 << 20, library_bytes=64)
+    return dataclasses.replace(host, features=features, l2_bytes=2 << 20, library_bytes=64)
 
 
 def _emulate(b: Builder, name: str, *operands: ir.Value) -> None:
