@@ -130,6 +130,7 @@ class Outliner:
                 numbers = [part[_owner_of(r)] for r in results]
                 fusion.attributes["parts"] = ir.DenseI64ArrayAttr.get(numbers)
         env: dict[ir.Value, ir.Value] = dict(zip([*tensors, *symbols], block.arguments, strict=True))
+        given = dict(env)  # a free op may be computed here as well, and `env` has that result then
         with ir.InsertionPoint(block):
             known: dict[tuple[ir.Value, ...], ir.Value] = {}
             for op in body:
@@ -146,7 +147,9 @@ class Outliner:
                     for inner_block in region.blocks:
                         for inner in inner_block.operations:
                             for i, v in enumerate(list(inner.operation.operands)):
-                                if v in env:
+                                if inner.operation.name == "tensor.extract" and i == 0:
+                                    inner.operation.operands[i] = given[v]
+                                elif v in env:
                                     inner.operation.operands[i] = env[v]
                 env.update(zip(op.results, clone.results, strict=True))
             with location:

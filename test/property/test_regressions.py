@@ -71,6 +71,31 @@ DYNAMIC = {
         ],
         [4, 6, 7],
     ),
+    # A table that other ops of the same kernel compute for themselves was looked up in what they had computed.
+    "iota_gathered_and_computed": Program(
+        [
+            *inputs((5, 8), dtype=torch.float16),
+            Input((3,), I64, 101),
+            Input((2, 8), torch.float16, 102),
+            Input((2,), torch.float16, 103),
+            Input((3,), I64, 104, high=9),
+            *inputs((9, 13)),
+        ],
+        [
+            "torch.arange(v0.shape[-1])",
+            "torch.index_select(v6, 0, v1)",
+            "-v1",
+            "F.gelu(v0)",
+            "v6.neg_()",
+            "v0.narrow(0, 1, 2)",
+            "v10 // 3",
+            "F.linear(v9, v2, v3) * 0.3",
+            "v8 == v7",
+            "F.embedding(v4, v5)",
+            "F.layer_norm(v13, v13.shape[0:])",
+        ],
+        [11, 12, 14, 16],
+    ),
     # The last element of a line of none is in front of it.
     "flipped_lines_of_none": Program(
         inputs((17, 0), layout="strided"),
