@@ -51,9 +51,9 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> dic
     | 128, 768, 3072 [k, n]   | 85            | 2.18   | 2.33     | 2.27             | 2.47     |
 
     Pieces of k of 192 to 384 are level there, and so are one, two and four panels a block, but for few rows of a rhs
-    [n, k]. In models on that Emerald Rapids, the library's blocks in the same rounds (BERT, DistilBERT, OPT, T5, Gemma,
+    [n, k]. In models on that server, against the library's blocks in the same rounds (BERT, DistilBERT, OPT, T5, Gemma,
     Llama, MLP-Mixer, CLIP; one thread, two threads): pieces of 256 and one panel 1.11 and 1.00, of 384 1.14 and 1.04,
-    of 512 and two panels 1.15 and 1.05; of 256 without fetching 1.00 and 0.95. Constants, against 4x4 tiles: 1.12, 1.11.
+    of 512 and two panels 1.15 and 1.05; of 256 without fetching 1.00 and 0.95. Constants against 4x4 tiles: 1.12, 1.11
     """
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or problem.dtype != "f32" or problem.rhs_dtype is not None or isa.vector_bytes < 64:
