@@ -23,6 +23,8 @@ class Isa(Protocol):
     def vector_registers(self) -> int: ...
     @property
     def library_bytes(self) -> int: ...  # of the vectors that the vendor's gemm uses
+    @property
+    def l2_bytes(self) -> int: ...  # of the second-level cache of a core
 
 
 @dataclass(frozen=True)
