@@ -80,7 +80,7 @@ def _outputs(value: Any) -> list[torch.Tensor]:
 
 def _error(result: Any, exact: Any) -> float:
     pairs = zip(_outputs(result), _outputs(exact), strict=True)
-    return max(float((r.double() - e).norm() / e.norm().clamp_min(1e-300)) for r, e in pairs)
+    return max(float((r.double() - e.double()).norm() / e.double().norm().clamp_min(1e-300)) for r, e in pairs)
 
 
 def measure_case(case: Case, names: list[str], settings: Settings) -> CaseResult:

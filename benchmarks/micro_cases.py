@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.case import Case
+from benchmarks.integer_cases import INTEGER_CASES
 from benchmarks.networks import Network
 
 __all__ = ["MICRO_CASES", "conv", "gelu_rows", "micro", "sdpa"]
@@ -121,4 +122,5 @@ MICRO_CASES = [
     sdpa(4, 1024, causal=True),
     *(conv(channels, size, torch.contiguous_format) for channels, size in _CONVOLUTIONS),
     *(conv(channels, size, torch.channels_last) for channels, size in _CONVOLUTIONS),
+    *INTEGER_CASES,
 ]

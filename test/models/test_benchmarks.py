@@ -55,7 +55,7 @@ def test_measured(dtype):
         assert outcome.right and outcome.median and outcome.median > 0 and len(outcome.seconds) == 2
 
 
-@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "int_mm_333x1000x1001", "quantised_linear_16x768x768"])
 def test_micro_cases_are_one_graph(name):
     """Without weights and with some: a frame that Dynamo cannot trace would be measured for no compiler."""
     module, inputs = built(CASES[name], "f32", small=True)

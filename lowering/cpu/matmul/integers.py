@@ -162,7 +162,8 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     width = isa.vector_bytes // 4
     wide = isa.vector_registers >= 32
     n, k = problem.n, problem.k
-    shapes = _SHAPES if wide and m >= 8 else dict.fromkeys((4, 3, 2, 1) if wide else (2, 1), 1.0)
+    few: dict[int, float] = {v: 1.0 for v in ((4, 3, 2, 1) if wide else (2, 1))}
+    shapes = _SHAPES if wide and m >= 8 else few
     nv = min(shapes, key=lambda v: shapes[v])
     if isinstance(n, int):
         nv = min(shapes, key=lambda v: (-(-max(n, 1) // (v * width)) * v * shapes[v] * (1 + 0.02 / v), -v))
