@@ -3,11 +3,11 @@
 
 """Walking over IR: to the op that defines a value, and over nested ops."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from torch_mlir import ir
 
-__all__ = ["defining_op", "ops_inside"]
+__all__ = ["defining_op", "ops_inside", "tensors_among"]
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -29,3 +29,13 @@ def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
             for child in block:
                 yield child.operation
                 yield from ops_inside(child.operation)
+
+
+def tensors_among(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
+    """The tensors of the torch dialect among ``values``, and in the lists among them, in order."""
+    for value in values:
+        list_ = defining_op(value)
+        if str(value.type).startswith("!torch.vtensor"):
+            yield value
+        elif list_ is not None and list_.name == "torch.prim.ListConstruct":
+            yield from tensors_among(list_.operands)

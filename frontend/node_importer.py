@@ -16,6 +16,7 @@ import sympy
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 
@@ -23,6 +24,7 @@ from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
 from kiln.frontend.opaque import register_check, wrap_node
+from kiln.frontend.operand_strides import attach_operand_strides, needs_strides
 from kiln.frontend.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.symbols import SymbolSpace
 
@@ -247,12 +249,20 @@ class KilnNodeImporter(tm.GraphNodeImporter):
                 operands.append(self._operand(loc, parameter.default_value, parameter.type))
         op = self._create(loc, target, operands, values)
         attach_layout(op, values, self.space)
+        if needs_strides(target):
+            nodes = [a for a in tree_leaves((args, node.kwargs)) if isinstance(a, Node)]
+            attach_operand_strides(op, self._tensors(nodes), self.space)
         results = list(op.results)
         if len(values) > 1:
             self._multi_result_nodes.add(node)
         for index, result in enumerate(results):
             self._v[(node, index)] = result
         return results
+
+    def _tensors(self, nodes: Iterable[Node]) -> dict[ir.Value, torch.Tensor]:
+        """Eager's tensors by the values that stand for them."""
+        found = ((node, node_value(node)) for node in nodes)
+        return {self.resolve_node_value(node): value for node, value in found if isinstance(value, torch.Tensor)}
 
     def _create(
         self, loc: ir.Location, target: OpOverload, operands: list[ir.Value], values: Sequence[Any]
@@ -343,6 +353,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         op = self._create(loc, overload, operands, values)
         op.attributes["kiln.opaque"] = ir.StringAttr.get(f"{node.target}: {reason}")
         attach_layout(op, values, self.space)
+        attach_operand_strides(op, self._tensors(inputs), self.space)
         self.opaque.append(f"{node.name}: {reason}")
         if isinstance(node_value(node), (tuple, list)):
             self._multi_result_nodes.add(node)

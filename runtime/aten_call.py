@@ -9,7 +9,7 @@ JSON encoding of an argument:
 =========================== ====================================================
 ``null, bool, number, str`` the Python value itself
 ``[...]``                   a list
-``{"operand": i}``          the i-th tensor operand
+``{"operand": i}``          the i-th tensor operand; with ``"strides": [...]`` beside it, copied where it has others
 ``{"sym": k}``              the k-th symbol (a Python int at run time)
 ``{"expr": "s0 * 4"}``      affine text over the symbols ``s0, s1, ...``
 ``{"dtype": "float32"}``    ``torch.float32``
@@ -135,6 +135,8 @@ class _Source:
             return "[" + ", ".join(self.value(item) for item in node) + "]"
         if not isinstance(node, dict):
             return repr(node)
+        if node.keys() == {"operand", "strides"}:
+            return f"_with_strides({self.value({'operand': node['operand']})}, {self.value(node['strides'])})"
         if len(node) != 1:
             raise AtenCallError(f"kiln.aten: expected a dictionary with one key, found {node}")
         kind, payload = next(iter(node.items()))
@@ -166,6 +168,15 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
     return x if is_channels_last else x.contiguous()
 
 
+def _with_strides(x: torch.Tensor, strides: list[int]) -> torch.Tensor:
+    """``x`` with its elements where an op looks for them that reads memory by itself.
+
+    Where there is nothing to step to, strides do not count."""
+    if not x.numel() or all(n == 1 or s == t for n, s, t in zip(x.shape, x.stride(), strides, strict=True)):
+        return x
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
+
+
 def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallable:
     """Compiles one ``kiln.aten`` into ``call(tensors, symbols) -> outputs``.
 
@@ -193,7 +204,12 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
     else:
         body = f"_flatten({call})"
     # The overload's own function: `OpOverload.__call__` is a frame of Python around it.
-    helpers = {"_flatten": _flatten, "_dense": _dense, "_tensors_first": _tensors_first}
+    helpers = {
+        "_flatten": _flatten,
+        "_dense": _dense,
+        "_tensors_first": _tensors_first,
+        "_with_strides": _with_strides,
+    }
     namespace = {"f": getattr(target, "_op", target), **helpers, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 

@@ -154,7 +154,8 @@ class AtenOp(Family):
     """A call to the ATen op `op` through PyTorch's dispatcher: the way for whatever Kiln does not compile itself.
 
     `args` and `kwargs` are JSON with PyTorch's own argument order: null, booleans, numbers, strings, lists, and
-    `{"operand": i}` the i-th tensor operand, `{"sym": k}` the k-th trailing index operand, `{"expr": "s0 * 2"}` an
+    `{"operand": i}` the i-th tensor operand (with `"strides": [...]` beside it copied where it has others: for ops that
+    read memory by themselves), `{"sym": k}` the k-th trailing index operand, `{"expr": "s0 * 2"}` an
     affine expression over these, `{"dtype": "float32"}`, `{"device": "cpu"}`, `{"layout": "strided"}`,
     `{"memory_format": "contiguous_format"}`.  `shapes` and `strides` (elements; `unit` for a row-major result) have
     one map per result over the symbols; results are tensors or, for data-dependent sizes, `index`: these follow the

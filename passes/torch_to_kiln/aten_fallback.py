@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.memo import type_text
-from kiln.dialects.walk import defining_op
+from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
 
 from .dtypes import DType, dtype_from_code
@@ -58,13 +58,25 @@ class _Call:
         self.name = aten_name(op_name(cx.op))
         self.tensors: list[ir.Value] = []
         self.symbols: list[int] = []  # positions in the function's symbols, in order of first use
+        self.strides = self._eager_strides()
 
     # -- arguments
 
-    def _tensor(self, value: ir.Value) -> dict[str, int]:
+    def _tensor(self, value: ir.Value) -> dict[str, Any]:
         if value not in self.tensors:
             self.tensors.append(value)
         return {"operand": self.tensors.index(value)}
+
+    def _eager_strides(self) -> dict[ir.Value, list[Expr]]:
+        """What ``kiln.operand_strides`` says of the operands."""
+        name = "kiln.operand_strides"
+        entries = list(ir.ArrayAttr(self.op.attributes[name])) if _has(self.op, name) else []
+        values = tensors_among(self.op.operands)
+        return {
+            v: list(entry.value.results)
+            for v, entry in zip(values, entries, strict=False)
+            if isinstance(entry, ir.AffineMapAttr)
+        }
 
     def _integer(self, expr: Expr) -> Any:
         """An int, ``{"sym": k}`` or ``{"expr": text}`` over the symbols of this call."""
@@ -93,7 +105,9 @@ class _Call:
         kind = kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
         found = self.state.values.get(value)
         if found is not None:
-            return self._tensor(found)
+            strides = self.strides.get(value)
+            wanted = {"strides": [self._integer(s) for s in strides]} if strides else {}
+            return {**self._tensor(found), **wanted}
         elements = list_elements(value)
         if elements is not None:
             inner = kind.removeprefix("List[").removesuffix("]") if kind.startswith("List[") else kind
@@ -135,6 +149,8 @@ class _Call:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter, operand in zip(schema.arguments, self.op.operands, strict=False):
+            if parameter.alias_info is not None and parameter.alias_info.is_write:
+                self.strides.pop(operand, None)  # a copy would be written to
             encoded = self.value(operand, str(parameter.real_type))
             if parameter.kwarg_only:
                 if encoded is not None or parameter.default_value is not None:
