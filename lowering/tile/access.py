@@ -22,11 +22,12 @@ UNKNOWN_EXTENT = 64
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store: element offset over loop dims, element size in bytes, loops that surround it."""
+    """One load or store: element offset over loop dims, element size in bytes, loops that surround it, which it is."""
 
     offset: ir.AffineExpr
     bytes: int
     loops: frozenset[int]
+    stored: bool = False
 
 
 @dataclass
@@ -93,11 +94,13 @@ class Accesses:
 
     def store(self, layout: ir.AffineMap, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         """Record the store of a root."""
-        self._touch(layout, indices, value.type, around)
+        self._touch(layout, indices, value.type, around, stored=True)
 
-    def _touch(self, layout: ir.AffineMap, indices: Indices, type_: ir.Type, around: frozenset[int]) -> None:
+    def _touch(
+        self, layout: ir.AffineMap, indices: Indices, type_: ir.Type, around: frozenset[int], stored: bool = False
+    ) -> None:
         offset = compose_one(layout, indices, self.loops)
-        self.found.append(Access(offset, element_bytes(type_), around))
+        self.found.append(Access(offset, element_bytes(type_), around, stored))
 
     def visit_operands(self, op: ir.OpView, point: Sequence[ir.AffineExpr | None], around: frozenset[int]) -> None:
         """Record what one point of a `linalg.generic`'s iteration space reads."""

@@ -3,11 +3,14 @@
 
 """Packing of operand blocks into scratch, with conversion to the sum dtype, and register transposes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+
+T = TypeVar("T")
 
 
 def transpose_registers(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
@@ -16,9 +19,13 @@ def transpose_registers(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     First inside 128-bit lanes by unpacks, which are one instruction each, then of the 128-bit blocks by
     exchanges at growing distance (one vperm2f128 or vshuff32x4 each).
     """
+    return shuffle_squares(b.shuffle, rows, 128 // ir.VectorType(rows[0].type).element_type.width)
+
+
+def shuffle_squares(shuffle: Callable[[T, T, list[int]], T], rows: Sequence[T], lanes: int) -> list[T]:
+    """The shuffles of `transpose_registers`, for `lanes` elements in 128 bits; shuffle(x, y, lanes) picks from both."""
     w = len(rows)
-    vector_type = ir.VectorType(rows[0].type)
-    group = min(w, 16 // (8 if isinstance(vector_type.element_type, ir.F64Type) else 4))
+    group = min(w, lanes)
     out = list(rows)
     # Unpack stages: elements of 1, then 2, ... lanes interleave inside each 128-bit block.
     size = 1
@@ -33,16 +40,17 @@ def transpose_registers(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
                 high: list[int] = []
                 for block in range(0, w, group):
                     half = group // 2
-                    for lanes, start in ((low, block), (high, block + half)):
+                    for picked, start in ((low, block), (high, block + half)):
                         for e in range(0, half, size):
-                            lanes += [start + e + q for q in range(size)]
-                            lanes += [w + start + e + q for q in range(size)]
-                mixed[base + i], mixed[base + i + size] = b.shuffle(x, y, low), b.shuffle(x, y, high)
+                            picked += [start + e + q for q in range(size)]
+                            picked += [w + start + e + q for q in range(size)]
+                mixed[base + i], mixed[base + i + size] = shuffle(x, y, low), shuffle(x, y, high)
         out = mixed
         size *= 2
-    if group == 4:  # two unpack stages leave the middle columns exchanged
-        for base in range(0, w, 4):
-            out[base + 1], out[base + 2] = out[base + 2], out[base + 1]
+    # The stages leave column c of a group where the bits of c say in reverse.
+    bits = group.bit_length() - 1
+    places = [int(f"{c:0{bits}b}"[::-1], 2) if bits else 0 for c in range(group)]
+    out = [out[base + places[c]] for base in range(0, w, group) for c in range(group)]
     # Exchange of 128-bit blocks: block q of group g swaps with block g of group q.
     distance = 1
     while distance * group < w:
@@ -62,7 +70,7 @@ def transpose_registers(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
                     else:
                         keep += list(near)
                         move += [lane + distance * group for lane in near]
-                out[p], out[q] = b.shuffle(x, y, keep), b.shuffle(x, y, move)
+                out[p], out[q] = shuffle(x, y, keep), shuffle(x, y, move)
         distance *= 2
     return out
 

@@ -13,6 +13,7 @@ from kiln.dialects import affine
 from kiln.dialects.elements import element_of, with_element
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.scopes import Scopes
+from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.scopes import Guard
@@ -23,7 +24,10 @@ class Memory(Scopes):
 
     buffers: one 1-D memref per tensor operand of the fusion, then per result.
     layouts: element offset of each of them as an affine map over its indices and the fusion's symbols.
+    stage: the tiles of operands that the lanes stride over, inside of a loop over one.
     """
+
+    stage: Stage | None = None
 
     def __init__(
         self,
@@ -42,7 +46,9 @@ class Memory(Scopes):
         buffer = self.buffers[position]
         offset = compose_one(self.layouts[position], indices, self.loops)
         type_ = ir.RankedTensorType(self.body.tensors[position].type).element_type
-        return self.boolean(self.load_at(buffer, offset, guard), type_)
+        # Behind a guard there may be nothing to bring.
+        staged = self.stage.load(self, position, offset) if self.stage is not None and guard is None else None
+        return self.boolean(staged if staged is not None else self.load_at(buffer, offset, guard), type_)
 
     def load_at(self, buffer: ir.Value, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value:
         b, lane = self.b, self.lane
@@ -145,9 +151,16 @@ class Scratch:
 
     def allocate(self, e: Scopes, count: ir.AffineExpr, element: ir.Type) -> ir.Value:
         """A memref<?xelement> of `count` elements."""
+        return self.view(e, self.reserve(count, element), count, element)
+
+    def reserve(self, count: ir.AffineExpr, element: ir.Type) -> ir.AffineExpr:
+        """Room for `count` elements, at this many bytes from the start."""
         stored = memory_type(element)
         size = 8 if isinstance(stored, ir.IndexType) else stored.width // 8
         offset = self.bytes
-        blocks = ir.AffineExpr.get_ceil_div(count * size, 64)
-        self.bytes = self.bytes + blocks * 64
-        return e.b.view(self.memory, e.index(offset), e.index(count), stored)
+        self.bytes = self.bytes + ir.AffineExpr.get_ceil_div(count * size, 64) * 64
+        return offset
+
+    def view(self, e: Scopes, offset: ir.AffineExpr, count: ir.AffineExpr, element: ir.Type) -> ir.Value:
+        """A memref<?xelement> of what was reserved at `offset`."""
+        return e.b.view(self.memory, e.index(offset), e.index(count), memory_type(element))

@@ -18,6 +18,7 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
+from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.tile.access import Accesses, Indices, memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import merge_groups, merged_dims
@@ -53,8 +54,8 @@ class Nest:
 
     split_lane: threads share the lane's blocks instead of the iterations of `outer`.
     reductions: what the roots need reduced, inner ones first, at which index.
-    tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, so that
-        the cache lines a strided access touches are used up while they are there (a transpose).
+    tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, where the
+        operand is transposed a tile at a time (stage.py).
     """
 
     roots: list[Root]
@@ -183,13 +184,14 @@ class NestEmitter:
         self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
         if nest.tile is not None:
             self.levels.append(("tile", [nest.tile[0]]))
+        self.stage = Stage(*nest.tile, TILE) if nest.tile is not None else None
         self.width = 1
         self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
         if nest.lane is not None:
             cost = max(e.body.element_cost(root.value) for root in nest.roots)
             columns = bool(e.body.has_reductions) and not nest.rows
             wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
-            if cost <= CHEAP // 2 and not e.body.has_reductions and _bytes(e) >= STREAMED:
+            if cost <= CHEAP // 2 and not e.body.has_reductions and nest.tile is None and _bytes(e) >= STREAMED:
                 wide = 1
             self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
             known = isinstance(e.loops.extents[nest.lane], ir.AffineConstantExpr)
@@ -265,10 +267,14 @@ class NestEmitter:
         e, b = self.e, self.e.b
         dim, tile = self.nest.tile
         first = b.muli(e.values[tile], TILE)
+        assert self.stage is not None
+        self.stage.depth = len(e.scopes) - 1
 
         def body(i: Index) -> None:
             with e.inside({dim: i}):
+                e.stage = self.stage
                 self._level(k + 1)
+                e.stage = None
 
         b.for_(first, b.mini(b.addi(first, TILE), e.index(e.loops.extents[dim])), 1, body)
 

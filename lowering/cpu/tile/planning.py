@@ -46,8 +46,8 @@ def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
     return width
 
 
-def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16) -> float:
-    """Relative cost of `count` elements accessed at `offset`, vectorised along `lane`."""
+def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16, stored: bool = False) -> float:
+    """Relative cost of `count` elements loaded from `offset`, or stored there, vectorised along `lane`."""
     if lane is None or lane not in affine.dims_in(offset):
         return float(count)
     linear = lane_coefficient(offset, lane, width)
@@ -55,8 +55,9 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
         return count / width
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(2):
         return 3 * count / width  # two loads and a shuffle (`Builder.gather`)
-    # A gather costs about what its elements cost one by one, and it touches a cache line for each.
-    return count * 1.5
+    # A gather costs about what its elements cost one by one, and it touches a cache line for each. What is loaded may
+    # be transposed in registers instead (stage.py); what is stored is scattered.
+    return count * (3.0 if stored else 1.5)
 
 
 def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> int | None:
@@ -72,7 +73,8 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
             for d in dims:
                 count *= loops.count(d)
             if lane is not None and lane in dims:
-                total += a.bytes * access_cost(a.offset, count, lane, max(1, min(16, loops.count(lane))))
+                lanes = max(1, min(16, loops.count(lane)))
+                total += a.bytes * access_cost(a.offset, count, lane, lanes, a.stored)
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
                 total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)

@@ -58,16 +58,26 @@ func.func @dynamic(%x: tensor<?x?xf32> {kiln.shape = affine_map<()[s0, s1] -> (s
 
 // -----
 
-// A transposed operand is read in tiles: the cache lines that a strided read touches are used up before they go.
+// A transposed operand is read in tiles, which are transposed in registers: rows are loaded as they lie, shuffled, and kept
+// in scratch memory with the lanes as neighbours. No element is gathered.
 
 // CHECK-LABEL: func.func @generic
 // CHECK: scf.for %[[TILE:.*]] = %c0 to %c2 step %c1
 // CHECK: scf.for %[[LANE:.*]] = %{{.*}} to
 // CHECK: %[[FIRST:.*]] = arith.muli %[[TILE]], %c64
 // CHECK: %[[END:.*]] = arith.minsi %{{.*}}, %c96
-// CHECK: scf.for %{{.*}} = %[[FIRST]] to %[[END]] step %c1
-// CHECK: vector.gather %arg0
+// CHECK: %[[STAGE:.*]] = memref.view %arg2
+// CHECK: scf.for
+// CHECK: vector.load %arg0
+// CHECK: vector.shuffle
+// CHECK: vector.store %{{.*}}, %[[STAGE]]
+// CHECK-NOT: gather
+// CHECK: scf.for %[[D:.*]] = %[[FIRST]] to %[[END]] step %c1
+// CHECK: %[[ROW:.*]] = arith.subi %[[D]], %{{.*}}
+// CHECK: %[[AT:.*]] = arith.muli %[[ROW]]
+// CHECK: vector.load %[[STAGE]][%[[AT]]]
 // CHECK: vector.store %{{.*}}, %arg1
+// CHECK-NOT: gather
 func.func @transposed(%x: tensor<256x96xf32>) -> tensor<96x256xf32> {
   %t = "kiln.view"(%x) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (96, 256)>} : (tensor<256x96xf32>) -> tensor<96x256xf32>
   %e = "kiln.empty"() {shape = affine_map<() -> (96, 256)>} : () -> tensor<96x256xf32>
