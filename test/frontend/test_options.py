@@ -3,7 +3,6 @@
 
 """Finding the backend, its modes and options, and what a user sees when something is wrong."""
 
-import dataclasses
 import os
 import re
 import subprocess
@@ -100,11 +99,6 @@ def test_values_that_no_graph_could_use(options, message):
     """Errors at once, also with the fallback on: nothing of the user's model is wrong."""
     with pytest.raises(BackendOptionError, match=message):
         Options.build(options=options)
-
-
-def test_the_readme_lists_every_option():
-    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
-    assert set(table) == {field.name for field in dataclasses.fields(Options)}
 
 
 def test_options_that_are_no_dict():
