@@ -78,9 +78,9 @@ class Stage:
         begin = e.index(e.loops.simplify(affine.substitute(offset, {self.dim: start_of_tile})))
         step = e.index(stride)
         w = min(width, square(element))
-        left = b.subi(e.index(e.loops.extents[self.dim]), self._first(e))
-        length = b.mini(self.size, left)
-        whole = b.round_down(length, w)
+        length = b.mini(self.size, b.subi(e.index(e.loops.extents[self.dim]), self._first(e)))
+        extent = affine.constant_of(e.loops.extents[self.dim])
+        whole = length if extent is not None and extent % w == 0 else b.round_down(length, w)
         # Lanes behind the last one repeat it: what is computed from them is never stored.
         last = None
         if lane.mask is not None:
@@ -98,8 +98,9 @@ class Stage:
                     b.vstore(column, target, b.addi(b.muli(b.addi(at, i), width), first))
 
             b.for_(0, whole, w, block)
-            tail = b.subi(length, whole)
-            b.if_(b.cmpi("sgt", tail, 0), lambda: block(whole, b.tail_mask(tail, w)))
+            if whole is not length:
+                tail = b.subi(length, whole)
+                b.if_(b.cmpi("sgt", tail, 0), lambda: block(whole, b.tail_mask(tail, w)))
 
         b.for_(0, width, w, rows)
         return target
