@@ -180,7 +180,10 @@ def test_a_sample_of_programs(gpu, machine_code, repeated, sampled, case: Case) 
         differences += (found[rows][:, columns][mask].double() - expected).square().sum().item()
         norms += expected.square().sum().item()
         written += int(mask.sum())
-    assert differences**0.5 < {torch.float32: 1e-6, torch.bfloat16: 4e-3}[case.dtype] * norms**0.5, sample.chosen
+    # A product of bf16 is rounded twice, as in eager, 2^-9 of it each time at most; the second time in front of a GELU, which
+    # makes more of it where it bends. Of few elements that is the error, of many the mean.
+    bound = 1e-6 if case.dtype == torch.float32 else 1.2e-2 if written < 1000 else 4e-3
+    assert differences**0.5 < bound * norms**0.5, (differences, norms, written, sample.chosen)
     share = found.numel() * len(sample.chosen) / sample.programs
     # Programs at an end have parts of tiles, and persistent ones one tile more or less.
     is_even = found.numel() % sample.programs == 0 and not gpu.descriptors
