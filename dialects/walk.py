@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
+
 __all__ = ["defining_op", "ops_inside", "tensors_among"]
 
 
@@ -34,8 +36,9 @@ def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
 def tensors_among(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
     """The tensors of the torch dialect among ``values``, and in the lists among them, in order."""
     for value in values:
-        list_ = defining_op(value)
-        if str(value.type).startswith("!torch.vtensor"):
+        if type_text(value.type).startswith("!torch.vtensor"):
             yield value
-        elif list_ is not None and list_.name == "torch.prim.ListConstruct":
+            continue
+        list_ = defining_op(value)
+        if list_ is not None and list_.name == "torch.prim.ListConstruct":
             yield from tensors_among(list_.operands)

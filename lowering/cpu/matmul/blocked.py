@@ -120,7 +120,8 @@ class _Blocked(Blocks):
         if exact:  # one base and known distances make cheaper addresses
             start = b.addi(a_base, b.muli(i, a_row))
             starts = [b.addi(start, b.muli(r, a_row)) for r in range(mr)]
-        fetch, number = self.fetch, b.divi(i, self.mr)
+        fetch = self.fetch
+        number = b.divi(i, self.mr) if fetch else 0
         acc = outer_products(
             b,
             Left(a_buffer, starts, a_k),

@@ -57,11 +57,12 @@ class Stage:
             with e.at(self.depth):
                 memo[key] = self._bring(e, key, linear[1][e.lane.dim])
         b = e.b
-        row = b.subi(e.values[self.dim], self._first(e))
+        row = b.subi(e.values[self.dim], e.index(self._first()))
         return b.vload(memo[key], b.muli(row, width), width)
 
-    def _first(self, e: "Memory") -> Index:
-        return e.index(ir.AffineDimExpr.get(self.tile) * self.size)
+    def _first(self) -> ir.AffineExpr:
+        """The tile's first value of the dim."""
+        return ir.AffineDimExpr.get(self.tile) * self.size
 
     def _bring(self, e: "Memory", key: tuple[int, ir.AffineExpr, int], stride: ir.AffineExpr) -> ir.Value:
         """Transposes a tile of an operand: element (d, lane) of it is at d * width + lane of the memref returned."""
@@ -74,11 +75,10 @@ class Stage:
         if key not in self.places:
             self.places[key] = e.scratch.reserve(count, element)
         target = e.scratch.view(e, self.places[key], count, element)
-        start_of_tile = ir.AffineDimExpr.get(self.tile) * self.size
-        begin = e.index(e.loops.simplify(affine.substitute(offset, {self.dim: start_of_tile})))
+        begin = e.index(e.loops.simplify(affine.substitute(offset, {self.dim: self._first()})))
         step = e.index(stride)
         w = min(width, square(element))
-        length = b.mini(self.size, b.subi(e.index(e.loops.extents[self.dim]), self._first(e)))
+        length = b.mini(self.size, b.subi(e.index(e.loops.extents[self.dim]), e.index(self._first())))
         extent = affine.constant_of(e.loops.extents[self.dim])
         whole = length if extent is not None and extent % w == 0 else b.round_down(length, w)
         # Lanes behind the last one repeat it: what is computed from them is never stored.

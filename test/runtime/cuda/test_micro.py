@@ -180,8 +180,8 @@ def test_a_sample_of_programs(gpu, machine_code, repeated, sampled, case: Case) 
         differences += (found[rows][:, columns][mask].double() - expected).square().sum().item()
         norms += expected.square().sum().item()
         written += int(mask.sum())
-    # A product of bf16 is rounded twice, as in eager, 2^-9 of it each time at most; the second time in front of a GELU, which
-    # makes more of it where it bends. Of few elements that is the error, of many the mean.
+    # What is bf16 is rounded behind the product, the bias and the GELU, by 2^-9 at most each time, of which the GELU makes
+    # more where it bends. Of few elements that is the error, of many the mean.
     bound = 1e-6 if case.dtype == torch.float32 else 1.2e-2 if written < 1000 else 4e-3
     assert differences**0.5 < bound * norms**0.5, (differences, norms, written, sample.chosen)
     share = found.numel() * len(sample.chosen) / sample.programs
