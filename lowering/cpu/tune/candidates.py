@@ -15,6 +15,7 @@ from kiln.lowering.cpu.attention import AttentionProblem
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import as_matmul
 from kiln.lowering.cpu.conv.schedule import tile_fits
+from kiln.lowering.cpu.conv.tiles_plan import ROWS, is_flat
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.tile.attention import find_attention
 from kiln.lowering.cpu.tile.conv import find_conv
@@ -155,7 +156,11 @@ def _conv(p: ConvProblem, schedule: Schedule) -> Iterator[Schedule]:
         }
         yield schedule | {"span": schedule["span"] * 2}
     elif kernel == "tiles":
-        yield schedule | {"chunk": max(1, schedule["chunk"] // 2)}
+        if is_flat(p):
+            rows = round_up(max(1, schedule["rows"] // 2), ROWS)
+            yield schedule | {"rows": rows, "chunk": rows}
+        else:
+            yield schedule | {"chunk": max(1, schedule["chunk"] // 2)}
         yield schedule | {"units": max(1, schedule["units"] // 2)}
         yield schedule | {"share": "blocks" if schedule["share"] == "units" else "units"}
     elif kernel == "planar":

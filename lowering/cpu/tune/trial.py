@@ -15,6 +15,7 @@ from kiln.errors import KilnError
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tile.packed import packed_operands
+from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.schedule_attr import to_attribute
@@ -46,7 +47,8 @@ class Trial:
         count = len(self.body.tensors)
         sizes = list(zip(known.elements, known.dtypes, strict=True))
         self.buffers = [random_values(n, dtype, generator) for n, dtype in sizes[:count]]
-        self.results = [torch.zeros(n, dtype=dtype) for n, dtype in sizes[count:]]
+        self._guarded = [Guarded(n * dtype.itemsize) for n, dtype in sizes[count:]]
+        self.results = [g.bytes.view(d).zero_() for g, (_, d) in zip(self._guarded, sizes[count:], strict=True)]
         self._expected: list[torch.Tensor] | None = None
 
     def prepare(self, schedule: dict[str, Any]) -> Callable[[], None]:
@@ -55,7 +57,7 @@ class Trial:
         The results of the first schedule are those that others are compared with.
 
         Raises:
-            KilnError: it does not compile, or computes something else.
+            KilnError: it does not compile, computes something else, or writes where it must not.
         """
         buffers, layouts = self._packed(schedule)
         attributes = self.fusion.operation.attributes
@@ -74,17 +76,22 @@ class Trial:
         code = load([kernel.object_bytes], [kernel.entry])
         work = _number(kernel.work)
         threads = self.threads if work < 0 else max(1, min(self.threads, work // WORK_PER_THREAD))
-        run = self._bound(code, kernel, buffers, threads)
-        self._check(run)
+        stride = -(-max(_number(kernel.scratch_bytes), 0) // 64) * 64
+        scratch = Guarded(stride * threads)
+        run = self._bound(code, kernel, buffers, threads, scratch.bytes)
+        self._check(run, scratch)
         return run
 
     def _bound(
-        self, code: LoadedCode, kernel: KernelObject, buffers: Sequence[torch.Tensor], threads: int
+        self,
+        code: LoadedCode,
+        kernel: KernelObject,
+        buffers: Sequence[torch.Tensor],
+        threads: int,
+        scratch: torch.Tensor,
     ) -> Callable[[], None]:
         """A call of the kernel's entry; see lowering/cpu/abi.py for its block."""
-        stride = -(-max(_number(kernel.scratch_bytes), 0) // 64) * 64
-        memory = torch.empty(stride * threads + 64, dtype=torch.uint8)
-        base = -(-memory.data_ptr() // 64) * 64
+        base, stride = scratch.data_ptr(), len(scratch) // threads
         team = threads if threads > 1 else 0
         # Sizes are known, so that a symbol is the address where indices out of range are reported.
         flag = torch.zeros(1, dtype=torch.int64)
@@ -92,7 +99,7 @@ class Trial:
         words = [*(t.data_ptr() for t in [*buffers, *self.results]), *symbols, base, stride, team]
         block = (ctypes.c_int64 * len(words))(*words)
         at, address = ctypes.addressof(block), code[kernel.entry]
-        kept = (code, memory, buffers, self.results, block, flag)
+        kept = (code, scratch, buffers, self.results, block, flag)
         if threads == 1:
             call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
             return lambda: call(at) if kept else None
@@ -101,10 +108,12 @@ class Trial:
         )
         return lambda: parallel(address, at, threads, 0) if kept else None
 
-    def _check(self, run: Callable[[], None]) -> None:
+    def _check(self, run: Callable[[], None], scratch: Guarded) -> None:
         for result in self.results:
             result.zero_()
         run()
+        if not all(memory.is_intact() for memory in [*self._guarded, scratch]):
+            raise KilnError("it writes beyond its memory")
         if self._expected is None:
             self._expected = [result.clone() for result in self.results]
             return

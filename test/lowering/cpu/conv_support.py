@@ -83,7 +83,7 @@ def conv_problem(
 
 def conv_kernel(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, problem: ConvProblem, isa: Isa,
-    threads: int = 1, schedule: dict | None = None,
+    threads: int = 1, schedule: dict | None = None, checked: bool = True,
 ) -> tuple[Callable[[], None], dict]:  # fmt: skip
     """(call, schedule) of `out = relu(conv2d(x, weight, bias))`; out is channels-last or planar."""
     schedule = schedule or choose_conv_schedule(problem, isa)
@@ -94,4 +94,4 @@ def conv_kernel(
 
     dtypes = [DTYPES[t.dtype] for t in (x, weight, bias, out)]
     kernel = Kernel(dtypes, 0, conv_scratch_bytes(problem, schedule), emit, kind="conv")
-    return kernel.bind([x, weight, bias, out], threads=threads), schedule
+    return kernel.bind([x, weight, bias, out], threads=threads, checked=checked), schedule

@@ -13,6 +13,7 @@ from torch_mlir import ir
 from kiln.dialects import create_context, kiln
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
+from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
 
@@ -53,13 +54,13 @@ def run_fusion(
         kernel = compile_kernel(vector, "k")
     code = load([kernel.object_bytes], [kernel.entry])
     stride = (evaluate_map(kernel.scratch_bytes, symbols) + 63) // 64 * 64
-    scratch = torch.empty(max(1, stride * threads + 64), dtype=torch.uint8)
-    base = (scratch.data_ptr() + 63) // 64 * 64
-    words = [*(t.data_ptr() for t in [*inputs, *outputs]), *symbols, base, stride, int(threads > 1)]
+    scratch = Guarded(stride * threads)
+    words = [*(t.data_ptr() for t in [*inputs, *outputs]), *symbols, scratch.bytes.data_ptr(), stride, int(threads > 1)]
     block = (ctypes.c_int64 * len(words))(*words)
     if threads == 1:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code[kernel.entry])(ctypes.addressof(block))
     else:
         parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
         parallel(symbol_address("GOMP_parallel"))(code[kernel.entry], ctypes.addressof(block), threads, 0)
+    assert scratch.is_intact(), "written beyond scratch memory"
     return shown

@@ -14,6 +14,7 @@ from torch_mlir.dialects import func
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.matmul.problem import Destination, KernelContext
+from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
 
@@ -123,11 +124,15 @@ class Kernel:
         )
 
     def bind(
-        self, tensors: Sequence[torch.Tensor], symbols: Sequence[int] = (), threads: int = 1
+        self,
+        tensors: Sequence[torch.Tensor],
+        symbols: Sequence[int] = (),
+        threads: int = 1,
+        checked: bool = False,
     ) -> Callable[[], None]:
-        """A zero-argument call with everything prepared."""
-        scratch = torch.empty(self.scratch * threads + 64, dtype=torch.uint8)
-        base = -(-scratch.data_ptr() // 64) * 64
+        """A zero-argument call with everything prepared; `checked`: it fails if it wrote beyond its scratch memory."""
+        scratch = Guarded(self.scratch * threads)
+        base = scratch.bytes.data_ptr()
         words = [t.data_ptr() for t in tensors] + list(symbols) + [base, self.scratch, int(threads > 1)]
         block = (ctypes.c_int64 * len(words))(*words)
         address = ctypes.addressof(block)
@@ -138,11 +143,13 @@ class Kernel:
                 self._parallel(self._address, address, threads, 0)
             else:
                 self._direct(address)
+            if checked:
+                assert scratch.is_intact(), "written beyond scratch memory"
 
         return call
 
     def __call__(self, *tensors: torch.Tensor, symbols: Sequence[int] = (), threads: int = 1) -> None:
-        self.bind(tensors, symbols, threads)()
+        self.bind(tensors, symbols, threads, checked=True)()
 
 
 def bf16_operand(rows: int, cols: int, layout: str) -> torch.Tensor:

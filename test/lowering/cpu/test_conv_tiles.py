@@ -4,6 +4,7 @@
 """Convolutions of bf16 by tiles, emulated: windows, strides, padding, dilation, groups, orders of dims, threads, models
 with frozen weights and sizes known at run time."""
 
+import copy
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from matmul_support import Machine
 from test_conv_pairs import relative
 
 import kiln
+from kiln.frontend.report import collect
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU that does not run the other instructions of such kernels")
 
@@ -144,6 +146,23 @@ def test_models(freezing: bool, dynamic: bool) -> None:
         with torch.no_grad():
             found, eager, wanted = compiled(x), model(x), exact(x.double())
         assert relative(found, wanted) <= 1.1 * relative(eager, wanted)
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+@pytest.mark.parametrize("memory_format", [LAST, ROWS], ids=str)
+def test_tuned(memory_format, freezing: bool) -> None:
+    """Lines whose half is no multiple of a tile, weights packed before and when called, and a window."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 40, 1), nn.ReLU(), nn.Conv2d(40, 24, (2, 1))).eval().bfloat16()
+    x = torch.randn(2, 32, 20, 19).bfloat16().contiguous(memory_format=memory_format)
+    exact = copy.deepcopy(model).double()(x.double())
+    torch._dynamo.reset()
+    options = {"mode": "max-autotune", "freezing": freezing, "fallback": False}
+    with torch.no_grad(), collect() as reports:
+        compiled = torch.compile(model, backend="kiln", options=options)
+        assert relative(compiled(x), exact) <= 1.1 * relative(model(x), exact)
+    notes = [note.reason for report in reports for note in report.notes if note.pass_name == "autotune-cpu"]
+    assert any("rows=" in reason for reason in notes) and not any("beyond" in reason for reason in notes)
 
 
 def test_what_is_left_to_the_library() -> None:

@@ -9,9 +9,10 @@ from kernel_harness import find_fusion
 from torch_mlir import ir
 
 import kiln
-from kiln.dialects import create_context
+from kiln.dialects import affine, create_context
 from kiln.dialects import kiln as dialect
 from kiln.errors import KilnError, UnsupportedError
+from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tune.candidates import candidates, difference
 from kiln.lowering.cpu.tune.measure import Timing, interleaved
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
@@ -381,3 +382,21 @@ def test_other_modes_do_not_tune():
         "max-autotune",
         "max-autotune-no-cudagraphs",
     ]
+
+
+def test_a_kernel_that_writes_beyond_its_memory_is_none(monkeypatch) -> None:
+    """Such as one whose scratch memory is less than it takes."""
+
+    def with_little_scratch(fusion, name):
+        module = emit_kernel(fusion, name)
+        kernel = next(op for op in module.body if "kiln.scratch_bytes" in op.attributes)
+        needed = ir.AffineMapAttr(kernel.attributes["kiln.scratch_bytes"]).value.results[0]
+        less = ir.AffineConstantExpr.get(affine.constant_of(needed) - 1024)
+        kernel.attributes["kiln.scratch_bytes"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, 0, [less]))
+        return module
+
+    monkeypatch.setattr("kiln.lowering.cpu.tune.trial.emit_kernel", with_little_scratch)
+    with Scheduled(attention(40, 50, causal=False)) as fusion:
+        schedule = from_attribute(fusion.operation.attributes["schedule"])
+        with pytest.raises(KilnError, match="beyond its memory"):
+            Trial(fusion, 1).prepare(schedule)
