@@ -3,17 +3,17 @@
 
 """Decides where the elements of each tensor between kernels lie in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.arrange import preferred_strides
-from kiln.lowering.host.channels_last import follow_channels_last, views_of
+from kiln.lowering.host.channels_last import channels_last, follow_channels_last, needs_channels_last, views_of
 from kiln.lowering.host.draws import follow_draws
 from kiln.lowering.host.followers import follow_operands
-from kiln.lowering.host.layout import HostGraph, Layout, add, constant, is_constant, mul
+from kiln.lowering.host.layout import Exprs, HostGraph, Layout, add, constant, is_constant, mul
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["AssignLayouts"]
@@ -33,6 +33,8 @@ class AssignLayouts(Pass):
     * a fusion's result is channels-last where its convolution (see ``propagate-layouts``), or most of what it reads,
       is, and convolution calls give their results the order of their inputs; not where a view would have to be copied
       or another call reads it;
+    * a convolution marked ``channels_last_image`` (see ``choose-vendor``) reads its image so: the kernel that makes it
+      writes it so, or it is copied, once for all that read it;
     * a fusion's result that is read as a reshape of its permuted dims is written in that order;
     * a call that ``follows`` an operand (attention of cuDNN) gives its result that operand's order of dims, and a
       kernel writes the operand so that the views of the result are aliases;
@@ -75,7 +77,7 @@ class AssignLayouts(Pass):
         for function in list(module.body):
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 self._copy_views(function)
-                graph = self._place_results(function)
+                graph = self._place_images(function, self._place_results(function))
                 fusions = [op.operation for op in graph.operations if kiln.name_of(op) == "kiln.fusion"]
                 replaced = [_annotate(graph, op) for op in fusions]
                 # Last: the analysis knows values by address, and a new op may get that of an erased one.
@@ -85,10 +87,7 @@ class AssignLayouts(Pass):
 
     def _graph(self, function: ir.OpView) -> HostGraph:
         """The analysis with the results arranged for the views that read them."""
-        graph = HostGraph(function)
-        for value, strides in self._preferred.items():
-            graph.assign(value, strides)
-        return graph
+        return _with_strides(function, self._preferred)
 
     def _copy_views(self, function: ir.OpView) -> None:
         """Turns views that no strides describe into fusions, after results that can avoid it were arranged."""
@@ -138,10 +137,28 @@ class AssignLayouts(Pass):
             copy = _copy_fusion(graph, graph.returned[number], [], terminator.operation)
             terminator.operands[number] = copy
             assigned[copy] = wanted
-        graph = HostGraph(function)
-        for value, strides in assigned.items():
-            graph.assign(value, strides)
-        return graph
+        return _with_strides(function, assigned)
+
+    def _place_images(self, function: ir.OpView, graph: HostGraph) -> HostGraph:
+        """Copies what convolutions need channels-last and nobody could write so: once for all that read it."""
+        copies: dict[ir.Value, ir.Value] = {}
+        assigned = dict(graph.assigned)
+        for op in graph.operations:
+            if kiln.name_of(op) != "kiln.fusion":
+                continue
+            for number, value in enumerate(op.operation.operands):
+                layout = graph.layout(value) if isinstance(value.type, ir.RankedTensorType) else None
+                if layout is None or not needs_channels_last(op.operation.op_operands[number]):
+                    continue
+                if is_constant(layout.shape[1], 1) or is_constant(layout.strides[1], 1):
+                    continue
+                if value not in copies:
+                    copies[value] = _copy_fusion(graph, value, [], op.operation)
+                    assigned[copies[value]] = channels_last(layout.shape)
+                    self.note(op, "its image is copied to be channels-last: products are of pairs of channels")
+                    self.count("image copies")
+                op.operation.operands[number] = copies[value]
+        return _with_strides(function, assigned) if copies else graph
 
     @staticmethod
     def _arrange(graph: HostGraph, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]) -> bool:
@@ -162,6 +179,14 @@ class AssignLayouts(Pass):
                 return True
             graph.forget(root)
         return layout.same_strides(wanted)
+
+
+def _with_strides(function: ir.OpView, assigned: Mapping[ir.Value, Exprs]) -> HostGraph:
+    """The analysis with strides of some results."""
+    graph = HostGraph(function)
+    for value, strides in assigned.items():
+        graph.assign(value, strides)
+    return graph
 
 
 def _why_copied(graph: HostGraph, view: ir.Value) -> str:

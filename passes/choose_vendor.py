@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.errors import PassOptionError, UnsupportedError, did_you_mean
-from kiln.lowering.cpu.conv.choice import vendor_reason
+from kiln.lowering.cpu.conv.choice import IMAGE, vendor_reason, wants_channels_last
 from kiln.lowering.gpu.dot.choice import (
     attention_alone,
     attention_reason,
@@ -37,11 +37,20 @@ __all__ = ["ChooseVendor"]
 class VendorRule:
     """``reason`` tells why the library is faster for an op, None where it is not; ``build`` makes the kiln.aten and
     returns (old value, new value), or None where sizes of the result have no names. ``options`` are those of the pass
-    that ``reason`` takes."""
+    that ``reason`` takes. ``kept`` notes on an op that stays what its kernel needs, and tells why it stays."""
 
     reason: Callable[..., str | None]
     build: Callable[[ir.Operation, Symbols, str], tuple[ir.Value, ir.Value] | None]
     options: tuple[str, ...] = ()
+    kept: Callable[[ir.Operation], str] = lambda _: "a kernel of its own is as fast"
+
+
+def _image(op: ir.Operation) -> str:
+    """Notes whether a convolution's kernel needs an image that is channels-last."""
+    if not wants_channels_last(op):
+        return "a kernel of its own is as fast"
+    op.attributes[IMAGE] = ir.UnitAttr.get()
+    return "a kernel of its own is as fast, on a channels-last image"
 
 
 def _call_of(value: ir.Value) -> ir.Operation:
@@ -52,7 +61,7 @@ def _call_of(value: ir.Value) -> ir.Operation:
 
 # (target, op) -> how and why.
 _TABLE: dict[tuple[str, str], VendorRule] = {
-    ("cpu", "kiln.conv"): VendorRule(vendor_reason, convolution),
+    ("cpu", "kiln.conv"): VendorRule(vendor_reason, convolution, kept=_image),
     ("cuda", "kiln.conv"): VendorRule(convolution_reason, convolution_alone),
     ("cuda", "kiln.attention"): VendorRule(attention_reason, attention, ("tensor_maps", "arch")),
     ("cuda", "kiln.matmul"): VendorRule(product_reason, product, ("tensor_maps",)),
@@ -94,7 +103,8 @@ class ChooseVendor(RemembersSchedules, Pass):
     The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
     after a convolution or product goes into the call (not for cuDNN, where ATen adds it in a pass of its own), and so
     does GELU through tanh behind a product's bias. With ``seconds``, products, convolutions and attention of known
-    sizes are run both ways on the GPU, and the rules decide about the rest only.
+    sizes are run both ways on the GPU, and the rules decide about the rest only. A convolution of bf16 whose kernel on
+    this CPU needs an image with neighbouring channels gets the attribute ``channels_last_image``.
 
     Before::
 
@@ -180,7 +190,7 @@ class ChooseVendor(RemembersSchedules, Pass):
         """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
         reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
         name = kiln.name_of(op)
-        why_not = "a kernel of its own is as fast"
+        why_not = rule.kept(op) if reason is None else ""
         is_attention = reason is None and (self.target, name) == ("cuda", "kiln.attention")
         if is_attention and attention_alone(op, self.tensor_maps, self.arch):
             op.attributes[ALONE] = ir.UnitAttr.get()

@@ -13,6 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
+from kiln.lowering.cpu.conv.choice import IMAGE
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
 from kiln.lowering.tile.body import indexing_maps
@@ -41,12 +42,13 @@ def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
 def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """Strides for the results of fusions that are written channels-last; the strides of convolution calls are set.
 
-    A fusion with a `kiln.conv` has that op's order, one with a `kiln.matmul` is row-major. Any other is channels-last
-    if a convolution call that should be reads its result, else it has the order that most bytes of its operands of the
-    same rank have, with their dims where they are in the result, or where none has one that of the convolution that
-    reads it. Left row-major: what the function returns (it has its own strides), what a call other than a convolution
-    reads, and what a view reads that would need a copy. A result whose channels are in groups (a group norm's) follows
-    the convolution that reads them as one dim.
+    A fusion with a `kiln.conv` has that op's order, or that which a convolution behind it needs, one with a
+    `kiln.matmul` is row-major. Any other is channels-last if a convolution that needs it, or a call of one that should
+    be, reads its result, else it has the order that most bytes of its operands of the same rank have, with their dims
+    where they are in the result, or where none has one that of the convolution that reads it. Left row-major: what the
+    function returns (it has its own strides), what a call other than a convolution reads, and what a view reads that
+    would need a copy. A result whose channels are in groups (a group norm's) follows the convolution that reads them
+    as one dim.
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
@@ -101,15 +103,28 @@ def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:
 
 def _reads_image(use: ir.OpOperand) -> bool:
     """Whether a use is that of a kernel whose convolution, a channels-last one, has the value as its image."""
+    conv = _convolution_of(use)
+    if conv is None:
+        return False
+    strides = conv.attributes["strides"] if "strides" in conv.attributes else None
+    last = strides is not None and is_constant(ir.AffineMapAttr(strides).value.results[1], 1)
+    return last or IMAGE in conv.attributes
+
+
+def needs_channels_last(use: ir.OpOperand) -> bool:
+    """Whether a use is that of a kernel whose convolution has to have the value, its image, channels-last."""
+    conv = _convolution_of(use)
+    return conv is not None and IMAGE in conv.attributes
+
+
+def _convolution_of(use: ir.OpOperand) -> ir.Operation | None:
+    """The convolution, in the kernel of a use, that has the value as its image."""
     fusion = use.owner.operation
     if name_of(fusion) != "kiln.fusion":
-        return False
+        return None
     block = fusion.regions[0].blocks[0]
-    for op in block:
-        if name_of(op) == "kiln.conv" and op.operands[0] == block.arguments[use.operand_number]:
-            strides = op.operation.attributes["strides"] if "strides" in op.operation.attributes else None
-            return strides is not None and is_constant(ir.AffineMapAttr(strides).value.results[1], 1)
-    return False
+    found = (op.operation for op in block if name_of(op) == "kiln.conv")
+    return next((op for op in found if op.operands[0] == block.arguments[use.operand_number]), None)
 
 
 def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value) -> bool:
@@ -117,15 +132,18 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
     result = graph.shape(value)
     if type_.rank < 3 or not is_channels_last(result, channels_last(result)):
         return False
+    needed = any(needs_channels_last(use) for use in value.uses)
     for op in fusion.regions[0].blocks[0]:
         if name_of(op) == "kiln.conv":
             attributes = op.operation.attributes
             if _places(op.operation.results[0], value)[1] != 1:
                 return False
-            return "strides" in attributes and is_constant(ir.AffineMapAttr(attributes["strides"]).value.results[1], 1)
+            if needed or "strides" not in attributes:
+                return needed
+            return is_constant(ir.AffineMapAttr(attributes["strides"]).value.results[1], 1)
         if name_of(op) == "kiln.matmul":
             return False
-    if any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
+    if needed or any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
         return True
     votes = 0
     arguments = fusion.regions[0].blocks[0].arguments

@@ -141,3 +141,29 @@ func.func @wide_groups(%x: tensor<2x4x4x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> 
   %3 = "kiln.conv"(%2, %w) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #c, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
   return %3 : tensor<2x16x8x8xf32>
 }
+
+// -----
+
+// Convolutions that need their image channels-last: an argument is copied, once for both; what lies between two
+// convolutions is written so, and results are as the caller wants them.
+
+// CHECK-LABEL: func.func @images
+// CHECK: %[[IMAGE:.*]] = "kiln.fusion"(%arg0)
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>], name = "copy"
+// CHECK: %[[FIRST:.*]] = "kiln.fusion"(%[[IMAGE]], %arg1)
+// CHECK: layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK-NOT: name = "copy"
+// CHECK: "kiln.fusion"(%[[FIRST]], %arg1)
+// CHECK: layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>]
+// CHECK: "kiln.fusion"(%[[IMAGE]], %arg2)
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+func.func @images(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>, %v: tensor<16x16x3x3xf32>) -> (tensor<2x16x8x8xf32> {kiln.strides = #r}, tensor<2x16x8x8xf32> {kiln.strides = #r}) {
+  %0 = "kiln.conv"(%x, %w) {channels_last_image, dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %1 = "kiln.conv"(%0, %w) {channels_last_image, dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  %2 = "kiln.conv"(%x, %v) {channels_last_image, dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
+  return %1, %2 : tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>
+}
