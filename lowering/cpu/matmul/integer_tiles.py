@@ -4,30 +4,33 @@
 """Matmul of 8-bit integers by register tiles: broadcast groups of the lhs times vectors of groups of the rhs.
 
 A vector of the rhs holds the `group` next steps of k of each of its columns, next to each other: packed so in scratch,
-or by the compiler for a constant (`packed`), [k / group][nr][group]. The lhs is copied to scratch, where a group is one
-32-bit element, and ends in zeros, which make up for what the last group of the rhs holds beyond k.
+or by the compiler for a constant (`packed`), [k / group][nr][group]. The lhs is read in place where its rows allow it
+(`in_place`), else copied to scratch, where a group is one 32-bit element. Its last group ends in zeros, which make up
+for what the last group of the rhs holds beyond k.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.blocks import Masks
-from kiln.lowering.cpu.matmul.integers import OFFSET, units_for
+from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
+from kiln.lowering.cpu.matmul.integer_packing import IntegersInScratch
+from kiln.lowering.cpu.matmul.integer_rows import RowsInPlace
+from kiln.lowering.cpu.matmul.integers import units_for
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
-from kiln.lowering.cpu.matmul.panels import Panels
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
 __all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]
 
 
 def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
-    """Offsets of the scratch areas and their total `bytes`: the sums, those of the lhs rows, both operands' copies."""
+    """Offsets of the scratch areas and their total `bytes`: the sums, those of the lhs rows, both operands' copies,
+    and which parts of the operands what is there was made from (`cells`)."""
     mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
     mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), round_up(schedule["kc"], LINE)
     wide = 1 if units_for(schedule).narrow else 2  # bytes of an element of the lhs
@@ -35,7 +38,8 @@ def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     layout["rows"] = layout["elements"] * 4
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
     layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), kc + LINE
-    layout["rhs"] = layout["lhs"] + mc * layout["lhs_stride"] * wide
+    layout["cells"] = layout["lhs"] + (0 if schedule.get("in_place") else mc * layout["lhs_stride"] * wide)
+    layout["rhs"] = layout["cells"] + LINE
     layout["bytes"] = layout["rhs"] + (0 if schedule.get("packed") else nc * kc)
     return layout
 
@@ -50,11 +54,12 @@ def packed_integer_strides(schedule: dict, k: int) -> tuple[int, int, int]:
 def emit_integers(
     b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed, tiles (AMX)."""
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed, tiles (AMX),
+    in_place (a lhs with unit stride along k, of a group of steps at least; by VNNI alone), fetch (see fetch.py)."""
     _Integers(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-class _Integers(Panels):
+class _Integers(IntegersInScratch):
     def __init__(
         self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
     ):
@@ -70,27 +75,64 @@ class _Integers(Panels):
 
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.i32)
         self.rows = area("rows", lay["mc"], b.i32)
-        elements = lay["mc"] * lay["lhs_stride"]
-        self.lhs, self.groups = area("lhs", elements, kind), area("lhs", elements * count // 4, b.i32)
+        self.cells = area("cells", 2, b.i64)
+        self.left = None
+        if s.get("in_place"):
+            self.left = RowsInPlace(b, operands.lhs, self.lhs_row, self.units)
+        else:
+            elements = lay["mc"] * lay["lhs_stride"]
+            self.lhs, self.groups = area("lhs", elements, kind), area("lhs", elements * count // 4, b.i32)
+        self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
         self.packed = bool(s.get("packed"))
         self.rhs = operands.rhs if self.packed else area("rhs", lay["nc"] * lay["kc"], b.i8)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        b, mr = self.b, self.mr
-        self.pack_lhs(lhs, rows, depth)
+        b, mr, left = self.b, self.mr, self.left
+        if left is None:
+            self.pack_lhs(lhs, rows, depth)
+        elif self.units.shifted:
+            self.once(0, lhs, lambda: left.keep_sums(lhs, rows, depth, mr, self.rows))
         if not self.packed:
-            self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step)
+            self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step))
 
         def tiles(j: Index, right: Index, masks: Masks) -> None:
             # Rows past the end have sums of what lies there, which nothing reads.
-            tile = self.amx_tile if self.units.tiles else self.tile
-            b.for_(0, rows, mr, lambda i: tile(pc, depth, i, j, right))
+            fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
+
+            def copied(i: Index) -> None:
+                stride = self.layout["lhs_stride"] // self.group
+                starts = [b.muli(b.addi(i, r), stride) for r in range(mr)]
+                self.tile(pc, depth, i, j, right, starts, fetch)
+
+            if left is not None:
+                left.tiles(rows, mr, lambda i, n: self.tile(pc, depth, i, j, right, left.starts(lhs, n), fetch))
+            elif self.units.tiles:
+                b.for_(0, rows, mr, lambda i: self.amx_tile(pc, depth, i, j, right))
+            else:
+                b.for_(0, rows, mr, copied)
 
         self.column_tiles(rhs, cols, None if self.packed else lambda j: b.muli(j, self.layout["kc"]), tiles)
+
+    def once(self, cell: int, start: Index, make: Callable[[], None]) -> None:
+        """Makes what a block needs in scratch of an operand's part that begins at `start`, unless the block before has
+        left it there: consecutive blocks share rows or columns."""
+        b = self.b
+        if self.left is None or not self.whole:
+            make()
+            return
+        key = arith.index_cast(b.i64, b.value(start))
+
+        def again() -> None:
+            make()
+            b.store(key, self.cells, cell)
+
+        b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(self.cells, cell), key), again)
 
     def emit(self) -> None:
         if self.units.tiles:
             amx.configure(self.b)
+        for cell in range(2):
+            self.b.store(self.b.int_(-1, self.b.i64), self.cells, cell)
         super().emit()
         if self.units.tiles:
             amx.release(self.b)
@@ -131,28 +173,53 @@ class _Integers(Panels):
         for tile, place in enumerate(places):
             amx.store(b, tile, self.sums, place, stride)
 
-    def tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
-        """One register tile: sums over this piece of k, then added to the block."""
-        b, nv, units = self.b, self.nv, self.units
-        stride = self.layout["lhs_stride"] // self.group
-        starts = [b.muli(b.addi(i, r), stride) for r in range(self.mr)]
+    def tile(
+        self, pc: Index, depth: Index, i: Index, j: Index, right: Index, starts: list[Index], fetch: Fetch | None
+    ) -> None:
+        """One register tile: sums over this piece of k, then added to the block. `starts`: where its rows begin."""
+        b, nv, units, rows = self.b, self.nv, self.units, self.left
+        count = len(starts)
 
-        def step(g: Index, acc: list[ir.Value]) -> list[ir.Value]:
+        def products(g: Index, acc: Sequence[ir.Value], group: Callable[[Index], ir.Value]) -> list[ir.Value]:
             out = list(acc)
             at = b.addi(right, b.muli(g, self.nr * self.group))
             row = [units.right(b, b.vload(self.rhs, b.addi(at, v * self.step), self.step)) for v in range(nv)]
             for r, start in enumerate(starts):
-                x = units.everywhere(b, b.load(self.groups, b.addi(start, g)))
+                x = units.everywhere(b, group(start))
                 for v in range(nv):
                     out[r * nv + v] = units.add(b, out[r * nv + v], row[v], x)
             return out
 
+        def step(g: Index, acc: Sequence[ir.Value]) -> list[ir.Value]:
+            if rows is None:
+                return products(g, acc, lambda start: b.load(self.groups, b.addi(start, g)))
+            return products(g, acc, lambda start: rows.group(start, b.muli(g, self.group)))
+
         if units.shifted:
-            acc = [b.broadcast(b.load(self.rows, b.addi(i, r)), self.width) for r in range(self.mr) for _ in range(nv)]
+            over = [b.broadcast(b.load(self.rows, b.addi(i, r)), self.width) for r in range(count)]
+            acc = [x for x in over for _ in range(nv)]
         else:
-            acc = [b.zero(self.vector)] * (self.mr * nv)
-        acc = b.for_(0, b.ceildivi(depth, self.group), 1, step, acc)
-        self.keep(pc, i, j, self.mr, acc)
+            acc = [b.zero(self.vector)] * (count * nv)
+        groups = b.ceildivi(depth, self.group) if rows is None else b.divi(depth, self.group)
+        if fetch is None:
+            acc = b.for_(0, groups, 1, step, acc)
+        else:
+            run, number = steps_of_line(self.operands.rhs) // self.group, b.divi(i, self.mr)
+
+            def begun(g: Index, acc: list[ir.Value]) -> list[ir.Value]:
+                fetch(number, b.muli(g, self.group))
+                return b.for_(g, b.mini(b.addi(g, run), groups), 1, step, acc)
+
+            acc = b.for_(0, groups, run, begun, acc)
+        if rows is not None:
+            tail, before = b.subi(depth, b.muli(groups, self.group)), acc
+            acc = b.if_(
+                b.cmpi("sgt", tail, 0),
+                lambda: products(groups, before, lambda start: rows.last_group(start, depth, tail)),
+                lambda: before,
+                [self.vector] * len(acc),
+            )
+        self.keep(pc, i, j, count, acc)
 
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """The sum of two vectors of sums."""
@@ -204,105 +271,3 @@ class _Integers(Panels):
 
         inside = b.andc(b.cmpi("sle", b.addi(i, count), rows), b.cmpi("sle", b.addi(j, self.nr), cols))
         b.if_(inside, whole, part)
-
-    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
-        """Copies the lhs block, and keeps what its rows have too much where the rhs is shifted."""
-        b, stride = self.b, self.layout["lhs_stride"]
-        kind = ir.MemRefType(self.lhs.type).element_type
-        full = b.round_down(depth, self.step)
-        tail = b.subi(depth, full)
-        ones = b.int_(1, b.vec(self.step, b.i8))
-
-        def store(x: ir.Value, at: Index) -> None:
-            b.vstore(x if x.type.element_type == kind else arith.extsi(b.vec(self.step, kind), x), self.lhs, at)
-
-        def row(i: Index) -> None:
-            source, target = b.addi(lhs, b.muli(i, self.lhs_row)), b.muli(i, stride)
-
-            def lanes(k: Index, mask: ir.Value | None) -> ir.Value:
-                at = b.addi(source, b.muli(k, self.lhs_k))
-                return b.gather(self.operands.lhs, at, self.lhs_k, self.step, mask)
-
-            def copy(k: Index, acc: Sequence[ir.Value], mask: ir.Value | None = None) -> list[ir.Value]:
-                x = lanes(k, mask)
-                store(x, b.addi(target, k))
-                return [self.units.add(b, acc[0], ones, x)] if self.units.shifted else list(acc)
-
-            total = b.for_(0, full, self.step, copy, [b.zero(self.vector)])
-            before = list(total)
-            total = b.if_(
-                b.cmpi("sgt", tail, 0),
-                lambda: copy(full, before, b.tail_mask(tail, self.step)),
-                lambda: before,
-                [self.vector],
-            )
-            if self.units.shifted:
-                b.store(arith.muli(b.reduce("add", total[0]), b.int_(-OFFSET, b.i32)), self.rows, i)
-
-        b.for_(0, rows, 1, row)
-
-    def place(self, target: Index, k: Index) -> Index:
-        """Where the group of step k (a multiple of `group`) lies, for the columns that begin at `target`."""
-        return self.b.addi(target, self.b.muli(k, self.nr))
-
-    def turned(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
-        """Columns with unit stride along k: as vectors of four steps of k each, transposed in registers."""
-        b, width = self.b, self.width
-        last = b.subi(cols, 1)
-        starts = [b.addi(source, b.muli(b.mini(i, last), self.rhs_col)) for i in range(width)]
-        quads = 4 * width
-        full = b.round_down(depth, quads)
-        tail = b.subi(depth, full)
-        bytes_ = b.vec(quads, b.i8)
-
-        def rows(k: Index, mask: ir.Value | None = None) -> None:
-            loaded = [
-                vector.bitcast(self.vector, b.vload(self.operands.rhs, b.addi(s, k), quads, mask)) for s in starts
-            ]
-            for q, x in enumerate(pack.transpose_registers(b, loaded)):
-                x = vector.bitcast(bytes_, x)
-                if self.group == 4:
-                    b.vstore(x, self.rhs, self.place(target, b.addi(k, 4 * q)))
-                    continue
-                for half in range(2):
-                    lanes = [4 * c + 2 * half + e for c in range(width) for e in range(2)]
-                    b.vstore(b.shuffle(x, x, lanes), self.rhs, self.place(target, b.addi(k, 4 * q + 2 * half)))
-
-        b.for_(0, full, quads, rows)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: rows(full, b.tail_mask(tail, quads)))
-
-    def interleaved(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
-        """Columns with unit stride along n: the rows of a group, lane by lane."""
-        b, width = self.b, self.width
-        last = b.subi(depth, 1)
-
-        def groups(mask: ir.Value | None) -> None:
-            def one(k: Index) -> None:
-                # Rows past the last one repeat it: they meet zeros.
-                at = [b.addi(source, b.muli(b.mini(b.addi(k, e), last), self.rhs_k)) for e in range(self.group)]
-                x = [b.vload(self.operands.rhs, start, width, mask) for start in at]
-                while len(x) > 1:
-                    half, size = len(x) // 2, self.group // len(x)
-                    lanes = [
-                        side * width * size + c * size + e
-                        for c in range(width)
-                        for side in range(2)
-                        for e in range(size)
-                    ]
-                    x = [b.shuffle(x[2 * i], x[2 * i + 1], lanes) for i in range(half)]
-                b.vstore(x[0], self.rhs, self.place(target, k))
-
-            b.for_(0, depth, self.group, one)
-
-        b.if_(b.cmpi("eq", cols, width), lambda: groups(None), lambda: groups(b.mask_below(cols, width)))
-
-    def gathered(self, source: Index, target: Index, cols: Index, depth: Index) -> None:
-        """Columns of any strides, element by element."""
-        b, group = self.b, self.group
-
-        def one(k: Index, c: Index) -> None:
-            x = b.load(self.operands.rhs, b.sum_(source, b.muli(k, self.rhs_k), b.muli(c, self.rhs_col)))
-            at = self.place(target, b.muli(b.divi(k, group), group))
-            b.store(x, self.rhs, b.sum_(at, b.muli(c, group), b.remi(k, group)))
-
-        b.for_(0, depth, 1, lambda k: b.for_(0, cols, 1, lambda c: one(k, c)))

@@ -26,7 +26,19 @@ OFFSET = 128
 _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer than so few rows
 _PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
 _KC, _MC, _NC = 512, 256, 192  # 128 KiB of the lhs, 96 of the rhs
-_KC_WIDE = 1024  # of vectors of 16 sums by VNNI: one piece of k needs no memory between ([512, 768] x [768, 768] 1.05)
+_KC_IN_PLACE, _MC_IN_PLACE, _NC_IN_PLACE = 4096, 512, 96
+"""Of a lhs that is read in place: k in one piece, so that no sums go by way of memory, and two panels at a time, which
+the tiles of the two before have fetched. One core of a Zen 5, sums as the result, us (eager's, by oneDNN, beside them):
+
+| m, n, k              | eager | copied, k in 1024 | in place | fetching, 96 x k | 48 x k | 192 x k | k in 512 |
+|----------------------|-------|-------------------|----------|------------------|--------|---------|----------|
+| 512, 768, 768        | 715   | 694               | 650      | 656              | 648    | 655     |          |
+| 128, 3072, 768       | 828   | 732               | 731      | 687              | 696    | 692     |          |
+| 333, 1000, 1001      | 880   | 829               | 789      | 744              | 737    | 762     |          |
+| 512, 768, 2048       | 2019  | 1973              | 1942     | 1794             | 1760   | 1790    | 1907     |
+| 1024, 768, 3072      | 5817  | 6093              | 5986     | 5712             | 5912   | 5579    | 5989     |
+| 128, 3072, 768 [k, n]| 780   | 840               | 833      | 842              | 808    | 833     |          |
+"""
 _SHAPES = {3: 1.0, 4: 1.03, 2: 1.04, 1: 1.3}
 """Vectors of a tile, and the time of tiles of 24 sums with as many: 8 x 3 against 6 x 4 and 12 x 2, 128 and 1024 rows
 of [768, 768] on a Zen 5."""
@@ -169,7 +181,9 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
         nv = min(shapes, key=lambda v: (-(-max(n, 1) // (v * width)) * v * shapes[v] * (1 + 0.02 / v), -v))
     highest = (24 if wide else 8) // nv
     mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (_tile_cycles(m, r, nv), -r))
-    longest = _KC_WIDE if width == 16 and units_of(width).shifted else _KC
+    # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
+    in_place = units_of(width).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
+    longest, mc, columns = (_KC_IN_PLACE, _MC_IN_PLACE, _NC_IN_PLACE) if in_place else (_KC, _MC, _NC)
     kc = longest
     if isinstance(k, int) and k > 0:
         kc = -(-k // max(1, -(-k // longest)))
@@ -178,7 +192,8 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
         "mr": mr,
         "nv": nv,
         "width": width,
-        "mc": min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC,
-        "nc": nv * width * max(1, _NC // (nv * width)),
+        "mc": min(mc, max(m, 1)) if isinstance(problem.m, int) else mc,
+        "nc": nv * width * max(1, columns // (nv * width)),
         "kc": round_up(kc, LINE),
+        **({"in_place": True, "fetch": True} if in_place else {}),
     }

@@ -54,6 +54,25 @@ matmul(("avx512vnni",), TILES, (1, 128))
 # CHECK-COUNT-2: vpdpbusd
 matmul(("avx512vnni",), TILES | {"packed": True}, (16, 128))
 
+# A lhs that is read where it lies: the sums of its rows are taken once (a cell says of which), groups come from it, and
+# tiles fetch what comes next of the rhs.
+# CHECK-LABEL: func.func @kernel
+# CHECK:       %[[CELLS:.*]] = memref.view {{.*}} : memref<?xi8> to memref<?xi64>
+# CHECK:       %[[SAME:.*]] = memref.load %[[CELLS]]
+# CHECK:       arith.cmpi ne, %[[SAME]]
+# CHECK:       scf.if
+# CHECK:       vector.load %arg0{{.*}} : memref<?xi8>, vector<64xi8>
+# CHECK:       vpdpbusd
+# CHECK:       memref.store {{.*}} : memref<?xi32>
+# CHECK:       memref.store {{.*}}, %[[CELLS]]
+# CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (vector<16xi32>, vector<16xi32>)
+# CHECK:       memref.prefetch %arg1
+# CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (vector<16xi32>, vector<16xi32>)
+# CHECK:       vector.load %arg0{{.*}} : memref<?xi8>, vector<4xi8>
+# CHECK:       vector.bitcast {{.*}} : vector<4xi8> to vector<1xi32>
+# CHECK:       vpdpbusd
+matmul(("avx512vnni",), TILES | {"packed": True, "in_place": True, "fetch": True}, (16, 128))
+
 # Without VNNI: pairs widened to 16 bits; nothing is shifted.
 # CHECK-LABEL: func.func @kernel
 # CHECK-NOT:   vpdpbusd

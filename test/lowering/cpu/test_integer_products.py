@@ -86,6 +86,25 @@ def test_sums_as_the_result(cpu: str) -> None:
             assert torch.equal(compiled(x, w), (x.long() @ w.long()).to(torch.int32))
 
 
+@pytest.mark.parametrize("m,n,k", [(600, 200, 70), (523, 97, 5), (20, 50, 4200), (1030, 16, 64)])
+def test_rows_in_place(m: int, n: int, k: int) -> None:
+    """Blocks that share rows or columns, the last steps of k that are no group, pieces of k; one thread and two. Nothing
+    behind a row is read: it would change the sums."""
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    for w in (integers(n, k).t(), integers(k, n)):
+        x = integers(m, k + 3)[:, :k]
+        exact = (x.long() @ w.long()).to(torch.int32)
+        torch._dynamo.reset()
+        compiled = torch.compile(torch._int_mm, backend=kiln.backend, dynamic=False, options={"fallback": False})
+        try:
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                assert torch.equal(compiled(x, w), exact)
+        finally:
+            torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize("freezing", [False, True])
 def test_quantised_layer(freezing: bool) -> None:
     """A layer with rows quantised as they come: the product's kernel has all that follows."""
