@@ -21,6 +21,7 @@ from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
+from kiln.lowering.cpu.half import expand_half, lacks_half
 from kiln.passes.core import Pass
 
 __all__ = [
@@ -253,7 +254,7 @@ def _not_lowered(module: ir.Module, name: str) -> CompileError | None:
 def _expand_math(module: ir.Module) -> None:
     """Runs `expand-vector-math`: math functions on vectors become polynomials (never scalar libm calls).
 
-    What is left of bf16 is then moved as bits.
+    What is left of bf16 is then moved as bits, and f16 taken apart where the CPU cannot convert it.
     """
     names = _op_names(module)
     has_bf16 = bool(names & _MAKES_FLOATS) or "bf16" in _signatures(module)
@@ -261,6 +262,8 @@ def _expand_math(module: ir.Module) -> None:
         _vector_math_pass().run(module)
     if has_bf16:
         bf16_as_bits(module)
+    if lacks_half(isa.target()):
+        expand_half(module)
 
 
 def _signatures(module: ir.Module) -> str:

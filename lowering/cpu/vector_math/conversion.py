@@ -1,10 +1,10 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""bf16 to and from f32 with integer ops, maximum/minimum without LLVM's care for the sign of zero, and classes.
+"""bf16 and f16 to and from f32 with integer ops, maximum/minimum without LLVM's care for the sign of zero, and classes.
 
 Without AVX512-BF16 LLVM calls a runtime function for every lane that it rounds to bf16, and with it the
-instruction flushes denormals to zero.
+instruction flushes denormals to zero. For f16 it does so on x86 without F16C.
 """
 
 import math
@@ -29,6 +29,39 @@ def round_bf16(e: Emitter, x: Lanes) -> Lanes:
     nan = e.int_op("andi", e.op("arith.extsi", e.int_type, e.compare("uno", x, x)), 0x7FC0)
     half = e.op("arith.trunci", e.like(ir.IntegerType.get_signless(16)), e.int_op("ori", rounded, nan))
     return e.op("arith.bitcast", e.like(ir.BF16Type.get()), half)
+
+
+def extend_f16(e: Emitter, x: Lanes) -> Lanes:
+    """f16 to f32, exactly: the exponent moves by the difference of the biases; denormals are integers times 2^-24."""
+    bits = e.op("arith.extui", e.int_type, e.op("arith.bitcast", e.like(ir.IntegerType.get_signless(16)), x))
+    sign = e.int_op("shli", e.int_op("andi", bits, 0x8000), 16)
+    size = e.int_op("andi", bits, 0x7FFF)
+    normal = e.int_op("addi", e.int_op("shli", size, 13), (127 - 15) << 23)
+    special = e.int_op("addi", normal, (127 - 15) << 23)  # the largest exponent of f16 is the largest of f32
+    denormal = e.as_int(e.op("arith.sitofp", e.float_type, size) * 2.0**-24)
+    result = e.select(e.compare_int("sgt", size, e.i(0x7BFF)), special, normal)
+    result = e.select(e.compare_int("slt", size, e.i(0x0400)), denormal, result)
+    return e.as_float(e.int_op("ori", result, sign))
+
+
+def round_f16(e: Emitter, x: Lanes) -> Lanes:
+    """f32 to f16, round to nearest even; beyond the largest number infinite; a NaN stays one.
+
+    Source: F. Giesen, https://gist.github.com/rygorous/2156668 (float_to_half_fast3_rtne).
+    """
+    bits = e.as_int(x)
+    size = e.int_op("andi", bits, 0x7FFFFFFF)
+    odd = e.int_op("andi", e.int_op("shrui", size, 13), 1)
+    rebiased = e.int_op("addi", size, 0xFFF - ((127 - 15) << 23))
+    normal = e.int_op("shrui", e.int_op("addi", rebiased, odd), 13)
+    # The sum with 0.5, whose last place is f16's least number, rounds as the result has to.
+    denormal = e.int_op("subi", e.as_int(e.as_float(size) + 0.5), 126 << 23)
+    special = e.select(e.compare("uno", x, x), e.i(0x7E00), e.i(0x7C00))
+    result = e.select(e.compare_int("slt", size, e.i((127 - 14) << 23)), denormal, normal)
+    result = e.select(e.compare_int("sge", size, e.i((127 + 16) << 23)), special, result)
+    sign = e.int_op("andi", e.int_op("shrui", bits, 16), 0x8000)
+    half = e.op("arith.trunci", e.like(ir.IntegerType.get_signless(16)), e.int_op("ori", result, sign))
+    return e.op("arith.bitcast", e.like(ir.F16Type.get()), half)
 
 
 def _is_number(value: ir.Value) -> bool:
