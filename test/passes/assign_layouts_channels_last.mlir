@@ -167,3 +167,33 @@ func.func @images(%x: tensor<2x16x8x8xf32>, %w: tensor<16x16x3x3xf32>, %v: tenso
   %2 = "kiln.conv"(%x, %v) {channels_last_image, dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, shape = #s, stride = array<i64: 1, 1>, strides = #r, transposed = false} : (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<2x16x8x8xf32>
   return %1, %2 : tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>
 }
+
+// -----
+
+// Bytes that a kernel walks along their channels, behind padding, are written so, though what they are made of is
+// row-major; those that are also walked along their columns are not.
+
+// CHECK-LABEL: func.func @bytes
+// CHECK: kind = "scan", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1600 + d1 * 160 + d2 * 16 + d3)>]
+// CHECK-LABEL: func.func @bytes_both_ways
+// CHECK: kind = "scan", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>]
+#p = affine_map<() -> (0, 1, 1, 0)>
+func.func @bytes(%x: tensor<2x16x8x8xi8>) -> tensor<2x10x10x16xi8> {
+  %zero = arith.constant 0 : i8
+  %0 = "kiln.scan"(%x) {dim = 2 : i64, kind = "sum"} : (tensor<2x16x8x8xi8>) -> tensor<2x16x8x8xi8>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0, d1, d2, d3) -> (d0, d3, d1, d2)>, shape = affine_map<() -> (2, 8, 8, 16)>} : (tensor<2x16x8x8xi8>) -> tensor<2x8x8x16xi8>
+  %2 = "kiln.pad"(%1, %zero) {high = #p, low = #p, shape = affine_map<() -> (2, 10, 10, 16)>} : (tensor<2x8x8x16xi8>, i8) -> tensor<2x10x10x16xi8>
+  return %2 : tensor<2x10x10x16xi8>
+}
+func.func @bytes_both_ways(%x: tensor<2x16x8x8xi8>) -> (tensor<2x10x10x16xi8>, tensor<2x16x8x8xi8>) {
+  %zero = arith.constant 0 : i8
+  %0 = "kiln.scan"(%x) {dim = 2 : i64, kind = "sum"} : (tensor<2x16x8x8xi8>) -> tensor<2x16x8x8xi8>
+  %1 = "kiln.view"(%0) {map = affine_map<(d0, d1, d2, d3) -> (d0, d3, d1, d2)>, shape = affine_map<() -> (2, 8, 8, 16)>} : (tensor<2x16x8x8xi8>) -> tensor<2x8x8x16xi8>
+  %2 = "kiln.pad"(%1, %zero) {high = #p, low = #p, shape = affine_map<() -> (2, 10, 10, 16)>} : (tensor<2x8x8x16xi8>, i8) -> tensor<2x10x10x16xi8>
+  %3 = "kiln.scan"(%0) {dim = 3 : i64, kind = "sum"} : (tensor<2x16x8x8xi8>) -> tensor<2x16x8x8xi8>
+  return %2, %3 : tensor<2x10x10x16xi8>, tensor<2x16x8x8xi8>
+}
