@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from kiln.errors import KilnError
+from kiln.runtime.rnn_layer import rnn_layer
 
 AtenCallable = Callable[[Sequence[torch.Tensor], Sequence[int]], list[Any]]
 
@@ -177,13 +178,13 @@ def _with_strides(x: torch.Tensor, strides: list[int]) -> torch.Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
 
 
-def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallable:
+def decode_call(op: str, args_json: str, kwargs_json: str = "{}", last_read: int = -1) -> AtenCallable:
     """Compiles one ``kiln.aten`` into ``call(tensors, symbols) -> outputs``.
 
     Everything that can be is done here, once: operator lookup, JSON, constants. A call is then one Python frame.
     ``tensors`` are the op's tensor operands, ``symbols`` its trailing symbols as ints. The outputs are flat, tensors
     first, then numbers: a list result is spliced in, and None (an undefined tensor) is left out, as ``kiln.aten`` has
-    no result for it.
+    no result for it. ``last_read`` is the last of them that anything reads.
 
     Raises AtenCallError on an unknown operator or a malformed argument.
     """
@@ -210,7 +211,8 @@ def decode_call(op: str, args_json: str, kwargs_json: str = "{}") -> AtenCallabl
         "_tensors_first": _tensors_first,
         "_with_strides": _with_strides,
     }
-    namespace = {"f": getattr(target, "_op", target), **helpers, **source.constants}
+    function = rnn_layer(op, getattr(target, "_op", target), last_read)
+    namespace = {"f": function, **helpers, **source.constants}
     return eval(compile(f"lambda t, s: {body}", f"<kiln.aten {op}>", "eval"), namespace)
 
 

@@ -115,7 +115,8 @@ class Executor:
         if kind == "pack":
             return struct.Struct(str(value)).pack_into
         assert isinstance(value, AtenStep)
-        return decode_call(value.op, value.args, value.kwargs)
+        last_read = max((i for i, buffer in enumerate(value.results) if buffer >= 0), default=-1)
+        return decode_call(value.op, value.args, value.kwargs, last_read)
 
     def _make_state(self) -> "_State":
         state = _State(self._layout)
