@@ -5,9 +5,11 @@
 
 from dataclasses import dataclass
 
+from kiln.lowering.cpu.tune.measure import interleaved, processor_time
 from kiln.lowering.cpu.tune.tuner import Tuner
 from kiln.passes.core import register_pass
 from kiln.passes.tuning import AutotunePass
+from kiln.runtime.threads import max_threads
 
 __all__ = ["AutotuneCpu"]
 
@@ -59,4 +61,4 @@ class AutotuneCpu(AutotunePass):
     graph_seconds: float = 60.0  # from when on, compilation included, the other kernels keep their schedules
 
     def tuner(self) -> Tuner:
-        return Tuner(self.store, self.seconds)
+        return Tuner(self.store, self.seconds, interleaved if max_threads() > 1 else processor_time)

@@ -32,7 +32,8 @@ class Isa:
       vector_bytes: width of a vector register; vector_registers: how many of them.
       features: LLVM's names of the instruction sets ("avx2", "fma", "f16c", ...), sorted; "amx-..." only where the
         system lets this process use tile registers.
-      l2_bytes: second-level cache of a core.
+      l2_bytes: second-level cache of a core; l3_bytes: the third one, of several; 0 where there is none, or the system
+        does not tell.
       cores: logical processors that this process may use.
       library_bytes: width of the vectors that MKL, the BLAS in PyTorch's wheels for x86, uses here at most. Its
         AVX-512 kernels run on Intel's processors alone: on AMD's it takes those for AVX2.
@@ -44,6 +45,7 @@ class Isa:
     vector_registers: int
     features: tuple[str, ...] = ()
     l2_bytes: int = _L2
+    l3_bytes: int = 0
     cores: int = 1
     library_bytes: int = 64
     float_parts: bool = False
@@ -67,12 +69,14 @@ def host() -> Isa:
     else:
         width, registers = 16, 32 if "neon" in features else 16
     name = llvm.get_host_cpu_name()
+    caches = read_caches(_CACHES)
     return Isa(
         name=name,
         vector_bytes=width,
         vector_registers=registers,
         features=features,
-        l2_bytes=read_caches(_CACHES).get(2, _L2),
+        l2_bytes=caches.get(2, _L2),
+        l3_bytes=caches.get(3, 0),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         library_bytes=32 if name.startswith(_AMD) else width,
     )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Measure", "Timing", "interleaved"]
+__all__ = ["Measure", "Timing", "interleaved", "processor_time"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ _ROUNDS = 3
 _DISTURBED = 3.0
 
 
-def interleaved(runs: Sequence[Callable[[], None]], seconds: float) -> list[Timing]:
-    """The time of one call of each run, in rounds in which every run has its turn.
+def interleaved(
+    runs: Sequence[Callable[[], None]], seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> list[Timing]:
+    """The time of one call of each run by `clock`, in rounds in which every run has its turn.
 
     What slows the machine for a while so slows all of them. A first call warms up; a run that then takes more than
     twice as long as the best is called no more. At least three rounds, also where `seconds` are over before.
@@ -50,7 +52,7 @@ def interleaved(runs: Sequence[Callable[[], None]], seconds: float) -> list[Timi
     first = []
     for run in runs:
         run()
-        first.append(_timed(run, 1))
+        first.append(_timed(run, 1, clock))
     best = min(first)
     alive = [i for i, t in enumerate(first) if t <= _HOPELESS * best or t < _SAMPLE]
     repeats = [max(1, min(1000, round(_SAMPLE / max(t, 1e-7)))) for t in first]
@@ -59,13 +61,19 @@ def interleaved(runs: Sequence[Callable[[], None]], seconds: float) -> list[Timi
     while rounds < _ROUNDS or time.perf_counter() < end:
         turn = rounds % len(alive)
         for i in [*alive[turn:], *alive[:turn]]:
-            samples[i].append(_timed(runs[i], repeats[i]))
+            samples[i].append(_timed(runs[i], repeats[i], clock))
         rounds += 1
     return [Timing(statistics.median(s), min(s)) if s else Timing(t, t) for s, t in zip(samples, first, strict=True)]
 
 
-def _timed(run: Callable[[], None], repeats: int) -> float:
-    start = time.perf_counter()
+def processor_time(runs: Sequence[Callable[[], None]], seconds: float) -> list[Timing]:
+    """`interleaved` for calls that stay in this thread: by its processor time, which other work on the machine does not
+    add to."""
+    return interleaved(runs, seconds, time.thread_time)
+
+
+def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(repeats):
         run()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats

@@ -4,6 +4,7 @@
 """A kernel with one schedule after another, run on operands of its real sizes and layouts."""
 
 import ctypes
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
+from kiln.lowering.cpu.tune.residence import copies_of, outside, reach_of
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.schedule_attr import to_attribute
 from kiln.runtime.binding import WORK_PER_THREAD
@@ -32,7 +34,8 @@ _MAX_BYTES = 1 << 30
 class Trial:
     """Buffers for the operands and results of a `kiln.fusion` of known sizes, shared by all candidates.
 
-    What is in them: see `random_values`.
+    What is in them: see `random_values`. Operands that come from outside of the graph have copies, which calls read in
+    turn (residence.py).
 
     Raises:
         UnsupportedError: the kernel cannot be run by itself, with the reason.
@@ -49,6 +52,8 @@ class Trial:
         self.buffers = [random_values(n, dtype, generator) for n, dtype in sizes[:count]]
         self._guarded = [Guarded(n * dtype.itemsize) for n, dtype in sizes[count:]]
         self.results = [g.bytes.view(d).zero_() for g, (_, d) in zip(self._guarded, sizes[count:], strict=True)]
+        self.reach = reach_of(fusion)
+        self._copies: dict[tuple[int, int], list[torch.Tensor]] = {}
         self._expected: list[torch.Tensor] | None = None
 
     def prepare(self, schedule: dict[str, Any]) -> Callable[[], None]:
@@ -96,17 +101,32 @@ class Trial:
         # Sizes are known, so that a symbol is the address where indices out of range are reported.
         flag = torch.zeros(1, dtype=torch.int64)
         symbols = [flag.data_ptr()] * kernel.symbols
-        words = [*(t.data_ptr() for t in [*buffers, *self.results]), *symbols, base, stride, team]
-        block = (ctypes.c_int64 * len(words))(*words)
-        at, address = ctypes.addressof(block), code[kernel.entry]
-        kept = (code, scratch, buffers, self.results, block, flag)
+        sets = self._sets(buffers)
+        blocks = []
+        for operands in sets:
+            words = [*(t.data_ptr() for t in [*operands, *self.results]), *symbols, base, stride, team]
+            blocks.append((ctypes.c_int64 * len(words))(*words))
+        following = itertools.cycle([ctypes.addressof(block) for block in blocks]).__next__
+        address = code[kernel.entry]
+        kept = (code, scratch, sets, self.results, blocks, flag)
         if threads == 1:
             call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
-            return lambda: call(at) if kept else None
+            return lambda: call(following()) if kept else None
         parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(
             symbol_address("GOMP_parallel")
         )
-        return lambda: parallel(address, at, threads, 0) if kept else None
+        return lambda: parallel(address, following(), threads, 0) if kept else None
+
+    def _sets(self, buffers: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+        """The operands of one call after the other, which has copies of those from outside."""
+        copies = [[buffer] for buffer in buffers]
+        for i in outside(self.fusion):
+            count = copies_of(buffers[i].nbytes, self.reach)
+            key = (buffers[i].data_ptr(), buffers[i].numel())
+            if key not in self._copies:
+                self._copies[key] = [buffers[i], *(buffers[i].clone() for _ in range(count - 1))]
+            copies[i] = self._copies[key]
+        return [[of[n % len(of)] for of in copies] for n in range(max(map(len, copies), default=1))]
 
     def _check(self, run: Callable[[], None], scratch: Guarded) -> None:
         for result in self.results:

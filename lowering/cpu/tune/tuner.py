@@ -13,6 +13,7 @@ from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tune.candidates import candidates, difference
 from kiln.lowering.cpu.tune.measure import Measure, interleaved
+from kiln.lowering.cpu.tune.residence import outside, reach_of
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.host.constants import constant_name
@@ -51,7 +52,11 @@ class Tuner:
         finally:
             attributes["schedule"] = schedule
         frozen = [i for i, v in enumerate(fusion.operation.operands) if constant_name(v) is not None]
-        return self.store.key(text, frozen, *self.machine())
+        return self.store.key(text, frozen, *self.machine(), *self.circumstances(fusion))
+
+    def circumstances(self, fusion: ir.OpView) -> tuple[object, ...]:
+        """What times depend on of the rest of the graph."""
+        return outside(fusion), reach_of(fusion)
 
     def machine(self) -> tuple[object, ...]:
         """What times depend on besides the kernel."""

@@ -52,6 +52,9 @@ class GpuTuner(Tuner):
     def machine(self) -> tuple[object, ...]:
         return self.options, chip_name(self.device)
 
+    def circumstances(self, fusion: ir.OpView) -> tuple[object, ...]:
+        return ()
+
     def prepared(self, fusion: ir.OpView) -> Contest:
         """Have the candidates for a fusion compiled, in other threads: `decide` runs them."""
         if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():

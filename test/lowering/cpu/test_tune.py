@@ -3,6 +3,9 @@
 
 """Tuning: which schedule wins, what is remembered, and that every candidate computes what PyTorch does."""
 
+import dataclasses
+import time
+
 import pytest
 import torch
 from kernel_harness import find_fusion
@@ -12,9 +15,11 @@ import kiln
 from kiln.dialects import affine, create_context
 from kiln.dialects import kiln as dialect
 from kiln.errors import KilnError, UnsupportedError
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tune.candidates import candidates, difference
-from kiln.lowering.cpu.tune.measure import Timing, interleaved
+from kiln.lowering.cpu.tune.measure import Timing, interleaved, processor_time
+from kiln.lowering.cpu.tune.residence import outside
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.cpu.tune.tuner import Tuner
@@ -400,3 +405,38 @@ def test_a_kernel_that_writes_beyond_its_memory_is_none(monkeypatch) -> None:
         schedule = from_attribute(fusion.operation.attributes["schedule"])
         with pytest.raises(KilnError, match="beyond its memory"):
             Trial(fusion, 1).prepare(schedule)
+
+
+def test_weights_are_as_far_as_in_the_graph():
+    """Calls go through copies of the operands from outside where those of the graph do not fit into the caches."""
+    cpu = dataclasses.replace(isa.host(), l2_bytes=1 << 20, l3_bytes=8 << 20)
+    reaches = []
+    for rows, columns in ((64, 64), (768, 1024), (4096, 1024)):
+        with isa.compiling_for(cpu), Scheduled(product(16, rows, columns)) as fusion:
+            trial = Trial(fusion, 1)
+            reaches.append(trial.reach)
+            sets = trial._sets(trial.buffers)
+            weights = {operands[1].data_ptr(): operands[1] for operands in sets}
+            assert sum(w.nbytes for w in weights.values()) >= trial.reach or len(weights) == 64
+            assert all(torch.equal(w, trial.buffers[1]) for w in weights.values())
+            assert (len(weights) > 1) == (trial.reach > trial.buffers[1].nbytes)
+    assert reaches == [0, 2 << 20, 8 << 20]
+
+
+def test_what_other_kernels_write_has_no_copies():
+    text = product(16, 768, 1024).replace(
+        "func.func @main(%x: tensor<16x1024xf32>,", "func.func @main(%y: tensor<16x1024xf32>,"
+    )
+    text = text.replace("{\n", "{\n %x = tensor.empty() : tensor<16x1024xf32>\n", 1)
+    cpu = dataclasses.replace(isa.host(), l2_bytes=1 << 20, l3_bytes=8 << 20)
+    with isa.compiling_for(cpu), Scheduled(product(16, 768, 1024)) as alone, Scheduled(text) as fusion:
+        assert (outside(alone), outside(fusion)) == ([0, 1], [1])
+        tuner = Tuner(TunedSchedules())
+        assert tuner.key(alone) != tuner.key(fusion)
+
+
+def test_other_work_does_not_count_for_one_thread():
+    def waiting():
+        time.sleep(2e-3)
+
+    assert processor_time([waiting], 0.01)[0].median < 1e-3 < interleaved([waiting], 0.01)[0].median
