@@ -17,8 +17,10 @@ _mlir.globals.append_dialect_search_prefix("kiln.dialects")
 _loading = threading.RLock()  # while a dialect is loaded, its class holds what it is loaded from
 
 
-def create_context() -> ir.Context:
+def create_context(*, tt: bool = True) -> ir.Context:
     """Return a new context with the `torch`, `kiln` and `tt` dialects loaded.
+
+    tt: False leaves out the last one, which no graph for the CPU has; loading it takes as long as the other two.
 
     Multithreading is off: Python-defined verifiers and interfaces deadlock with it on, as the worker threads wait
     for an interpreter lock that the main thread holds.  Unregistered dialects are rejected, so that a misspelt op is
@@ -33,7 +35,7 @@ def create_context() -> ir.Context:
     context.allow_unregistered_dialects = False
     register_torch(context)
     with _loading, context, ir.Location.unknown():
-        for dialect in (Kiln, Tt):
+        for dialect in (Kiln, Tt) if tt else (Kiln,):
             dialect.load()
             # The class keeps the module that defines its ops, and so the context, with all that graphs leave in it.
             dialect._mlir_module = None

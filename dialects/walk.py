@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 
-__all__ = ["defining_op", "ops_inside", "tensors_among"]
+__all__ = ["BlockTail", "defining_op", "ops_inside", "tensors_among"]
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -31,6 +31,38 @@ def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
             for child in block:
                 yield child.operation
                 yield from ops_inside(child.operation)
+
+
+class BlockTail:
+    """The end of a block to which ops are appended, for taking back the latest ones.
+
+    The length of a block is counted at each look, and so is the way to its last op; from one op to the next is a step.
+    """
+
+    def __init__(self, block: ir.Block) -> None:
+        self._block = block
+        self._last: ir.Operation | None = None
+
+    def mark(self) -> ir.Operation | None:
+        """The last op there is now; None in an empty block. No op up to it may be erased from here on."""
+        for op in self._behind(self._last):
+            self._last = op
+        return self._last
+
+    def erase_behind(self, mark: ir.Operation | None) -> None:
+        """Erase the ops behind a mark, the last one first."""
+        for op in reversed(list(self._behind(mark))):
+            op.erase()
+
+    def _behind(self, op: ir.Operation | None) -> Iterator[ir.Operation]:
+        if op is None:
+            first = next(iter(self._block.operations), None)
+        else:
+            first = ir.InsertionPoint.after(op).ref_operation
+        while first is not None:
+            op = first.operation
+            yield op
+            first = ir.InsertionPoint.after(op).ref_operation
 
 
 def tensors_among(values: Iterable[ir.Value]) -> Iterator[ir.Value]:

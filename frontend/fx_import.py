@@ -132,7 +132,7 @@ class _Import:
             for leaf in value_leaves(node_value(node)):
                 if isinstance(leaf, torch.Tensor):
                     check_tensor(node.name, leaf, is_input=node.op == "placeholder" or node in self.copies)
-                    for expr in expressions(leaf):
+                    for expr in expressions(leaf) if leaf._has_symbolic_sizes_strides else ():
                         self.space.collect(expr)
                 elif isinstance(leaf, torch.SymInt) and (node.users or node.op != "placeholder"):
                     self.space.collect(leaf.node.expr)

@@ -14,10 +14,9 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
-from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 
-from kiln.frontend.fx_values import ImportUnsupported
+from kiln.frontend.fx_values import ImportUnsupported, value_leaves
 from kiln.frontend.symbols import SymbolSpace, as_expr
 
 __all__ = [
@@ -115,7 +114,7 @@ def check_tensor(name: str, tensor: torch.Tensor, *, is_input: bool = False) -> 
 
 def check_types(node: Node) -> None:
     """Raise :class:`ImportUnsupported` for an op that makes a quantized tensor: FakeTensors call it one of floats."""
-    for argument in tree_leaves((node.args, node.kwargs)):
+    for argument in value_leaves((node.args, tuple(node.kwargs.values()))):
         if isinstance(argument, torch.dtype) and argument in _QUANTIZED:
             raise ImportUnsupported(f"{node.name} is quantized ({argument})")
 
@@ -158,8 +157,10 @@ def torch_type(value: Any, context: ir.Context) -> ir.Type:
     """
     if isinstance(value, torch.Tensor):
         check_tensor("a result", value, is_input=True)
-        sizes = [as_expr(size) for size in value.size()]
-        dims = ",".join(str(size) if size.is_Integer else "?" for size in sizes)
+        sizes: Sequence[Any] = value.size()
+        if value._has_symbolic_sizes_strides:
+            sizes = [size if size.is_Integer else "?" for size in map(as_expr, sizes)]
+        dims = ",".join(map(str, sizes))
         text = f"!torch.vtensor<[{dims}],{_ELEMENT_TYPES[value.dtype]}>"
     elif isinstance(value, (torch.SymBool, bool)):
         text = "!torch.bool"
@@ -180,12 +181,12 @@ def torch_type(value: Any, context: ir.Context) -> ir.Type:
 
 def shape_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
     """The sizes as ``affine_map<()[s0, ...] -> (dims)>``."""
-    return space.map([as_expr(size) for size in tensor.size()])
+    return space.map([as_expr(n) for n in tensor.size()] if tensor._has_symbolic_sizes_strides else tensor.size())
 
 
 def stride_map(space: SymbolSpace, tensor: torch.Tensor) -> ir.AffineMapAttr:
     """The strides used for addressing, in elements."""
-    return space.map(address_strides(tensor))
+    return space.map(address_strides(tensor) if tensor._has_symbolic_sizes_strides else tensor.stride())
 
 
 #: Constants of the graph with at most so many elements are written into the IR, where passes can compute with them.
@@ -213,8 +214,12 @@ def attach_layout(op: ir.Operation, values: Sequence[Any], space: SymbolSpace) -
         return
     unit = ir.UnitAttr.get()
     op.attributes["kiln.strides"] = ir.ArrayAttr.get([unit if t is None else stride_map(space, t) for t in tensors])
-    if any(t is not None and not all(as_expr(size).is_Integer for size in t.size()) for t in tensors):
+    if any(t is not None and t._has_symbolic_sizes_strides and not _has_known_sizes(t) for t in tensors):
         op.attributes["kiln.shapes"] = ir.ArrayAttr.get([unit if t is None else shape_map(space, t) for t in tensors])
+
+
+def _has_known_sizes(tensor: torch.Tensor) -> bool:
+    return all(as_expr(size).is_Integer for size in tensor.size())
 
 
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')

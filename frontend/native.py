@@ -89,7 +89,8 @@ def _attempt(
 ) -> NativeGraph:
     target = choose_target(gm, options)
     with report.stage("import"):
-        imported = import_graph(gm, create_context())
+        needs_tt = target.name != "cpu" or bool(options.pipeline)
+        imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     folder = _dump_folder(options, report)
     planning = _Planning(compile=True)

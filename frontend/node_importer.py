@@ -8,6 +8,7 @@ every op carries strides and symbolic shapes; a node the torch dialect cannot ex
 graph is never modified.
 """
 
+import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 
+from kiln.dialects.walk import BlockTail
 from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
@@ -42,6 +44,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._tail = BlockTail(self._b)
         self.space = SymbolSpace()
         self.symbols: dict[str, ir.Value] = {}
         self.opaque: list[str] = []
@@ -213,13 +216,12 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             self._wrap(loc, node, "a list among several results")
             return
         values = [] if returns == 0 else [value] if returns == 1 else list(value)
-        block_ops = len(self._b.operations)
+        mark = self._tail.mark()
         try:
             self._emit_call(loc, node, target, values)
         except (ImportUnsupported, TypeError, AssertionError, KeyError, RuntimeError, ValueError) as error:
             # The importer's own lookups raise all of these for arguments it has no form for.
-            for _ in range(len(self._b.operations) - block_ops):
-                self._b.operations[len(self._b.operations) - 1].erase()
+            self._tail.erase_behind(mark)
             self._forget_erased()
             self._wrap(loc, node, str(error))
 
@@ -238,15 +240,10 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         """Emit ``target`` for ``node`` with the node's keyword arguments and ``args`` (by default the node's own)."""
         args = node.args if args is None else args
         target = prefer_scalar_overload(target, args)
-        schema = target._schema
         operands: list[ir.Value] = []
-        for position, parameter in enumerate(schema.arguments):
-            if position < len(args):
-                operands.append(self._operand(loc, args[position], parameter.type))
-            elif parameter.name in node.kwargs:
-                operands.append(self._operand(loc, node.kwargs[parameter.name], parameter.type))
-            else:
-                operands.append(self._operand(loc, parameter.default_value, parameter.type))
+        for position, (name, type_, default) in enumerate(_parameters(target)):
+            arg = args[position] if position < len(args) else node.kwargs.get(name, default)
+            operands.append(self._operand(loc, arg, type_))
         op = self._create(loc, target, operands, values)
         attach_layout(op, values, self.space)
         if needs_strides(target):
@@ -362,6 +359,12 @@ class KilnNodeImporter(tm.GraphNodeImporter):
                 self._elements[(node, *index)] = result
             else:
                 self._v[(node, index)] = result
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(target: OpOverload) -> tuple[tuple[str, Any, Any], ...]:
+    """Name, type and default of each parameter. PyTorch makes new objects of a schema at each look."""
+    return tuple((p.name, p.type, p.default_value) for p in target._schema.arguments)
 
 
 def _leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:

@@ -7,6 +7,7 @@ Kiln keeps a tensor in whatever order suits its kernels; ``x.transpose(0, 1).con
 ops take any strides. A custom op may not: it was handed the contiguous tensor, and reads its memory.
 """
 
+import functools
 from collections.abc import Mapping
 
 import torch
@@ -25,6 +26,7 @@ _READ_MEMORY = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 """Ops of ATen that take their operands for contiguous without looking."""
 
 
+@functools.lru_cache(maxsize=1024)
 def needs_strides(target: OpOverload) -> bool:
     """Whether ``target`` may read the memory of its operands by itself. As in Inductor, custom ops do unless their tag
     ``flexible_layout`` says otherwise."""

@@ -3,6 +3,7 @@
 
 """Calls with a Python number where the schema has a tensor, as calls of the overload that takes numbers."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +22,7 @@ def prefer_scalar_overload(target: OpOverload, args: tuple[Any, ...]) -> OpOverl
     AOTAutograd writes the ``Tensor`` overload with a Python number in place of the tensor. The sibling overload with
     the same parameter names and a ``Scalar`` there says the same.
     """
-    numbers = [
-        i
-        for i, parameter in enumerate(target._schema.arguments[: len(args)])
-        if isinstance(parameter.type, torch.TensorType) and _is_number(args[i])
-    ]
+    numbers = [i for i in _tensor_positions(target) if i < len(args) and _is_number(args[i])]
     if not numbers:
         return target
     packet: Callable[..., Any] = target.overloadpacket
@@ -42,6 +39,12 @@ def prefer_scalar_overload(target: OpOverload, args: tuple[Any, ...]) -> OpOverl
         ) and all(isinstance(theirs[i].type, torch.NumberType) for i in numbers):
             return sibling
     return target
+
+
+@functools.lru_cache(maxsize=1024)
+def _tensor_positions(target: OpOverload) -> tuple[int, ...]:
+    """Parameters that are tensors; reading a schema takes long."""
+    return tuple(i for i, p in enumerate(target._schema.arguments) if isinstance(p.type, torch.TensorType))
 
 
 def _is_number(arg: Any) -> bool:

@@ -45,7 +45,7 @@ class SymbolSpace:
         self._derived: dict[str, sympy.Expr] = {}
         self._unbacked: dict[str, sympy.Expr] = {}
         self._position: dict[str, int] = {}
-        self._maps: dict[tuple[sympy.Expr, ...], ir.AffineMapAttr] = {}
+        self._maps: dict[tuple[sympy.Expr | int, ...], ir.AffineMapAttr] = {}
         self.names: list[str] = []
 
     @property
@@ -124,12 +124,12 @@ class SymbolSpace:
             return ir.AffineExpr.get_mod(ir.AffineExpr.get_floor_div(base, divisor), modulus)
         raise NotAffine(expr)
 
-    def map(self, exprs: Sequence[sympy.Expr]) -> ir.AffineMapAttr:
+    def map(self, exprs: Sequence[sympy.Expr | int]) -> ir.AffineMapAttr:
         """``affine_map<()[s0, ...] -> (exprs)>`` over all symbols of the function."""
         key = tuple(exprs)
         attribute = self._maps.get(key)
         if attribute is None:
-            results = [self.affine(expr) for expr in key]
+            results = [ir.AffineExpr.get_constant(e) if isinstance(e, int) else self.affine(e) for e in key]
             attribute = ir.AffineMapAttr.get(ir.AffineMap.get(0, len(self.names), results))
             self._maps[key] = attribute
         return attribute

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import BlockTail
 from kiln.errors import InvalidIRError, UnsupportedError
 from kiln.passes.core import Pass, register_pass
 
@@ -108,12 +109,13 @@ class ConvertTorchToKiln(Pass):
         self._convert_arguments(old, old_block, new, state)
         block = new.regions[0].blocks[0]
         terminator: ir.Operation | None = None
+        tail = BlockTail(block)
         with ir.InsertionPoint(block):
             for op in live_ops(old_block):
                 if op.name == "func.return":
                     terminator = op
                 else:
-                    self._convert_op(op, state, block)
+                    self._convert_op(op, state, tail)
             returned = self._return(terminator, state)
         _mark_unsigned(new, "res_attrs", [state.info(value).dtype for value in returned])
         tensors = (None if isinstance(a.type, ir.IndexType) else state.info(a).dtype for a in block.arguments)
@@ -159,7 +161,7 @@ class ConvertTorchToKiln(Pass):
 
     # -- ops
 
-    def _convert_op(self, op: ir.Operation, state: "FunctionState", block: ir.Block) -> None:
+    def _convert_op(self, op: ir.Operation, state: "FunctionState", tail: BlockTail) -> None:
         from kiln.passes.torch_to_kiln.context import LoweringContext
 
         if self._is_lazy(op, state):
@@ -169,7 +171,7 @@ class ConvertTorchToKiln(Pass):
             return
         cx = LoweringContext(op, state)
         with op.location:
-            way, reason, results = self._choose(cx, block)
+            way, reason, results = self._choose(cx, tail)
         self.decisions.append(Decision(cx.name, str(op.location), way, reason))
         self.count(way)
         if reason:
@@ -191,7 +193,7 @@ class ConvertTorchToKiln(Pass):
             kind == "!torch.int" and state.int_expr(op.results[0]) is not None
         )
 
-    def _choose(self, cx: "LoweringContext", block: ir.Block) -> tuple[str, str, list[ir.Value | None]]:
+    def _choose(self, cx: "LoweringContext", tail: BlockTail) -> tuple[str, str, list[ir.Value | None]]:
         """Convert by the first way that works; returns way, why not an earlier one, and a value per result."""
         from kiln.passes.torch_to_kiln.registry import find_rule
 
@@ -205,22 +207,22 @@ class ConvertTorchToKiln(Pass):
         elif rule is None:
             reason = "Kiln has no rule for it"
         else:
-            mark = len(block.operations)
+            mark = tail.mark()
             try:
                 results = rule(cx)
                 return "kiln", "", [results] if isinstance(results, ir.Value) else list(results)
             except UnsupportedError as error:
                 reason = error.reason
-                _erase_from(block, mark)
+                tail.erase_behind(mark)
         if self.torch_mlir and "kiln.unbacked" not in cx.op.attributes:
             from kiln.passes.torch_to_kiln.torch_mlir_fallback import convert_with_torch_mlir
 
-            mark = len(block.operations)
+            mark = tail.mark()
             try:
                 return "torch-mlir", reason, list(convert_with_torch_mlir(cx))
             except UnsupportedError as error:
                 reason = f"{reason}; torch-mlir: {error.reason}"
-                _erase_from(block, mark)
+                tail.erase_behind(mark)
         return "aten", reason, self._aten(cx, reason)
 
     @staticmethod
@@ -271,10 +273,3 @@ _LAZY = frozenset(
         "torch.runtime.assert",
     }
 )
-
-
-def _erase_from(block: ir.Block, mark: int) -> None:
-    """Erase what a conversion that gave up has left behind."""
-    operations = [op.operation for op in block.operations]
-    for op in reversed(operations[mark:]):
-        op.erase()

@@ -120,12 +120,11 @@ def graphs_of(pattern: RewritePattern) -> tuple[PatternGraph, ...]:
     return tuple(_graph(pattern, tuple(example)) for example in pattern.example_inputs())
 
 
-@functools.cache
 def _context() -> ir.Context:
-    """One for all patterns: making it takes longer than importing a pattern."""
+    """That of the graph in which patterns are looked for: making one takes longer than importing a pattern."""
     from kiln.dialects import create_context
 
-    return create_context()
+    return ir.Context.current or create_context()
 
 
 def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
