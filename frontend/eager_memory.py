@@ -3,7 +3,6 @@
 
 """What eager PyTorch would do to memory: each operator of the graph reads its inputs and writes its outputs."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,24 +28,27 @@ def eager_memory(gm: GraphModule) -> EagerMemory | None:
 
     Views move and allocate nothing. Sizes are those of the example inputs; None where one is known at run time only.
     """
-    nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
+    tensors = {node: list(tensor_leaves(node_value(node))) for node in gm.graph.nodes}
+    storages = {node: [t.untyped_storage()._cdata for t in found] for node, found in tensors.items()}
+    given = {s for node in gm.graph.nodes if node.op in ("placeholder", "get_attr") for s in storages[node]}
+    last: dict[int, Node] = {}
+    for node in gm.graph.nodes:
+        for source in [node, *node.all_input_nodes]:
+            last.update((s, node) for s in storages[source])
     try:
-        given = {s for node in gm.graph.nodes if node.op in ("placeholder", "get_attr") for s in _storages(node)}
-        last: dict[int, Node] = {}
-        for node in gm.graph.nodes:
-            for source in [node, *node.all_input_nodes]:
-                last.update((s, node) for s in _storages(source))
         sizes: dict[int, int] = {}
         moved = live = peak = 0
-        for node in nodes:
-            inputs = list(_tensors(node.all_input_nodes))
-            known = given | {t.untyped_storage()._cdata for t in inputs}
-            fresh = [t for t in _tensors([node]) if t.untyped_storage()._cdata not in known]
+        for node in gm.graph.nodes:
+            if node.op != "call_function":
+                continue
+            inputs = node.all_input_nodes
+            known = {s for source in inputs for s in storages[source]}
+            results = zip(tensors[node], storages[node], strict=True)
+            fresh = [(t, s) for t, s in results if s not in given and s not in known]
             if not fresh and node.target is not torch.ops.aten.copy_.default:
                 continue  # a view, or one of several results
-            moved += sum(_bytes(t) for t in [*inputs, *fresh])
-            for t in fresh:
-                key = t.untyped_storage()._cdata
+            moved += sum(_bytes(t) for source in inputs for t in tensors[source]) + sum(_bytes(t) for t, _ in fresh)
+            for t, key in fresh:
                 if key not in sizes:
                     sizes[key] = _number(t.untyped_storage().nbytes())
                     live += sizes[key]
@@ -96,12 +98,3 @@ def _bytes(tensor: torch.Tensor) -> int:
     for n, step in zip(tensor.size(), tensor.stride(), strict=True):
         count *= _number(n) if _number(step) else 1
     return count
-
-
-def _tensors(nodes: Sequence[Node]) -> Iterator[torch.Tensor]:
-    for node in nodes:
-        yield from tensor_leaves(node_value(node))
-
-
-def _storages(node: Node) -> list[int]:
-    return [t.untyped_storage()._cdata for t in _tensors([node])]
