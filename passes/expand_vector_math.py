@@ -9,7 +9,6 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.elements import element_of, with_element
-from kiln.dialects.walk import ops_inside
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.vector_math import APPROXIMATE, FUNCTIONS, Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
@@ -26,6 +25,7 @@ _NATIVE = {
 }  # fmt: skip
 # Native ops that convert-to-llvm or LLVM cannot do in 16-bit float types.
 _BY_F32 = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui"}
+_ARITH = {"arith.extf", "arith.truncf", *_BY_F32, *(name for name in FUNCTIONS if not name.startswith("math."))}
 _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roundeven", "math.sqrt", "math.trunc"}
 
 _SHORT = ir.BF16Type | ir.F16Type
@@ -73,7 +73,7 @@ class ExpandVectorMath(Pass):
     def _run_on_function(self, function: ir.Operation) -> None:
         entry = function.regions[0].blocks[0]
         constants: dict[tuple[str, int], ir.Value] = {}
-        for op in list(ops_inside(function)):
+        for op in _candidates(function):
             expand = self._expansion(op)
             if expand is None:
                 continue
@@ -108,6 +108,19 @@ class ExpandVectorMath(Pass):
             return None
         known = ", ".join(sorted(name for name in FUNCTIONS if name.startswith("math.")))
         raise InvalidIRError(f"{op.name} has no vector formula; there are: {known}", str(op.location))
+
+
+def _candidates(function: ir.Operation) -> list[ir.Operation]:
+    """The ops inside of a function that may be expanded, each before those inside of it."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.operation.name in _ARITH or op.operation.name.startswith("math."):
+            found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 def _is(kind: Any, type_: ir.Type) -> bool:

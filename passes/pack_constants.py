@@ -76,6 +76,8 @@ class PackConstants(Pass):
     def run(self, module: ir.Module) -> None:
         """Pack in every function; equal requests for one constant share one copy."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
+            if not _has_constants(function):
+                continue  # not frozen: no kernel has to be asked
             made: dict[tuple[ir.Value, str, int], ir.Value] = {}
             wanted: dict[str, _Packed] = {}
             for op in list(function.regions[0].blocks[0].operations):
@@ -110,3 +112,10 @@ class PackConstants(Pass):
             entries[position] = ir.AffineMapAttr.get(layout)
             self.count("matched")
         attributes["layouts"] = ir.ArrayAttr.get(entries)
+
+
+def _has_constants(function: ir.Operation) -> bool:
+    """Whether an argument of a function is a constant of the graph."""
+    if "arg_attrs" not in function.attributes:
+        return False
+    return any("kiln.constant" in ir.DictAttr(entry) for entry in ir.ArrayAttr(function.attributes["arg_attrs"]))

@@ -71,9 +71,12 @@ class SimplifyAlgebra(Pass):
 
     def _simplify(self, op: ir.Operation, rules: list, told: set[tuple[str, str]]) -> bool:
         """Apply the first rule that applies to ``op``."""
-        from kiln.passes.algebra.expressions import Match, NoMatch, match_pattern
+        from kiln.passes.algebra.expressions import Match, NoMatch, Operands, match_pattern
 
+        operands = Operands(op)
         for entry in rules:
+            if not operands.may_match(entry.pattern):
+                continue
             for bound in match_pattern(entry.pattern, op.results[0]):
                 match = Match(op, bound, self.fast_math)
                 try:
@@ -101,8 +104,10 @@ class SimplifyAlgebra(Pass):
 
     def _refused(self, op: ir.Operation, rule: str, reason: str, told: set[tuple[str, str]]) -> None:
         """An empty reason says that the op only looked alike: nothing to tell."""
+        if not reason:
+            return
         key = (f"{op.location}", f"{rule}: {reason}")
-        if reason and key not in told:
+        if key not in told:
             told.add(key)
             self.count("failed")
             self.note(op, key[1])

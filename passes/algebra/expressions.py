@@ -8,6 +8,7 @@ a tensor filled with it. Operands that are not written are unconstrained, but fo
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, python_value
 
 from .values import dtype_of, is_integral, is_tensor, same_type, splat_of
 
-__all__ = ["Match", "NoMatch", "Pattern", "match_pattern", "parse"]
+__all__ = ["Match", "NoMatch", "Operands", "Pattern", "match_pattern", "parse"]
 
 # Short name -> overloads. Others are ``torch.aten.NAME``.
 _OVERLOADS: dict[str, tuple[str, ...]] = {
@@ -70,6 +71,7 @@ class Pattern:
     number: int | float = 0
     operands: "tuple[Pattern, ...]" = ()
 
+    @functools.cached_property
     def roots(self) -> tuple[str, ...]:
         """Full names of the ops that an op pattern matches."""
         return tuple(f"torch.aten.{overload}" for overload in _OVERLOADS.get(self.name, (self.name,)))
@@ -95,6 +97,41 @@ def _convert(node: ast.expr, text: str) -> Pattern:
 Bindings = dict[str, Any]
 
 
+class Operands:
+    """The operands of one op as patterns see them first: most rules for an op are known not to match by these, before
+    any value is bound."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.values = list(op.operands)
+        self.is_commutative = op_name(op).removeprefix("torch.aten.") in _COMMUTATIVE
+        self._makers: dict[int, str] = {}
+        self._splats: dict[int, int | float | bool | None] = {}
+
+    def may_match(self, pattern: Pattern) -> bool:
+        """False where no order of the operands is one of the op pattern's."""
+        patterns = pattern.operands
+        count = len(patterns)
+        if count > len(self.values):
+            return False
+        orders = [range(count)]
+        if count == 2 and self.is_commutative:
+            orders.append(range(1, -1, -1))
+        return any(all(map(self._may_be, patterns, order)) for order in orders)
+
+    def _may_be(self, pattern: Pattern, position: int) -> bool:
+        if pattern.kind == "op":
+            if position not in self._makers:
+                maker = defining_op(self.values[position])
+                self._makers[position] = "" if maker is None else op_name(maker)
+            return self._makers[position] in pattern.roots
+        if pattern.kind == "number":
+            if position not in self._splats:
+                self._splats[position] = splat_of(self.values[position])
+            found = self._splats[position]
+            return found is not None and found == pattern.number
+        return True
+
+
 def match_pattern(pattern: Pattern, value: ir.Value, bound: Bindings | None = None) -> Iterator[Bindings]:
     """Every way in which ``value`` is an instance of the pattern, as name -> value."""
     bound = {} if bound is None else bound
@@ -111,7 +148,7 @@ def match_pattern(pattern: Pattern, value: ir.Value, bound: Bindings | None = No
             yield bound
         return
     op = defining_op(value)
-    if op is None or op_name(op) not in pattern.roots():
+    if op is None or op_name(op) not in pattern.roots:
         return
     position, default = _DEFAULTS.get(pattern.name, (0, None))
     if default is not None and position < len(op.operands) and python_value(op.operands[position]) != default:

@@ -105,6 +105,6 @@ def by_op(rules: list[Rule]) -> dict[str, list[Rule]]:
     """Name of the root op -> the rules that may match there, in their order."""
     table: dict[str, list[Rule]] = {}
     for entry in rules:
-        for name in entry.pattern.roots():
+        for name in entry.pattern.roots:
             table.setdefault(name, []).append(entry)
     return table
