@@ -15,6 +15,7 @@ from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_small
 from kiln.passes.fusion.order import Schedule
 from kiln.passes.fusion.outline import Outliner
+from kiln.passes.fusion.reach import Reach
 from kiln.passes.fusion.recompute import copy_for_readers, estimate, worth_repeating
 from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
@@ -141,7 +142,7 @@ class Fuse(Pass):
         copies = copy_for_readers(repeated)
         candidate = self._greedy(FusionGraph(function), held)
         time, bytes_ = estimate(candidate)
-        if time >= seconds or bytes_ > moved or Schedule.of(candidate).peak(candidate) > room:
+        if time >= seconds or bytes_ > moved or Schedule.of(candidate).peak(candidate, enough=room) > room:
             copies.undo()
             self.count("values stored after all", len(repeated))
             return grouping, {}
@@ -164,8 +165,8 @@ class Fuse(Pass):
         walk(grouping)
         join_statistics(grouping)
         if self.horizontal:
-            room = Room.of(grouping, held)
-            fuse_products(grouping, room)
-            fuse_nests(grouping, room)
-            fuse_small(grouping, room)
+            reach, room = Reach(grouping), Room.of(grouping, held)
+            fuse_products(grouping, reach, room)
+            fuse_nests(grouping, reach, room)
+            fuse_small(grouping, reach, room)
         return grouping

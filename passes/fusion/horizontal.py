@@ -42,20 +42,20 @@ class Room:
 
     def lacks(self, grouping: Grouping, a: Group, b: Group) -> int:
         """Bytes alive at once, if two groups were one, that there is no room for."""
-        held = self.schedule.peak(grouping, [a, b])
-        if held <= min(self.most, self.free):
+        enough = min(self.most, self.free)
+        held = self.schedule.peak(grouping, [a, b], enough)
+        if held <= enough:
             return 0
         model = grouping.model
         saved = model.cost(a).moved + model.cost(b).moved - model.cost(replace(a, ops=[*a.ops, *b.ops])).moved
         return held - self.most if held > self.most else held - self.free if held - self.free > saved else 0
 
 
-def fuse_products(grouping: Grouping, room: Room) -> None:
+def fuse_products(grouping: Grouping, reach: Reach, room: Room) -> None:
     """Products of one lhs (query, key and value; gate and up) become one kernel.
 
     They walk the same rows of the lhs, which the first one brings into the cache, and one launch does for all.
     """
-    reach = Reach(grouping)
     families: dict[tuple[object, ...], list[Group]] = {}
     for group in grouping.groups():
         if group.named is not None and group.named.name == "kiln.matmul":
@@ -64,13 +64,12 @@ def fuse_products(grouping: Grouping, room: Room) -> None:
         fuse_parts(grouping, reach, room, family, "a product of the same matrix")
 
 
-def fuse_nests(grouping: Grouping, room: Room) -> None:
+def fuse_nests(grouping: Grouping, reach: Reach, room: Room) -> None:
     """Pointwise and reduction kernels that read the same values.
 
     Where they walk the same loops over a value they share these: several reductions of a tensor are one pass over it.
     Otherwise they become parts: what they save is a launch (the rotations of queries and of keys).
     """
-    reach = Reach(grouping)
     values = [*grouping.graph.block.arguments, *(r for op in grouping.graph.operations for r in op.results)]
     for value in values:
         for a, b in _pairs(_readers(grouping, value)):
@@ -92,12 +91,11 @@ def fuse_nests(grouping: Grouping, room: Room) -> None:
         fuse_parts(grouping, reach, room, family, "reads the same value, saves a launch")
 
 
-def fuse_small(grouping: Grouping, room: Room) -> None:
+def fuse_small(grouping: Grouping, reach: Reach, room: Room) -> None:
     """Kernels that a launch costs more than what they compute become parts of the next one that is independent.
 
     A batch norm's count of batches is one element; nothing that it reads or writes has to do with another kernel.
     """
-    reach = Reach(grouping)
     machine = grouping.model.machine
     for small in grouping.groups():
         group = _now(grouping, small)

@@ -79,13 +79,14 @@ class Schedule:
         order, _ = self._best(of, len(nodes))
         return [nodes[i] for i in order]
 
-    def peak(self, grouping: Grouping, together: Sequence[Group] = ()) -> int:
-        """Most bytes alive at once if the groups `together` were one."""
+    def peak(self, grouping: Grouping, together: Sequence[Group] = (), enough: int = -1) -> int:
+        """Most bytes alive at once if the groups `together` were one. No order is looked for that takes less than
+        `enough`, where as they stand in the function they take no more."""
         nodes, of = self._nodes(grouping)
         if together:
             merged = [i for i, n in enumerate(nodes) if any(n is g for g in together)]
             of = [merged[0] if i in merged else i for i in of]
-        return self._best(of, len(nodes))[1]
+        return self._best(of, len(nodes), enough)[1]
 
     def crowded(self, grouping: Grouping, limit: int) -> list[Group]:
         """The groups during which more than `limit` bytes are alive."""
@@ -108,7 +109,7 @@ class Schedule:
             of.append(known[key])
         return nodes, of
 
-    def _best(self, of: Sequence[int], count: int) -> tuple[list[int], int]:
+    def _best(self, of: Sequence[int], count: int, enough: int = -1) -> tuple[list[int], int]:
         needs: list[set[int]] = [set() for _ in range(count)]
         for i, sources in enumerate(self.sources):
             needs[of[i]] |= {of[s] for s in sources} - {of[i]}
@@ -116,9 +117,12 @@ class Schedule:
             needs[of[call]].add(of[before])
         memory = _Memory(self, of)
         plain = _walk(needs, set(of), None)
+        peak = memory.peak(plain)
+        if peak <= enough:
+            return plain, peak
         eager = _walk(needs, set(of), memory)
-        peaks = memory.peak(plain), memory.peak(eager)
-        return (eager, peaks[1]) if peaks[1] < peaks[0] else (plain, peaks[0])
+        less = memory.peak(eager)
+        return (eager, less) if less < peak else (plain, peak)
 
 
 class _Memory:
@@ -162,7 +166,8 @@ class _Memory:
             made = [self.sizes[s] for s in self.made.get(node, ())]
             freed = [self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done]
             live += sum(made)
-            over = 0 if node in self.fixed else sum((Counter(made) & Counter(freed)).elements())
+            is_over = made and freed and node not in self.fixed
+            over = sum((Counter(made) & Counter(freed)).elements()) if is_over else 0
             found.append(live - over)
             live -= sum(freed)
         return found

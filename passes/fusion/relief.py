@@ -32,7 +32,7 @@ def relieve(grouping: Grouping, regroup: Callable[[Mapping[int, int]], Grouping]
     """
     schedule = Schedule.of(grouping)
     limit = one_by_one + one_by_one // SPARE
-    peak = schedule.peak(grouping)
+    peak = schedule.peak(grouping, enough=limit)
     taken: dict[int, int] = {}
     for _ in range(ROUNDS):
         if peak <= limit:
