@@ -109,7 +109,7 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
         else:
             schedule = choose_tiles(normalise(problem), m)
         assert schedule is not None and schedule["kernel"] == "tiles"
-        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0 and (m <= 16 or 3 * m <= k))
+        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0 and (m <= 16 or 4 * m <= k))
         given = rhs
         if kind == "packed":
             lanes, rows = packed_tile_strides(schedule, k)
