@@ -3,6 +3,8 @@
 
 """Grad modes, autocast, randomness and training."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -69,6 +71,33 @@ def test_training_step_with_optimizer():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+def adam_step(model, x, y, compiled):
+    """Gradients by parameter, and the parameters after a step of AdamW."""
+    model = copy.deepcopy(model).to(x.dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    F.mse_loss(torch.compile(model, backend="kiln")(x) if compiled else model(x), y).backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    optimizer.step()
+    return gradients, {name: p.detach() for name, p in model.named_parameters()}
+
+
+def test_training_step_of_a_transformer_with_adam():
+    """Adam makes a whole step of a gradient that is nothing but noise: those of the keys' biases are zero, since softmax
+    is the same for scores that are shifted. They are left out, and so are single numbers of that size."""
+    model = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    x, y = torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    exact, right = adam_step(model, x.double(), y.double(), compiled=False)
+    gradients, parameters = adam_step(model, x, y, compiled=True)
+    assert exact["self_attn.in_proj_bias"][16:32].abs().max() < 1e-15
+    total = torch.cat([g.flatten() for g in exact.values()]).norm()
+    for name, gradient in exact.items():
+        assert (gradients[name].double() - gradient).norm() <= 1e-6 * total, name
+        above_noise = gradient.abs() > 1e-5 * total
+        error = (parameters[name].double() - right[name]).abs()[above_noise]
+        assert not len(error) or error.max() <= 1e-5, name
+        assert above_noise.any(), name
 
 
 def test_double_use_in_one_backward():
