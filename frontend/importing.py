@@ -31,8 +31,6 @@ _MODULES = (
 )
 
 _NEVER = 2**31 - 1
-_YOUNG = 10_000
-"""Objects made between two collections of young ones while a graph is compiled."""
 _FROZEN = 1000
 """Frozen objects from which on somebody has frozen them: Python 3.12 begins with some hundreds, PyTorch has 10^5."""
 _lock = threading.RLock()  # a finalizer may run anywhere, and compile
@@ -82,13 +80,13 @@ def no_collections(modules: Sequence[str]) -> Iterator[None]:
 def no_full_collections() -> Iterator[None]:
     """No collection of everything in the block, which compiles: graphs and code are many objects that stay as long as
     they are worked on, hence such collections. Each looks through all objects of the process, for half a second where
-    other compilers have run, and finds next to nothing. Collections of young objects go on, at larger intervals: most
-    have gone by themselves until then. Blocks may be nested, and in several threads."""
+    other compilers have run, and finds next to nothing. Collections of young objects go on. Blocks may be nested, and
+    in several threads."""
     global _blocks, _thresholds
     with _lock:
         if _blocks == 0 and gc.get_threshold()[2] != _NEVER:
             _thresholds = gc.get_threshold()
-            gc.set_threshold(_thresholds[0] and max(_thresholds[0], _YOUNG), _thresholds[1], _NEVER)
+            gc.set_threshold(*_thresholds[:2], _NEVER)
         _blocks += 1
     try:
         yield

@@ -59,14 +59,17 @@ class TorchCse(Pass):
 
         # Values by number, which unlike a handle's hash says nothing about what an op reads.
         numbers: dict[ir.Value, int] = {argument: k for k, argument in enumerate(block.arguments)}
-        seen: dict[Any, list[ir.Operation]] = {}
+        seen: dict[Any, ir.Operation] = {}
         for op in [op.operation for op in block.operations]:
             name = op_name(op)
             merged = False
-            if is_pure(op) and not len(op.regions) and "empty" not in name and "kiln.unbacked" not in op.attributes:
+            if is_pure(op) and not len(op.regions) and "kiln.unbacked" not in op.attributes and "empty" not in name:
+                # Attributes and types are unique objects: none has to be written out to be compared.
+                attributes = tuple(sorted((key, hash(op.attributes[key])) for key in op.attributes))
                 operands = tuple(numbers.get(operand, -1) for operand in op.operands)
-                first = _earlier(op, operands, seen) if -1 not in operands else None
-                if first is not None and self._may_merge(first, op, is_view(op), escapes):
+                key = (op.name, operands, attributes, tuple(hash(result.type) for result in op.results))
+                first = seen.setdefault(key, op) if -1 not in operands else op
+                if first is not op and self._may_merge(first, op, is_view(op), escapes):
                     for old, new in zip(op.results, first.results, strict=True):
                         numbers[old] = numbers[new]
                         old.replace_all_uses_with(new)
@@ -80,22 +83,3 @@ class TorchCse(Pass):
     def _may_merge(first: ir.Operation, op: ir.Operation, view: bool, escapes: Any) -> bool:
         """Eager gives the caller two tensors where both are returned: writing to one must not change the other."""
         return view or not (any(map(escapes, op.results)) and any(map(escapes, first.results)))
-
-
-def _earlier(op: ir.Operation, operands: tuple[int, ...], seen: dict[Any, list[ir.Operation]]) -> ir.Operation | None:
-    """The op before this one that is equal to it; None: there is none, and this is the one for those to come.
-
-    Attributes take longest to read: they are where all else is equal. Constants differ by nothing else.
-    """
-    types = tuple(hash(result.type) for result in op.results)
-    alike = seen.setdefault((op.name, operands, types, () if operands else _attributes(op)), [])
-    for other in alike:
-        if not operands or _attributes(other) == _attributes(op):
-            return other
-    alike.append(op)
-    return None
-
-
-def _attributes(op: ir.Operation) -> tuple[tuple[str, int], ...]:
-    """An op's attributes by name. As types, they are unique objects: none has to be written out to be compared."""
-    return tuple(sorted((key, hash(op.attributes[key])) for key in op.attributes))
