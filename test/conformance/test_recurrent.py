@@ -41,7 +41,8 @@ def test_training(arguments, wants_gradient):
     exact = leaves(deepcopy(lstm).double(), x.double().requires_grad_(wants_gradient), compiled=False)
     found = leaves(lstm, x.requires_grad_(wants_gradient), compiled=True)
     for mine, right in zip(found, exact, strict=True):
-        assert (mine.double() - right).norm() <= 2e-6 * right.norm()
+        # PyTorch before 2.13 traces the last states of layers that are taken apart with one dim of size 1 more.
+        assert (mine.double().reshape(right.shape) - right).norm() <= 2e-6 * right.norm()
 
 
 def test_two_calls_before_backward():
