@@ -67,7 +67,7 @@ def dynamic_rows(right: str, k: int) -> Kernel:
         return MatmulProblem((), m, 70, k, (k + 3, 1), rhs, "bf16")
 
     with emulated_amx(pytest.MonkeyPatch()):
-        schedule = choose_tiles(problem(None), 32)
+        schedule = choose_tiles(problem(None), 24)
         assert schedule is not None and not schedule["pack_lhs"]
         assert schedule.get("swapped", False) == (right == "t")
         schedule |= BLOCKS
