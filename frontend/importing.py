@@ -30,6 +30,13 @@ _MODULES = (
     "kiln.frontend.native",
 )
 
+#: What these import as late as they can, since they refer to each other, and nearly every graph needs.
+_LATE = (
+    "kiln.lowering.cpu.tile.reduction",
+    "kiln.passes.expand_vector_math",
+    "kiln.passes.patterns.replace",
+)
+
 _NEVER = 2**31 - 1
 _FROZEN = 1000
 """Frozen objects from which on somebody has frozen them: Python 3.12 begins with some hundreds, PyTorch has 10^5."""
@@ -48,7 +55,7 @@ def import_compiler() -> None:
     def work() -> None:
         try:
             with no_collections(_MODULES):
-                for module in _MODULES:
+                for module in (*_MODULES, *_LATE):
                     importlib.import_module(module)
                 _load_registries()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits

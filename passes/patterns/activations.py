@@ -66,10 +66,10 @@ def _exact_times(x: Tensor) -> Tensor:
 
 # Spellings differ in where the 0.5 stands and how the cube is written.
 PATTERNS = [
+    _pattern("gelu-tanh-pow", lambda x: 0.5 * x * _approximate(x), gelu_tanh, "tanh>add", "mul"),  # transformers'
     _pattern(
         "gelu-tanh", lambda x: 0.5 * x * (1.0 + torch.tanh(_C * (x + _scaled_cube(x)))), gelu_tanh, "tanh>add", "mul"
     ),
-    _pattern("gelu-tanh-pow", lambda x: 0.5 * x * _approximate(x), gelu_tanh, "tanh>add", "mul"),
     _pattern("gelu-tanh-last", lambda x: x * (0.5 * _approximate(x)), gelu_tanh, "tanh>add", "mul"),
     _pattern("gelu-tanh-factored", lambda x: 0.5 * x * _approximate_factored(x), gelu_tanh, "tanh>add", "mul"),
     _pattern("gelu-tanh-outer", lambda x: 0.5 * (x * _approximate(x)), gelu_tanh, "tanh>add", "mul"),

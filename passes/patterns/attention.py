@@ -169,7 +169,7 @@ def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float,
                 q, kt.transpose(-2, -1), v, m.to(q.dtype), scale=float(prod(s))
             ),
             torch.empty(3, 5, 7),
-            needs=("add",),
+            needs=("add>_safe_softmax",),
         ),
         entry(
             "",
