@@ -40,7 +40,7 @@ class LowerKernel(Pass):
         }
         llvm.func @omp_get_thread_num() -> i32 attributes {sym_visibility = "private"}
         llvm.func @omp_get_num_threads() -> i32 attributes {sym_visibility = "private"}
-        llvm.func @k_entry(%arg0: !llvm.ptr) {
+        llvm.func @k_entry(%arg0: !llvm.ptr) attributes {no_inline} {
           %0 = llvm.getelementptr inbounds %arg0[0] : (!llvm.ptr) -> !llvm.ptr, i64
           %1 = llvm.load %0 {alignment = 8 : i64} : !llvm.ptr -> !llvm.ptr
           %2 = llvm.getelementptr inbounds %arg0[1] : (!llvm.ptr) -> !llvm.ptr, i64

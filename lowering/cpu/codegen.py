@@ -42,6 +42,13 @@ _NOT_UNROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 """For all loops of hand-tiled kernels: LLVM would unroll their loops over k once more, and those that copy or finish,
 which is a fifth of its time for code that is not faster (docs/cpu.md)."""
 
+_LOWERED_AS_THEY_ARE = {
+    "vector.bitcast", "vector.broadcast", "vector.extract", "vector.fma", "vector.load", "vector.maskedload",
+    "vector.maskedstore", "vector.shuffle", "vector.store",
+}  # fmt: skip
+"""What `convert-to-llvm` lowers of the vectors of one dimension that kernels have. Other ops need patterns that come
+before it, which `convert-vector-to-llvm` looks for all over a kernel."""
+
 _FOR_THE_ENTRY = ("kiln.shared", "kiln.barriers")
 """Attributes that `abi.wrap_kernel` reads."""
 
@@ -162,7 +169,7 @@ def lowering_pipeline(ops: set[str]) -> str:
 
     * affine and strided memref ops to arithmetic, only where present;
     * scf to branches (before vectors: masked tails sit inside scf.if);
-    * vector to LLVM;
+    * vector to LLVM, where ops are to be taken apart for that;
     * everything else through the dialects' own LLVM interfaces in one pass.
     """
     dialects = {name.partition(".")[0] for name in ops}
@@ -177,7 +184,7 @@ def lowering_pipeline(ops: set[str]) -> str:
         steps.append("convert-scf-to-cf")
     if ops & {"arith.ceildivsi", "arith.floordivsi", "arith.ceildivui"} or "memref.realloc" in ops:
         steps.append("arith-expand")
-    if "vector" in dialects:
+    if any(op.startswith("vector.") and op not in _LOWERED_AS_THEY_ARE for op in ops):
         steps.append("convert-vector-to-llvm")
     steps += ["convert-to-llvm", "reconcile-unrealized-casts"]
     return f"builtin.module({','.join(steps)})"
@@ -208,6 +215,12 @@ def _keep_loops(module: ir.Module, sums: bool) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
+
+
+def _defined(module: ir.Module) -> list[ir.Operation]:
+    """The functions that a module in the LLVM dialect defines."""
+    operations = [op.operation for op in module.body]
+    return [op for op in operations if op.name == "llvm.func" and len(op.regions[0].blocks)]
 
 
 def _op_names(module: ir.Module) -> set[str]:
@@ -295,22 +308,19 @@ def _for_target(module: ir.Module) -> None:
         return
     # The features are named as well: those of the host would be added otherwise.
     features = ir.Attribute.parse(f"#llvm.target_features<[{', '.join(json.dumps(f'+{f}') for f in cpu.features)}]>")
-    for op in module.body:
-        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
-            op.attributes["target_cpu"] = ir.StringAttr.get(cpu.name)
-            op.attributes["target_features"] = features
+    for op in _defined(module):
+        op.attributes["target_cpu"] = ir.StringAttr.get(cpu.name)
+        op.attributes["target_features"] = features
 
 
 def _internalise(module: ir.Module, keep: str) -> None:
-    """Makes every defined function but the entry internal, and never inlined.
+    """Makes every defined function but the entry internal, and none of them inlined.
 
-    Inlined into the entry (and into the wrapper that the engine adds to each external function), the kernel would be
-    compiled up to three times and its pointers would lose `noalias`.
+    Inlined into the entry (and that into the wrapper that the engine adds to each external function), the kernel would
+    be compiled up to three times and its pointers would lose `noalias`.
     """
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
-    for op in module.body:
-        if op.operation.name != "llvm.func" or not len(op.operation.regions[0].blocks):
-            continue
+    for op in _defined(module):
+        op.attributes["no_inline"] = ir.UnitAttr.get()
         if ir.StringAttr(op.attributes["sym_name"]).value != keep:
             op.attributes["linkage"] = internal
-            op.attributes["no_inline"] = ir.UnitAttr.get()

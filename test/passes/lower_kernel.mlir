@@ -10,7 +10,7 @@
 // CHECK-SAME: no_inline
 // CHECK: llvm.load %{{.*}} {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
 // CHECK: llvm.store %{{.*}} {alignment = 4 : i64} : vector<8xf32>, !llvm.ptr
-// CHECK: llvm.func @double_entry(%arg0: !llvm.ptr)
+// CHECK: llvm.func @double_entry(%arg0: !llvm.ptr) attributes {no_inline}
 // CHECK: llvm.cond_br %{{.*}}, ^bb1, ^bb2
 // CHECK: llvm.call @omp_get_thread_num()
 // CHECK: llvm.call @omp_get_num_threads()

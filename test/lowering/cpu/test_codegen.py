@@ -11,6 +11,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.errors import CompileError, InvalidIRError
+from kiln.lowering.cpu import codegen
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.runtime.loader import load
 from kiln.runtime.threads import symbol_address
@@ -197,6 +198,56 @@ def test_loops_of_tiled_kernels_are_not_unrolled(plain, kind, marked):
     (text,) = texts
     assert text.count("loop_annotation = #loop_annotation}") == sum(marked)
     assert "disable = true" in text or not any(marked)
+
+
+def test_the_entry_is_compiled_once(plain):
+    """The engine's wrapper calls it: no second copy, which would call the kernel as well."""
+    texts = []
+    compile_kernel(ir.Module.parse(DOUBLE), "double", dump=lambda stage, m: texts.append(str(m)))
+    assert "llvm.func @double_entry(%arg0: !llvm.ptr) attributes {no_inline}" in texts[0]
+
+
+VECTORS = """
+func.func @vectors(%x: memref<?xf32>, %y: memref<?xf32>, SIGNATURE) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %two = arith.constant 2.0 : f32
+  %zero = arith.constant dense<0.0> : vector<4xf32>
+  %mask = arith.constant dense<[true, true, true, false]> : vector<4xi1>
+  %twos = vector.broadcast %two : f32 to vector<4xf32>
+  %a = vector.load %x[%c0] : memref<?xf32>, vector<4xf32>
+  %b = vector.maskedload %x[%c2], %mask, %zero : memref<?xf32>, vector<4xi1>, vector<4xf32> into vector<4xf32>
+  %c = vector.fma %a, %twos, %b : vector<4xf32>
+  %d = vector.shuffle %c, %a [3, 2, 1, 4] : vector<4xf32>, vector<4xf32>
+  %bits = vector.bitcast %d : vector<4xf32> to vector<4xi32>
+  %e = vector.bitcast %bits : vector<4xi32> to vector<4xf32>
+  %first = vector.extract %e[0] : f32 from vector<4xf32>
+  LAST
+  %s = vector.broadcast %last : f32 to vector<4xf32>
+  %f = arith.addf %e, %s : vector<4xf32>
+  vector.maskedstore %y[%c0], %mask, %f : memref<?xf32>, vector<4xi1>, vector<4xf32>
+  return
+}""".replace("SIGNATURE", TAIL)
+
+
+@pytest.mark.parametrize(
+    ("last", "more", "expected"),
+    [
+        ("%last = arith.addf %first, %first : f32", [], lambda d: d[0] * 2),
+        ("%last = vector.reduction <add>, %e : vector<4xf32> into f32", ["convert-vector-to-llvm"], lambda d: d.sum()),
+    ],
+)
+def test_vector_ops_with_and_without_patterns_of_their_own(plain, last, more, expected):
+    """The pipeline has `convert-vector-to-llvm` for those that need it; numbers are right with and without."""
+    text = VECTORS.replace("LAST", last)
+    ops = codegen._op_names(ir.Module.parse(text))
+    assert re.findall("convert-vector-to-llvm", codegen.lowering_pipeline(ops)) == more
+    x, y = torch.randn(8), torch.full((4,), 7.0)
+    call(text, "vectors", x, y, 4)
+    c = x[:4] * 2 + torch.cat([x[2:5], torch.zeros(1)])
+    d = torch.stack([c[3], c[2], c[1], x[0]])
+    torch.testing.assert_close(y[:3], (d + expected(d))[:3])
+    assert y[3] == 7
 
 
 def test_helper_functions_become_internal(plain):
