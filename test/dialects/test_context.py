@@ -32,3 +32,14 @@ def test_contexts_know_the_dialects_when_another_one_has_gone():
     assert parse(product.replace("FLAG", "false"), context).operation.verify()
     with pytest.raises(ir.MLIRError):  # verified by the dialect's definition, and by its Python code
         parse(product.replace("FLAG", "7 : i32"), context).operation.verify()
+
+
+@pytest.mark.parametrize("tt", [True, False])
+def test_tt_is_there_unless_it_is_left_out(tt):
+    context = create_context(tt=tt)
+    with context:
+        names = [name for name in ("tt", "kiln", "torch") if context.is_registered_operation(_OPS[name])]
+    assert names == (["tt", "kiln", "torch"] if tt else ["kiln", "torch"])
+
+
+_OPS = {"tt": "tt.get_program_id", "kiln": "kiln.view", "torch": "torch.aten.relu"}
