@@ -100,7 +100,8 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
     timing = _timing(options, f" device={device} tf32={tf32}") if device else ""
     return [
-        *front[: next(i for i, step in enumerate(front) if step.name == "choose-vendor")],
+        *front[: next(i for i, step in enumerate(front) if step.name == "propagate-layouts")],
+        PipelineStep("propagate-layouts{target=cuda}", "where channels lie decides who convolves, and how"),
         PipelineStep(
             f"convert-scaled-products{{arch={arch}}}", "calls that are products of 8-bit floats, with what follows"
         ),

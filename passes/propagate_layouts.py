@@ -10,9 +10,11 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering.cpu.conv.choice import wants_channels_last
 from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.lowering.host.channels_last import channels_last, is_channels_last
 from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.tile.body import reduction_dims
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["PropagateLayouts"]
@@ -33,6 +35,10 @@ class PropagateLayouts(Pass):
     * paid: one reordering of each row-major argument, or result of a call, of more than ``few_channels`` channels, of
       each result that the caller wants row-major, and of what a reshape or a call reads. Arguments and results that
       the caller has channels-last count as saved.
+
+    On CPUs where convolutions of bf16 need their image channels-last (`conv/choice.py`), arguments that they read cost
+    nothing: those are copied in either case. Nor do results that such a convolution writes with its epilogue: rows of
+    them are turned in the first-level cache.
 
     A dynamic size counts as 1; nearly always it is the batch, which all tensors have.
 
@@ -89,12 +95,14 @@ class PropagateLayouts(Pass):
     name = "propagate-layouts"
     few_channels: int = 4
     """Convolutions read arguments of up to so many channels (images) as they are: nothing to gain."""
+    target: str = "cpu"
+    """What the kernels are for."""
 
     def run(self, module: ir.Module) -> None:
         """Decide for each set of connected convolutions of each function."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             if function.regions[0].blocks:
-                for net in _Connections(function, self.few_channels).nets():
+                for net in _Connections(function, self.few_channels, self.target).nets():
                     self._decide(net)
 
     def _decide(self, net: "_Net") -> None:
@@ -127,8 +135,8 @@ class _Net:
 class _Connections:
     """Tensors of one function, joined where an op gives its result the channels of its operand."""
 
-    def __init__(self, function: ir.Operation, few_channels: int) -> None:
-        self.function, self.few_channels = function, few_channels
+    def __init__(self, function: ir.Operation, few_channels: int, target: str) -> None:
+        self.function, self.few_channels, self.target = function, few_channels, target
         self.block = function.regions[0].blocks[0]
         self.operations = [op.operation for op in self.block.operations]
         self.shapes = SymbolicShapes(function.opview)
@@ -195,7 +203,7 @@ class _Connections:
             channels = affine.constant_of(self.shapes.dims(value)[1])
             if self._is_channels_last(value, attribute):
                 net.saved += size
-            elif channels is None or channels > self.few_channels:
+            elif (channels is None or channels > self.few_channels) and not any(map(self._turns, value.uses)):
                 net.paid += size
                 net.borders.append("a call makes an operand" if number is None else f"argument {number} is row-major")
         for use in value.uses:
@@ -204,13 +212,30 @@ class _Connections:
                 attribute = _entry(self.function, "res_attrs", use.operand_number, "kiln.strides")
                 if self._is_channels_last(value, attribute):
                     net.saved += size
-                else:
+                elif not self._is_epilogue(value):
                     net.paid += size
                     net.borders.append(f"result {use.operand_number} is row-major")
-            elif self._needs_rows(owner):
+            elif self._needs_rows(owner) and not self._is_epilogue(value):
                 net.paid += size
                 what = ir.StringAttr(owner.attributes["op"]).value if "op" in owner.attributes else "a reshape"
                 net.borders.append(f"{what} reads a result")
+
+    def _turns(self, use: ir.OpOperand) -> bool:
+        """Whether a use is that of a convolution that has its image turned if need be."""
+        op = use.owner.operation
+        return use.operand_number == 0 and self._wants(op)
+
+    def _wants(self, op: ir.Operation) -> bool:
+        return self.target == "cpu" and _is_convolution(op) and wants_channels_last(op)
+
+    def _is_epilogue(self, value: ir.Value) -> bool:
+        """Whether such a convolution's kernel writes a value, with what follows it element by element."""
+        if isinstance(value.owner, ir.Block):
+            return False
+        op = value.owner.operation
+        if op.name == "linalg.generic" and not reduction_dims(op.opview):
+            return any(self._is_epilogue(v) for v, _ in self._links(op) if len(list(v.uses)) == 1)
+        return self._wants(op) or kiln.name_of(op) == "kiln.batch_norm" and self._is_epilogue(op.operands[0])
 
     def _is_channels_last(self, value: ir.Value, attribute: ir.Attribute | None) -> bool:
         if not isinstance(attribute, ir.AffineMapAttr):

@@ -52,6 +52,7 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
+    groups = _in_groups(graph)
     for op in graph.operations:
         if name_of(op) == "kiln.aten":
             _follow_input(graph, op.operation)
@@ -61,7 +62,7 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
             views = list(views_of(value))
             if any(v in returned for v in (value, *(view.results[0] for view in views))):
                 continue
-            strides = _of_groups(graph, value)
+            strides = groups.get(value)
             if strides is None and _wants_channels_last(graph, op.operation, value):
                 strides = channels_last(graph.shape(value))
             if strides is None:
@@ -72,6 +73,26 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
                 graph.forget(value)
             else:
                 found[value] = strides
+    return found
+
+
+def _in_groups(graph: HostGraph) -> dict[ir.Value, Exprs]:
+    """Strides for the results that `_of_groups` gives some, and for those of pointwise kernels, of the same sizes, that
+    these are made of (a group norm of 1 x 64 x 56 x 56 in several kernels: 520 -> 300 us)."""
+    found: dict[ir.Value, Exprs] = {}
+    for op in reversed(graph.operations):
+        if name_of(op) != "kiln.fusion":
+            continue
+        for value in op.operation.results:
+            strides = _of_groups(graph, value)
+            if strides is not None:
+                found[value] = strides
+                continue
+            if ir.StringAttr(op.operation.attributes["kind"]).value != "pointwise":
+                continue
+            made = [result for use in value.uses for result in use.owner.operation.results if result in found]
+            if made and graph.shape(made[0]) == graph.shape(value):
+                found[value] = found[made[0]]
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch_mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,7 +19,10 @@ from matmul_support import Machine
 from test_conv import CASES, LAST
 
 import kiln
+from kiln.dialects import create_context
+from kiln.dialects import kiln as dialect
 from kiln.lowering.cpu import isa
+from kiln.passes import PassManager, parse_pipeline
 
 pytestmark = pytest.mark.skipif(
     not isa.host().has("avx512bf16") or isa.host().has("amx-bf16"), reason="a CPU without the instruction, or with AMX"
@@ -196,4 +200,50 @@ def test_gradients_of_a_planar_image() -> None:
     wide = x.detach().double().requires_grad_()
     exact(wide).square().sum().backward()
     for mine, wanted in zip(found, [wide.grad, *(p.grad for p in exact.parameters())], strict=True):
-        assert relative(mine, wanted) < 1e-2
+        assert mine is not None and wanted is not None and relative(mine, wanted) < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("element", "target", "channel"), [("bf16", "cpu", "1"), ("f32", "cpu", "64"), ("bf16", "cuda", "64")]
+)
+def test_what_lies_between_two_convolutions(element: str, target: str, channel: str) -> None:
+    """It is channels-last, where the argument is turned in any case and the result as it is written."""
+    image, weight = f"tensor<1x16x8x8x{element}>", f"tensor<16x16x3x3x{element}>"
+    attributes = """{dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>,
+      padding = array<i64: 1, 1>, shape = affine_map<() -> (1, 16, 8, 8)>, stride = array<i64: 1, 1>,
+      strides = affine_map<() -> (1024, 64, 8, 1)>, transposed = false}"""
+    text = f"""func.func @main(%x: {image}, %w: {weight}) -> {image} {{
+      %0 = "kiln.conv"(%x, %w) {attributes} : ({image}, {weight}) -> {image}
+      %1 = "kiln.conv"(%0, %w) {attributes} : ({image}, {weight}) -> {image}
+      return %1 : {image}
+    }}"""
+    with create_context():
+        module = dialect.parse(text)
+        PassManager(parse_pipeline(f"propagate-layouts{{target={target}}}")).run(module)
+        function = next(iter(module.body)).operation
+        convs = [op.operation for op in function.regions[0].blocks[0] if dialect.name_of(op) == "kiln.conv"]
+        found = [ir.AffineMapAttr(op.attributes["strides"]).value.results[1] for op in convs]
+        assert [str(e) for e in found] == [channel] * 2
+
+
+class Groups(nn.Module):
+    def __init__(self, channels: int, groups: int) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+        self.norm = nn.GroupNorm(groups, channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(F.silu(self.norm(self.first(x))))
+
+
+@pytest.mark.parametrize(("channels", "groups", "size"), [(24, 4, (2, 13, 11)), (32, 8, (1, 64, 61))])
+def test_group_norm_between(channels: int, groups: int, size: tuple[int, int, int]) -> None:
+    """In one kernel, and, of a large image, in several that give each other the channels as neighbours."""
+    model, exact = Groups(channels, groups).bfloat16(), Groups(channels, groups).double()
+    exact.load_state_dict({k: v.double() for k, v in model.state_dict().items()})
+    x = torch.randn(size[0], channels, *size[1:]).bfloat16()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found, eager, wanted = torch.compile(model, backend="kiln")(x), model(x), exact(x.double())
+    assert found.stride() == eager.stride()
+    assert relative(found, wanted) <= 1.1 * relative(eager, wanted)
