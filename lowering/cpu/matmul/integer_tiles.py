@@ -105,7 +105,8 @@ class _Integers(IntegersInScratch):
                 self.tile(pc, depth, i, j, right, starts, fetch)
 
             if left is not None:
-                left.tiles(rows, mr, lambda i, n: self.tile(pc, depth, i, j, right, left.starts(lhs, n), fetch))
+                starts = left.starts
+                left.tiles(rows, mr, lambda i, n: self.tile(pc, depth, i, j, right, starts(lhs, n), fetch))
             elif self.units.tiles:
                 b.for_(0, rows, mr, lambda i: self.amx_tile(pc, depth, i, j, right))
             else:
@@ -193,7 +194,8 @@ class _Integers(IntegersInScratch):
         def step(g: Index, acc: Sequence[ir.Value]) -> list[ir.Value]:
             if rows is None:
                 return products(g, acc, lambda start: b.load(self.groups, b.addi(start, g)))
-            return products(g, acc, lambda start: rows.group(start, b.muli(g, self.group)))
+            group = rows.group
+            return products(g, acc, lambda start: group(start, b.muli(g, self.group)))
 
         if units.shifted:
             over = [b.broadcast(b.load(self.rows, b.addi(i, r)), self.width) for r in range(count)]

@@ -22,8 +22,9 @@ _BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
 _FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
 _FAR_K = 2048  # of long rows
 _SWAPPED = 4
-"""A weight [n, k] is the lhs where k is this many times the number of rows, or more. As the lhs, and packed in scratch,
-us, [768, 768] on another day: 64 rows 136 and 161, 128 rows 234 and 225, 196 rows 349 and 306 (oneDNN 184, 241, 320)."""
+"""A weight [n, k] is the lhs where k is this many times the number of rows, or more. As the lhs, and packed in
+scratch, us, [768, 768] on another day: 64 rows 136 and 161, 128 rows 234 and 225, 196 rows 349 and 306 (oneDNN's 184,
+241 and 320)."""
 
 
 def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict | None:
