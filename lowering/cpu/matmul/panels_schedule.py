@@ -54,6 +54,12 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> dic
     [n, k]. In models on that server, against the library's blocks in the same rounds (BERT, DistilBERT, OPT, T5, Gemma,
     Llama, MLP-Mixer, CLIP; one thread, two threads): pieces of 256 and one panel 1.11 and 1.00, of 384 1.14 and 1.04,
     of 512 and two panels 1.15 and 1.05; of 256 without fetching 1.00 and 0.95. Constants against 4x4 tiles: 1.12, 1.11
+
+    More rows, and a rhs [k, n], on another day (24 shapes, 21 variants; speed against ATen's, the library's blocks
+    first): from 500 rows on the two are level (512, 768, 768 1.07 and 1.08; 512, 768, 3072 1.01 and 1.08; 1024, 768,
+    768 1.02 and 0.99; 500, 1536, 384 1.12 and 1.14; 500, 384, 1536 1.03 and 0.95); of [k, n] the library is ahead in
+    four of six (128, 768, 3072 0.98 and 0.89; 128, 768, 768 1.14 and 0.99). Tiles of 6x4 take up to a tenth longer
+    than 8x3, 12x2 and 14x2 up to 15 %; four panels a block are no better than two, nor are blocks of 128 or 512 rows.
     """
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or problem.dtype != "f32" or problem.rhs_dtype is not None or isa.vector_bytes < 64:
