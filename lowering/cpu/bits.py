@@ -9,15 +9,16 @@ only moves bf16 values (its arithmetic is in f32), so that i16 serves as well.
 """
 
 import struct
+from collections.abc import Callable
 
 from torch_mlir import ir
 
 from kiln.dialects.walk import ops_inside
 
-__all__ = ["bf16_as_bits"]
+__all__ = ["bf16_as_bits", "computes_with"]
 
 _MOVES = {"arith.constant", "arith.select", "arith.bitcast"}
-"""What arith may do with bf16 values for them to be mere bits."""
+"""What arith may do with values for them to be mere bits."""
 
 
 def bf16_as_bits(module: ir.Module) -> None:
@@ -26,7 +27,7 @@ def bf16_as_bits(module: ir.Module) -> None:
     A module with arithmetic on bf16 is left alone.
     """
     operations = list(ops_inside(module.operation))
-    if any(_computes(op) for op in operations):
+    if any(computes_with(op, lambda type_: _bits(type_) is not None) for op in operations):
         return
     for op in operations:
         if op.name == "arith.constant" and _bits(op.results[0].type) is not None:
@@ -43,10 +44,11 @@ def bf16_as_bits(module: ir.Module) -> None:
             _retype(result)
 
 
-def _computes(op: ir.Operation) -> bool:
+def computes_with(op: ir.Operation, is_meant: Callable[[ir.Type], bool]) -> bool:
+    """Whether `op` does more than to move values of the types for which `is_meant` is true."""
     if op.name.partition(".")[0] not in ("arith", "math") or op.name in _MOVES:
         return False
-    return any(_bits(v.type) is not None for v in [*op.operands, *op.results])
+    return any(is_meant(v.type) for v in [*op.operands, *op.results])
 
 
 def _bits(type_: ir.Type) -> ir.Type | None:

@@ -11,12 +11,11 @@ from torch_mlir import ir
 from kiln.dialects.elements import element_of, with_element
 from kiln.dialects.walk import ops_inside
 from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.bits import computes_with
 from kiln.lowering.cpu.vector_math import Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_f16, round_f16
 
 __all__ = ["expand_half", "lacks_half"]
-
-_MOVES = {"arith.constant", "arith.select", "arith.bitcast"}
 
 
 def lacks_half(cpu: isa.Isa) -> bool:
@@ -30,14 +29,8 @@ def expand_half(module: ir.Module) -> None:
         if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
             constants: dict[tuple[str, int], ir.Value] = {}
             for op in list(ops_inside(function.operation)):
-                if _computes(op):
+                if computes_with(op, _is_half):
                     _replace(op, constants, function.operation.regions[0].blocks[0])
-
-
-def _computes(op: ir.Operation) -> bool:
-    if op.name.partition(".")[0] not in ("arith", "math") or op.name in _MOVES:
-        return False
-    return any(_is_half(v.type) for v in [*op.operands, *op.results])
 
 
 def _is_half(type_: ir.Type) -> bool:
