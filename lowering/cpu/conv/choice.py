@@ -41,10 +41,10 @@ row-major, which costs 2 %. Compiled calls with the copy against eager's, both r
 
 | class                                                    | to oneDNN NCHW |
 |----------------------------------------------------------|----------------|
-| 3x3, 112 to 7 pixels, 16 to 1024 channels                | 1.11 - 2.4     |
+| 3x3, 112 to 7 pixels, 16 to 1024 channels                | 1.08 - 2.7     |
 | 3x3, 64 channels, 112 pixels; 7x7, 64 channels, 28 pixels | 1.04, 1.05     |
 | 3x3 and 1x1, stride 2; 7x7, 16 channels, stride 2        | 1.12 - 1.81    |
-| 1x1, 112 to 7 pixels, 16 to 2048 channels                | 1.26 - 2.8     |
+| 1x1, 112 to 7 pixels, 16 to 2048 channels                | 1.26 - 3.0     |
 | 4 to 32 groups; 8 images                                 | 1.13 - 1.51    |
 | transposed, 2x2, 3x3 and 4x4                             | 1.76 - 5.7     |
 | patches of 16x16 of 64 channels                          | 0.96           |
