@@ -13,12 +13,13 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
-from kiln.lowering.cpu.conv.choice import IMAGE
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
 from kiln.lowering.tile.body import indexing_maps
 
 CONVOLUTION = "aten.convolution.default"
+IMAGE = "channels_last_image"
+"""Attribute of a `kiln.conv`: channels of its image have to be neighbours; `assign-layouts` copies it if need be."""
 
 
 def channels_last(shape: Exprs) -> Exprs:

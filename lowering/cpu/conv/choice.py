@@ -77,10 +77,8 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.conv.tiles_plan import fits_tiles
 from kiln.lowering.cpu.named_kernels import no_kernel
 
-__all__ = ["IMAGE", "vendor_reason", "wants_channels_last"]
+__all__ = ["vendor_reason", "wants_channels_last"]
 
-IMAGE = "channels_last_image"
-"""Attribute of a `kiln.conv`: channels of its image have to be neighbours; `assign-layouts` copies it if need be."""
 _FEW_CHANNELS = 4
 
 

@@ -1,96 +1,25 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Tuning: which schedule wins, what is remembered, and that every candidate computes what PyTorch does."""
+"""Tuning: which schedule wins, what is remembered, and what is tried when (`test_trial.py` has the candidates)."""
 
-import dataclasses
 import time
 
 import pytest
 import torch
-from kernel_harness import find_fusion
-from torch_mlir import ir
+from tune_support import Scheduled, error, product
 
 import kiln
-from kiln.dialects import affine, create_context
-from kiln.dialects import kiln as dialect
+from kiln.dialects import create_context
 from kiln.errors import KilnError, UnsupportedError
-from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.emit import emit_kernel
-from kiln.lowering.cpu.tune.candidates import candidates, difference
+from kiln.lowering.cpu.tune.candidates import difference
 from kiln.lowering.cpu.tune.measure import Timing, interleaved, processor_time
-from kiln.lowering.cpu.tune.residence import outside
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.cpu.tune.tuner import Tuner
 from kiln.lowering.schedule_attr import from_attribute
-from kiln.passes import run_pipeline
 from kiln.passes.autotune_cpu import AutotuneCpu
 from kiln.runtime.disk_cache import DiskCache
-
-CONV = """dilation = array<i64: 1, 1>, groups = {groups} : i64, output_padding = array<i64: 0, 0>,
-    padding = array<i64: 1, 1>, stride = array<i64: {stride}, {stride}>, transposed = false"""
-
-
-def product(m, n, k, transposed=True, constant=False, dtype="f32"):
-    rhs = f"tensor<{n}x{k}x{dtype}>" if transposed else f"tensor<{k}x{n}x{dtype}>"
-    lhs, result = f"tensor<{m}x{k}x{dtype}>", f"tensor<{m}x{n}x{dtype}>"
-    mark = ' {kiln.constant = "w"}' if constant else ""
-    flags = f"{{transpose_lhs = false, transpose_rhs = {str(transposed).lower()}}}"
-    return f"""func.func @main(%x: {lhs}, %w: {rhs}{mark}) -> {result} {{
-      %0 = "kiln.fusion"(%x, %w) ({{
-      ^bb0(%a: {lhs}, %b: {rhs}):
-        %r = "kiln.matmul"(%a, %b) {flags} : ({lhs}, {rhs}) -> {result}
-        "kiln.yield"(%r) : ({result}) -> ()
-      }}) {{kind = "matmul", name = "f"}} : ({lhs}, {rhs}) -> {result}
-      return %0 : {result}
-    }}"""
-
-
-def conv(channels, outputs, size, groups=1, stride=1):
-    x, w = f"tensor<2x{channels}x{size}x{size}xf32>", f"tensor<{outputs}x{channels // groups}x3x3xf32>"
-    out = (size - 1) // stride + 1
-    y = f"tensor<2x{outputs}x{out}x{out}xf32>"
-    return f"""func.func @main(%x: {x}, %w: {w}) -> {y} {{
-      %0 = "kiln.fusion"(%x, %w) ({{
-      ^bb0(%a: {x}, %b: {w}):
-        %r = "kiln.conv"(%a, %b) {{{CONV.format(groups=groups, stride=stride)}}} : ({x}, {w}) -> {y}
-        "kiln.yield"(%r) : ({y}) -> ()
-      }}) {{kind = "conv", name = "c"}} : ({x}, {w}) -> {y}
-      return %0 : {y}
-    }}"""
-
-
-def attention(queries, keys, causal):
-    q, k = f"tensor<2x3x{queries}x40xf32>", f"tensor<2x3x{keys}x40xf32>"
-    return f"""func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
-      %0 = "kiln.fusion"(%q, %k, %v) ({{
-      ^bb0(%a: {q}, %b: {k}, %c: {k}):
-        %r = "kiln.attention"(%a, %b, %c) {{scale = 0.25 : f64, causal = {str(causal).lower()}}} : ({q}, {k}, {k}) -> {q}
-        "kiln.yield"(%r) : ({q}) -> ()
-      }}) {{kind = "attention", name = "a"}} : ({q}, {k}, {k}) -> {q}
-      return %0 : {q}
-    }}"""
-
-
-class Scheduled:
-    """The first fusion of a module, with layouts and schedule."""
-
-    def __init__(self, text):
-        self.text = text
-
-    def __enter__(self):
-        self.context = create_context()
-        self.context.__enter__()
-        self.location = ir.Location.unknown()
-        self.location.__enter__()
-        self.module = dialect.parse(self.text)
-        run_pipeline(self.module, "assign-layouts,schedule-cpu")
-        return find_fusion(self.module)
-
-    def __exit__(self, *error):
-        self.location.__exit__(*error)
-        self.context.__exit__(*error)
 
 
 def favour(*labels):
@@ -102,74 +31,6 @@ def favour(*labels):
         return [Timing(0.5, 0.5) if i in labels else Timing(1.0, 1.0) for i in range(len(runs))]
 
     return measure
-
-
-def error(value, exact):
-    return float((value.double() - exact).abs().max() / exact.abs().max().clamp(min=1e-30))
-
-
-def check_all(text, exact, tolerance=1e-5):
-    """Every candidate, and the default, against `exact(buffers)`; returns how many there were."""
-    with Scheduled(text) as fusion:
-        default = from_attribute(fusion.operation.attributes["schedule"])
-        trial = Trial(fusion, 2)
-        expected = exact(*trial.buffers)
-        found = candidates(trial.body, trial.layouts, default)
-        assert default not in found
-        for schedule in [default, *found]:
-            run = trial.prepare(schedule)
-            trial.results[0].zero_()
-            run()
-            assert error(trial.results[0].view(expected.shape), expected) < tolerance, schedule
-        return len(found)
-
-
-@pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 50, 70), (1, 1, 1), (33, 130, 129), (100, 257, 300)])
-def test_every_candidate_of_a_product_is_right(m, n, k, transposed):
-    def exact(x, w):
-        w = w.double()
-        return x.double().view(m, k) @ (w.view(n, k).T if transposed else w.view(k, n))
-
-    assert check_all(product(m, n, k, transposed), exact) >= 1
-
-
-def test_every_candidate_of_a_frozen_product_is_right():
-    m, n, k = 24, 100, 70
-    text = product(m, n, k, constant=True)
-    assert check_all(text, lambda x, w: x.double().view(m, k) @ w.double().view(n, k).T) >= 4
-    with Scheduled(text) as fusion:
-        trial = Trial(fusion, 1)
-        found = candidates(trial.body, trial.layouts, from_attribute(fusion.operation.attributes["schedule"]))
-        assert {s.get("packed", False) for s in found} == {True, False}
-
-
-def test_every_candidate_of_a_product_in_half_precision_is_right():
-    m, n, k = 9, 40, 64
-    text = product(m, n, k, dtype="bf16")
-    assert check_all(text, lambda x, w: x.double().view(m, k) @ w.double().view(n, k).T, 1e-2) >= 1
-
-
-@pytest.mark.parametrize(
-    ("channels", "outputs", "size", "groups", "stride"),
-    [(5, 40, 11, 1, 2), (24, 24, 13, 24, 1)],
-)
-def test_every_candidate_of_a_convolution_is_right(channels, outputs, size, groups, stride):
-    def exact(x, w):
-        image = x.double().view(2, channels, size, size)
-        weight = w.double().view(outputs, channels // groups, 3, 3)
-        return torch.nn.functional.conv2d(image, weight, stride=stride, padding=1, groups=groups)
-
-    assert check_all(conv(channels, outputs, size, groups, stride), exact) >= 2
-
-
-@pytest.mark.parametrize(("queries", "keys", "causal"), [(100, 100, True), (3, 90, False)])
-def test_every_candidate_of_attention_is_right(queries, keys, causal):
-    def exact(q, k, v):
-        q, k, v = (x.double().view(2, 3, -1, 40) for x in (q, k, v))
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.25)
-
-    assert check_all(attention(queries, keys, causal), exact) >= 1
 
 
 def test_the_winner_is_taken_and_remembered():
@@ -387,52 +248,6 @@ def test_other_modes_do_not_tune():
         "max-autotune",
         "max-autotune-no-cudagraphs",
     ]
-
-
-def test_a_kernel_that_writes_beyond_its_memory_is_none(monkeypatch) -> None:
-    """Such as one whose scratch memory is less than it takes."""
-
-    def with_little_scratch(fusion, name):
-        module = emit_kernel(fusion, name)
-        kernel = next(op for op in module.body if "kiln.scratch_bytes" in op.attributes)
-        needed = ir.AffineMapAttr(kernel.attributes["kiln.scratch_bytes"]).value.results[0]
-        less = ir.AffineConstantExpr.get(affine.constant_of(needed) - 1024)
-        kernel.attributes["kiln.scratch_bytes"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, 0, [less]))
-        return module
-
-    monkeypatch.setattr("kiln.lowering.cpu.tune.trial.emit_kernel", with_little_scratch)
-    with Scheduled(attention(40, 50, causal=False)) as fusion:
-        schedule = from_attribute(fusion.operation.attributes["schedule"])
-        with pytest.raises(KilnError, match="beyond its memory"):
-            Trial(fusion, 1).prepare(schedule)
-
-
-def test_weights_are_as_far_as_in_the_graph():
-    """Calls go through copies of the operands from outside where those of the graph do not fit into the caches."""
-    cpu = dataclasses.replace(isa.host(), l2_bytes=1 << 20, l3_bytes=8 << 20)
-    reaches = []
-    for rows, columns in ((64, 64), (768, 1024), (4096, 1024)):
-        with isa.compiling_for(cpu), Scheduled(product(16, rows, columns)) as fusion:
-            trial = Trial(fusion, 1)
-            reaches.append(trial.reach)
-            sets = trial._sets(trial.buffers)
-            weights = {operands[1].data_ptr(): operands[1] for operands in sets}
-            assert sum(w.nbytes for w in weights.values()) >= trial.reach or len(weights) == 64
-            assert all(torch.equal(w, trial.buffers[1]) for w in weights.values())
-            assert (len(weights) > 1) == (trial.reach > trial.buffers[1].nbytes)
-    assert reaches == [0, 2 << 20, 8 << 20]
-
-
-def test_what_other_kernels_write_has_no_copies():
-    text = product(16, 768, 1024).replace(
-        "func.func @main(%x: tensor<16x1024xf32>,", "func.func @main(%y: tensor<16x1024xf32>,"
-    )
-    text = text.replace("{\n", "{\n %x = tensor.empty() : tensor<16x1024xf32>\n", 1)
-    cpu = dataclasses.replace(isa.host(), l2_bytes=1 << 20, l3_bytes=8 << 20)
-    with isa.compiling_for(cpu), Scheduled(product(16, 768, 1024)) as alone, Scheduled(text) as fusion:
-        assert (outside(alone), outside(fusion)) == ([0, 1], [1])
-        tuner = Tuner(TunedSchedules())
-        assert tuner.key(alone) != tuner.key(fusion)
 
 
 def test_other_work_does_not_count_for_one_thread():
