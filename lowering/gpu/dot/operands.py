@@ -53,10 +53,14 @@ class Line:
         return self.index if self.mask is True else b.mini(self.index, b.subi(size, 1))
 
 
-def line(b: Builder, start: Index, length: int, axis: int, size: Index) -> Line:
-    """`length` positions from `start` (a multiple of `length`) of an axis of `size`, as axis 0 or 1 of a tile."""
+def line(b: Builder, start: Index, length: int, axis: int, size: Index, tile: int | None = None) -> Line:
+    """`length` positions from `start` of an axis of `size`, as axis 0 or 1 of a tile.
+
+    tile: positions of the whole tile, which starts at a multiple of it; `length` unless given. A piece of a tile may lie
+    behind the end as a whole, so it is the tile that has to divide the axis where no mask is needed.
+    """
     index = b.addi(start, b.lanes(length, axis, 2))
-    if isinstance(size, int) and size % length == 0:
+    if isinstance(size, int) and size % (tile or length) == 0:
         return Line(start, index, True)
     return Line(start, index, b.cmpi("slt", index, size))
 
@@ -82,9 +86,10 @@ def apply_in_pieces(
     """The epilogue of a tile in pieces of columns one after another: fewer registers are live at once, and less shared
     memory. columns: where the tile's begin, and how many there are in the result."""
     start, size = columns
+    tile = tt.shape_of(sums[0].type)[1]
+    width = tile // pieces
     for number, piece in enumerate(zip(*(_split(b, total, pieces) for total in sums), strict=True)):
-        width = tt.shape_of(piece[0].type)[1]
-        epilogue.apply(b, batch, rows, line(b, b.addi(start, number * width), width, 1, size), piece)
+        epilogue.apply(b, batch, rows, line(b, b.addi(start, number * width), width, 1, size, tile), piece)
 
 
 def _split(b: Builder, sums: ir.Value, pieces: int) -> list[ir.Value]:

@@ -74,6 +74,26 @@ def test_operands_through_descriptors(persistent):
     close(out, F.gelu(sums) + r.double(), 1e-2)
 
 
+@pytest.mark.parametrize("kernel", ["tile", "tensor_map"])
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+@pytest.mark.parametrize("n", [192, 320, 96, 72])
+def test_columns_that_pieces_divide_and_tiles_do_not(kernel, pieces, n):
+    """A piece of the last tile may lie behind the last column as a whole: it is not stored there."""
+    m, k, block_n = 136, 64, 128
+    r, x, w, bias = (torch.randn(s).to(torch.bfloat16) for s in ((m, n), (m, k), (n, k), (n,)))
+    guard = 2 * block_n
+    memory = torch.full((2, m * n + guard), 7.0, dtype=torch.bfloat16)
+    out, before = (row[: m * n].view(m, n) for row in memory)
+    changes = {"block_m": 64, "block_n": block_n, "block_k": 32, "num_stages": 2, "num_warps": 4, "group_m": 8}
+    changes |= {"kernel": kernel, "pieces": pieces, "persistent": kernel == "tensor_map", "programs": 3}
+    options = DotOptions(descriptors=kernel == "tensor_map")
+    run_fusion(GELU.format(m=m, n=n, k=k, t="bf16"), [r, x, w, bias], [out, before], options=options, changes=changes)
+    assert torch.equal(memory[:, m * n :], torch.full((2, guard), 7.0, dtype=torch.bfloat16))
+    sums = x.double() @ w.double().T + bias.double()
+    close(before, sums, 1e-2)
+    close(out, F.gelu(sums) + r.double(), 1e-2)
+
+
 def test_operands_that_may_be_unaligned_are_not_described():
     text = GELU.format(m=4096, n=4096, k=4096, t="bf16")
     assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True)))
