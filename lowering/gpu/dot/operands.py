@@ -56,8 +56,8 @@ class Line:
 def line(b: Builder, start: Index, length: int, axis: int, size: Index, tile: int | None = None) -> Line:
     """`length` positions from `start` of an axis of `size`, as axis 0 or 1 of a tile.
 
-    tile: positions of the whole tile, which starts at a multiple of it; `length` unless given. A piece of a tile may lie
-    behind the end as a whole, so it is the tile that has to divide the axis where no mask is needed.
+    tile: positions of the whole tile, which starts at a multiple of it; `length` unless given. A whole piece of a tile
+    may lie past the end, so no mask is needed only where the tile divides the axis.
     """
     index = b.addi(start, b.lanes(length, axis, 2))
     if isinstance(size, int) and size % (tile or length) == 0:
