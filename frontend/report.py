@@ -128,24 +128,26 @@ class _Sinks(threading.local):
 
 
 _sinks = _Sinks()
+_shared: list[list[CompileReport]] = []
 
 
 @contextmanager
-def collect() -> Iterator[list[CompileReport]]:
-    """Gather the reports of every graph this thread compiles inside the block.
+def collect(*, every_thread: bool = False) -> Iterator[list[CompileReport]]:
+    """Gather the reports of every graph that this thread, or the process, compiles inside the block.
 
-    The backward graph may be compiled by autograd's own thread; explain it by running backward inside the block.
+    The backward graph may be compiled by autograd's own thread: gather from every thread and run backward inside.
     """
     reports: list[CompileReport] = []
-    _sinks.active.append(reports)
+    active = _shared if every_thread else _sinks.active
+    active.append(reports)
     try:
         yield reports
     finally:
         # By identity: blocks inside of each other may have gathered the same.
-        _sinks.active = [active for active in _sinks.active if active is not reports]
+        active[:] = [other for other in active if other is not reports]
 
 
 def publish(report: CompileReport) -> None:
-    """Hand ``report`` to every active :func:`collect` of this thread."""
-    for reports in _sinks.active:
+    """Hand ``report`` to every active :func:`collect` of this thread, and to those of the process."""
+    for reports in (*_sinks.active, *_shared):
         reports.append(report)

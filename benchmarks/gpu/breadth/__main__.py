@@ -1,0 +1,112 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Correctness of Kiln on a GPU over many architectures, against float64 and beside eager.
+
+    python -m benchmarks.gpu.breadth --minutes 9 --out build/breadth.jsonl     # again: goes on where it stopped
+    python -m benchmarks.gpu.breadth --only 'swin|bert' --dtype bf16 --jobs 4
+    python -m benchmarks.gpu.breadth --backend aot_eager                       # what the method itself finds wrong
+    python -m benchmarks.gpu.breadth --device cpu --target tt-cpu --only mlp
+
+Each job is a process: a crash or a hang costs one row. The exit status is 1 if a row is wrong, failed, crashed or hung.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.gpu.breadth.child import Settings
+from benchmarks.gpu.breadth.entry import DTYPES, jobs_of
+from benchmarks.gpu.breadth.families import entries_of
+from benchmarks.gpu.breadth.pool import run_jobs
+from benchmarks.gpu.breadth.report import line, summary
+from benchmarks.gpu.breadth.row import Row
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    entries = entries_of(options.entries)
+    chosen = [entry for entry in entries.values() if re.search(options.only, f"{entry.name} {entry.family}")]
+    jobs = jobs_of(chosen, options.dtype.split(","), options.kind.split(","))
+    if options.batch:
+        jobs = [job for job in jobs if (job.batch == 1) == (options.batch == "one")]
+    part, parts = map(int, options.shard.split("/"))
+    jobs = [job for i, job in enumerate(jobs) if i % parts == part]
+    if options.list:
+        print("\n".join(job.key for job in jobs))
+        return 0
+    if options.device == "cuda" and not _has_gpu():
+        print("no GPU: torch.cuda.is_available() is False", file=sys.stderr)
+        return 1
+    out = Path(options.out)
+    rows = _kept(out, options.again.split(",")) if out.exists() else []
+    done = {row["job"] for row in rows}
+    jobs = [job for job in jobs if job.key not in done]
+    os.environ |= {"KILN_CACHE": "0", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="kiln-breadth-triton-"))
+    kiln_options = {"target": options.target} if options.target else {}
+    settings = Settings(options.device, options.backend, kiln_options | json.loads(options.options), options.entries)
+    print(f"{len(chosen)} architectures, {len(jobs)} jobs, {len(done)} done before, {options.jobs} at once", flush=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+        file.flush()
+
+        def show(row: Row) -> None:
+            row["family"] = entries[row["entry"]].family
+            rows.append(row)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            print(line(row)[: 140 if row["status"] == "right" else 600], flush=True)
+
+        limit = {"workers": options.jobs, "seconds": 60 * options.minutes, "limit": options.limit}
+        left = run_jobs(jobs, settings, **limit, show=show)
+    print(summary(rows), flush=True)
+    if left:
+        print(f"no time for {left} jobs: the same command goes on with them", flush=True)
+    return int(any(row["status"] not in ("right", "not run") for row in rows))
+
+
+def _kept(out: Path, again: list[str]) -> list[Row]:
+    """Rows of an earlier call, but those whose status is to be tried again."""
+    rows: list[Row] = [json.loads(text) for text in out.read_text(encoding="utf-8").splitlines() if text.strip()]
+    return [row for row in rows if row["status"] not in again]
+
+
+def _has_gpu() -> bool:
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="regular expression for 'name family' of an architecture")
+    parser.add_argument("--dtype", default=",".join(DTYPES), help="comma-separated")
+    parser.add_argument("--kind", default="forward,train", help="comma-separated")
+    parser.add_argument("--batch", choices=("one", "large"), help="default: both")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th job from the I-th on")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    parser.add_argument("--minutes", type=float, default=10.0, help="start no job after this time")
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds of one job")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--backend", default="kiln", help="of torch.compile, or module:function")
+    parser.add_argument("--target", default="", help="Kiln's: tt-cpu runs the GPU's kernels on the CPU")
+    parser.add_argument("--options", default="{}", help="Kiln's other options as JSON")
+    parser.add_argument("--entries", default="", help="module whose ENTRIES are run in place of the built-in ones")
+    parser.add_argument(
+        "--out", default="build/breadth.jsonl", help="a line for each row; jobs in it are not run again"
+    )
+    parser.add_argument("--again", default="", help="comma-separated statuses of the rows in it that are run again")
+    parser.add_argument("--list", action="store_true", help="print the jobs in their order")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a job gave, as one line of JSON."""
+
+from typing import Any, TypedDict
+
+__all__ = ["STATUSES", "Row"]
+
+STATUSES = {
+    "right": "as exact as eager, at every call",
+    "wrong": "an error above the limit, NaN, other results from call to call, or an input that was written to",
+    "failed": "the compiled model raises, eager does not",
+    "crashed": "the process ended, or CUDA reported an error that ends it",
+    "hung": "no result within the time limit",
+    "not run": "the model cannot be made here, or eager fails",
+}
+
+
+class Row(TypedDict, total=False):
+    """`job`, `entry`, `family`, `kind`, `dtype`, `batch`; `status` and, unless right, `reason`; `seconds`.
+
+    `where`, `error`, `eager_error`, `share` are those of the tensor nearest to its limit (`judge.Finding`), `reference`
+    what the error is against. `repeats`: two calls gave the same bits; `difference`: how far they were apart.
+    `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with ATen as a whole; `aten`: calls by op; `breaks`:
+    Dynamo's graph breaks; `recompiles`: graphs compiled behind the first call.
+    """
+
+    job: str
+    entry: str
+    family: str
+    kind: str
+    dtype: str
+    batch: int
+    status: str
+    reason: str
+    seconds: float
+    where: str
+    error: float
+    eager_error: float
+    share: float
+    reference: str
+    repeats: bool
+    difference: float
+    graphs: int
+    kernels: int
+    fallbacks: list[str]
+    aten: dict[str, int]
+    breaks: int
+    recompiles: int
+    details: dict[str, Any]
