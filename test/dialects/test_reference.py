@@ -1,6 +1,6 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Reference lowerings against PyTorch in float64, with static and with dynamic sizes."""
+"""Reference lowerings against PyTorch in float64, with static and dynamic sizes; the interpreter beside them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln
 from kiln.dialects.execute import run_reference
+from kiln.dialects.interpret import evaluate
 
 _ELEMENT = {
     torch.float32: "f32",
@@ -50,7 +51,22 @@ def run(build: Callable[..., Any], inputs: list[torch.Tensor], dynamic: list[Seq
         assert module.operation.verify()
         arrays = [t.float().numpy() if t.dtype == torch.bfloat16 else t.numpy() for t in inputs]
         assert context is not None
-        return [torch.from_numpy(np.array(r)) for r in run_reference(module, arrays)]
+        results = [torch.from_numpy(np.array(r)) for r in run_reference(module, arrays)]
+        _interpret(module, inputs, results)
+        return results
+
+
+def _interpret(module: ir.Module, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+    """The interpreter computes the same: rounded as declared, and in float64, where results stay in float64."""
+    for precision in ("declared", "float64"):
+        for found, result in zip(evaluate(module, inputs, precision=precision), results, strict=True):
+            if not found.is_floating_point():
+                assert torch.equal(found, result)
+                continue
+            half = any(t.dtype in (torch.bfloat16, torch.float16) for t in inputs)
+            tolerance = 2e-2 if half else 1e-5
+            assert found.dtype == torch.float64 or precision == "declared"
+            torch.testing.assert_close(found.double(), result.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def check(

@@ -1,0 +1,228 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Kiln's named ops by ATen's; those whose meaning is a few loops are expanded to them before (`EXPANDED`)."""
+
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from kiln.dialects.interpret.attention import attention
+from kiln.dialects.interpret.types import element_of, is_float
+
+__all__ = ["EXPANDED", "RULES"]
+
+EXPANDED = {
+    *("kiln.layer_norm", "kiln.rms_norm", "kiln.batch_norm", "kiln.group_norm", "kiln.softmax", "kiln.pool"),
+    "kiln.random",
+}
+"""Ops without a rule here: their reference lowerings are evaluated."""
+
+Tensor = torch.Tensor
+PRODUCTS = 1 << 24
+"""Products of integers that are held at once."""
+
+
+def _integers(op: Any, name: str) -> list[int]:
+    return list(op.attributes[name])
+
+
+def _flag(op: Any, name: str) -> bool:
+    return bool(op.attributes[name].value)
+
+
+# -------------------------------------------------------------------------------------------------- products of tensors
+
+
+def _matmul(interpreter: Any, op: Any) -> list[Any]:
+    numbers, result = interpreter.numbers, element_of(op.results[0].type)
+    a, b = (interpreter.value(v) for v in op.operands)
+    if _flag(op, "transpose_lhs"):
+        a = numbers.move(lambda x: x.mT, a)
+    if _flag(op, "transpose_rhs"):
+        b = numbers.move(lambda x: x.mT, b)
+    if not is_float(result):
+        return [_integer_product(a.long(), b.long()).to(numbers.precision.dtype(result))]
+    compute = numbers.precision.arithmetic(result)
+    a, b = (numbers.move(lambda x: x.to(compute), v) for v in (a, b))
+    depth = interpreter.shape(a)[-1]
+    return [_rounded(interpreter, numbers.bilinear(torch.matmul, a, b, depth), op)]
+
+
+def _rounded(interpreter: Any, value: Any, op: Any) -> Any:
+    """A sum in the compute type as the op's result."""
+    element = element_of(op.results[0].type)
+    wide = ir.F32Type.get(element.context) if element.width < 32 else element
+    return interpreter.numbers.cast(value, wide, element)
+
+
+def _integer_product(a: Tensor, b: Tensor) -> Tensor:
+    """A product of i64, which wraps; ATen has none on GPUs."""
+    if a.device.type == "cpu":
+        return torch.matmul(a, b)
+    depth = a.shape[-1]
+    rows = max(1, PRODUCTS // max(1, a.numel() // max(depth, 1) * b.shape[-1]))
+    parts = range(0, depth, rows)
+    total = torch.zeros((), dtype=a.dtype, device=a.device)
+    for k in parts:
+        left, right = a[..., k : k + rows], b[..., k : k + rows, :]
+        total = total + (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
+    return total.expand(*a.shape[:-1], b.shape[-1])
+
+
+def _conv(interpreter: Any, op: Any) -> list[Any]:
+    numbers = interpreter.numbers
+    names = ("stride", "padding", "dilation")
+    stride, padding, dilation = (_integers(op, name) for name in names)
+    transposed, output_padding = _flag(op, "transposed"), _integers(op, "output_padding")
+    groups = op.attributes["groups"].value
+    compute = numbers.precision.arithmetic(element_of(op.results[0].type))
+    x, w = (numbers.move(lambda part: part.to(compute), interpreter.value(v)) for v in op.operands)
+
+    def convolve(a: Tensor, b: Tensor) -> Tensor:
+        return torch.convolution(a, b, None, stride, padding, dilation, transposed, output_padding, groups)
+
+    if 0 in interpreter.shape(x) or 0 in interpreter.shape(w):
+        return [numbers.lift(_zeros(interpreter, op, x, compute), element_of(op.results[0].type))]
+    window = interpreter.shape(w)[0 if transposed else 1 :]
+    terms = torch.Size([window[0] // groups if transposed else window[0], *interpreter.shape(w)[2:]]).numel()
+    return [_rounded(interpreter, numbers.bilinear(convolve, x, w, terms), op)]
+
+
+def _zeros(interpreter: Any, op: Any, x: Any, dtype: torch.dtype) -> Tensor:
+    type_ = op.results[0].type
+    sizes = [interpreter.shape(x)[0] if type_.is_dynamic_dim(i) else type_.shape[i] for i in range(type_.rank)]
+    return torch.zeros(sizes, dtype=dtype, device=interpreter.device)
+
+
+# ------------------------------------------------------------------------------------------------------ scans and sorts
+
+
+def _scan(interpreter: Any, op: Any) -> list[Any]:
+    x, numbers = interpreter.value(op.operands[0]), interpreter.numbers
+    dim, kind = op.attributes["dim"].value, ir.StringAttr(op.attributes["kind"]).value
+    if kind not in ("max", "min"):
+        return [numbers.scan(kind, x, dim, element_of(op.operands[0].type))]
+    parts = numbers.parts(x)
+    if not parts[0].numel():
+        found, at = parts[0], torch.zeros(parts[0].shape, dtype=torch.int64, device=interpreter.device)
+    else:
+        found, at = (torch.cummax if kind == "max" else torch.cummin)(parts[0], dim)
+    taken = numbers.move(lambda part: part.gather(dim, at) if part.numel() else part, x)
+    del found
+    return [taken, at][: len(op.results)]
+
+
+def _sorted(interpreter: Any, op: Any, descending: bool, places: int | None) -> list[Any]:
+    x = interpreter.value(op.operands[0])
+    dim = op.attributes["dim"].value
+    _, order = torch.sort(interpreter.numbers.parts(x)[0], dim=dim, descending=descending, stable=True)
+    if places is not None:
+        order = order.narrow(dim, 0, places)
+    return [interpreter.numbers.move(lambda part: part.gather(dim, order), x), order]
+
+
+def _sort(interpreter: Any, op: Any) -> list[Any]:
+    return _sorted(interpreter, op, _flag(op, "descending"), None)
+
+
+def _topk(interpreter: Any, op: Any) -> list[Any]:
+    return _sorted(interpreter, op, _flag(op, "largest"), op.attributes["k"].value)
+
+
+# --------------------------------------------------------------------------------------------- reads by index tensors
+
+
+def _gather(interpreter: Any, op: Any) -> list[Any]:
+    x, index = (interpreter.value(v) for v in op.operands)
+    dim = op.attributes["dim"].value
+    # Index and table may have other sizes in the other dims, of which the index's count.
+    return [interpreter.numbers.move(lambda part: torch.gather(part, dim, index.long()), x)]
+
+
+def _index_select(interpreter: Any, op: Any) -> list[Any]:
+    x, index = (interpreter.value(v) for v in op.operands)
+    dim = op.attributes["dim"].value
+    return [interpreter.numbers.move(lambda part: torch.index_select(part, dim, index.long()), x)]
+
+
+def _embedding(interpreter: Any, op: Any) -> list[Any]:
+    weight, index = (interpreter.value(v) for v in op.operands)
+    return [interpreter.numbers.move(lambda part: part[index.long()], weight)]
+
+
+def _index(interpreter: Any, op: Any) -> list[Any]:
+    x, *indices = [interpreter.value(v) for v in op.operands]
+    dims = _integers(op, "dims")
+    at = [slice(None)] * len(interpreter.shape(x))
+    chosen: list[Any] = list(at)
+    for d, index in zip(dims, indices, strict=True):
+        chosen[d] = index.long()
+    return [interpreter.numbers.move(lambda part: part[tuple(chosen)], x)]
+
+
+# -------------------------------------------------------------------------------------------- writes by index tensors
+
+
+def _positions(sizes: tuple[int, ...], at: list[Tensor]) -> Tensor:
+    """Row-major offsets in a tensor of `sizes`."""
+    total = torch.zeros((), dtype=torch.int64, device=at[0].device)
+    for size, index in zip(sizes, at, strict=True):
+        total = total * size + index
+    return total
+
+
+def _along(k: int, sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """The index of dim `k`, for each element of a tensor of `sizes`."""
+    return torch.arange(sizes[k], device=device).view([-1 if i == k else 1 for i in range(len(sizes))])
+
+
+def _put(interpreter: Any, op: Any, x: Any, position: Tensor, source: Any, reduce: str) -> Any:
+    """`x` with the elements of `source` combined with those at the positions."""
+    numbers, shape = interpreter.numbers, interpreter.shape(x)
+    flat = numbers.move(lambda part: part.reshape(-1).clone(), x)
+    position = position.expand(interpreter.shape(source)).reshape(-1)
+    source = numbers.move(lambda part: part.reshape(-1), source)
+    element = element_of(op.results[0].type)
+    wide = interpreter.numbers.precision.arithmetic(element)
+    if reduce == "none":
+        put = numbers.move(lambda part, new: part.scatter(0, position, new), flat, source)
+    elif reduce == "sum" and numbers.parts(flat)[0].dtype != torch.bool:
+        flat, source = (numbers.move(lambda part: part.to(wide), v) for v in (flat, source))
+        put = numbers.move(
+            lambda part: part.to(numbers.precision.dtype(element)), numbers.scatter_sum(flat, position, source)
+        )
+    else:
+        put = numbers.scatter_reduce(flat, position, source, reduce)
+    return numbers.move(lambda part: part.view(shape), put)
+
+
+def _scatter(interpreter: Any, op: Any) -> list[Any]:
+    x, index, source = (interpreter.value(v) for v in op.operands)
+    dim, sizes = op.attributes["dim"].value, tuple(index.shape)
+    at = [index.long() if d == dim else _along(d, sizes, index.device) for d in range(len(sizes))]
+    reduce = ir.StringAttr(op.attributes["reduce"]).value
+    return [_put(interpreter, op, x, _positions(interpreter.shape(x), at), source, reduce)]
+
+
+def _scatter_nd(interpreter: Any, op: Any) -> list[Any]:
+    x, source, *indices = [interpreter.value(v) for v in op.operands]
+    dims, loops = _integers(op, "dims"), iter(_integers(op, "loops"))
+    sizes = interpreter.shape(source)
+    named = dict(zip(dims, indices, strict=True))
+    at = [
+        named[d].long() if d in named else _along(next(loops), sizes, interpreter.device)
+        for d in range(len(interpreter.shape(x)))
+    ]
+    if _flag(op, "from_zero"):
+        x = interpreter.numbers.move(torch.zeros_like, x)
+    reduce = ir.StringAttr(op.attributes["reduce"]).value
+    return [_put(interpreter, op, x, _positions(interpreter.shape(x), at), source, reduce)]
+
+
+RULES = {
+    "kiln.matmul": _matmul, "kiln.conv": _conv, "kiln.attention": attention, "kiln.scan": _scan, "kiln.sort": _sort,
+    "kiln.topk": _topk, "kiln.gather": _gather, "kiln.index_select": _index_select, "kiln.embedding": _embedding,
+    "kiln.index": _index, "kiln.scatter": _scatter, "kiln.scatter_nd": _scatter_nd,
+}  # fmt: skip
