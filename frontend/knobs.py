@@ -24,6 +24,7 @@ __all__ = [
     "dump_dir",
     "fallback",
     "target",
+    "tt_cpu",
     "tuned_dir",
     "verbose",
 ]
@@ -49,6 +50,7 @@ KNOBS = (
     Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
     Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
+    Knob("KILN_TT_CPU", "settings", "what target tt-cpu does like a GPU: 'order=reversed seed=3', say"),
     Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),
 )
 
@@ -104,6 +106,11 @@ def fallback() -> bool:
 def target() -> str:
     """``KILN_TARGET``: what to compile for; empty: by where a graph's tensors are."""
     return os.environ.get("KILN_TARGET", "").strip()
+
+
+def tt_cpu() -> str:
+    """``KILN_TT_CPU``: what the target tt-cpu does like a GPU; empty: all it can."""
+    return os.environ.get("KILN_TT_CPU", "").strip()
 
 
 def verbose() -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
+from kiln.lowering.ttcpu.settings import Settings
 
 __all__ = ["MODES", "TARGETS", "Options", "matmul_precision"]
 
@@ -98,7 +99,10 @@ class Options:
         default_factory=knobs.target,
         metadata={"help": "one of TARGETS; empty: by where the graph's tensors are"},
     )
-
+    tt_cpu: str = field(
+        default_factory=knobs.tt_cpu,
+        metadata={"help": "what target tt-cpu does like a GPU, as in 'order=reversed seed=3'; see docs/tt-cpu.md"},
+    )
     tf32: bool = field(
         default_factory=_tf32,
         metadata={
@@ -156,6 +160,7 @@ class Options:
         if found.target and found.target not in TARGETS:
             message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
             raise BackendOptionError(message, found.target, TARGETS)
+        Settings.parse(found.tt_cpu)
         if found.cpu:
             isa.named(found.cpu)
         if not found.tune_seconds > 0:

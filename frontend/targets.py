@@ -25,6 +25,7 @@ from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.lowering.host.kernels import KernelSet
 from kiln.lowering.host.recent_kernels import recent_kernels
+from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 from kiln.passes.manager import PipelineStep
 
 __all__ = ["Target", "choose_target"]
@@ -34,11 +35,13 @@ Failure = Callable[[ir.OpView, Exception], Exception]
 
 @dataclass(frozen=True)
 class Target:
-    """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90")."""
+    """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90");
+    `settings` of the target "tt-cpu"."""
 
     name: str
     device: str = "cpu"
     arch: str = ""
+    settings: Settings = DEFAULTS
 
     def pipeline(self, options: Options) -> list[PipelineStep]:
         """The passes up to scheduled kernels."""
@@ -66,7 +69,7 @@ class Target:
             return module
         from kiln.lowering.ttcpu.fusion import lower_fusion
 
-        return lower_fusion(fusion, module, name)
+        return lower_fusion(fusion, module, name, self.settings)
 
     def kernels(
         self,
@@ -109,7 +112,7 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
                 "target cuda was asked for, and the graph's tensors are on the CPU; move the model and its inputs to "
                 "the GPU, or leave the option 'target' out"
             )
-        return Target(options.target or "cpu")
+        return Target(options.target or "cpu", settings=Settings.parse(options.tt_cpu))
     if device.type != "cuda" or torch.version.hip is not None:
         raise ImportUnsupported(f"the graph's tensors are on {device}; there are targets for the CPU and NVIDIA GPUs")
     if options.target not in ("", "cuda"):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
+    "AccessError",
     "BackendOptionError",
     "CompileError",
     "InvalidIRError",
@@ -107,6 +108,10 @@ class UnsupportedError(KilnError):
         self.message = f"{op} is not supported{': ' + reason if reason else ''}"
         at = f" at {self.location}" if self.location else ""
         super().__init__(f"{op}{at} is not supported{': ' + reason if reason else ''}")
+
+
+class AccessError(KilnError):
+    """A kernel of the target ``tt-cpu`` reads or writes outside of a buffer; the message says which op, where."""
 
 
 class BackendOptionError(KilnError):

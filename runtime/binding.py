@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kiln.runtime.accesses import WORDS as RECORD_WORDS
 from kiln.runtime.expressions import affine_evaluator
 from kiln.runtime.launches import ReadyLaunch, Touched, launch_groups
 from kiln.runtime.memory import Interval, aligned, assign_offsets
@@ -88,9 +89,9 @@ class StateLayout:
                     self.slots[buffer] = at
                     self.fresh[k].append(buffer)
                     at += 1
-        # The address of the word behind it, where kernels report an index out of range.
+        # The address of the words behind it, where kernels report an index out of range, or more (accesses.py).
         self.flag_address, self.flag = at, at + 1
-        self.words = at + 2
+        self.words = at + 1 + RECORD_WORDS
         self.block = max((plan.kernels[s.kernel].pointers + plan.kernels[s.kernel].symbols + 3
                      for p in parts for s in p.launches), default=0)  # fmt: skip
 
@@ -169,7 +170,8 @@ class Binder:
 
     def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
         """The launch table of a segment and the bytes of scratch memory that its launches need."""
-        ready = [self._launch(binding, epoch, launch, threads) for launch in self.parts[part].launches]
+        steps = zip(self.parts[part].steps, self.parts[part].launches, strict=True)
+        ready = [self._launch(binding, epoch, step, launch, threads) for step, launch in steps]
         needed = max(r.scratch * r.threads for r in ready)
         return [self.layout.block, *launch_groups(ready, self.regions), 0], needed
 
@@ -185,8 +187,8 @@ class Binder:
         offsets, binding.scratch = assign_offsets(intervals)
         binding.offsets = dict(zip(mine, offsets, strict=True))
 
-    def _launch(self, binding: Binding, epoch: int, launch: Launch, limit: int) -> "ReadyLaunch":
-        """A launch with its numbers."""
+    def _launch(self, binding: Binding, epoch: int, step: int, launch: Launch, limit: int) -> "ReadyLaunch":
+        """A launch, step number `step` of the plan, with its numbers."""
         value, layout = binding.values, self.layout
         work = value[launch.work]
         threads = limit if work < 0 else max(1, min(limit, work // WORK_PER_THREAD))
@@ -205,8 +207,10 @@ class Binder:
                 touched.append(Touched(pointer.buffer, start, end, is_written))
         for symbol in launch.symbols:
             words += (0, value[symbol])
-        if launch.checks:
+        if launch.checks or launch.sites:
             words += (layout.flag_address, 0)
+        if launch.sites:
+            words += (0, step)
         per_thread = aligned(value[launch.scratch])
         words += (layout.WORKSPACE + epoch, binding.scratch, 0, per_thread)
         return ReadyLaunch(self.addresses[launch.kernel], threads, words, touched, per_thread)

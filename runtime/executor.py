@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from kiln.errors import KilnError
+from kiln.runtime.accesses import WORDS, launch_error
 from kiln.runtime.aten_call import decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
 from kiln.runtime.heap import use_large_pages
@@ -70,6 +71,7 @@ class Executor:
             "free": self._free,
             "make_state": self._make_state,
             "bad_index": self._bad_index,
+            "bad_access": self._bad_access,
             "as_planned": _as_planned,
             "view": _view,
             "within": _within,
@@ -131,6 +133,13 @@ class Executor:
         state.words[8 * self._layout.flag] = 0
         self._free.append(state)
         raise IndexError(f"index out of range in {ops}")
+
+    def _bad_access(self, state: "_State") -> None:
+        """Raises what a kernel of the target "tt-cpu" reported; the state can be used again."""
+        words = struct.unpack_from(f"{WORDS}q", state.words, 8 * self._layout.flag)
+        struct.pack_into("q", state.words, 8 * self._layout.flag, 0)
+        self._free.append(state)
+        raise launch_error(self.plan, words)
 
     def _bind(
         self, epoch: int, key: tuple[int, ...], previous: Binding | None, inputs: Sequence[Any] | None

@@ -32,6 +32,7 @@ __all__ = [
     "Plan",
     "Pointer",
     "Product",
+    "Site",
     "Step",
     "Symbol",
     "TensorMap",
@@ -41,7 +42,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 10
+_VERSION = 11
 
 
 @dataclass(frozen=True)
@@ -178,12 +179,28 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A place of a kernel of the target "tt-cpu" that may report something (runtime/accesses.py).
+
+    kind: "kernel" (the first one, which says that there is a record), "load", "store", "atomic" (accesses),
+    "descriptor", "alignment" (of tensor maps) or "assert". op: its name, and which of that name it is in the kernel.
+    source: where the op comes from. detail: what was asserted, or is wrong.
+    """
+
+    kind: str
+    op: str
+    source: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
     scratch: bytes per thread. work: elementary operations, which decide how many threads pay; -1 if unknown.
     results: how many of the pointers, the last ones, are written; the others are read.
     checks: the ops that report an index out of range; the kernel takes the address to do so at as its last symbol.
+    sites: what may report something; the kernel takes the address to do so at and the step's number, last.
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
     grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product,
     convolution: what a kernel of kind "library" computes. source: the line of the model that it comes from
@@ -204,6 +221,7 @@ class Launch:
     clear: tuple[tuple[int, Expr], ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
     checks: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
     product: Product | None = None
     convolution: Convolution | None = None
     source: str = ""

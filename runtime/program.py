@@ -30,8 +30,8 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> 
     """Writes the program of a plan.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
-    ``make_state``, ``bad_index``, ``launch``, ``empty``, ``as_planned``, ``constants``, ``call_K`` (ATen calls),
-    ``pack_K``, and for plans of a GPU ``workspace``, ``within`` and ``aligned``.
+    ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
+    ``call_K`` (ATen calls), ``pack_K``, and for plans of a GPU ``workspace``, ``within`` and ``aligned``.
     """
     return _Writer(plan, parts, layout).write()
 
@@ -157,6 +157,8 @@ class _Writer:
         checks = sorted({name for launch in part.launches for name in launch.checks})
         if checks:
             self._emit(f"if state.words[{8 * self.layout.flag}]: bad_index(state, {', '.join(checks)!r})")
+        if any(launch.sites for launch in part.launches):
+            self._emit(f"if state.words[{8 * self.layout.flag}]: bad_access(state)")
 
     def _base(self, epoch: int) -> str:
         return f"w{epoch}.data_ptr()" if self.is_device else f"state.bases[{epoch}]"

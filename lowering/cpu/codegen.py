@@ -23,6 +23,7 @@ from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.lowering.cpu.half import expand_half, lacks_half
 from kiln.passes.core import Pass
+from kiln.runtime.plan import Site
 
 __all__ = [
     "KernelObject",
@@ -64,6 +65,7 @@ class KernelObject:
     scratch_bytes: str | None = None  # affine map text ()[symbols] -> (bytes per thread); None: no scratch
     work: str | None = None  # affine map text ()[symbols] -> (elementary operations); None: unknown
     checks: tuple[str, ...] = ()  # ops whose indices it checks; the address to tell so at is one more symbol
+    sites: tuple[Site, ...] = ()  # what may report something; where, and for which launch, are two more symbols
 
     @property
     def entry(self) -> str:
@@ -112,7 +114,7 @@ def start_kernel(
     with module.context, ir.Location.unknown():
         _verify(module, name)
         clone = _clone(module)
-        checks = _checks(clone, name)
+        checks, sites = _checks(clone, name), _sites(clone, name)
         scratch, work = _func_maps(clone, name)
         if kind in _OPT_LEVEL:
             _keep_loops(clone, sums=kind != "conv")
@@ -121,7 +123,7 @@ def start_kernel(
             dump("llvm", clone)
         level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
         code = jit.start(clone, f"{name}_entry", level)
-    kernel = KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks)
+    kernel = KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks, sites)
     return PendingKernel(kernel, code, clone)
 
 
@@ -253,6 +255,15 @@ def _checks(module: ir.Module, name: str) -> tuple[str, ...]:
     for op in module.body:
         if "kiln.checks" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
             return tuple(ir.StringAttr(n).value for n in ir.ArrayAttr(op.attributes["kiln.checks"]))
+    return ()
+
+
+def _sites(module: ir.Module, name: str) -> tuple[Site, ...]:
+    """What kiln.sites of func @name lists."""
+    for op in module.body:
+        if "kiln.sites" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
+            found = [ir.ArrayAttr(site) for site in ir.ArrayAttr(op.attributes["kiln.sites"])]
+            return tuple(Site(*(ir.StringAttr(text).value for text in site)) for site in found)
     return ()
 
 

@@ -120,6 +120,7 @@ class KernelSet:
             "scratch": 0 if code.scratch_bytes is None else over_plan(code.scratch_bytes, 0),
             "work": -1 if code.work is None else over_plan(code.work, 0),
             "checks": code.checks,
+            "sites": code.sites,
         }
 
     def meanwhile(self, plan: Plan) -> None:

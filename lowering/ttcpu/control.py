@@ -12,6 +12,7 @@ from kiln.dialects import tt
 from kiln.errors import UnsupportedError
 from kiln.lowering.ttcpu.blocks import Block, Stored, scalar_type
 from kiln.lowering.ttcpu.core import Lowering, handles
+from kiln.lowering.ttcpu.watch import report_failing
 
 
 @handles("scf.for")
@@ -103,6 +104,15 @@ def _call(low: Lowering, op: ir.Operation) -> None:
     body = named[0].operation.regions[0].blocks[0]
     with low.scope():
         for argument, value in zip(body.arguments, op.operands, strict=True):
-            low.values[argument] = low.values[value]
+            low.values[argument], low.callers[argument] = low.values[value], value
         returned = [low.values[v] for v in low.run(body).operands]
     low.values.update(zip(op.results, returned, strict=True))
+
+
+@handles("tt.assert")
+def _assert(low: Lowering, op: ir.Operation) -> None:
+    """What does not hold is reported. The program goes on: what an assertion guards is clamped."""
+    condition = op.operands[0]
+    shape = tuple(ir.RankedTensorType(condition.type).shape) if tt.is_block(condition.type) else ()
+    message = ir.StringAttr(op.attributes["message"]).value
+    report_failing(low, op, "assert", shape, lambda index: low.element(condition, index), message)

@@ -15,8 +15,10 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Scratch, Stored, scalar_type
 from kiln.lowering.ttcpu.scalars import apply_scalar, is_elementwise, scalar_cost
+from kiln.lowering.ttcpu.settings import Settings
+from kiln.lowering.ttcpu.sites import Sites
 
-__all__ = ["HANDLERS", "Descriptor", "Lowering", "Rule", "handles"]
+__all__ = ["HANDLERS", "Descriptor", "Extent", "Lowering", "Reporting", "Rule", "handles"]
 
 #: An op's result is computed again by each of its readers up to this many scalar operations.
 _CHEAP = 4
@@ -24,12 +26,33 @@ _CHEAP = 4
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A tensor descriptor: `sizes` and `strides` in elements, outermost dim first."""
+    """A tensor descriptor: `sizes` and `strides` in elements, outermost dim first; is_nan: what lies outside is NaN,
+    not zero."""
 
     pointer: ir.Value
     element: ir.Type
     sizes: list[ir.Value]
     strides: list[ir.Value]
+    is_nan: bool = False
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One piece of memory, as i64 values: the number of the argument that it is, its address, its size in bytes."""
+
+    number: ir.Value
+    base: ir.Value
+    size: ir.Value
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """Where a kernel reports what is wrong: (address of the record, number of the launch), or None where it does not;
+    the sites that may; what is looked at."""
+
+    record: tuple[ir.Value, ir.Value] | None
+    sites: Sites
+    settings: Settings
 
 
 Value = ir.Value | Block | Descriptor
@@ -50,9 +73,21 @@ def handles(*names: str) -> Callable[[Rule], Rule]:
 class Lowering:
     """Lowers the ops of one function in order, at the current insertion point."""
 
-    def __init__(self, b: Builder, scratch: Scratch, programs: Sequence[ir.Value], grid: Sequence[Index]) -> None:
+    def __init__(
+        self,
+        b: Builder,
+        scratch: Scratch,
+        programs: Sequence[ir.Value],
+        grid: Sequence[Index],
+        program: ir.Value,
+        reporting: "Reporting",
+    ) -> None:
         self.b, self.scratch = b, scratch
         self.programs, self.grid = programs, grid  # this program's numbers as i32, and how many there are
+        self.program = program  # its number in the whole grid, i64
+        self.record, self.sites, self.settings = reporting.record, reporting.sites, reporting.settings
+        self.extents: dict[ir.Value, Extent] = {}  # the memory of the kernel's arguments, where it is known
+        self.callers: dict[ir.Value, ir.Value] = {}  # argument of a function -> what it was called with last
         self.values: dict[ir.Value, Value] = {}
         self.own: set[ir.Value] = set()  # blocks that the loops around carry
 

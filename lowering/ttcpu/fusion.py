@@ -7,7 +7,9 @@ from torch_mlir import ir
 
 from kiln.lowering.host.gpu_kernels import cleared_results, kernel_function
 from kiln.lowering.host.kernels import KernelSet
+from kiln.lowering.ttcpu.buffers import buffers_of
 from kiln.lowering.ttcpu.lower import lower_kernel
+from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 
 __all__ = ["TtCpuKernelSet", "lower_fusion"]
 
@@ -15,12 +17,14 @@ __all__ = ["TtCpuKernelSet", "lower_fusion"]
 class TtCpuKernelSet(KernelSet):
     """The kernels of a plan as `lower_fusion` makes them."""
 
+    marks_alignment = True  # the same kernels as on a GPU
+
     def _optimization_level(self, module: ir.Module) -> int | None:
         # The kinds that the CPU compiles with less effort are tiled by hand there; here LLVM has to vectorise.
         return 2
 
 
-def lower_fusion(fusion: ir.OpView, module: ir.Module, name: str) -> ir.Module:
+def lower_fusion(fusion: ir.OpView, module: ir.Module, name: str, settings: Settings = DEFAULTS) -> ir.Module:
     """Lowers `module`, the kernel of `fusion` in Triton IR, to the vector stage as `@name`.
 
     Raises UnsupportedError, naming the op, for what does not run on the CPU.
@@ -32,4 +36,6 @@ def lower_fusion(fusion: ir.OpView, module: ir.Module, name: str) -> ir.Module:
         operands = sum(isinstance(v.type, ir.RankedTensorType) for v in fusion.operation.operands)
         pairs = list(ir.DenseI64ArrayAttr(attributes["in_place"]))
         shared = [*pairs[::2], *(operands + result for result in pairs[1::2])]
-    return lower_kernel(function, name, shared, cleared_results(fusion, function))
+    cleared = cleared_results(fusion, function)
+    buffers = buffers_of(fusion, kept=[*shared, *(number for number, _ in cleared)])
+    return lower_kernel(function, name, shared, cleared, buffers=buffers, settings=settings)

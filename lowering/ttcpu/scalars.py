@@ -15,6 +15,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.float8 import is_float8
 from kiln.lowering.ttcpu.blocks import pointee, scalar_type
+from kiln.lowering.ttcpu.functions import call
 
 __all__ = ["apply_scalar", "is_elementwise", "scalar_cost"]
 
@@ -89,19 +90,7 @@ def _division(b: Builder, name: str, operands: Sequence[ir.Value]) -> ir.Value:
     type_ = operands[0].type
     symbol = f"{name.replace('.', '_')}_{type_}"
     text = f"func.func private @{symbol}(%x: {type_}, %y: {type_}) -> {type_} {{\n%z = {name} %x, %y : {type_}\n"
-    return _call(b, symbol, f"{text}return %z : {type_}\n}}", operands, type_)
-
-
-def _call(b: Builder, symbol: str, text: str, operands: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
-    """A call of a function, which `text` declares or defines where the module does not have it yet."""
-    module = b.entry.owner.operation.parent
-    body = module.regions[0].blocks[0]
-    if not any(ir.StringAttr(op.attributes["sym_name"]).value == symbol for op in body):
-        parsed = ir.Module.parse(text)
-        for declaration in list(parsed.body):
-            body.append(declaration.detach_from_parent())
-    callee = ir.FlatSymbolRefAttr.get(symbol)
-    return ir.Operation.create("func.call", results=[type_], operands=operands, attributes={"callee": callee}).result
+    return call(b, symbol, f"{text}return %z : {type_}\n}}", operands, [type_])[0]
 
 
 # Casts between floats and what does not compute keep 16-bit floats.
@@ -203,7 +192,7 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
     """A call of the C library's function."""
     symbol = name if type_ == b.f64 else f"{name}f"
     types = ", ".join(str(v.type) for v in operands)
-    return _call(b, symbol, f"func.func private @{symbol}({types}) -> {type_}", operands, type_)
+    return call(b, symbol, f"func.func private @{symbol}({types}) -> {type_}", operands, [type_])[0]
 
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:

@@ -1,0 +1,125 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The memory behind a kernel's arguments: how much there is, and what it holds before the first program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, memref
+
+from kiln.dialects import affine
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.tile.body import FusionBody
+from kiln.lowering.tile.layouts import fusion_layouts
+
+__all__ = ["Buffer", "address_of", "buffers_of", "buffers_of_tensors", "fill_bytes", "poison", "size_of", "symbolic"]
+
+_ALL_BITS = -1
+"""NaN as a float of any type, -1 as an integer."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The memory of one argument. sizes: over the kernel's symbols; offset: of an element, over the dims and symbols;
+    item: bytes of an element; is_written: it is a result, in memory of its own, that nothing has written yet."""
+
+    sizes: tuple[ir.AffineExpr, ...]
+    offset: ir.AffineExpr
+    item: int
+    is_written: bool
+
+
+def buffers_of(fusion: ir.OpView, kept: Sequence[int]) -> list[Buffer]:
+    """Those of a fusion's kernel. kept: numbers of arguments whose memory holds something when the kernel starts."""
+    body = FusionBody(fusion)
+    found = []
+    values = [*body.tensors, *body.roots]
+    for i, (value, layout) in enumerate(zip(values, fusion_layouts(fusion, body), strict=True)):
+        is_written = i >= len(body.tensors) and i not in kept
+        found.append(Buffer(tuple(body.dims(value)), layout.results[0], item_bytes(value.type), is_written))
+    return found
+
+
+def buffers_of_tensors(tensors: Sequence[torch.Tensor]) -> list[Buffer]:
+    """Those of a kernel that runs on tensors, which keep what they hold."""
+    found = []
+    for tensor in tensors:
+        offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        for dim, stride in enumerate(tensor.stride()):
+            offset = offset + ir.AffineDimExpr.get(dim) * stride
+        sizes = tuple(ir.AffineConstantExpr.get(n) for n in tensor.shape)
+        found.append(Buffer(sizes, offset, tensor.element_size(), False))
+    return found
+
+
+def size_of(b: Builder, buffer: Buffer, symbols: Sequence[Index]) -> ir.Value:
+    """Bytes from the buffer's first to its last element, i64."""
+    sizes = [symbolic(b, n, symbols) for n in buffer.sizes]
+    end = b.addi(symbolic(b, buffer.offset, symbols, [b.subi(n, 1) for n in sizes]), 1)
+    is_empty = False
+    for n in sizes:
+        is_empty = b.orc(is_empty, b.cmpi("sle", n, 0))
+    return arith.index_cast(b.i64, b.value(b.select_index(is_empty, 0, b.muli(end, buffer.item))))
+
+
+def poison(b: Builder, buffer: Buffer, memory: ir.Value, symbols: Sequence[Index]) -> None:
+    """Sets all bits of a buffer's elements, and of none between them. memory: a memref."""
+    start, bits = address_of(b, memory), ir.IntegerType.get_signless(8 * buffer.item)
+    sizes = [symbolic(b, n, symbols) for n in buffer.sizes]
+
+    def nest(index: tuple[Index, ...]) -> None:
+        if len(index) < len(sizes):
+            b.for_(0, sizes[len(index)], 1, lambda i: nest((*index, i)))
+            return
+        offset = symbolic(b, buffer.offset, symbols, index)
+        llvm.store(b.int_(_ALL_BITS, bits), element(b, start, b.value(offset), bits))
+
+    nest(())
+
+
+def fill_bytes(b: Builder, start: ir.Value, size: Index, value: int) -> None:
+    """Sets each byte from an address on."""
+    byte = b.int_(value, b.i8)
+    b.for_(0, size, 1, lambda i: llvm.store(byte, element(b, start, b.value(i), b.i8)) and None)
+
+
+def element(b: Builder, start: ir.Value, offset: ir.Value, type_: ir.Type) -> ir.Value:
+    """The address `offset` (an index) elements past one."""
+    attributes = {
+        "elem_type": ir.TypeAttr.get(type_),
+        "rawConstantIndices": ir.DenseI32ArrayAttr.get([-(2**31)]),
+    }
+    operands = [start, arith.index_cast(b.i64, offset)]
+    return ir.Operation.create(
+        "llvm.getelementptr", results=[start.type], operands=operands, attributes=attributes
+    ).result
+
+
+def address_of(b: Builder, memory: ir.Value) -> ir.Value:
+    """A memref's address as a pointer."""
+    number = memref.extract_aligned_pointer_as_index(memory)
+    return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(b.i64, number))
+
+
+def symbolic(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index], dims: Sequence[Index] = ()) -> Index:
+    """Emits an affine expression over symbols and dims; what is divided is not negative."""
+    expr = expr.maybe_downcast()
+    known = affine.constant_of(expr)
+    if known is not None:
+        return known
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return symbols[expr.position]
+    if isinstance(expr, ir.AffineDimExpr):
+        return dims[expr.position]
+    lhs, rhs = symbolic(b, expr.lhs, symbols, dims), symbolic(b, expr.rhs, symbols, dims)
+    if isinstance(expr, ir.AffineAddExpr):
+        return b.addi(lhs, rhs)
+    if isinstance(expr, ir.AffineMulExpr):
+        return b.muli(lhs, rhs)
+    if isinstance(expr, ir.AffineCeilDivExpr):
+        return b.ceildivi(lhs, rhs)
+    return b.divi(lhs, rhs) if isinstance(expr, ir.AffineFloorDivExpr) else b.remi(lhs, rhs)
