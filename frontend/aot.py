@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import (
     SerializableAOTDispatchCompiler,  # pyright: ignore[reportPrivateImportUsage]
@@ -19,13 +20,15 @@ from torch._functorch.aot_autograd import (
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 
+from kiln.errors import KilnError
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
-from kiln.frontend.report import Freezing
+from kiln.frontend.report import Freezing, collect
 from kiln.frontend.traces import keeping_traces, savable, serializable
+from kiln.frontend.unkept import is_saving_asked_for, keeping_no_traces, not_kept
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -34,19 +37,36 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     """Functionalise, take apart, split forward from backward, and compile each graph with ``compile_graph``.
 
     Input mutations of an inference graph stay in it as a final ``aten.copy_``; the import turns them into results that
-    are written back.
+    are written back. What fails in PyTorch's cache of traces is traced and compiled without that cache.
     """
+    try:
+        with keeping_traces(example_inputs, options):
+            return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))
+    except (KilnError, TorchDynamoException):  # the latter are how Dynamo is asked to trace anew, or to leave it
+        raise
+    except Exception as error:  # noqa: BLE001 - of PyTorch's cache, if it does not come again without
+        if is_saving_asked_for():
+            raise
+        with collect() as reports, keeping_no_traces():
+            try:
+                compiled = _dispatch(gm, example_inputs, _settings(options, lambda compiler: compiler))
+            except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history
+                raise error from None
+        not_kept(reports, error)
+        return compiled
+
+
+def _settings(options: Options, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> dict[str, Any]:
+    """What AOTAutograd is called with; ``wrap`` is applied to each compiler."""
     inference = _freezing if options.freezing and not torch.is_grad_enabled() else partial(_compile, kind="inference")
-    settings: dict[str, Any] = dict(
-        fw_compiler=serializable(_reporting_strides(partial(_compile, options=options, kind="forward")), options),
-        bw_compiler=serializable(partial(_compile, options=options, kind="backward"), options),
-        inference_compiler=serializable(partial(inference, options=options), options),
+    return dict(
+        fw_compiler=wrap(_reporting_strides(partial(_compile, options=options, kind="forward"))),
+        bw_compiler=wrap(partial(_compile, options=options, kind="backward")),
+        inference_compiler=wrap(partial(inference, options=options)),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
     )
-    with keeping_traces(example_inputs, options):
-        return savable(_dispatch(gm, example_inputs, settings))
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:

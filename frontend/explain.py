@@ -145,6 +145,8 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
         console.print(f"most memory allocated at once: {_kib(ours.peak)} (eager: {_kib(eager.peak)})")
     if graph.cache not in ("", "off"):
         console.print(f"persistent cache: {graph.cache}", markup=False)
+    if graph.trace:
+        console.print(f"AOTAutograd's trace: {graph.trace}", markup=False)
     table = Table("stage", "ms", title="compile time", title_justify="left")
     for stage, seconds in graph.stages.items():
         table.add_row(stage, f"{1e3 * seconds:.1f}")

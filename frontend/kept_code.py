@@ -103,6 +103,16 @@ class Reference:
         return KeptCode(run, self, options, loaded=report)
 
 
+class _OnlyOfInstances:
+    """A class attribute that is missing unless an instance has set it, whatever base classes say."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        raise AttributeError(self.name)
+
+
 @dataclasses.dataclass(eq=False)
 class KeptCode(OutputCode):
     """A compiled graph as AOTAutograd gets it.
@@ -111,6 +121,10 @@ class KeptCode(OutputCode):
     where there is none, ``reason`` tells why. ``stored`` is the stored graph, as far as it was asked for. ``loaded``:
     the report of a graph that was not compiled now.
     """
+
+    # PyTorch 2.11 and 2.12 keep every result that has the attribute, and assert that it is not None; OutputCode gives
+    # it to all, as None.
+    _fx_graph_cache_key = _OnlyOfInstances()  # type: ignore[assignment]
 
     run: Callable[[list[Any]], list[Any]]
     reference: Reference | None
@@ -122,7 +136,8 @@ class KeptCode(OutputCode):
     def __post_init__(self) -> None:
         self._boxed_call = True
         self._time_taken_ns = 0
-        self._fx_graph_cache_key = None if self.reference is None else self.reference.text()
+        if self.reference is not None:
+            self._fx_graph_cache_key = self.reference.text()
 
     def __call__(self, inputs: list[Any]) -> list[Any]:  # type: ignore[override]
         return self.run(inputs)

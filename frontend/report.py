@@ -75,7 +75,8 @@ class CompileReport:
     reads. ``memory``, ``eager_memory``: bytes moved and held, with the example inputs' sizes, by the plan and by
     eager's operators; None where sizes are known at run time only. ``freezing``: None unless the option is on.
     ``cache``: what the persistent cache did: "loaded", "stored", "off", or "off: ..." and "not stored: ..." with
-    the reason; ``key``: where the graph is in it, if it is. ``rewrites``: how often each pattern of
+    the reason; ``key``: where the graph is in it, if it is. ``trace``: why AOTAutograd's cache has no trace of a graph
+    for which Kiln's has the code; empty if it has, or was not asked. ``rewrites``: how often each pattern of
     ``rewrite-patterns`` matched. ``notes``: why passes did what they did, or did not.
     """
 
@@ -97,6 +98,7 @@ class CompileReport:
     freezing: Freezing | None = None
     cache: str = ""
     key: str = ""
+    trace: str = ""
     rewrites: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 

@@ -40,6 +40,7 @@ from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
+from kiln.frontend.unkept import guards
 
 __all__ = ["keeping_traces", "savable", "serializable"]
 
@@ -131,7 +132,9 @@ def serializable(compiler: Compiler, options: Options) -> Compiler:
         if not report.key:
             return KeptCode(run, None, options, reason=report.fallback_reason or report.cache)
         if constants is None:
-            return KeptCode(run, None, options, reason="a tensor lifted into it is large, or no plain one")
+            reason = "a tensor lifted into it is large, or no plain one"
+            report.trace = f"not kept: {reason}"
+            return KeptCode(run, None, options, reason=reason)
         strides = output_strides(gm) if report.graph == "forward" else None
         has_sizes = any(map(_is_symbolic, strides or []))
         known = None if has_sizes else strides
@@ -168,7 +171,7 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
             (autograd_cache, "AOTAutogradCacheDetails", _Details),
             (FxGraphCache, "load_with_key", staticmethod(_load_with_key)),
         )
-        with standing_in(*ours):
+        with collect() as reports, standing_in(*ours, *guards(reports)):
             yield
     finally:
         _current.options, _current.salt = before
