@@ -20,6 +20,8 @@ import pytest
 import torch
 
 from benchmarks.__main__ import _arguments
+from benchmarks.gpu.breadth.__main__ import parser as breadth
+from benchmarks.gpu.breadth.table import parser as breadth_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -54,6 +56,13 @@ def commands(program: str) -> list[list[str]]:
             found += [[page.name, *words] for words in split if " ".join(words).startswith(program)]
     return found
 
+
+#: What reads the arguments of a module.
+ARGUMENTS = {
+    "benchmarks": _arguments,
+    "benchmarks.gpu.breadth": breadth().parse_args,
+    "benchmarks.gpu.breadth.table": breadth_table().parse_args,
+}
 
 SAMPLES = [
     pytest.param(sample, id=f"{page.name}-{number}")
@@ -127,7 +136,7 @@ def test_kiln_cache(command: list[str], here: Path) -> None:
 
 @pytest.mark.parametrize("command", commands("python -m benchmarks"), ids=" ".join)
 def test_options_of_benchmarks(command: list[str]) -> None:
-    assert _arguments(command[4:]).cases
+    assert ARGUMENTS[command[3]](command[4:])
 
 
 def test_commands_are_found() -> None:

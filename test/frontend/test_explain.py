@@ -3,10 +3,13 @@
 
 """``kiln.explain`` and ``kiln-explain``."""
 
+import threading
+
 import pytest
 import torch
 
 import kiln
+from kiln.frontend.report import CompileReport, collect, publish
 from kiln.tools.kiln_explain import main
 
 
@@ -125,3 +128,15 @@ def test_patterns_and_near_misses() -> None:
     text = explanation.to_text(width=200)
     assert "patterns rewritten: silu" in text
     assert "gelu-tanh: operand 1 of aten.mul.Scalar: 0.044715 expected, found 0.05" in text
+
+
+def test_reports_of_other_threads():
+    """Autograd compiles backward graphs in a thread of its own."""
+    with collect() as own, collect(every_thread=True) as all_:
+        thread = threading.Thread(target=publish, args=(CompileReport("backward"),))
+        thread.start()
+        thread.join()
+        publish(CompileReport("forward"))
+    publish(CompileReport("inference"))
+    assert [report.graph for report in own] == ["forward"]
+    assert [report.graph for report in all_] == ["backward", "forward"]

@@ -22,13 +22,14 @@ from pathlib import Path
 from benchmarks.gpu.breadth.child import Settings
 from benchmarks.gpu.breadth.entry import DTYPES, jobs_of
 from benchmarks.gpu.breadth.families import entries_of
+from benchmarks.gpu.breadth.lines import about_run, read, write
 from benchmarks.gpu.breadth.pool import run_jobs
 from benchmarks.gpu.breadth.report import line, summary
 from benchmarks.gpu.breadth.row import Row
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     entries = entries_of(options.entries)
     chosen = [entry for entry in entries.values() if re.search(options.only, f"{entry.name} {entry.family}")]
     jobs = jobs_of(chosen, options.dtype.split(","), options.kind.split(","))
@@ -43,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("no GPU: torch.cuda.is_available() is False", file=sys.stderr)
         return 1
     out = Path(options.out)
-    rows = _kept(out, options.again.split(",")) if out.exists() else []
+    rows = read(out)[1] if out.exists() else []
+    rows = [row for row in rows if row["status"] not in options.again.split(",")]
     done = {row["job"] for row in rows}
     jobs = [job for job in jobs if job.key not in done]
     os.environ |= {"KILN_CACHE": "0", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -53,15 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{len(chosen)} architectures, {len(jobs)} jobs, {len(done)} done before, {options.jobs} at once", flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row) + "\n")
-        file.flush()
+        write(file, [{"run": about_run(options.device, options.commit)}, *rows])
 
         def show(row: Row) -> None:
             row["family"] = entries[row["entry"]].family
             rows.append(row)
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+            write(file, [row])
             print(line(row)[: 140 if row["status"] == "right" else 600], flush=True)
 
         limit = {"workers": options.jobs, "seconds": 60 * options.minutes, "limit": options.limit}
@@ -72,12 +71,6 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(row["status"] not in ("right", "not run") for row in rows))
 
 
-def _kept(out: Path, again: list[str]) -> list[Row]:
-    """Rows of an earlier call, but those whose status is to be tried again."""
-    rows: list[Row] = [json.loads(text) for text in out.read_text(encoding="utf-8").splitlines() if text.strip()]
-    return [row for row in rows if row["status"] not in again]
-
-
 def _has_gpu() -> bool:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     import torch
@@ -85,27 +78,26 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="regular expression for 'name family' of an architecture")
-    parser.add_argument("--dtype", default=",".join(DTYPES), help="comma-separated")
-    parser.add_argument("--kind", default="forward,train", help="comma-separated")
-    parser.add_argument("--batch", choices=("one", "large"), help="default: both")
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th job from the I-th on")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
-    parser.add_argument("--minutes", type=float, default=10.0, help="start no job after this time")
-    parser.add_argument("--limit", type=float, default=150.0, help="seconds of one job")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--backend", default="kiln", help="of torch.compile, or module:function")
-    parser.add_argument("--target", default="", help="Kiln's: tt-cpu runs the GPU's kernels on the CPU")
-    parser.add_argument("--options", default="{}", help="Kiln's other options as JSON")
-    parser.add_argument("--entries", default="", help="module whose ENTRIES are run in place of the built-in ones")
-    parser.add_argument(
-        "--out", default="build/breadth.jsonl", help="a line for each row; jobs in it are not run again"
-    )
-    parser.add_argument("--again", default="", help="comma-separated statuses of the rows in it that are run again")
-    parser.add_argument("--list", action="store_true", help="print the jobs in their order")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--only", default="", help="regular expression for 'name family' of an architecture")
+    found.add_argument("--dtype", default=",".join(DTYPES), help="comma-separated")
+    found.add_argument("--kind", default="forward,train", help="comma-separated")
+    found.add_argument("--batch", choices=("one", "large"), help="default: both")
+    found.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th job from the I-th on")
+    found.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    found.add_argument("--minutes", type=float, default=10.0, help="start no job after this time")
+    found.add_argument("--limit", type=float, default=150.0, help="seconds of one job")
+    found.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    found.add_argument("--backend", default="kiln", help="of torch.compile, or module:function")
+    found.add_argument("--target", default="", help="Kiln's: tt-cpu runs the GPU's kernels on the CPU")
+    found.add_argument("--options", default="{}", help="Kiln's other options as JSON")
+    found.add_argument("--entries", default="", help="module whose ENTRIES are run in place of the built-in ones")
+    found.add_argument("--out", default="build/breadth.jsonl", help="a line for each row; jobs in it are not run again")
+    found.add_argument("--again", default="", help="comma-separated statuses of the rows in it that are run again")
+    found.add_argument("--commit", default="", help="what the run is of, where git does not know")
+    found.add_argument("--list", action="store_true", help="print the jobs in their order")
+    return found
 
 
 if __name__ == "__main__":

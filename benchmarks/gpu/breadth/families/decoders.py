@@ -105,7 +105,6 @@ ENTRIES = [
     _lm("xlstm", hidden_size=1024, num_heads=4, num_blocks=2, cost=3.0),
     _lm("jamba", **_GROUPED, depth=2, length=64, num_experts=4, use_mamba_kernels=False, cost=6.0, batch=2),
     _lm("bamba", **_GROUPED, cost=2.0, mamba_n_heads=64, mamba_d_head=64),
-    _lm("zamba", hidden_size=1024, num_attention_heads=16, layers_block_type=["mamba", "hybrid"], length=64, cost=4.0),
     _lm("falcon_h1", **_GROUPED, cost=2.0),
     _mixture("mixtral", **_EXPERTS, num_local_experts=8),
     _mixture("qwen2_moe", **_EXPERTS, num_experts=16, moe_intermediate_size=704, shared_expert_intermediate_size=2816),
