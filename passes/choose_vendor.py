@@ -11,11 +11,8 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.errors import PassOptionError, UnsupportedError, did_you_mean
 from kiln.lowering.cpu.conv.choice import vendor_reason, wants_channels_last
-from kiln.lowering.gpu.dot.choice import (
-    attention_alone,
-    attention_reason,
-    product_reason,
-)
+from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
+from kiln.lowering.gpu.dot.choice import product_reason
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.host.library_calls import CANDIDATE

@@ -9,9 +9,13 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["ConvertScatters"]
+
+
+_TAKEN = paths.group("gpu convert-scatters", "converted", "kept")
 
 
 @register_pass
@@ -81,12 +85,14 @@ class ConvertScatters(Pass):
                     try:
                         convert(function, op.operation, name)
                         self.count("converted")
+                        _TAKEN("converted")
                         continue
                     except UnsupportedError as error:
                         reason = error.reason
                 op.operation.attributes["reason"] = ir.StringAttr.get(reason)
                 self.note(op.operation, reason)
                 self.count("kept as calls")
+                _TAKEN("kept")
 
     def _kept(self, name: str) -> str | None:
         if self.deterministic:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
+from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 
 if TYPE_CHECKING:
     from kiln.passes.views.function_views import FunctionViews, View
 
 __all__ = ["NarrowAttention"]
+
+
+_TAKEN = paths.group("any narrow-attention", "mask", "narrowed")
 
 
 @register_pass
@@ -111,6 +115,7 @@ class NarrowAttention(Pass):
         with ir.InsertionPoint(op), op.location:
             op.operands[3] = views.emit(boolean or view)
         self.count("masks")
+        _TAKEN("mask")
 
     def _narrow(self, op: ir.Operation, views: "FunctionViews") -> None:
         from kiln.dialects import kiln
@@ -151,6 +156,7 @@ class NarrowAttention(Pass):
         for reader in readers:
             reader.results[0].replace_all_uses_with(narrow)
         self.count("matched")
+        _TAKEN("narrowed")
 
 
 def _conversion(op: ir.Operation) -> ir.Value | None:

@@ -9,6 +9,7 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 
 __all__ = ["PadProducts"]
@@ -24,6 +25,9 @@ _COPY = 4e6
 """Picoseconds that two short kernels take at least."""
 _GAIN = 1.5
 """How many times what it costs it has to save."""
+
+
+_TAKEN = paths.group("gpu pad-products", "padded")
 
 
 @register_pass
@@ -91,6 +95,7 @@ class PadProducts(Pass):
             op.operands[i] = padded
         self.note(op, "its operands get rows of a multiple of 16 bytes")
         self.count("padded")
+        _TAKEN("padded")
 
 
 def _behind(value: ir.Value) -> ir.InsertionPoint:

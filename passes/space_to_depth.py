@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.passes.core import Pass, register_pass
 
@@ -26,6 +27,9 @@ _STEP = 32
 """Channels that are a step of a kernel's sums."""
 _LEAST_WORK = 1 << 24
 """Multiplications of a convolution that take as long as starting the kernel that makes the copy."""
+
+
+_TAKEN = paths.group("gpu space-to-depth", "pixels as channels")
 
 
 @register_pass
@@ -110,6 +114,7 @@ class SpaceToDepth(Pass):
             return
         self.note(op, "pixels of a stride's step are channels")
         self.count("matched")
+        _TAKEN("pixels as channels")
         with ir.InsertionPoint(op), op.location:
             _replace(SymbolicShapes(function), op)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 
@@ -15,6 +16,9 @@ __all__ = ["PARTS", "SplitProducts"]
 
 PARTS = "parts"
 """Attribute of a product: into how many parts its sums are to be split, as measured (``choose-vendor``)."""
+
+
+_TAKEN = paths.group("gpu split-products", "split")
 
 
 @register_pass
@@ -110,6 +114,7 @@ class SplitProducts(Pass):
         op.erase()
         self.note(result.owner.operation, f"a product in {parts} parts: so few tiles leave most of the GPU idle")
         self.count("split")
+        _TAKEN("split")
 
 
 def _flag(op: ir.Operation, name: str) -> bool:

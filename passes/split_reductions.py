@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
+from kiln.lowering import paths
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
@@ -19,6 +20,9 @@ _COLUMN_RESULTS = 32 * 600
 """Partial results of columns that keep a GPU busy: programs of 32 of them."""
 _COLUMN_PART = 64
 """Elements that a part of a column has at least."""
+
+
+_TAKEN = paths.group("gpu split-reductions", "columns", "few results")
 
 
 @register_pass
@@ -139,6 +143,7 @@ class SplitReductions(Pass):
         with op.operation.location:
             _rewrite(op, extents, *choice, found[0])
         self.count("split")
+        _TAKEN("columns" if results > self.max_results else "few results")
         return True
 
 

@@ -12,6 +12,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects import kiln
+from kiln.lowering import paths
 from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
 from kiln.lowering.cpu.tile.conv import emit_conv_fusion, plan_conv
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -61,12 +62,15 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]
 def _emit(kernel: Kernel) -> None:
     parts = kernel.body.parts()
     if len(parts) > 1:
+        _TAKEN("parts")
         _emit_parts(kernel, parts)
         return
     special = _special(kernel.body)
     if special is not None:
+        _TAKEN(next(name for name, kind in KERNEL_KINDS.items() if kind is special))
         special.emit(kernel)
         return
+    _TAKEN("loops")
     for group in group_roots(kernel.body):
         e = kernel.evaluator()
         nest = plan_nest(e, group)
@@ -92,6 +96,7 @@ def _emit_parts(kernel: Kernel, parts: list[FusionBody]) -> None:
         if key.text not in shared:
             shared[key.text] = SharedPart(kernel, len(shared), key, body, schedule)
             shared[key.text].emit(_emit)
+            _TAKEN("parts with one function")
         shared[key.text].call(kernel, key)
 
 
@@ -126,3 +131,5 @@ KERNEL_KINDS = {
     "scan": KernelKind(emit_scan_fusion),
 }
 """Fusions that are not generated from their loops alone, by `kind`."""
+
+_TAKEN = paths.group("cpu kind", KERNEL_KINDS, "loops", "parts", "parts with one function")

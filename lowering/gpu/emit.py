@@ -26,6 +26,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.device_math import INSTRUCTIONS
@@ -176,12 +177,18 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
         with ir.InsertionPoint(kernel.entry):
             schedules = kernel.schedule.get("parts") or []
             parts = body.parts()
+            if len(parts) > 1:
+                _TAKEN("parts")
+            if kernel.index == ir.IntegerType.get_signless(64):
+                _TAKEN("positions of 64 bits")
             for group in alike_parts(parts, layouts, _unaligned(fusion), schedules):
                 number = group[0][0]
                 kernel.body = parts[number]
                 before = len(kernel.sections)
                 _add(kernel, schedules[number] if schedules else kernel.schedule)
                 kernel.repeat(before, [pointers for _, pointers in group[1:]])
+                if len(group) > 1:
+                    _TAKEN("parts with one code")
             kernel.body = body
             kernel.finish()
     clean(module)
@@ -222,6 +229,7 @@ def _special(body: FusionBody) -> "KernelKind | None":
     """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
     names = [kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations]
     named = [n for n in names if n in ("matmul", "attention", "conv", "scan", "scatter_nd")]
+    _TAKEN(named[0] if named else "loops")
     if not named:
         return None
     if named[0] not in KERNEL_KINDS:
@@ -278,3 +286,5 @@ KERNEL_KINDS: dict[str, KernelKind] = {
     "scatter_nd": KernelKind(emit_scatter, lambda body, layouts, _: plan_scatter(body)),
 }
 """Fusions that are not generated from their loops alone, by named op."""
+
+_TAKEN = paths.group("gpu kind", KERNEL_KINDS, "loops", "parts", "parts with one code", "positions of 64 bits")

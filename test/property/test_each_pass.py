@@ -8,21 +8,21 @@ names the pass, and no other pass hides it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from compiling import STATIC, attempt, fails_in_pytorch
-from families import programs
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from programs import Program
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 from torch_mlir import ir
 
+from benchmarks.fuzz.execute import STATIC, attempt, fails_in_pytorch
+from benchmarks.fuzz.generate import THEMES, grow
+from benchmarks.fuzz.program import Program
 from kiln.dialects import create_context
 from kiln.dialects.execute import run_reference
 from kiln.errors import CompileError, UnsupportedError
@@ -144,21 +144,15 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
-COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
-
-
-@settings(max_examples=12, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
-@given(programs(4), st.sampled_from(PASSES))
-def test_alone(program: Program, spec: str) -> None:
-    run(program, needed(spec))
+@pytest.mark.parametrize("number", range(12))
+def test_alone(number: int) -> None:
+    random = Random(number)
+    run(grow(random, replace(THEMES["small"], lines=4)), needed(random.choice(PASSES)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", PASSES)
 def test_alone_many(spec: str) -> None:
-    @settings(max_examples=100, database=None, **COMMON)
-    @given(programs(6))
-    def each(program: Program) -> None:
-        run(program, needed(spec))
-
-    each()
+    random = Random()
+    for _ in range(100):
+        run(grow(random, replace(THEMES["small"], lines=6)), needed(spec))

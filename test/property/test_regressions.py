@@ -5,8 +5,9 @@
 
 import pytest
 import torch
-from compiling import Setting, run
-from programs import Input, Program
+
+from benchmarks.fuzz.execute import Setting, run
+from benchmarks.fuzz.program import Input, Program
 
 BF16, F32, F64, I64 = torch.bfloat16, torch.float32, torch.float64, torch.int64
 

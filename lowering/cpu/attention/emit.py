@@ -3,6 +3,7 @@
 
 """`emit_attention`: from a scheduled attention problem to loops."""
 
+from kiln.lowering import paths
 from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
@@ -12,6 +13,12 @@ from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
 
 __all__ = ["emit_attention"]
+
+_TAKEN = paths.group(
+    "cpu attention",
+    *("vectors", "pairs", "tiles", "mask", "causal"),
+    needs={"pairs": "avx512bf16", "tiles": "amx-bf16"},
+)
 
 
 def emit_attention(
@@ -30,4 +37,9 @@ def emit_attention(
     kind = PairedAttention if has_pairs(problem.dtype, schedule["width"]) else Attention
     if schedule.get("tiles"):
         kind = TiledAttention
+    _TAKEN({PairedAttention: "pairs", TiledAttention: "tiles"}.get(kind, "vectors"))
+    if operands.mask is not None:
+        _TAKEN("mask")
+    if problem.causal:
+        _TAKEN("causal")
     kind(b, problem, schedule, operands, epilogue, ctx).emit()

@@ -3,6 +3,7 @@
 
 """`emit_conv`: from a scheduled convolution to loops."""
 
+from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
 from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
@@ -25,6 +26,13 @@ _KERNELS = {
     "tiles": (emit_tiles, tiles_layout),
 }
 _TRANSPOSED = {"direct": emit_transposed, "pairs": emit_transposed_pairs}
+_TAKEN = paths.group(
+    "cpu convolution",
+    _KERNELS,
+    (f"{kernel}, transposed" for kernel in _TRANSPOSED),
+    *("groups", "dilation", "three dims", "planar image"),
+    needs={"tiles": "amx-bf16"} | dict.fromkeys(("pairs", "column_pairs", "pairs, transposed"), "avx512bf16"),
+)
 
 
 def emit_conv(
@@ -51,6 +59,15 @@ def emit_conv(
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
     if problem.transposed and kernel not in _TRANSPOSED:
         raise ValueError(f"convolution kernel {kernel!r} does not transpose")
+    _TAKEN(f"{kernel}, transposed" if problem.transposed else kernel)
+    for path, is_so in (
+        ("groups", problem.groups > 1),
+        ("dilation", max(problem.dilation) > 1),
+        ("three dims", problem.planes is not None),
+        ("planar image", problem.x_strides[3] == 1),
+    ):
+        if is_so:
+            _TAKEN(path)
     emit = _TRANSPOSED[kernel] if problem.transposed else _KERNELS[kernel][0]
     emit(b, problem, schedule, operands, epilogue, ctx)
 

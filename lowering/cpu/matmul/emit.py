@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 
+from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
@@ -28,6 +29,11 @@ _LAYOUTS = {
     "integers": integers_layout,
     "integer_dot": dot_layout,
 }
+_TAKEN = paths.group(
+    "cpu product",
+    *(*_LAYOUTS, "by_rows", "packed rhs", "packed by threads", "batch", "sums in steps of k"),
+    needs={"pairs": "avx512bf16", "tiles": "amx-bf16", "float_tiles": "amx-bf16"},
+)
 
 
 def emit_matmul(
@@ -48,6 +54,7 @@ def emit_matmul(
     problem = normalise(problem)
     kernel = schedule["kernel"]
     rest = (operands, epilogue, ctx)
+    _mark(problem, schedule)
     if kernel == "by_rows":
         few: Condition = b.cmpi("sle", known(problem.m), schedule["limit"])
         b.if_(
@@ -92,6 +99,20 @@ def emit_matmul(
     else:
         known_kernels = ", ".join((*_LAYOUTS, "by_rows"))
         raise ValueError(f"unknown matmul kernel {kernel!r}; expected one of {known_kernels}")
+
+
+def _mark(problem: MatmulProblem, schedule: dict) -> None:
+    """Tell which special paths a product takes."""
+    if schedule["kernel"] in (*_LAYOUTS, "by_rows"):
+        _TAKEN(schedule["kernel"])
+    for path, is_so in (
+        ("packed rhs", schedule.get("packed")),
+        ("packed by threads", schedule.get("pack_rhs")),
+        ("batch", problem.batch),
+        ("sums in steps of k", isinstance(problem.k, int) and problem.k > schedule.get("kc", problem.k)),
+    ):
+        if is_so:
+            _TAKEN(path)
 
 
 def scratch_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.evaluator import Evaluator
@@ -34,6 +35,13 @@ TILE = 64
 """Iterations of a dim that are walked for one block of lanes before the next (see Nest.tile)."""
 PARALLEL_UNITS = 64
 """Outer iterations that are enough to share among threads; with fewer the vector loop is split instead."""
+
+
+_TAKEN = paths.group(
+    "cpu loops",
+    *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
+    "narrow blocks at the end",
+)
 
 
 @dataclass
@@ -195,11 +203,20 @@ class NestEmitter:
                 wide = 1
             self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
             known = isinstance(e.loops.extents[nest.lane], ir.AffineConstantExpr)
+            _TAKEN("a row at a time" if nest.rows else "columns of reductions" if columns else "flat")
             if columns and not known:
+                _TAKEN("narrow blocks at the end")
                 self.narrow = planning.lane_width(e, nest.lane, 1)
 
     def emit(self) -> None:
         """The whole nest at the current insertion point."""
+        for path, is_so in (
+            ("without vectors", self.nest.lane is None),
+            ("transposed tiles", self.nest.tile is not None),
+            ("lanes among threads", self.nest.split_lane),
+        ):
+            if is_so:
+                _TAKEN(path)
         self._level(0)
 
     def _level(self, k: int) -> None:

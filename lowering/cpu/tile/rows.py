@@ -27,6 +27,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import (
@@ -65,6 +66,9 @@ __all__ = ["emit_product_fusion", "plan_product_fusion", "split_of"]
 
 ROW_UNIT = 8
 """Rows are shared among threads in multiples of this: a register tile of the product."""
+
+
+_TAKEN = paths.group("cpu phases", "one product", "blocks", "rows", "team")
 
 
 def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict[str, Any]:
@@ -146,6 +150,7 @@ def emit_product_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "matmul"."""
     phases = find_phases(kernel.body)
     if phases.count == 1:
+        _TAKEN("one product")
         emit_matmul_fusion(kernel)
         return
     _PhaseEmitter(kernel, phases, kernel.schedule or plan_product_fusion(kernel.body, kernel.layouts)).emit()
@@ -178,6 +183,7 @@ class _PhaseEmitter:
             for x in product.batch:
                 total = total * x
             self.kernel.work = self.kernel.work + total
+        _TAKEN(self.schedule["split"])
         if self.schedule["split"] == "rows":
             self._rows()
             return

@@ -17,11 +17,14 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.tile.combiner import SCANS
+
+_TAKEN = paths.group("cpu scan", "along memory", "across memory")
 
 
 def emit_scan_fusion(kernel: Kernel) -> None:
@@ -35,6 +38,7 @@ def emit_scan_fusion(kernel: Kernel) -> None:
     at = ir.IntegerAttr(attributes["dim"]).value
     dims = [e.loops.new(size) for size in body.dims(op.results[0])]
     scanned = dims[at].position
+    _TAKEN("along memory" if at == len(dims) - 1 else "across memory")
     lane = dims[-1].position if at != len(dims) - 1 else None
     outer = [d.position for d in dims if d.position not in (scanned, lane)]
     element = ir.RankedTensorType(op.results[0].type).element_type

@@ -1,33 +1,55 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which products and attentions a library does faster on an NVIDIA GPU, and why (convolutions: `conv_choice`).
+"""Which products a library does faster on an NVIDIA GPU, and why (`conv_choice`, `attention_choice`: other ops).
 
 Measured on an H200 (docs/gpu.md). Each function gets an op at the kiln stage and returns a reason to call ATen, or None
 to keep the op for a kernel of its own.
 """
 
-from collections.abc import Iterator
-from itertools import combinations
 from math import prod
 
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
-from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_specialized
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
+from kiln.lowering.gpu.dot.readers import generic_readers, source
 from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, choose_product, tile_time
 from kiln.lowering.gpu.dot.split import split_parts
 
 __all__ = [
     "added_bias",
-    "attention_alone",
-    "attention_reason",
     "parts_of_product",
     "product_reason",
     "stands_alone",
 ]
+
+_LIBRARY = paths.group(
+    "cuda library",
+    "wide floats",
+    "few tiles",
+    "GELU",
+    "nothing behind",
+    "some rows",
+    "reduction behind",
+    "siblings that meet",
+    "rows no lines",
+    "long sums",
+    "batches with rows anywhere",
+    "batches",
+    "any rows",
+)
+_OWN = paths.group(
+    "cuda no library",
+    "few rows",
+    "small product of wide floats",
+    "in parts",
+    "rows of results anywhere",
+    "siblings",
+    "with something behind",
+)
 
 _NARROW = (ir.BF16Type, ir.F16Type)
 _FEW = 16
@@ -53,89 +75,7 @@ _SMALL_RESULT = 1 << 16
 """Elements of partial sums that are added up in no time."""
 _LONG_TIME = 10_000.0
 """Nanoseconds of a product, by the model, below which there is nothing to gain."""
-_SMALL_ATTENTION = 1 << 33
-"""Floating-point operations that take some 15 us, as long as a call through ATen takes the CPU."""
-_FEW_KEYS = 2048
-"""Up to which programs of 64 queries with heads of 128, a multiprocessor for each, are 1.2 to 1.6 times as fast as
-cuDNN."""
-_MANY_KEYS = 1024
-"""From which on, without a causal mask, a quarter of the attention's time is more than a pass over its result."""
 _ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
-
-
-def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
-    """Plain 16-bit attention with heads of 64 to 128 elements. With 128 elements Hopper's kernel of warps with
-    different jobs is 0.98 to 1.23 of cuDNN's, with 72 to 120 it is 1.00 to 1.28; the one for all GPUs 0.78, causal 0.83
-    (0.75 to 0.89), and with few tokens 1.2 to 1.6.
-    With 64 and keys and values through `tensor_maps` it is 0.99 to 1.05 of it, with few tokens twice as fast (0.74 to
-    1.1 through pointers). Masks and f32 are ours, and heads of 64 elements with little work: 0.86 of cuDNN is less time
-    than the call takes.
-    """
-    query, value = (ir.RankedTensorType(op.operands[i].type) for i in (0, 2))
-    if len(op.operands) > 3 or query.rank != 4 or not isinstance(query.element_type, _NARROW):
-        return None
-    if not ir.RankedTensorType(op.results[0].type).has_static_shape:
-        return None
-    rows, size = query.shape[-2:]
-    is_causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
-    work = 4 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1)
-    if size == value.shape[-1] == 64 and value.has_static_shape and work <= _SMALL_ATTENTION:
-        return None
-    if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
-        return None
-    if tensor_maps and (size == 64 or _is_own(op, arch)):
-        return None
-    return f"cuDNN: attention with heads of {size} elements is faster there"
-
-
-def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> bool:
-    """Whether what is behind an attention of our own is better a kernel behind it: Hopper's kernel, which takes nothing
-    behind it, gains more than the pass over its result costs (4 x 16 heads of 128, 2048 tokens: the kernel for all GPUs
-    with one pointwise op 306 us, cuDNN's with a kernel behind it 251)."""
-    if not tensor_maps or next(_generic_readers(op.results[0]), None) is None:
-        return False
-    shape = _large_heads(op, arch)
-    if shape is None or shape.keys is None or choose_specialized(shape, machine(arch), arch) is None:
-        return False
-    least = _MANY_KEYS * (2 if shape.causal else 1)
-    return shape.keys >= (least // 2 if _loads_as_much(op.results[0]) else least)
-
-
-def _loads_as_much(value: ir.Value) -> bool:
-    """Whether what reads a value reads another tensor of its size: an epilogue that keeps attention's programs waiting
-    (8 x 16 heads of 128, 512 tokens, divided by a function of a tensor: 54.8 us in one kernel, 49.7 in two; causal,
-    1024: 117.8, 110.7; without a tensor 48.2, 47.5 and 99.1, 103.5)."""
-    size = prod(ir.RankedTensorType(value.type).shape)
-    others = [x for reader in _generic_readers(value) for x in list(reader.operands)[: -len(reader.results)]]
-    return any(
-        isinstance(x.type, ir.RankedTensorType)
-        and prod(ir.RankedTensorType(x.type).shape) >= size
-        and _source(x) != value
-        for x in others
-    )
-
-
-def _is_own(op: ir.Operation, arch: str) -> bool:
-    """Whether Hopper's kernel, or one for few tokens or what follows, does this attention with heads of more than 64
-    elements."""
-    shape = _large_heads(op, arch)
-    if shape is None or shape.keys is None:
-        return False
-    return choose_specialized(shape, machine(arch), arch) is not None or 0 < shape.keys <= _FEW_KEYS
-
-
-def _large_heads(op: ir.Operation, arch: str) -> AttentionShape | None:
-    """The attention that Hopper's kernel could do: without a mask, of tensors that are no two of its operands."""
-    query, key, value = (ir.RankedTensorType(op.operands[i].type) for i in range(3))
-    distinct = all(a != b for a, b in combinations(list(op.operands), 2))
-    if not (query.has_static_shape and key.has_static_shape and distinct) or query.shape[-1] % _GRAIN:
-        return None
-    if len(op.operands) > 3 or value.shape[-1] != query.shape[-1] or not isinstance(query.element_type, _NARROW):
-        return None
-    if not arch.startswith("sm_90") or ir.FloatAttr(op.attributes["scale"]).value <= 0:
-        return None
-    keys, causal, size = key.shape[-2], bool(ir.BoolAttr(op.attributes["causal"]).value), query.shape[-1]
-    return AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, size, size, "bf16", causal=causal)
 
 
 def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
@@ -161,45 +101,47 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     weights = terms * result.shape[-1]
     work = rows * weights
     if rows <= _FEW:
-        return None
+        return _OWN("few rows")
     if isinstance(lhs.element_type, _WIDE):
-        return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
+        if work < _LARGE_WIDE:
+            return _OWN("small product of wide floats")
+        return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
     if (
         isinstance(lhs.element_type, _NARROW)
         and parts_of_product(op, DEFAULT_ARCH) > 1
-        and (prod(result.shape) <= _SMALL_RESULT or list(_generic_readers(op.results[0])))
+        and (prod(result.shape) <= _SMALL_RESULT or list(generic_readers(op.results[0])))
     ):
-        return None  # in parts: 1.06 to 1.5 of cuBLAS without what follows, 1.2 to 1.9 with it
+        return _OWN("in parts")  # in parts: 1.06 to 1.5 of cuBLAS without what follows, 1.2 to 1.9 with it
     if isinstance(lhs.element_type, _NARROW) and _leaves_idle(op, rows):
-        return "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums"
+        return _LIBRARY("few tiles", "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums")
     if not isinstance(lhs.element_type, _NARROW) or work < _LARGE_ALONE:
         return None
     grain = _row_grain(*op.operands)
     if grain % _GRAIN == 0 and _row_grain(op.results[0]) % _GRAIN:
-        return None
+        return _OWN("rows of results anywhere")
     bias, value = added_bias(op.results[0])
-    readers = list(_generic_readers(value))
+    readers = list(generic_readers(value))
     if bias is not None and work >= _LARGE and gelu_behind(value) is not None:
-        return "cuBLAS: GELU through tanh is part of its products"
+        return _LIBRARY("GELU", "cuBLAS: GELU through tanh is part of its products")
     if not readers and work < _LARGE and _siblings(op) > 1:
-        return None  # one launch in place of three; not measured against three calls
+        return _OWN("siblings")  # one launch in place of three; not measured against three calls
     if not readers:
         what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
-        return f"cuBLAS: {what} is faster there"
+        return _LIBRARY("nothing behind", f"cuBLAS: {what} is faster there")
     through_maps = tensor_maps and not is_turned and _takes_descriptors(op, rows)
     if rows <= _SOME and weights >= _LARGE_WEIGHTS and not through_maps:
-        return "cuBLAS: a product with 17 to 128 rows is faster there"
+        return _LIBRARY("some rows", "cuBLAS: a product with 17 to 128 rows is faster there")
     if work < _LARGE:
         return None
     if _ends_in_rows(value):
-        return "cuBLAS: what follows this product belongs to the kernel of a reduction"
+        return _LIBRARY("reduction behind", "cuBLAS: what follows this product belongs to the kernel of a reduction")
     if any(_meets_sibling(op, reader) for reader in readers):
-        return "cuBLAS: two sums in one loop have not been measured to be faster"
+        return _LIBRARY("siblings that meet", "cuBLAS: two sums in one loop have not been measured to be faster")
     if grain % _LINE:
-        return "cuBLAS: rows that are no whole lines are loaded faster there"
+        return _LIBRARY("rows no lines", "cuBLAS: rows that are no whole lines are loaded faster there")
     if terms >= _LONG:
-        return "cuBLAS: the sums are so long that what follows them hardly counts"
-    return None
+        return _LIBRARY("long sums", "cuBLAS: the sums are so long that what follows them hardly counts")
+    return _OWN("with something behind")
 
 
 def _reason_for_batch(op: ir.Operation, tensor_maps: bool) -> str | None:
@@ -214,26 +156,24 @@ def _reason_for_batch(op: ir.Operation, tensor_maps: bool) -> str | None:
     if not lhs.shape[:-2] == rhs.shape[:-2] == result.shape[:-2] or min(result.shape[-2:]) <= _FEW:
         return None
     work = prod(result.shape) * lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
-    readers = list(_generic_readers(op.results[0]))
+    readers = list(generic_readers(op.results[0]))
     if isinstance(lhs.element_type, _WIDE):
-        return "cuBLAS: products of wide floats are faster there" if work >= _LARGE_WIDE else None
+        if work < _LARGE_WIDE:
+            return _OWN("small product of wide floats")
+        return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
     if not isinstance(lhs.element_type, _NARROW) or lhs.rank > 3 or work < (_LARGE if readers else _LARGE_ALONE):
         return None
     if _row_grain(*op.operands) % _GRAIN and _row_grain(op.results[0]) % _GRAIN == 0:
-        return "cuBLAS: batches of matrices whose rows start anywhere are loaded faster there"
+        return _LIBRARY(
+            "batches with rows anywhere",
+            "cuBLAS: batches of matrices whose rows start anywhere are loaded faster there",
+        )
     # Equal views become one operand of the kernel, which has one descriptor at most.
-    if tensor_maps and _source(op.operands[0]) != _source(op.operands[1]):
+    if tensor_maps and source(op.operands[0]) != source(op.operands[1]):
         return None
     if _row_grain(*op.operands, op.results[0]) % _GRAIN or readers and not _ends_in_rows(op.results[0]):
         return None
-    return "cuBLAS: batches of matrices are loaded faster there"
-
-
-def _source(value: ir.Value) -> ir.Value:
-    """What a value is, or is a view of."""
-    while not isinstance(value.owner, ir.Block) and kiln.name_of(value.owner) == "kiln.view":
-        value = value.owner.operation.operands[0]
-    return value
+    return _LIBRARY("batches", "cuBLAS: batches of matrices are loaded faster there")
 
 
 def _reason_for_any_rows(op: ir.Operation) -> str | None:
@@ -246,7 +186,7 @@ def _reason_for_any_rows(op: ir.Operation) -> str | None:
         return None
     if narrow and _row_grain(*op.operands, op.results[0]) % _GRAIN:
         return None
-    return "cuBLAS: it chooses when the number of rows is known"
+    return _LIBRARY("any rows", "cuBLAS: it chooses when the number of rows is known")
 
 
 def parts_of_product(op: ir.Operation, arch: str) -> int:
@@ -264,7 +204,7 @@ def stands_alone(op: ir.Operation) -> bool:
     """Whether a product's kernel holds nothing but it and pointwise ops behind it: no other product of the same matrix,
     and no reduction that those ops would rather be with."""
     value = added_bias(op.results[0])[1]
-    meets = any(_meets_sibling(op, reader) for reader in _generic_readers(value))
+    meets = any(_meets_sibling(op, reader) for reader in generic_readers(value))
     return _siblings(op) == 1 and not meets and not _ends_in_rows(value)
 
 
@@ -349,18 +289,6 @@ def added_bias(value: ir.Value) -> tuple[ir.Value | None, ir.Value]:
     return generic.operands[1], generic.results[0]
 
 
-def _generic_readers(value: ir.Value) -> Iterator[ir.Operation]:
-    """The `linalg.generic` that read a value, also through a view that is its only reader: several views read elements
-    that other tiles have."""
-    uses = list(value.uses)
-    for use in uses:
-        reader = use.owner.operation
-        if kiln.name_of(reader) == "kiln.view" and len(uses) == 1:
-            yield from _generic_readers(reader.results[0])
-        elif kiln.name_of(reader) == "linalg.generic":
-            yield reader
-
-
 def _ends_in_rows(value: ir.Value, depth: int = 6) -> bool:
     """Whether pointwise readers, and theirs, lead to a reduction over rows: fusion puts them into its kernel."""
     for reader in [use.owner.operation for use in value.uses]:
@@ -376,7 +304,7 @@ def _meets_sibling(op: ir.Operation, reader: ir.Operation, depth: int = 3) -> bo
     """Whether a pointwise reader, or one of its readers, also takes another product of the same matrix."""
     if any(_comes_from_sibling(op, operand) for operand in reader.operands):
         return True
-    return depth > 0 and any(_meets_sibling(op, r, depth - 1) for r in _generic_readers(reader.results[0]))
+    return depth > 0 and any(_meets_sibling(op, r, depth - 1) for r in generic_readers(reader.results[0]))
 
 
 def _comes_from_sibling(op: ir.Operation, value: ir.Value, depth: int = 4) -> bool:

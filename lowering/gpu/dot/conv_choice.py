@@ -8,9 +8,30 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 
 __all__ = ["convolution_reason"]
+
+_LIBRARY = paths.group(
+    "cuda cuDNN",
+    "transposed",
+    "weight of unknown size",
+    "channels apart",
+    "windows of wide floats",
+    "groups",
+    "many channels",
+)
+_OWN = paths.group(
+    "cuda no cuDNN",
+    "small windows of single channels",
+    "few channels",
+    "rows as channels",
+    "little work",
+    "short sums with something behind",
+    "windows",
+    "product",
+)
 
 _FEW_CHANNELS = 4
 """cuDNN's tensor-core kernels take multiples of eight channels: it pads images of fewer."""
@@ -30,10 +51,10 @@ def convolution_reason(op: ir.Operation) -> str | None:
     """cuDNN, unless the convolution is a matrix product (one tap, no padding, channels last; 16 bits where it has a
     stride), or has windows that are measured to be faster here (channels last, or of single channels)."""
     if ir.IntegerAttr(op.attributes["transposed"]).value:
-        return "cuDNN: transposed convolutions have no kernel"
+        return _LIBRARY("transposed", "cuDNN: transposed convolutions have no kernel")
     weight = ir.RankedTensorType(op.operands[1].type)
     if not weight.has_static_shape:
-        return "cuDNN: a weight of unknown size"
+        return _LIBRARY("weight of unknown size", "cuDNN: a weight of unknown size")
     ones = all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["stride"]))
     groups = ir.IntegerAttr(op.attributes["groups"]).value
     has_windows = any(n != 1 for n in weight.shape[2:]) or _is_padded(op) or groups != 1
@@ -42,8 +63,8 @@ def convolution_reason(op: ir.Operation) -> str | None:
     if reason is not None:
         return reason
     if groups == 1 and not _channels_last(op):
-        return "cuDNN: channels lie too far apart"
-    return None
+        return _LIBRARY("channels apart", "cuDNN: channels lie too far apart")
+    return _OWN("windows" if has_windows else "product")
 
 
 def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) -> str | None:
@@ -69,26 +90,29 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
     | 3x3, 1, 128 @ 56 in 32 groups, 64                  | 407            | 119            |
     """
     if not _is_narrow(weight):
-        return "cuDNN: windows have been measured to be faster in a kernel of their own in 16 bits only"
+        return _LIBRARY(
+            "windows of wide floats",
+            "cuDNN: windows have been measured to be faster in a kernel of their own in 16 bits only",
+        )
     kernel, channels = weight.shape[2:], weight.shape[1]
     taps = prod(kernel)
     if groups > 1:
         if channels == 1 and taps <= _NEAR_TAPS:
-            return None
-        return "cuDNN: groups of channels, and large windows of single ones, are faster there"
+            return _OWN("small windows of single channels")
+        return _LIBRARY("groups", "cuDNN: groups of channels, and large windows of single ones, are faster there")
     near = not _is_padded(op) and all(v == 1 for v in ir.DenseI64ArrayAttr(op.attributes["dilation"]))
     apart = near and list(ir.DenseI64ArrayAttr(op.attributes["stride"])) == kernel
     if channels <= _FEW_CHANNELS and (apart or taps * channels <= _FEW_TERMS):
-        return None
+        return _OWN("few channels")
     if near and rows_are_taps(channels, kernel[-1]):
-        return None
+        return _OWN("rows as channels")
     result = ir.RankedTensorType(op.results[0].type)
     terms = taps * channels
     if result.has_static_shape and terms <= _SHORT_SUM and prod(result.shape) * terms <= _SMALL_WORK:
-        return None
+        return _OWN("little work")
     if result.has_static_shape and terms <= _SHORTER_SUM and _is_followed(op):
-        return None
-    return "cuDNN: faster for windows of many channels and much work"
+        return _OWN("short sums with something behind")
+    return _LIBRARY("many channels", "cuDNN: faster for windows of many channels and much work")
 
 
 def _is_narrow(weight: ir.RankedTensorType) -> bool:

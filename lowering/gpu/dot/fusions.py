@@ -23,6 +23,7 @@ from kiln.lowering.gpu.dot.gemv import emit_gemv
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
+from kiln.lowering.gpu.dot.reached import ATTENTION, CONV, PRODUCT, mark_attention, mark_conv, mark_product
 from kiln.lowering.gpu.dot.schedule import FLOAT8, ProductShape, choose_product, pow2
 from kiln.lowering.gpu.dot.specialized_fusion import emit_specialized_fusion, plan_specialized
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
@@ -47,6 +48,7 @@ class DotOptions:
 
 
 DEFAULTS = DotOptions()
+
 _MANY_SUMS = 64 * 128
 """Of one program, from which more warps than the sums need shorten what follows."""
 
@@ -124,7 +126,9 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     product = products[0]
     s = schedule or plan_matmul(body, layouts)
     if s["kernel"] == "tensor_map" and not _aligned(body, product.lhs, *(x.rhs for x in products)):
+        PRODUCT("unaligned operands")
         s = plan_matmul(body, layouts, DotOptions(tf32=s["precision"] == "tf32"))
+    mark_product(products, s)
     columns = s["block_n"]
     if s["kernel"] == "gemv":
         tiles = _count(product.batch) * _ceil(product.m if s["turned"] else product.n, columns)
@@ -136,6 +140,8 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
         if s["persistent"]:
             # With fewer tiles than programs, at run time, some programs have none.
             count = affine.constant_of(affine.simplify(tiles))
+            if count is not None and count < s["programs"]:
+                PRODUCT("fewer tiles than programs")
             tiles = ir.AffineConstantExpr.get(s["programs"] if count is None else min(count, s["programs"]))
 
     def emit(program: Index) -> None:
@@ -219,6 +225,7 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     s = schedule or plan_attention(body, layouts)
     if s.get("kernel") == "specialized":
         if emit_specialized_fusion(kernel, attention, s):
+            ATTENTION("specialized")
             return
         s = plan_attention(body, layouts)
     *heads, queries, _ = attention.query_sizes
@@ -226,6 +233,9 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
     described: list[Described] | None = None
     if s.get("descriptors") and _aligned(body, *attention.operands[1:3]):
         described = _described_rows(kernel, attention, s["block_n"])
+    elif s.get("descriptors"):
+        ATTENTION("unaligned operands")
+    mark_attention(attention, s, described is not None)
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
@@ -278,9 +288,12 @@ def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     s = schedule or plan_conv(body, layouts)
     if s["kernel"] == "tensor_map":
         if _aligned(body, conv.x, conv.weight):
+            CONV("tensor_map")
             emit_conv_product(kernel, conv, s)
             return
+        CONV("unaligned operands")
         s = plan_conv(body, layouts, DotOptions(tf32=s["precision"] == "tf32"))
+    mark_conv(conv, s)
     width, groups = (conv.groups * conv.out, 1) if s["kernel"] == "depthwise" else (conv.out, conv.groups)
     rows = _count([conv.result_sizes[0], *conv.result_sizes[2:]])
     programs = _ceil(rows, s["block_m"]) * (groups * -(-width // s["block_n"]))

@@ -32,7 +32,7 @@ Known = int | None
 """A size or stride; None where it is known at run time only."""
 
 # (rows, columns): share of the tensor cores' peak that a tile of this shape reaches, and its warps.
-_TILES: dict[tuple[int, int], tuple[float, int]] = {
+TILES: dict[tuple[int, int], tuple[float, int]] = {
     (128, 256): (0.95, 8),
     (256, 128): (0.9, 8),
     (128, 128): (0.88, 4),
@@ -144,7 +144,7 @@ def tiles_by_time(shape: ProductShape, machine: Machine) -> list[tuple[int, int]
 def _candidates(shape: ProductShape) -> list[tuple[int, int]]:
     limit = _REGISTERS.get(shape.dtype, 256)
     area = limit * min(limit, 128)
-    return [t for t in _TILES if max(t) <= limit and t[0] * t[1] * shape.products <= area]
+    return [t for t in TILES if max(t) <= limit and t[0] * t[1] * shape.products <= area]
 
 
 def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> float:
@@ -153,7 +153,7 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
     batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
     rows, columns = tile
     tiles = batch * _ceil(m, rows) * _ceil(n, columns)
-    efficiency = _TILES[tile][0]
+    efficiency = TILES[tile][0]
     if rows > columns and shape.n is not None and shape.n % _GRAIN:
         efficiency *= _NARROW_STORES
     sums = shape.products * rows * columns / (machine.fma_rate * _RATE[shape.dtype] * efficiency)
@@ -242,7 +242,7 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> d
     limit = 8 if rows < 64 else 5 if rows + columns <= 128 else 4 if rows + columns <= 256 else 3
     stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, limit)
     # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
-    warps = 8 if shape.products * rows * columns > 128 * 128 else _TILES[tile][1]
+    warps = 8 if shape.products * rows * columns > 128 * 128 else TILES[tile][1]
     return {
         "kernel": "tile",
         "block_m": rows,

@@ -13,6 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Accesses, Indices, Loops
@@ -21,6 +22,12 @@ from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coeffi
 
 STRIP = 16
 """Elements of a dim from which on a program's columns are all along it."""
+
+_TAKEN = paths.group(
+    "gpu loops",
+    *("flat", "transposed", "gathers", "rows in registers", "rows in blocks", "columns in registers"),
+    *("columns in blocks", "strips of columns", "sizes at run time"),
+)
 
 Grouped = list[tuple[int, ir.Value, list[int | None]]]
 """Roots that share loops: position, value, and the main root's dim for each of its own dims (None: index 0)."""
@@ -265,8 +272,10 @@ class _Planner:
         if pair is not None:
             outer = [d for d in dims if d not in pair]
             sizes = (self._known(pair[0]), self._known(pair[1]))
+            _TAKEN("transposed")
             return self._nest(outer, list(pair), None, schedule or rules.choose_transpose(sizes))
         flat = self._flatten(dims)
+        _TAKEN("gathers" if self._gathers() else "flat")
         return self._nest([], [flat], None, schedule or rules.choose_pointwise(self._known(flat), self._gathers()))
 
     def _gathers(self) -> bool:
@@ -312,7 +321,13 @@ class _Planner:
             inputs=len({a.offset for a in on_row}),
             reread=reread,
         )
-        return self._nest(programs, [flat], row, schedule or rules.choose_row(shape))
+        schedule = schedule or rules.choose_row(shape)
+        _TAKEN(f"{'rows' if contiguous else 'columns'} in {'registers' if schedule['persistent'] else 'blocks'}")
+        if strip is not None:
+            _TAKEN("strips of columns")
+        if shape.rows is None or shape.length is None:
+            _TAKEN("sizes at run time")
+        return self._nest(programs, [flat], row, schedule)
 
     def _strip(self, accesses: _RowAccesses, outer: list[int], row: int) -> int | None:
         """The dim that a strip of columns lies along, where it is long enough to be the only one in a program."""

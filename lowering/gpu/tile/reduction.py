@@ -13,12 +13,15 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, tt
 from kiln.dialects.walk import defining_op
+from kiln.lowering import paths
 from kiln.lowering.gpu.builder import Builder, Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.tile.access import Indices
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.lowering.tile.scopes import Guard
+
+_TAKEN = paths.group("gpu reduction", "whole rows", "blocks of a row", "in order", "in order, written out")
 
 UNROLLED = 16
 """Elements of a window up to which its loop is written out."""
@@ -71,6 +74,7 @@ def _reduce_row(e: Evaluator, group: list[Reduction], indices: Indices) -> list[
     """The results of reductions along the row, which share its loop."""
     row, b = e.row, e.b
     assert row is not None
+    _TAKEN("whole rows" if row.persistent else "blocks of a row")
     if row.persistent:
         return [[_whole(e, row, x, c) for x, c in _elements(e, r, row, indices)] for r in group]
     folds = [(r, k, c) for r in group for k, c in enumerate(combiners(r.op))]
@@ -161,6 +165,7 @@ def _reduce_in_order(e: Evaluator, r: Reduction, indices: Indices, guard: Guard 
         folded = e.body_at(r.op, point, guard, given=dict(zip(carried, values, strict=True)))
         return [b.broadcast(v, shape) for v in folded]
 
+    _TAKEN("in order, written out" if total <= UNROLLED else "in order")
     if total <= UNROLLED:
         values = starts
         for position in range(total):

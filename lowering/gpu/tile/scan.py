@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator
@@ -18,6 +19,8 @@ from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Loops
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.combiner import SCANS
+
+_TAKEN = paths.group("gpu scan", "one block", "several blocks", "several rows a program", "across memory")
 
 LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""
@@ -55,6 +58,12 @@ def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
         if k != at:
             rows = rows * loops.extents[d.position]
     tile = schedule["tile"][0]
+    length = affine.constant_of(loops.extents[dims[at].position])
+    _TAKEN("one block" if length is not None and length <= schedule["row"] else "several blocks")
+    if tile > 1:
+        _TAKEN("several rows a program")
+    if at < len(dims) - 1:
+        _TAKEN("across memory")
 
     def emit(program: Index) -> None:
         e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)

@@ -15,6 +15,7 @@ from torch_mlir.dialects import arith
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
+from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator
@@ -24,6 +25,19 @@ from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import merge_groups, merged_dims
 
 __all__ = ["emit_scatter", "plan_scatter"]
+
+_TAKEN = paths.group(
+    "gpu scatter",
+    *(
+        "store",
+        "sum of floats",
+        "sum of integers",
+        "extreme of floats",
+        "extreme of integers",
+        "onto zeros",
+        "in place",
+    ),
+)
 
 
 def plan_scatter(body: FusionBody) -> dict[str, Any]:
@@ -42,8 +56,11 @@ def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
     schedule = schedule or plan_scatter(body)
     if ir.BoolAttr(op.operation.attributes["from_zero"]).value:
         kernel.zero.add(body.mine[0])
+        _TAKEN("onto zeros")
     elif body.argument_position(op.operands[0]) is None:
         raise UnsupportedError("kiln.scatter_nd", str(op.location), "what is written to is computed in the kernel")
+    else:
+        _TAKEN("in place")
     loops = Loops()
     point, flat = _one_loop(body, kernel.layouts, op, loops)
     block = schedule["tile"][0]
@@ -115,6 +132,8 @@ def _combine(b: Builder, reduce: str, pointers: ir.Value, value: ir.Value, mask:
     from kiln.dialects import tt
 
     element = tt.element_of(value.type)
+    kind = "sum of" if reduce == "sum" else "extreme of"
+    _TAKEN("store" if reduce == "none" else f"{kind} {'floats' if is_float(element) else 'integers'}")
     if reduce == "none":
         if element == b.i1:
             value = arith.extui(tt.with_element(value.type, b.i8), value)

@@ -1,18 +1,12 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a random program may do next: one function per family of ops."""
-
-import re
-from collections.abc import Callable
-from typing import Any
+"""Ops of tensors of any rank and any sizes: pointwise, views, joins, reductions, small products, lookups."""
 
 import torch
-from growing import SIZES, Grower, leaves
-from hypothesis import strategies as st
-from index_ops import accumulate, advanced_index, order, parts, scans, scatter, write_in_place
-from network_ops import attend_to, channel_norm, convolve, pool, product_with_bias
-from programs import Program
+
+from benchmarks.fuzz.families.sizes import SMALL as SIZES
+from benchmarks.fuzz.growing import Grower
 
 SMOOTH = ("torch.tanh", "torch.sigmoid", "F.gelu", "F.silu", "torch.sin", "torch.cos", "torch.erf", "torch.atan",
           "F.softplus", "torch.exp", "torch.expm1", "torch.square", "F.elu", "F.mish", "F.hardswish")  # fmt: skip
@@ -111,7 +105,7 @@ def view(g: Grower) -> None:
         f"{v.name}.narrow({d}, {n // 3}, {max(1, n // 2) if n else 0})",
         f"{v.name}.select({d}, {n // 2 if n else 0})",
         f"{v.name}[{', '.join([':'] * d + [f'{g.number(0, 2)}::{g.number(1, 3)}'])}]",
-        f"{v.name}.permute({', '.join(map(str, g.draw(st.permutations(range(v.rank)))))})",
+        f"{v.name}.permute({', '.join(map(str, g.random.sample(range(v.rank), v.rank)))})",
         f"torch.roll({v.name}, {g.number(1, 3)}, {d})",
         f"{v.name}.reshape(-1)",
         f"{v.name}.contiguous()",
@@ -136,8 +130,8 @@ def join(g: Grower) -> None:
         if not v.is_bool:
             g.add(f"F.pad({v.name}, {pads}, value={g.one_of(('0', '1'))})", v.exact)
         return
-    fits = [w for w in g.values if w.rank == v.rank and w.tensor.dtype == v.tensor.dtype
-            and all(a == b or i == d for i, (a, b) in enumerate(zip(v.tensor.shape, w.tensor.shape, strict=True)))]  # fmt: skip
+    alike = [w for w in g.values if w.rank == v.rank and w.dtype == v.dtype]
+    fits = [w for w in alike if all(a == b or i == d for i, (a, b) in enumerate(zip(v.shape, w.shape, strict=True)))]
     w = g.one_of(fits)
     if kind == 1 and w.tensor.shape == v.tensor.shape:
         g.add(f"torch.stack([{v.name}, {w.name}], {g.number(0, v.rank)})", v.exact and w.exact)
@@ -257,29 +251,3 @@ def create(g: Grower) -> None:
         return
     g.add(g.one_of(("torch.arange({0}.shape[-1])", "torch.ones_like({0})", "torch.zeros({0}.shape[0], 1)",
                     "torch.full_like({0}, 2)")).format(v.name), True)  # fmt: skip
-
-
-FAMILIES: tuple[Callable[[Grower], None], ...] = (
-    unary, unary, unary, binary, binary, binary, view, view, view, reduce, reduce, normalise, product, join, compare,
-    where, cast, lookup, integer, scan, attend, pool, create, convolve, convolve, pool, channel_norm, product_with_bias,
-    attend_to, scatter, accumulate, advanced_index, order, scans, parts, parts, write_in_place,
-)  # fmt: skip
-
-
-@st.composite
-def programs(draw: Callable[..., Any], max_ops: int = 10) -> Program:
-    """A program of up to `max_ops` lines; returns every value that no line uses, maybe one or two others, maybe an input."""
-    program = Program(leaves(draw))
-    g = Grower(draw, program)
-    for _ in range(draw(st.integers(1, max_ops))):
-        draw(st.sampled_from(FAMILIES))(g)
-    made = g.values[len(program.inputs) :]
-    if not made:
-        g.add(f"{g.values[0].name} * 1")
-        made = g.values[len(program.inputs) :]
-    used = {name for line in program.lines for name in re.findall(r"\bv\d+\b", line)}
-    returned = [v for v in made if v.name not in used]
-    for _ in range(draw(st.integers(0, 2))):
-        returned.append(draw(st.sampled_from(made if draw(st.integers(0, 7)) else g.values)))
-    program.results = sorted({int(v.name[1:]) for v in returned})
-    return program

@@ -4,7 +4,9 @@
 """Families of ops that choose and place elements: indexing, scatter, sorting, splits, and writes in place."""
 
 import torch
-from growing import SIZES, Grower
+
+from benchmarks.fuzz.families.sizes import SMALL as SIZES
+from benchmarks.fuzz.growing import Grower
 
 
 def scatter(g: Grower) -> None:

@@ -4,7 +4,9 @@
 """Families of ops that networks are made of: convolutions, pooling, norms with statistics, products, attention."""
 
 import torch
-from growing import SIZES, Grower, Value
+
+from benchmarks.fuzz.families.sizes import SMALL as SIZES
+from benchmarks.fuzz.growing import Grower, Value
 
 ACTIVATIONS = ("{}", "torch.relu({})", "F.gelu({})", "F.silu({})", "torch.sigmoid({})", "{} * 2 - 1")
 
@@ -130,5 +132,6 @@ def attend_to(g: Grower) -> None:
     elif kind == 2:
         extra += ", is_causal=True"
     scale = g.one_of(("", ", scale=0.5"))
-    g.add(f"F.scaled_dot_product_attention({q.name}, {k.name}, {v.name}{extra}{scale})")
-    g.add(f"v{len(g.values) - 1}.transpose(1, 2).flatten(2)")
+    result = g.add(f"F.scaled_dot_product_attention({q.name}, {k.name}, {v.name}{extra}{scale})")
+    if result is not None:
+        g.add(f"{result.name}.transpose(1, 2).flatten(2)")

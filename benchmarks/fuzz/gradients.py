@@ -6,32 +6,34 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from oracle import check, judge, largest, tolerance
-from programs import Program
+
+from benchmarks.fuzz.judge import Reference, WrongResult, check
+from benchmarks.fuzz.program import Program
+from benchmarks.fuzz.roundings import Runs
 
 _Tensors = Sequence[torch.Tensor]
 
 
-def has_gradients(program: Program) -> bool:
+def has_gradients(program: Program, device: str = "cpu") -> bool:
     """Whether eager differentiates `program`: nothing is written (inputs may not be), nothing is NaN by its inputs,
     and a result depends on an input by ops that have derivatives."""
     if program.has_writes or any(x.special for x in program.inputs):
         return False
     try:
-        values = program.trace(leaves(program))
+        values = program.trace(leaves(program, device))
         return any(g is not None for g in derive(program, values, [values[i] for i in program.results]))
     except (RuntimeError, NotImplementedError):
         return False
 
 
-def leaves(program: Program, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+def leaves(program: Program, device: str = "cpu", dtype: torch.dtype | None = None) -> list[torch.Tensor]:
     """The inputs, floats as leaves that ask for a gradient, in `dtype` if given."""
-    made = [x.make() for x in program.inputs]
+    made = program.make(device)
     return [(x if dtype is None else x.to(dtype)).requires_grad_() if x.is_floating_point() else x for x in made]
 
 
-def derive(program: Program, values: _Tensors, results: _Tensors, inner: bool = False) -> list[torch.Tensor | None]:
-    """Gradients with respect to the inputs (with `inner`, to every value), None where nothing depends on one.
+def derive(program: Program, values: _Tensors, results: _Tensors) -> list[torch.Tensor | None]:
+    """Gradients with respect to the inputs, None where nothing depends on one.
 
     values: all of the program, or its inputs.
     """
@@ -41,9 +43,9 @@ def derive(program: Program, values: _Tensors, results: _Tensors, inner: bool = 
             continue
         weight = torch.randn(result.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
         # The same numbers in every precision: those of bf16.
-        term = (result * weight.bfloat16().to(result.dtype)).sum(dtype=torch.float64)
+        term = (result * weight.bfloat16().to(result)).sum(dtype=torch.float64)
         total = term if total is None else total + term
-    wanted = values if inner else values[: len(program.inputs)]
+    wanted = values[: len(program.inputs)]
     if total is None:
         return [None] * len(wanted)
     asked = [v for v in wanted if v.requires_grad]
@@ -52,21 +54,32 @@ def derive(program: Program, values: _Tensors, results: _Tensors, inner: bool = 
 
 
 def check_gradients(
-    program: Program, compiled: Callable[..., Sequence[torch.Tensor]], given: list[torch.Tensor]
+    program: Program, compiled: Callable[..., _Tensors], given: list[torch.Tensor], device: str = "cpu"
 ) -> None:
     """Results and gradients of `compiled`, a training graph, against eager's and float64's."""
     inputs = [x.requires_grad_() if x.is_floating_point() else x for x in given]
     results = compiled(*inputs)
-    check(program, [x.detach() for x in inputs], tuple(x.detach() for x in results))
     ours = derive(program, inputs, results)
-    values, wide = program.trace(leaves(program)), program.wide(leaves(program, torch.float64))
-    eager = derive(program, values, [values[i] for i in program.results])
-    exact = derive(program, wide, [wide[i] for i in program.results], inner=True)
-    scale = largest([g for g in exact if g is not None])
-    for i, (mine, theirs, right) in enumerate(zip(ours, eager, exact, strict=False)):
+    runs, double = Runs(program), torch.float64
+
+    def noisy(k: int) -> list[torch.Tensor]:
+        return runs.noisy(leaves(program, device, double), k)
+
+    values, wide = runs.eager(leaves(program, device)), runs.wide(leaves(program, device, double))
+    detached = [[x.detach() for x in group] for group in (values[: len(inputs)], values, wide)]
+    found = Reference(program, *detached, lambda k: [x.detach() for x in noisy(k)])
+    check(found, [x.detach() for x in inputs], [x.detach() for x in results])
+
+    def gradients(values: _Tensors) -> list[torch.Tensor | None]:
+        return derive(program, values, [values[i] for i in program.results])
+
+    found = Reference(program, inputs, gradients(values), gradients(wide), lambda k: gradients(noisy(k)))
+    for i, (mine, theirs, right) in enumerate(zip(ours, found.eager, found.wide, strict=True)):
         if mine is None or theirs is None or right is None:
             # A graph's inputs all have gradients: zeros where eager has none.
-            assert theirs is None and (mine is None or not mine.any()), f"gradient of v{i}: {mine}, eager's {theirs}"
+            if theirs is not None or (mine is not None and mine.any()):
+                raise WrongResult(f"gradient of v{i}: {mine}, eager's {theirs}")
             continue
-        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
-        judge(f"gradient of v{i}", mine, theirs, right, scale, tolerance(values))
+        if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
+            raise WrongResult(f"gradient of v{i}: {mine.dtype} {mine.shape}, eager's {theirs.dtype} {theirs.shape}")
+        found.compare(f"gradient of v{i}", mine, i)

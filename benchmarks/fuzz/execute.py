@@ -1,18 +1,19 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Compiles a random program in one of the ways that models are compiled, and judges what it returns."""
+"""Compiles a program in one of the ways that models are compiled, and judges what it returns."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from gradients import check_gradients, has_gradients
-from oracle import check
-from programs import Program
 
 import kiln
+from benchmarks.fuzz.gradients import check_gradients, has_gradients
+from benchmarks.fuzz.judge import check, reference
+from benchmarks.fuzz.program import Program
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,11 @@ class Setting:
     options: dict[str, Any] = field(default_factory=dict)
     dynamic: bool = False
     training: bool = False
+    device: str = "cpu"
+    threads: int = 1
 
 
 STATIC, DYNAMIC = Setting("static"), Setting("dynamic", dynamic=True)
-SETTINGS: tuple[Setting, ...] = (
-    STATIC, STATIC, STATIC, DYNAMIC, DYNAMIC, DYNAMIC,
-    Setting("freezing", {"freezing": True}),
-    Setting("freezing, AVX2", {"freezing": True, "cpu": "x86-64-v3"}),
-    Setting("AVX2", {"cpu": "x86-64-v3"}),
-    Setting("AVX2, dynamic", {"cpu": "x86-64-v3"}, dynamic=True),
-    Setting("training", training=True),
-    Setting("training", training=True),
-    Setting("training, dynamic", dynamic=True, training=True),
-    Setting("GPU kernels", {"target": "tt-cpu"}),
-    Setting("GPU kernels, dynamic", {"target": "tt-cpu"}, dynamic=True),
-)  # fmt: skip
 
 
 class Holder(torch.nn.Module):
@@ -58,7 +49,7 @@ def run(program: Program, setting: Setting = STATIC) -> bool:
 
     False if it says nothing: PyTorch itself does not trace it, or traces it wrongly (`backend="aot_eager"` tells).
     """
-    if setting.training and not has_gradients(program):
+    if setting.training and not has_gradients(program, setting.device):
         setting = replace(setting, training=False)
     try:
         attempt(program, setting, kiln.backend, {"fallback": False, **setting.options})
@@ -80,17 +71,20 @@ def fails_in_pytorch(program: Program, setting: Setting) -> bool:
 
 def attempt(program: Program, setting: Setting, backend: Any, options: dict[str, Any] | None) -> None:
     """One compilation by `backend`, compared with eager; at two sizes if they are dynamic."""
-    inputs = [x.make() for x in program.inputs]
+    inputs = program.make(setting.device)
     torch._dynamo.reset()
+    torch.set_num_threads(setting.threads)
     model, given = program.function(), inputs
     if options is not None and options.get("freezing"):
         model, given = Holder(model, inputs[1:]), inputs[:1]
-    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
-    judge_call(program, compiled, given, inputs, setting.training)
-    grown = larger(program) if setting.dynamic else None
-    if grown is not None:
-        inputs = [x.make() for x in grown.inputs]
-        judge_call(grown, compiled, inputs, inputs, setting.training)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
+        judge_call(program, compiled, given, inputs, setting)
+        grown = larger(program, setting.device) if setting.dynamic else None
+        if grown is not None:
+            inputs = grown.make(setting.device)
+            judge_call(grown, compiled, inputs, inputs, setting)
 
 
 def judge_call(
@@ -98,18 +92,21 @@ def judge_call(
     compiled: Callable[..., Any],
     given: list[torch.Tensor],
     inputs: list[torch.Tensor],
-    training: bool,
+    setting: Setting,
 ) -> None:
     """Call `compiled`, and compare results and effects, or results and gradients, with eager's."""
-    if training:
-        check_gradients(program, compiled, given)
+    if setting.training:
+        check_gradients(program, compiled, given, setting.device)
         return
     with torch.no_grad():
         actual = compiled(*given)
-    check(program, inputs, actual)
+        found = reference(program, setting.device)
+        check(found, inputs, actual)
+        if not program.has_writes:  # a second call: memory that the first one left, a GPU's replay
+            check(found, inputs, compiled(*given))
 
 
-def larger(program: Program) -> Program | None:
+def larger(program: Program, device: str) -> Program | None:
     """The same program at other sizes: each size above 1 is larger by 2, if eager takes that."""
     sizes = {n for x in program.inputs for n in x.shape if n > 1}
     if any(not x.dtype.is_floating_point for x in program.inputs):
@@ -117,7 +114,7 @@ def larger(program: Program) -> Program | None:
     inputs = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
     grown = Program(inputs, program.lines, program.results)
     try:
-        grown.trace([x.make() for x in inputs])
+        grown.trace(grown.make(device))
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
     return grown

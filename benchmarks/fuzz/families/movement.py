@@ -1,0 +1,160 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What moves elements of large tensors: joins, slices, shifts, windows, lookups, scatters, scans, writes in place."""
+
+import torch
+
+from benchmarks.fuzz.growing import Grower, Value
+
+
+def rows(v: Value) -> bool:
+    return v.rank >= 2 and v.tensor.numel() > 0
+
+
+def move(g: Grower) -> None:
+    """Parts of a tensor put together in another way."""
+    v = g.pick(rows)
+    if v is None:
+        return
+    n, m = v.shape[-1], v.shape[-2]
+    other = g.input((*v.shape[:-1], g.one_of((1, 8, 24, n))), v.dtype)
+    below = g.input((*v.shape[:-2], g.one_of((1, 16, m)), n), v.dtype)
+    half = max(1, n // 2)
+    options = [
+        f"torch.cat([{v.name}, {other.name}], -1)",
+        f"torch.cat([{below.name}, {v.name}], -2)",
+        f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)",
+        f"{v.name}[..., {n // 3}:]",
+        f"{v.name}[..., ::2]",
+        f"{v.name}[..., {m // 4}:{max(m // 2, m // 4 + 1)}, :]",
+        f"torch.roll({v.name}, {g.number(-3, 5)}, -1)",
+        f"torch.roll({v.name}, {g.number(1, 5)}, -2)",
+        f"F.pad({v.name}, ({g.number(0, 3)}, {g.number(-2, 5)}, {g.number(0, 2)}, 0))",
+        f"{v.name}.transpose(-1, -2)",
+        f"{v.name}.transpose(-1, -2).contiguous()",
+        f"{v.name}.flip(-1)",
+        f"torch.stack([{v.name}, torch.relu({v.name})], {g.number(0, v.rank)})",
+        f"{v.name}.reshape(-1, {n})",
+        f"{v.name}.repeat_interleave(2, -2)",
+        f"torch.tril({v.name})",
+        f"torch.chunk({v.name}, 2, -1)[0] * torch.sigmoid(torch.chunk({v.name}, 2, -1)[1])",
+    ]
+    exact = v.exact
+    text = g.one_of(options)
+    g.add(text, exact and "sigmoid" not in text and not v.is_bool)
+
+
+def rotate(g: Grower) -> None:
+    """Rotary positions."""
+    v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.shape[-1] % 2 == 0 and v.tensor.numel() > 0)
+    if v is None:
+        return
+    half = v.shape[-1] // 2
+    cos, sin = (g.input(v.shape[-2:], torch.float32).name for _ in range(2))
+    turned = f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)"
+    g.add(f"({v.name} * torch.cos({cos}) + {turned} * torch.sin({sin})).to({v.name}.dtype)")
+
+
+def look_up(g: Grower) -> None:
+    """Rows of a table by indices; elements by indices along a dim."""
+    dtype = g.one_of((torch.float32, torch.bfloat16, torch.float16))
+    count, width, length = (
+        g.one_of((2, 77, 1000, 30522)),
+        g.one_of((1, 8, 64, 96, 200, 768)),
+        g.one_of((1, 7, 128, 1024)),
+    )
+    if max(count, length) * width > g.budget.elements:
+        return
+    index = g.input((g.one_of((1, 2, 4)), length), g.one_of((torch.int64, torch.int32)), high=count)
+    table = g.input((count, width), dtype)
+    found = g.add(f"F.embedding({index.name}, {table.name})", True)
+    v = g.pick(lambda v: rows(v) and not v.is_bool)
+    if found is None or v is None or g.chance(2):
+        return
+    d = g.one_of((0, v.rank - 1, v.rank - 2))
+    at = g.input((g.one_of((1, 5, 64, 300)),), torch.int64, high=v.shape[d])
+    g.add(f"torch.index_select({v.name}, {d}, {at.name})", v.exact)
+
+
+def scatter(g: Grower) -> None:
+    """Writes at given places, with duplicates where they are combined."""
+    v = g.pick(lambda v: rows(v) and not v.is_bool)
+    if v is None:
+        return
+    d = g.one_of((0, v.rank - 1))
+    n = v.shape[d]
+    kind = g.number(0, 6)
+    if kind == 0:
+        at = g.input(v.shape, torch.int64, high=n)
+        g.add(f"torch.scatter_add({v.name}, {d}, {at.name}, {v.name})")
+    elif kind == 1:
+        at = g.input((2 * n + 1,), torch.int64, high=n)
+        source = g.input((*v.shape[:d], 2 * n + 1, *v.shape[d + 1 :]), v.dtype)
+        g.add(f"torch.index_add({v.name}, {d}, {at.name}, {source.name})")
+    elif kind == 2:
+        at, source = g.input(v.shape, torch.int64, high=n), g.input(v.shape, v.dtype)
+        how = g.one_of(("sum", "mean", "amax", "amin", "prod"))
+        g.add(f"torch.scatter_reduce({v.name}, {d}, {at.name}, {source.name}, {how!r}, include_self={g.chance(2)})")
+    elif kind == 3:
+        at, source = g.input((33,), torch.int64, high=v.shape[0]), g.input((33, *v.shape[1:]), v.dtype)
+        g.add(f"torch.index_put({v.name}, ({at.name},), {source.name}, accumulate=True)")
+    elif kind == 4:
+        at = g.input((g.one_of((1, 4)),), torch.int64, high=n)
+        g.add(f"torch.index_fill({v.name}, {d}, {at.name}, 1)", v.exact)
+    elif kind == 5 and not v.is_float:
+        at = g.input(v.shape, torch.int64, high=n)
+        g.add(f"torch.scatter_reduce({v.name}, {d}, {at.name}, {v.name}, 'amax')", v.exact)
+    else:
+        g.add(f"torch.scatter({v.name}, {d}, {g.input(v.shape, torch.int64, high=n).name}, 2)", v.exact)
+
+
+def scan(g: Grower) -> None:
+    """Running sums and products along any dim, of long rows too."""
+    v = g.pick(lambda v: rows(v) and not v.is_bool)
+    if v is None:
+        return
+    d = g.one_of((v.rank - 1, v.rank - 1, 0, v.rank - 2))
+    if not v.is_float:
+        g.add(f"torch.cumsum({v.name}, {d})", v.exact)
+        return
+    g.add(g.one_of((f"torch.cumsum({v.name} * 0.1, {d})", f"torch.cumsum(torch.softmax({v.name}, {d}), {d})",
+                    f"torch.cumprod(torch.sigmoid({v.name}), {d})")))  # fmt: skip
+
+
+def mutate(g: Grower) -> None:
+    """An input, a value or a part of one is written in place (a cache of keys, running statistics)."""
+    v = g.pick(lambda v: rows(v) and v.is_float)
+    if v is None:
+        return
+    other = g.input(v.shape, v.dtype)
+    row = g.input((*v.shape[:-2], 1, v.shape[-1]), v.dtype)
+    at = g.number(0, v.shape[-2] - 1)
+    g.add_in_place(
+        g.one_of((
+            f"{v.name}.mul_(0.9).add_({other.name}, alpha=0.1)",
+            f"{v.name}.copy_({other.name})",
+            f"{v.name}.narrow(-2, {at}, 1).copy_({row.name})",
+            f"{v.name}[..., ::2].relu_()",
+            f"{v.name}.masked_fill_({v.name} > 0.5, 0.5)",
+            f"{v.name}.transpose(-1, -2).mul_(2)",
+            f"{v.name}.clamp_(-1, 1)",
+        )),
+        v,
+    )  # fmt: skip
+
+
+def mix(g: Grower) -> None:
+    """Other dtypes: casts there and back, integers and booleans beside floats."""
+    v = g.pick(rows)
+    if v is None:
+        return
+    if v.is_float:
+        to = g.one_of(("float32", "bfloat16", "float16", "float64"))
+        count = g.input(v.shape[-1:], g.one_of((torch.int64, torch.int32, torch.uint8, torch.int8, torch.bool)))
+        g.add(g.one_of((f"{v.name}.to(torch.{to})", f"{v.name} * {count.name}", f"{v.name}.to(torch.{to}) + {v.name}",
+                        f"torch.where({count.name} > 2, {v.name}, 0)")))  # fmt: skip
+        return
+    options = ("{}.to(torch.float32)", "{}.to(torch.bfloat16) * 0.5", "{} + 1", "{} * 3 % 7", "{}.sum(-1)",
+               "({} > 2).to(torch.int32)", "{}.float().mean(-1)")  # fmt: skip
+    g.add(g.one_of(options).format(v.name))

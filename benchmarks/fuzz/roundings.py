@@ -1,0 +1,107 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Runs of a program in eager, in float64, and in float64 with random errors of the size of eager's roundings.
+
+Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
+reads, for the sums inside of it, which are in float32. Calls that eager does exactly have none.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from benchmarks.fuzz.program import Program
+
+HALF_ULP = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12, torch.float32: 2.0**-24}
+"""The largest relative error of a rounding, by dtype."""
+_INSIDE = 2.0**-18
+"""Relative error of the terms of a sum in float32: what thousands of roundings, one after the other, come to."""
+
+
+class Runs:
+    """The runs of one program: first `eager`, then `wide`, then any number of `noisy` ones. The same calls come in the
+    same order in each."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._results: list[Any] = []
+        self._errors: list[float] = []
+
+    def eager(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """All values as eager computes them."""
+
+        def record(call: Callable[..., Any], args: Any, kwargs: Any, _: int) -> Any:
+            found = call(*args, **kwargs)
+            is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
+            is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
+            self._errors.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float and not is_view else 0.0)
+            self._results.append(found.detach().clone() if self._errors[-1] else None)
+            return found
+
+        with _Calls(record):
+            return self._program.trace(inputs)
+
+    def wide(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """All values in float64."""
+
+        def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
+            found = call(*args, **kwargs)
+            if self._errors[number] and _is_exact(self._results[number], found.detach()):
+                self._errors[number] = 0.0
+            self._results[number] = None
+            return found
+
+        with _Calls(compare):
+            return self._program.wide(inputs)
+
+    def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+        """All values in float64 with errors drawn from a seed."""
+        random = torch.Generator(inputs[0].device).manual_seed(seed)
+
+        def changed(x: torch.Tensor, size: float) -> torch.Tensor:
+            if x.dtype != torch.float64:
+                return x
+            drawn = torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64)
+            return x * (1 + size * (2 * drawn - 1))
+
+        def disturb(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
+            size = self._errors[number]
+            if not size:
+                return call(*args, **kwargs)
+            if _is_write(call):
+                found = call(*args, **kwargs)
+                return found.copy_(changed(found, size))
+            args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, _INSIDE), (args, kwargs))
+            return changed(call(*args, **kwargs), size)
+
+        with _Calls(disturb):
+            return self._program.wide(inputs)
+
+
+class _Calls(TorchFunctionMode):
+    """Has all calls of PyTorch done by `handle(call, args, kwargs, number)`."""
+
+    def __init__(self, handle: Callable[[Callable[..., Any], Any, Any, int], Any]) -> None:
+        super().__init__()
+        self._handle, self._count = handle, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._count += 1
+        return self._handle(func, args, kwargs or {}, self._count - 1)
+
+
+def _is_write(call: Callable[..., Any]) -> bool:
+    name = getattr(call, "__name__", "")
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _shares(x: torch.Tensor, y: Any) -> bool:
+    return isinstance(y, torch.Tensor) and x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+
+def _is_exact(narrow: torch.Tensor, wide: torch.Tensor) -> bool:
+    return torch.equal(narrow.double().nan_to_num(0.5), wide.double().nan_to_num(0.5))
