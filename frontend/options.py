@@ -77,6 +77,10 @@ class Options:
         default=False,
         metadata={"help": "allow rewrites that are wrong for NaN, Inf, the sign of zeros or the last bits"},
     )
+    emulate_precision_casts: bool = field(
+        default=False,
+        metadata={"help": "round the result of each op on bf16 and f16, as eager does, also inside of a kernel"},
+    )
     freezing: bool = field(
         default=False,
         metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},

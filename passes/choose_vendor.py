@@ -145,6 +145,8 @@ class ChooseVendor(RemembersSchedules, Pass):
     """What it is, as ``schedule-gpu`` is told."""
     tf32: bool = False
     """As ``schedule-gpu`` is told."""
+    roundings: bool = False
+    """Own kernels keep eager's roundings to 16 bits between their ops (no ``drop-roundings`` in the pipeline)."""
 
     def run(self, module: ir.Module) -> None:
         """Rewrite the ops at function level."""
@@ -209,7 +211,7 @@ class ChooseVendor(RemembersSchedules, Pass):
         from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
         from kiln.lowering.gpu.tune.library import ProductJudge
 
-        given = self.store, DotOptions(self.arch, self.tf32, self.tensor_maps), self.device
+        given = self.store, DotOptions(self.arch, self.tf32, self.tensor_maps, self.roundings), self.device
         times = self.seconds, self.graph_seconds
         return {
             "kiln.matmul": ProductJudge(*given, *times),

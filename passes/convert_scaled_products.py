@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.rounding import round_implicitly
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 
@@ -65,7 +66,7 @@ class ConvertScaledProducts(Pass):
           ^bb0(%in: f32, %in_0: f32, %in_1: f32, %out: bf16):
             %3 = arith.mulf %in_0, %in_1 : f32
             %4 = arith.mulf %in, %3 : f32
-            %5 = arith.truncf %4 : f32 to bf16
+            %5 = arith.truncf %4 fastmath<contract> : f32 to bf16
             linalg.yield %5 : bf16
           } -> tensor<16x32xbf16>
           return %2 : tensor<16x32xbf16>
@@ -177,6 +178,6 @@ def _scaled(
         value = made("arith.mulf", total, made("arith.mulf", a, b))
         for bias in rest:
             value = made("arith.addf", value, bias if bias.type == f32 else made("arith.extf", bias))
-        value = value if element == f32 else made("arith.truncf", value, result=element)
+        value = value if element == f32 else round_implicitly(element, value)
         ir.Operation.create("linalg.yield", operands=[value])
     return loops.results[0]

@@ -51,7 +51,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),
-        PipelineStep("fuse", "every computation into a kernel", stage="fused"),
+        *_fusion("fuse", "every computation into a kernel", options),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep("hoist-slices", "kernels that read other slices are equal, and compiled once"),
@@ -59,6 +59,18 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         *_autotuning(options),
         PipelineStep("pack-constants", "in the order that the schedules chose", stage="sched"),
     ]
+
+
+def _fusion(text: str, why: str, options: object | None) -> list[PipelineStep]:
+    """Fusion, and what follows from it for roundings, unless eager's are wanted."""
+    if _emulates(options):
+        return [PipelineStep(text, why, stage="fused")]
+    drop = "what only one kernel sees is f32, once it is known what that is"
+    return [PipelineStep(text, why), PipelineStep("drop-roundings", drop, stage="fused")]
+
+
+def _emulates(options: object | None) -> bool:
+    return bool(getattr(options, "emulate_precision_casts", False))
 
 
 def _autotuning(options: object | None, target: str = "cpu", given: str = "") -> list[PipelineStep]:
@@ -98,7 +110,8 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
     allowed = bool(getattr(options, "tensor_maps", True)) and machine(arch).tensor_maps
     descriptors = str(allowed).lower()
     chip = f"arch={arch} tf32={tf32} descriptors={descriptors}"
-    timing = _timing(options, f" device={device} tf32={tf32}") if device else ""
+    roundings = " roundings" if _emulates(options) else ""
+    timing = _timing(options, f" device={device} tf32={tf32}{roundings}") if device else ""
     return [
         *front[: next(i for i, step in enumerate(front) if step.name == "propagate-layouts")],
         PipelineStep("propagate-layouts{target=cuda}", "where channels lie decides who convolves, and how"),
@@ -129,10 +142,8 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
             "split-reductions{parts=256 max-results=64 max-columns=8192}",
             "long sums with few results get programs that share them",
         ),
-        PipelineStep(
-            "fuse{row-blocks=false}",
-            "every computation into a kernel; programs never wait for each other",
-            stage="fused",
+        *_fusion(
+            "fuse{row-blocks=false}", "every computation into a kernel; programs never wait for each other", options
         ),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.rounding import round_implicitly
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
@@ -69,7 +70,7 @@ class SplitProducts(Pass):
           %7 = linalg.generic {indexing_maps = [#map3, #map3], iterator_types = ["parallel", "parallel"]}
               ins(%5 : tensor<64x64xf32>) outs(%6 : tensor<64x64xbf16>) {
           ^bb0(%in: f32, %out: bf16):
-            %8 = arith.truncf %in : f32 to bf16
+            %8 = arith.truncf %in fastmath<contract> : f32 to bf16
             linalg.yield %8 : bf16
           } -> tensor<64x64xbf16>
           return %7 : tensor<64x64xbf16>
@@ -171,6 +172,5 @@ def _rounded(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     cast = generic([value], kiln.empty(element, list(type_.shape)), [same, same], ["parallel"] * type_.rank)
     block = cast.regions[0].blocks.append(ir.F32Type.get(), element, arg_locs=[cast.location] * 2)
     with ir.InsertionPoint(block):
-        narrow = ir.Operation.create("arith.truncf", results=[element], operands=[block.arguments[0]])
-        ir.Operation.create("linalg.yield", operands=[narrow.result])
+        ir.Operation.create("linalg.yield", operands=[round_implicitly(element, block.arguments[0])])
     return cast.results[0]

@@ -22,7 +22,8 @@ def attention(interpreter: Any, op: Any) -> list[Any]:
     view = op.operation.opview
     element = element_of(op.results[0].type)
     compute = ir.F32Type.get(element.context) if element.width < 32 else element
-    q, k, v = (numbers.cast(interpreter.value(x), element, compute) for x in (view.query, view.key, view.value))
+    operands = (view.query, view.key, view.value)
+    q, k, v = (numbers.cast(interpreter.value(x), element_of(x.type), compute) for x in operands)
     *batch, heads, queries, _ = interpreter.shape(q)
     groups, keys = interpreter.shape(k)[-3:-1]
     out_shape = [*batch, heads, queries, interpreter.shape(v)[-1]]

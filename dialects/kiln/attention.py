@@ -47,7 +47,7 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
         q, k = checks.sizes_of(query), checks.sizes_of(key)
         for name, x in (("key", key), ("value", value), ("result", self.result)):
             checks.rank_is(name, x, len(q))
-            checks.same_element(name, x, query)
+            (checks.same_or_wide if name == "result" else checks.same_element)(name, x, query)
         checks.same_sizes("key", [*q[:-3], None, None, q[-1]], key)
         checks.same_sizes("value", [*q[:-3], k[-3], k[-2], None], value)
         checks.same_sizes("result", [*q[:-1], checks.sizes_of(value)[-1]], self.result)

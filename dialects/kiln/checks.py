@@ -90,6 +90,15 @@ def same_element(what: str, value: ir.Value, other: ir.Value) -> None:
     require(expected == found, f"{what} element type", expected, found)
 
 
+def same_or_wide(what: str, value: ir.Value, other: ir.Value) -> None:
+    """`value` must have the element type of `other`, or f32 where that is a narrower float."""
+    element = other.type.element_type
+    if not (
+        isinstance(value.type.element_type, ir.F32Type) and isinstance(element, ir.FloatType) and element.width < 32
+    ):
+        same_element(what, value, other)
+
+
 def is_i8(value: ir.Value) -> bool:
     """Whether the elements of `value` are 8-bit integers."""
     element = value.type.element_type

@@ -46,7 +46,7 @@ class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
         checks.rank_is("weight", weight, rank)
         checks.rank_is("result", self.result, rank)
         checks.same_element("weight", weight, x)
-        checks.same_element("result", self.result, x)
+        checks.same_or_wide("result", self.result, x)
         stride = checks.ints(self, "stride", rank - 2, 1)
         padding = checks.ints(self, "padding", rank - 2, 0)
         dilation = checks.ints(self, "dilation", rank - 2, 1)

@@ -43,10 +43,9 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
         checks.require(rhs.type.rank in ranks, "rhs rank", " or ".join(map(str, sorted({*ranks}))), rhs.type.rank)
         if not (checks.is_i8(rhs) and isinstance(lhs.type.element_type, ir.FloatType)):
             checks.same_element("rhs", rhs, lhs)
-        narrow = isinstance(lhs.type.element_type, ir.FloatType) and lhs.type.element_type.width < 32
         summed = checks.is_i8(lhs) and checks.is_i8(rhs) and str(result.type.element_type) == "i32"
-        if not (summed or narrow and isinstance(result.type.element_type, ir.F32Type)):
-            checks.same_element("result", result, lhs)
+        if not summed:
+            checks.same_or_wide("result", result, lhs)
         a, b = checks.sizes_of(lhs), checks.sizes_of(rhs)
         m, k = (a[-1], a[-2]) if checks.flag(self, "transpose_lhs") else (a[-2], a[-1])
         n, depth = (b[-2], b[-1]) if checks.flag(self, "transpose_rhs") else (b[-1], b[-2])

@@ -17,8 +17,7 @@ from kiln.errors import UnsupportedError
 def attention(op: Any, b: Builder) -> ir.Value:
     """Loops of the scores: batch dims, head, s, t, then e."""
     query, key, value, mask = op.query, op.key, op.value, op.mask
-    element = query.type.element_type
-    compute = scalar.compute_type(element)
+    compute = scalar.compute_type(query.type.element_type)
     q_sizes, k_sizes = b.sizes(query), b.sizes(key)
     rank = len(q_sizes)
     batch, head, s, t, e = dims(rank - 3), dim(rank - 3), dim(rank - 2), dim(rank - 1), dim(rank)
@@ -72,7 +71,7 @@ def attention(op: Any, b: Builder) -> ir.Value:
     out_v, out_t = dim(rank - 1), dim(rank)
     inputs = [(weights, [*batch, head, s, out_t]), (value, [*batch, key_head, out_t, out_v])]
     out = b.reduce(inputs, [*batch, head, s, out_v], b.sizes(op.result), "p" * rank + "r", compute, 0, dot)
-    return b.cast(out, element)
+    return b.cast(out, op.result.type.element_type)
 
 
 def _key_head(op: Any, head: ir.AffineExpr, heads: ir.AffineExpr, key_heads: ir.AffineExpr) -> ir.AffineExpr:

@@ -21,21 +21,20 @@ def conv(op: Any, b: Builder) -> ir.Value:
         return _transposed(op, b, stride, padding, dilation)
     x = b.pad(op.x, 0, [0, 0, *padding], [0, 0, *padding])
     per_group = b.sizes(op.weight)[0]
-    return _direct(b, x, op.weight, op.groups.value, per_group, stride, dilation, b.sizes(op.result), False)
+    return _direct(op, b, x, per_group, stride, dilation, False)
 
 
 def _direct(
+    op: Any,
     b: Builder,
     x: ir.Value,
-    weight: ir.Value,
-    groups: int,
     out_channels: ir.AffineExpr,
     stride: list[int],
     dilation: list[int],
-    sizes: list[ir.AffineExpr],
     flipped: bool,
 ) -> ir.Value:
     """Convolution of a padded input; `flipped`: weight is `[C, O / groups, *kernel]` and read backwards."""
+    weight, groups, sizes = op.weight, op.groups.value, b.sizes(op.result)
     spatial = len(stride)
     rank = spatial + 2
     n, o, c = dim(0), dim(1), dim(rank)
@@ -65,6 +64,7 @@ def _direct(
         sizes,
         iterators,
         extents=(extents, [c, *window]),
+        rounded=op.result.type.element_type,
     )
 
 
@@ -97,8 +97,7 @@ def _transposed(op: Any, b: Builder, stride: list[int], padding: list[int], dila
     padded = b.pad(flat, 0, [0, 0, *low], [0, 0, *top])
     ones = [1] * spatial
     out_channels = b.sizes(op.result)[1]
-    groups = op.groups.value
-    return _direct(b, padded, op.weight, groups, out_channels, ones, dilation, b.sizes(op.result), True)
+    return _direct(op, b, padded, out_channels, ones, dilation, True)
 
 
 def _static(sizes: list[ir.AffineExpr]) -> list[int]:

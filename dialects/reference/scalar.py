@@ -7,6 +7,8 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
+from kiln.dialects.rounding import round_implicitly
+
 
 def is_float(type_: ir.Type) -> bool:
     return isinstance(type_, ir.F16Type | ir.BF16Type | ir.F32Type | ir.F64Type)
@@ -57,7 +59,7 @@ def cast(x: ir.Value, type_: ir.Type) -> ir.Value:
         return arith.index_cast(type_, x)
     if is_float(source) and is_float(type_):
         wider = _bits(type_) > _bits(source)
-        return arith.extf(type_, x) if wider else arith.truncf(type_, x)
+        return arith.extf(type_, x) if wider else round_implicitly(type_, x)
     if is_float(type_):
         return arith.sitofp(type_, x)
     if _bits(type_) > _bits(source):

@@ -9,27 +9,25 @@ from .context import LoweringContext
 from .registry import lowers
 
 
-def _cast_to_result(cx: LoweringContext) -> ir.Value:
-    return cx.cast(cx.tensor(0), cx.result_dtype())
-
-
 @lowers("torch.aten._to_copy", "torch.aten.to.dtype", "torch.aten.to.dtype_layout", "torch.aten.type_as")
 def to_copy(cx: LoweringContext) -> ir.Value:
     """A cast to the result's element type; layout and strides are decided later."""
-    return _cast_to_result(cx)
+    return cx.cast(cx.tensor(0), cx.result_dtype(), asked=True)
 
 
 @lowers("torch.prims.convert_element_type")
 def convert_element_type(cx: LoweringContext) -> ir.Value:
-    """A cast."""
-    return _cast_to_result(cx)
+    """The cast that PyTorch's decompositions put in front of and behind an op that computes in another type."""
+    return cx.cast(cx.tensor(0), cx.result_dtype())
 
 
 @lowers("torch.aten.copy")
 def copy(cx: LoweringContext) -> ir.Value:
     """The source, broadcast and cast to the destination's shape and element type."""
     info = cx.result_info()
-    return cx.pointwise([cx.tensor(1)], lambda b, x: x, info.dtype, shape=info.shape, extend=False)
+    return cx.pointwise(
+        [cx.tensor(1)], lambda b, x: b.cast(x, info.dtype, asked=True), info.dtype, shape=info.shape, extend=False
+    )
 
 
 @lowers("torch.aten.real", "torch.aten._conj", "torch.aten.conj", "torch.aten.resolve_conj", "torch.aten.resolve_neg")

@@ -224,14 +224,14 @@ class Emitter:
                 reads.append(x if isinstance(x, At) else None)
         return reads
 
-    def cast(self, x: ir.Value, dtype: DType) -> ir.Value:
-        """``x`` as ``dtype`` by PyTorch's cast; ``x`` itself if it has that type."""
+    def cast(self, x: ir.Value, dtype: DType, *, asked: bool = False) -> ir.Value:
+        """``x`` as ``dtype`` by PyTorch's cast; ``x`` itself if it has that type. ``asked``: by the program."""
         if self.dtype(x) == dtype:
             return x
         identity = [dim(k) for k in range(self.rank(x))]
         out = self.empty(self.shape(x), dtype)
         return self.generic(
-            [x], [identity], [out], [identity], "p" * len(identity), lambda b, value, _: b.cast(value, dtype)
+            [x], [identity], [out], [identity], "p" * len(identity), lambda b, value, _: b.cast(value, dtype, asked)
         )[0]
 
     def reduce(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, math
 
+from kiln.dialects.rounding import round_implicitly
+
 from .dtypes import BOOL, F32, F64, I32, I64, DType
 from .sizes import Expr
 
@@ -92,8 +94,11 @@ class ScalarBuilder:
 
     # -- casts
 
-    def cast(self, x: Scalar, to: DType) -> Scalar:
-        """PyTorch's cast: to bool is ``x != 0``, to integers truncates and wraps, to half goes through float32."""
+    def cast(self, x: Scalar, to: DType, asked: bool = False) -> Scalar:
+        """PyTorch's cast: to bool is ``x != 0``, to integers truncates and wraps, to half goes through float32.
+
+        ``asked``: the program asks for the cast, so that a rounding to 16 bits is none that ``drop-roundings`` drops.
+        """
         source = x.dtype
         if source == to:
             return x
@@ -110,7 +115,7 @@ class ScalarBuilder:
             if to.bits == 16:
                 if source.bits == 64 or source.bits == 16:
                     x = self.cast(x, F32)
-                return Scalar(arith.truncf(to.type, x.value), to)
+                return Scalar(arith.truncf(to.type, x.value) if asked else round_implicitly(to.type, x.value), to)
             op = arith.extf if to.bits > source.bits else arith.truncf
             return Scalar(op(to.type, x.value), to)
         if source.is_float:
@@ -123,7 +128,7 @@ class ScalarBuilder:
             return self.cast(Scalar(arith.fptosi(wide.type, x.value), wide), to)
         if to.is_float:
             if to.is_half:
-                return self.cast(self.cast(x, F32), to)
+                return self.cast(self.cast(x, F32), to, asked)
             op = arith.sitofp if source.is_signed else arith.uitofp
             return Scalar(op(to.type, x.value), to)
         if to.bits == source.bits:

@@ -16,7 +16,6 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.tile.bounds import emit_check
 from kiln.lowering.cpu.tile.memory import Memory, Scratch
-from kiln.lowering.cpu.tile.roundings import Roundings
 from kiln.lowering.tile.access import Indices, memory_type
 from kiln.lowering.tile.beside_one import is_beside_one
 from kiln.lowering.tile.body import FusionBody
@@ -48,7 +47,6 @@ class Evaluator(Memory, Traversal):
         super().__init__(b, body, buffers, layouts, symbols, scratch)
         self.flag = flag
         self.bound = {}
-        self.roundings = Roundings()
 
     def position(self, expr: ir.AffineExpr) -> Index:
         return self.index_value(expr)
@@ -84,12 +82,6 @@ class Evaluator(Memory, Traversal):
         return emit_reduction(self, value, indices)
 
     def emit_op(self, op: ir.OpView, operands: list[ir.Value]) -> list[ir.Value]:
-        wide = self.roundings.undo(op.operation, operands[0]) if operands else None
-        results = [wide] if wide is not None else self._clone(op, operands)
-        self.roundings.note(op.operation, results)
-        return results
-
-    def _clone(self, op: ir.OpView, operands: list[ir.Value]) -> list[ir.Value]:
         if len(op.regions):
             raise UnsupportedError(op.operation.name, str(op.location), "control flow inside a linalg.generic")
         types = [r.type for r in op.results]
@@ -97,7 +89,7 @@ class Evaluator(Memory, Traversal):
             width = next(ir.VectorType(v.type).shape[0] for v in operands if isinstance(v.type, ir.VectorType))
             operands = [v if isinstance(v.type, ir.VectorType) else self.b.broadcast(v, width) for v in operands]
             types = [self.b.vec(width, t) for t in types]
-        attributes = {a: op.operation.attributes[a] for a in op.operation.attributes if a != CHECKED}
+        attributes = {a: op.operation.attributes[a] for a in op.operation.attributes if a not in (CHECKED, "fastmath")}
         if op.operation.name in _APPROXIMATE and is_beside_one(op):
             attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
         made = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)

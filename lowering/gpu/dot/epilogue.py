@@ -108,7 +108,7 @@ def store_roots(
     at: Callable[[ir.Value], Indices],
     condition: Condition,
 ) -> None:
-    """Bind (result, index, sums), the sums rounded to the result's element type, and store what the fusion yields,
+    """Bind (result, index, sums), the sums as the result's element type, and store what the fusion yields,
     where the condition holds."""
     e.bound = {}
     for result, point, sums in bound:

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 class DotOptions:
     """arch: the GPU ("sm_90", "gfx942"). tf32: whether tensor cores may round f32 operands to 10 bits of mantissa, as
     `torch.backends.cuda.matmul.allow_tf32` says. descriptors: whether operands may be loaded through tensor maps, which
-    the launcher has to encode."""
+    the launcher has to encode. roundings: whether kernels keep eager's roundings to 16 bits between their ops."""
 
     arch: str = DEFAULT_ARCH
     tf32: bool = False
     descriptors: bool = False
+    roundings: bool = False
 
 
 DEFAULTS = DotOptions()

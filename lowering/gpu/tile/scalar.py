@@ -35,7 +35,7 @@ def type_of(b: Builder, type_: ir.Type) -> ir.Type:
 def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], backend: str) -> list[ir.Value]:
     """The results of `op` on scalars or blocks, broadcast to one shape.
 
-    bf16 and f16 compute in f32 and round after each op, as in eager.  Raises UnsupportedError for an op that has no
+    An op on bf16 or f16 computes in f32 and rounds its result.  Raises UnsupportedError for an op that has no
     form on the device.
     """
     name = op.operation.name

@@ -108,7 +108,10 @@ def schedule_module(module: ir.Module, options: DotOptions, front: str = "") -> 
 
     o = options
     chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
-    run_pipeline(module, f"{front}canonicalize,cse,fuse{{row-blocks=false}},assign-layouts,schedule-gpu{{{chip}}}")
+    drop = "" if o.roundings else "drop-roundings,"
+    run_pipeline(
+        module, f"{front}canonicalize,cse,fuse{{row-blocks=false}},{drop}assign-layouts,schedule-gpu{{{chip}}}"
+    )
     fusions = fusions_of(module)
     return fusions if all("schedule" in f.operation.attributes for f in fusions) else None
 

@@ -1,0 +1,104 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Values of 16-bit tensors that only a kernel sees, in f32."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import name_of
+from kiln.dialects.rounding import is_narrow
+from kiln.passes.core import Pass, register_pass
+from kiln.passes.roundings.dataflow import Dataflow
+from kiln.passes.roundings.kept import element_type, widened
+from kiln.passes.roundings.rewrite import compute_in_f32, widen
+
+__all__ = ["DropRoundings"]
+
+
+@register_pass
+@dataclass
+class DropRoundings(Pass):
+    """Leave out the roundings to bf16 and f16 between the ops of one kernel.
+
+    Eager rounds the result of each op, for it is stored. Inside of a fusion a value is rounded only where it is stored,
+    where a product reads it, where the program casts it (an ``arith.truncf`` without ``fastmath<contract>``), and where
+    it decides: compared, rounded to integers, or the stored maximum of something. All readers of such a value see the
+    rounded one. Everything else is f32, sums of products among it.
+
+    Before::
+
+        func.func @main(%x: tensor<8xbf16>) -> tensor<8xbf16> {
+          %0 = "kiln.fusion"(%x) ({
+          ^bb0(%a: tensor<8xbf16>):
+            %e = "kiln.empty"() {shape = affine_map<() -> (8)>} : () -> tensor<8xbf16>
+            %1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%a : tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+            ^bb0(%in: bf16, %out: bf16):
+              %3 = arith.extf %in : bf16 to f32
+              %4 = math.exp %3 : f32
+              %5 = arith.truncf %4 fastmath<contract> : f32 to bf16
+              linalg.yield %5 : bf16
+            } -> tensor<8xbf16>
+            %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                iterator_types = ["parallel"]} ins(%1 : tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+            ^bb0(%in: bf16, %out: bf16):
+              %3 = arith.extf %in : bf16 to f32
+              %4 = arith.addf %3, %3 : f32
+              %5 = arith.truncf %4 fastmath<contract> : f32 to bf16
+              linalg.yield %5 : bf16
+            } -> tensor<8xbf16>
+            "kiln.yield"(%2) : (tensor<8xbf16>) -> ()
+          }) {kind = "pointwise", name = "exp_add"} : (tensor<8xbf16>) -> tensor<8xbf16>
+          return %0 : tensor<8xbf16>
+        }
+
+    After::
+
+        #map = affine_map<() -> (8)>
+        #map1 = affine_map<(d0) -> (d0)>
+        func.func @main(%arg0: tensor<8xbf16>) -> tensor<8xbf16> {
+          %0 = "kiln.fusion"(%arg0) ({
+          ^bb0(%arg1: tensor<8xbf16>):
+            %1 = "kiln.empty"() {shape = #map} : () -> tensor<8xbf16>
+            %2 = "kiln.empty"() {shape = #map} : () -> tensor<8xf32>
+            %3 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]}
+                ins(%arg1 : tensor<8xbf16>) outs(%2 : tensor<8xf32>) {
+            ^bb0(%in: bf16, %out: f32):
+              %5 = arith.extf %in : bf16 to f32
+              %6 = math.exp %5 : f32
+              linalg.yield %6 : f32
+            } -> tensor<8xf32>
+            %4 = linalg.generic {indexing_maps = [#map1, #map1], iterator_types = ["parallel"]}
+                ins(%3 : tensor<8xf32>) outs(%1 : tensor<8xbf16>) {
+            ^bb0(%in: f32, %out: bf16):
+              %5 = arith.addf %in, %in : f32
+              %6 = arith.truncf %5 fastmath<contract> : f32 to bf16
+              linalg.yield %6 : bf16
+            } -> tensor<8xbf16>
+            "kiln.yield"(%4) : (tensor<8xbf16>) -> ()
+          }) {kind = "pointwise", name = "exp_add"} : (tensor<8xbf16>) -> tensor<8xbf16>
+          return %0 : tensor<8xbf16>
+        }
+    """
+
+    name = "drop-roundings"
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrite every fusion."""
+        for function in module.body:
+            if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
+                for op in function.operation.regions[0].blocks[0]:
+                    if name_of(op) == "kiln.fusion":
+                        self._run_on_fusion(op.operation)
+
+    def _run_on_fusion(self, fusion: ir.Operation) -> None:
+        flow = Dataflow(fusion)
+        if not any(is_narrow(element_type(r)) for op in flow.ops for r in op.results):
+            return
+        compute_in_f32(flow)
+        values = widened(flow)
+        if values:
+            self.count("values in f32", len(values))
+            self.count("roundings left out", widen(fusion, flow, values))

@@ -1,0 +1,129 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which 16-bit values of a fusion's body become f32."""
+
+from collections.abc import Iterable, Iterator
+
+from torch_mlir import ir
+
+from kiln.dialects.kiln import name_of
+from kiln.dialects.rounding import is_implicit, is_narrow
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.body import reduction_dims
+from kiln.passes.roundings.dataflow import Dataflow, scalar_ops, yielded
+from kiln.passes.roundings.decisions import decided
+
+__all__ = ["CHOICES", "element_type", "widened"]
+
+CHOICES = {"arith.negf", "arith.select", "math.absf", "math.copysign"}
+"""Ops that give an operand, or its negative: exact in any type."""
+
+_PRODUCTS = ("kiln.matmul", "kiln.conv", "kiln.attention")
+
+
+def element_type(value: ir.Value) -> ir.Type:
+    """The type of a scalar, or of a tensor's elements."""
+    return value.type.element_type if isinstance(value.type, ir.RankedTensorType) else value.type
+
+
+def widened(flow: Dataflow) -> set[ir.Value]:
+    """The 16-bit scalars and tensors that hold an implicit rounding's result and need not.
+
+    Values that are one number are one class: a tensor, its views, the arguments of loops that it is read by, the scalar
+    that is yielded for it. A class stays if a member is stored, read by a product or decides, or is a cast that the
+    program asks for; then every reader sees the same rounded number.
+    """
+    classes = _Classes(flow)
+    kept = {classes.find(v) for v in _needed(flow)}
+    cats = [op for op in flow.ops if name_of(op) == "kiln.cat"]
+    for op in reversed(cats):  # operands have the type of the result
+        if classes.find(op.results[0]) in kept:
+            kept.update(classes.find(v) for v in op.operands if is_narrow(element_type(v)))
+    wide = {classes.find(v) for v in _rounded(flow)} - kept
+    derived = [
+        (op.results[0], list(op.operands))
+        for op in [*cats, *(op for g in flow.generics for op in scalar_ops(g) if op.name in CHOICES)]
+        if is_narrow(element_type(op.results[0]))
+    ]
+    size = -1
+    while size != len(wide):
+        size = len(wide)
+        for result, operands in derived:
+            if classes.find(result) not in kept and any(classes.find(v) in wide for v in operands):
+                wide.add(classes.find(result))
+    return {v for v in classes.members() if classes.find(v) in wide}
+
+
+def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
+    """Results of implicit roundings, and products, whose sums are f32."""
+    for op in flow.ops:
+        if name_of(op) in _PRODUCTS and is_narrow(element_type(op.results[0])):
+            yield op.results[0]
+    for generic in flow.generics:
+        yield from (op.results[0] for op in scalar_ops(generic) if is_implicit(op))
+
+
+def _needed(flow: Dataflow) -> Iterator[ir.Value]:
+    """16-bit values that cannot become f32."""
+    yield from flow.block.arguments
+    yield from flow.roots
+    yield from decided(flow)
+    for op in flow.ops:
+        if op.name == "linalg.generic":
+            yield from _needed_by_loops(op)
+        elif name_of(op) not in ("kiln.view", "kiln.pad", "kiln.cat", "kiln.empty"):
+            yield from op.operands
+            if name_of(op) not in _PRODUCTS:
+                yield from op.results
+
+
+def _needed_by_loops(generic: ir.Operation) -> Iterator[ir.Value]:
+    outs = list(generic.operands)[len(generic.operands) - len(generic.results) :]
+    carries = bool(reduction_dims(generic.opview))
+    for out, result, argument in zip(outs, generic.results, _carried(generic), strict=True):
+        maker = defining_op(out)
+        if carries or list(argument.uses) or maker is None or name_of(maker) != "kiln.empty":
+            yield from (out, result)
+    for op in scalar_ops(generic):
+        known = is_implicit(op) or op.name in CHOICES or op.name == "arith.constant"
+        if not known:
+            yield from op.results
+        if op.name == "tensor.extract":
+            yield op.operands[0]
+
+
+def _carried(generic: ir.Operation) -> list[ir.Value]:
+    arguments: list[ir.Value] = list(generic.regions[0].blocks[0].arguments)
+    return arguments[len(generic.operands) - len(generic.results) :]
+
+
+class _Classes:
+    """16-bit values that are one number, as disjoint sets."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._parent: dict[ir.Value, ir.Value] = {}
+        for op in flow.ops:
+            if op.name == "linalg.generic":
+                block = op.regions[0].blocks[0]
+                inputs = len(op.operands) - len(op.results)
+                self._join(zip(list(op.operands)[:inputs], list(block.arguments)[:inputs], strict=True))
+                self._join(zip(yielded(op), op.results, strict=True))
+            elif name_of(op) in ("kiln.view", "kiln.pad"):
+                self._join([(op.operands[0], op.results[0])])
+
+    def find(self, value: ir.Value) -> ir.Value:
+        """The member that stands for the class of `value`."""
+        parent = self._parent.setdefault(value, value)
+        while parent != value:
+            value, parent = parent, self._parent[parent]
+        return value
+
+    def members(self) -> list[ir.Value]:
+        """Every value that was asked for or joined."""
+        return list(self._parent)
+
+    def _join(self, pairs: Iterable[tuple[ir.Value, ir.Value]]) -> None:
+        for x, y in pairs:
+            if is_narrow(element_type(x)):
+                self._parent[self.find(x)] = self.find(y)
