@@ -195,14 +195,11 @@ class ConvertTorchToKiln(Pass):
 
     def _choose(self, cx: "LoweringContext", tail: BlockTail) -> tuple[str, str, list[ir.Value | None]]:
         """Convert by the first way that works; returns way, why not an earlier one, and a value per result."""
-        from kiln.passes.torch_to_kiln.registry import ELSEWHERE, find_rule
+        from kiln.passes.torch_to_kiln.registry import find_rule
 
         if cx.name in self.aten or cx.op.name in self.aten:
             reasons = self.reasons
             reason = reasons.get(cx.name) or reasons.get(cx.op.name) or "asked for by an option"
-            return "aten", reason, self._aten(cx, reason)
-        if cx.name.startswith(ELSEWHERE):
-            reason = "it reads or makes a tensor on another device"
             return "aten", reason, self._aten(cx, reason)
         rule = find_rule(cx.name)
         if "kiln.unbacked" in cx.op.attributes:

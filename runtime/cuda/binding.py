@@ -32,7 +32,7 @@ IN_PLACE = 1 << 32
 BY_REFERENCE = 1 << 33
 """Flag of a slot: a function of the host gets the address of the parameter."""
 
-_ALIGNMENT = 128
+_ALIGNMENT = 256
 _CLEAR, _CALL, _CHANGE = 1, 2, 3
 _CALL_PARAMETERS = 16
 _MAP_WORDS, _MAP_ALIGNMENT = 16, 64

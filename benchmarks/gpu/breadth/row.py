@@ -3,7 +3,7 @@
 
 """What a job gave, as one line of JSON."""
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 __all__ = ["STATUSES", "Row"]
 
@@ -21,10 +21,9 @@ class Row(TypedDict, total=False):
     """`job`, `entry`, `family`, `kind`, `dtype`, `batch`; `status` and, unless right, `reason`; `seconds`.
 
     `where`, `error`, `eager_error`, `share` are those of the tensor nearest to its limit (`judge.Finding`), `reference`
-    what the error is against; `perturbed`: what perturbed parameters do counted as well. `repeats`: two calls gave the
-    same bits; `difference`: how far they were apart. `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with
-    ATen as a whole; `aten`: calls by op; `breaks`: Dynamo's graph breaks; `recompiles`: graphs compiled behind the
-    first call. `times`: seconds of its parts, and of the processor.
+    what the error is against. `repeats`: two calls gave the same bits; `difference`: how far they were apart.
+    `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with ATen as a whole; `aten`: calls by op; `breaks`:
+    Dynamo's graph breaks; `recompiles`: graphs compiled behind the first call.
     """
 
     job: str
@@ -41,7 +40,6 @@ class Row(TypedDict, total=False):
     eager_error: float
     share: float
     reference: str
-    perturbed: bool
     repeats: bool
     difference: float
     graphs: int
@@ -50,4 +48,4 @@ class Row(TypedDict, total=False):
     aten: dict[str, int]
     breaks: int
     recompiles: int
-    times: dict[str, float]
+    details: dict[str, Any]

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import kiln
+import kiln.runtime.cuda.binding as binding
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, Matrix, Problem, cublaslt
@@ -303,3 +304,24 @@ def test_products_of_a_gradient(gpu):
     assert exact.grad is not None
     assert error(w.grad, exact.grad) < 2e-2
     assert (768, 512, 4096, False) in gpu.library.calls or (512, 768, 4096, False) in gpu.library.calls
+
+
+@pytest.mark.parametrize("columns", [32, 64, 96])
+def test_workspaces_start_at_multiples_of_256_bytes(gpu, monkeypatch, columns):
+    """cuBLASLt refuses others; the graph's own intermediates in front of them end at multiples of 64."""
+    gpu.library.workspace = 1000
+    starts = []
+    call = binding._call
+
+    def seen(function, parameters):
+        starts.append(parameters[-2])
+        return call(function, parameters)
+
+    monkeypatch.setattr(binding, "_call", seen)
+
+    def run(x, w):
+        return torch.softmax(torch.softmax(x, -1) @ w, -1)
+
+    x, w = torch.randn(300 + columns, 520), torch.randn(520, 512)
+    assert error(compiled(run)(x, w), run(x.double(), w.double())) < 1e-5
+    assert starts and all(slot and start % 256 == 0 for slot, start in starts)

@@ -17,10 +17,6 @@ Shapes = Callable[[int, Any], dict[str, tuple[int, ...]]]
 """(batch, configuration) -> the shapes of the inputs; of integers where the name ends in `ids`."""
 
 
-def _wave(batch: int, config: Any) -> dict[str, tuple[int, ...]]:
-    return {"input_values": (batch, 16000)}
-
-
 def _audio(
     model_type: str,
     shapes: Shapes,
@@ -47,8 +43,11 @@ def _audio(
 
         return model(config, auto), make
 
-    # Speech models that read waves make their first hidden states need gradients: a leaf must not have a history then.
-    return Entry(name or model_type, "audio", build, batch, trains, cost, input_gradients=shapes is not _wave)
+    return Entry(name or model_type, "audio", build, batch, trains, cost)
+
+
+def _wave(batch: int, config: Any) -> dict[str, tuple[int, ...]]:
+    return {"input_values": (batch, 16000)}
 
 
 def _spoken(batch: int, config: Any) -> dict[str, tuple[int, ...]]:
