@@ -86,6 +86,7 @@ class Lowering:
         self.programs, self.grid = programs, grid  # this program's numbers as i32, and how many there are
         self.program = program  # its number in the whole grid, i64
         self.record, self.sites, self.settings = reporting.record, reporting.sites, reporting.settings
+        self.is_approximate = self.settings.approximate and self.record is not None
         self.extents: dict[ir.Value, Extent] = {}  # the memory of the kernel's arguments, where it is known
         self.callers: dict[ir.Value, ir.Value] = {}  # argument of a function -> what it was called with last
         self.values: dict[ir.Value, Value] = {}
@@ -185,7 +186,7 @@ class Lowering:
 
     def _elementwise(self, op: ir.Operation, name: str) -> None:
         if not any(tt.is_block(r.type) for r in op.results):
-            results = apply_scalar(self.b, op, [self.scalar(v) for v in op.operands])
+            results = self.apply(op, [self.scalar(v) for v in op.operands])
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new
             return
@@ -194,10 +195,14 @@ class Lowering:
         for number, result in enumerate(op.results):
 
             def compute(cursor: Cursor, index: tuple[ir.Value, ...], number: int = number) -> ir.Value:
-                return apply_scalar(self.b, op, [cursor.value(o, index) for o in operands])[number]
+                return self.apply(op, [cursor.value(o, index) for o in operands])[number]
 
             type_ = ir.RankedTensorType(result.type)
             self.define(result, Block(type_.shape, scalar_type(type_), compute, cost))
+
+    def apply(self, op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """Emits an elementwise op on scalars."""
+        return apply_scalar(self.b, op, operands, self.is_approximate)
 
     def combine(self, region: ir.Region, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Inlines a combine region of scalar ops; returns what it yields."""
@@ -208,5 +213,5 @@ class Lowering:
             inputs = [known[v] if v in known else self.scalar(v) for v in op.operands]
             if op.name != "arith.constant" and not is_elementwise(name_of(op)):
                 raise UnsupportedError(name_of(op), str(op.location), "only arithmetic may combine elements")
-            known.update(zip(op.results, apply_scalar(self.b, op, inputs), strict=True))
+            known.update(zip(op.results, self.apply(op, inputs), strict=True))
         return [known[v] if v in known else self.scalar(v) for v in operations[-1].operands]

@@ -6,7 +6,8 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.lowering.ttcpu.blocks import Stored
+from kiln.dialects.tt import PRECISION
+from kiln.lowering.ttcpu.blocks import Block, Cursor, Stored
 from kiln.lowering.ttcpu.core import Lowering, handles
 
 
@@ -15,7 +16,10 @@ def _dot(low: Lowering, op: ir.Operation) -> None:
     lhs_value, rhs_value, start = list(op.operands)
     result = ir.RankedTensorType(op.results[0].type)
     element = result.element_type
-    lhs, rhs = low.stored(lhs_value, element), low.stored(rhs_value, element)
+    if low.is_approximate and element == low.b.f32 and _takes_tf32(op):
+        lhs, rhs = _in_tf32(low, lhs_value), _in_tf32(low, rhs_value)
+    else:
+        lhs, rhs = low.stored(lhs_value, element), low.stored(rhs_value, element)
     accumulator = low.accumulator(op, start)
     *batch, rows, columns = result.shape
     depth = lhs.shape[-1]
@@ -44,6 +48,22 @@ def _dot(low: Lowering, op: ir.Operation) -> None:
 
     nest(())
     low.values[op.results[0]] = accumulator
+
+
+def _takes_tf32(op: ir.Operation) -> bool:
+    source = ir.RankedTensorType(op.operands[0].type).element_type
+    return isinstance(source, ir.F32Type) and ir.IntegerAttr(op.attributes["inputPrecision"]).value == PRECISION["tf32"]
+
+
+def _in_tf32(low: Lowering, value: ir.Value) -> Stored:
+    """A block of which each element lacks its lower 13 bits: tensor cores ignore them (PTX ISA, `wgmma` with .tf32)."""
+    source, b = low.cheap(value), low.b
+
+    def compute(cursor: Cursor, index: tuple[ir.Value, ...]) -> ir.Value:
+        bits = arith.bitcast(b.i32, cursor.value(source, index))
+        return arith.bitcast(b.f32, arith.andi(bits, b.int_(-(1 << 13), b.i32)))
+
+    return low.scratch.store(Block(source.shape, source.element, compute))
 
 
 def _at(block: Stored, index: tuple[ir.Value, ...]) -> ir.Value:

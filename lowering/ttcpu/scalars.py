@@ -14,6 +14,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.float8 import is_float8
+from kiln.lowering.ttcpu.approximate import inexact_form, is_power_of_two
 from kiln.lowering.ttcpu.blocks import pointee, scalar_type
 from kiln.lowering.ttcpu.functions import call
 
@@ -39,6 +40,7 @@ _TT = {
     *("tt.addptr", "tt.bitcast", "tt.clampf", "tt.mulhiui", "tt.fp_to_fp", "tt.extern_elementwise", "tt.precise_sqrt"),
     *("tt.precise_divf", "tt.elementwise_inline_asm", "tt.int_to_ptr", "tt.ptr_to_int"),
 }
+_LOG2_E = 1.4426950408889634
 _DIVISIONS = {"arith.divui", "arith.remui", "arith.divsi", "arith.remsi"}
 _EXPENSIVE = {"arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.divf", "arith.remf", "arith.ceildivsi"}
 
@@ -57,11 +59,31 @@ def scalar_cost(name: str) -> int:
     return 1
 
 
-def apply_scalar(b: Builder, op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """Emits an elementwise op on scalars.
+def apply_scalar(
+    b: Builder, op: ir.Operation, operands: Sequence[ir.Value], approximate: bool = False
+) -> list[ir.Value]:
+    """Emits an elementwise op on scalars. approximate: with the error that it has on a GPU.
 
     Raises UnsupportedError for an op, a function or a type that has no scalar form here.
     """
+    inexact = inexact_form(op, operands) if approximate else None
+    if inexact is None:
+        return _exact(b, op, operands)
+    wide = [inexact.operand(b, b.cast_float(v, b.f32)) for v in operands]
+    name = name_of(op)
+    if name == "math.exp":  # a power of two on a GPU, also of what the product is rounded to
+        value = math.exp2(arith.mulf(wide[0], b.float_(_LOG2_E, b.f32)))
+    elif name in _TT:
+        value = _TT_RULES[name](b, op, wide, b.f32)
+    else:
+        value = _create(op.name, op, wide, [b.f32])[0]
+    result = inexact.result(b, value)
+    if name == "arith.divf":
+        result = arith.select(is_power_of_two(b, wide[1]), value, result)
+    return [b.cast_float(result, scalar_type(op.results[0].type))]
+
+
+def _exact(b: Builder, op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
     types = [scalar_type(r.type) for r in op.results]
     name = name_of(op)
     if name in _TT:
