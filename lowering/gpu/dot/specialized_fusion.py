@@ -84,7 +84,9 @@ def _result(body: FusionBody, layouts: Sequence[ir.AffineMap], attention: Attent
 def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule: dict[str, Any]) -> bool:
     """Add the section of the kernel, and the attribute that its TTGIR is written from; False where it cannot do it."""
     found = find_tensors(kernel.body, kernel.layouts, attention)
-    if found is None:
+    # The first step's block of keys starts at the tile's first query or before: of a row of scores that are all masked,
+    # minus infinity, differences would be NaN.
+    if found is None or attention.causal and schedule["block_n"] % (2 * HALF):
         return False
     width = padded_size(attention.v_size) or 0
     described = [
