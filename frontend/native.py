@@ -3,6 +3,7 @@
 
 """The native path of one graph: import, pass pipeline, host plan, executor, and the boxed callable around it."""
 
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import torch
 from torch.fx import GraphModule
 from torch_mlir import ir
 
-from kiln.dialects import create_context
+from kiln.dialects import create_context, to_text
 from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.calling import BoxedGraph, shared_results
@@ -97,10 +98,16 @@ def _attempt(
     planning.smaller = smaller
     planning.imported, planning.folder, planning.graph, planning.target = imported, folder, report.graph, target
     planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
+    text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
     _run_passes(planning, options, report, avoid)
     assert planning.plan is not None
     with report.stage("load"):
         run = make_runner(planning.plan, imported.constants, options)
+    if options.verify:
+        from kiln.frontend.verification import GivenInputs
+
+        steps = functools.partial(_steps, target, options, avoid)
+        run = GivenInputs(run, text, steps, imported.inputs, imported.constants)
     describe_plan(report, imported.module, planning.plan, gm)
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan)
@@ -222,18 +229,14 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
 def _run_passes(planning: _Planning, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> None:
     module = planning.imported.module
     with module.context:
-        steps = parse_pipeline(options.pipeline) if options.pipeline else planning.target.pipeline(options)
-    for step in steps:
-        if isinstance(step.pass_, ConvertTorchToKiln):
-            step.pass_.aten = (*step.pass_.aten, *avoid)
-            step.pass_.reasons.update(avoid)
-        elif isinstance(step.pass_, ConvertScatters):
-            step.pass_.keep = (*step.pass_.keep, *avoid)
-        elif isinstance(step.pass_, RemembersSchedules):
-            step.pass_.store = tuned_schedules(options)
+        steps = _steps(planning.target, options, avoid)
     steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
     timing = Timing()
     instruments: list[Instrument] = [Reproducer()]
+    if options.verify:
+        from kiln.passes.instruments.numerics import VerifyNumerics
+
+        instruments.append(VerifyNumerics())
     if planning.folder is not None:
         instruments.append(StageDump(planning.folder, stages_only=True, debug_info=True))
     try:
@@ -247,3 +250,17 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
             report.rewrites.update(rewrites_of(step.pass_))
             for decision in getattr(step.pass_, "decisions", ()):
                 report.decisions.append(Decision(decision.op, decision.location, decision.way, decision.reason))
+
+
+def _steps(target: Target, options: Options, avoid: Mapping[str, str]) -> list[PipelineStep]:
+    """The passes of one attempt. ``avoid``: torch ops that are to stay calls of ATen, with the reason."""
+    steps = parse_pipeline(options.pipeline) if options.pipeline else target.pipeline(options)
+    for step in steps:
+        if isinstance(step.pass_, ConvertTorchToKiln):
+            step.pass_.aten = (*step.pass_.aten, *avoid)
+            step.pass_.reasons.update(avoid)
+        elif isinstance(step.pass_, ConvertScatters):
+            step.pass_.keep = (*step.pass_.keep, *avoid)
+        elif isinstance(step.pass_, RemembersSchedules):
+            step.pass_.store = tuned_schedules(options)
+    return steps

@@ -4,7 +4,7 @@
 """``mode=`` and ``options=`` of ``torch.compile(..., backend="kiln")``, typed and checked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
 from kiln.lowering.ttcpu.settings import Settings
 
-__all__ = ["MODES", "TARGETS", "Options", "matmul_precision"]
+__all__ = ["MODES", "TARGETS", "VERIFY", "Options", "matmul_precision"]
 
 #: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs: ``reduce-overhead`` is ``default``, and the
 #: two others try schedules (``passes/autotune_cpu.py``).
@@ -22,6 +22,9 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 
 #: What graphs are compiled for; see ``kiln.frontend.targets``.
 TARGETS = ("cpu", "cuda", "tt-cpu")
+
+#: What is verified after each pass.
+VERIFY = ("", "numerics")
 
 
 def _tf32() -> bool:
@@ -127,6 +130,11 @@ class Options:
         metadata={"help": "a GPU's launches at addresses that earlier calls had are replayed as one CUDA graph"},
     )
 
+    verify: str = field(
+        default="",
+        metadata={"help": "numerics: compare numbers after each pass; the first that changes them is an error"},
+    )
+
     @property
     def float_parts(self) -> bool:
         """Whether products of f32 on the CPU are to be made of bf16 (`matmul/float_tiles.py`): their error is that of
@@ -165,6 +173,11 @@ class Options:
             message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
             raise BackendOptionError(message, found.target, TARGETS)
         Settings.parse(found.tt_cpu)
+        if found.verify not in VERIFY:
+            message = f"option 'verify' must be one of {', '.join(map(repr, VERIFY))}, found {found.verify!r}"
+            raise BackendOptionError(message, found.verify, VERIFY)
+        if found.verify:  # passes do not run for a graph that is loaded
+            found = replace(found, cache=False)
         if found.cpu:
             isa.named(found.cpu)
         if not found.tune_seconds > 0:

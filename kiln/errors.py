@@ -17,6 +17,7 @@ __all__ = [
     "CompileError",
     "InvalidIRError",
     "KilnError",
+    "NumericsError",
     "PassOptionError",
     "PipelineParseError",
     "UnknownPassError",
@@ -122,8 +123,19 @@ class BackendOptionError(KilnError):
         super().__init__(message + (did_you_mean(name, candidates) if name else ""))
 
 
+class NumericsError(KilnError):
+    """A pass changes numbers by more than rounding can explain; the message names the result and its error."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
 class CompileError(KilnError):
-    """A pass or a lowering failed; ``reproducer`` is the path of the IR before it, ``command`` reruns it."""
+    """A pass or a lowering failed; ``reproducer`` is the path of the IR before it, ``command`` reruns it.
+
+    ``options`` are those that the command needs beside the pass to fail again.
+    """
 
     def __init__(
         self,
@@ -134,6 +146,7 @@ class CompileError(KilnError):
         command: str | None = None,
     ) -> None:
         self.message, self.pass_name, self.reproducer, self.command = message, pass_name, reproducer, command
+        self.options: list[str] = []
         super().__init__(message)
 
     def set_reproducer(self, path: str, command: str) -> None:

@@ -116,4 +116,6 @@ def _wrap(step: PipelineStep, error: Exception) -> CompileError:
         return error
     first = diagnostics_of(error)[0]
     message = f"{first.where}: {first.message}" if first.where else first.message
-    return CompileError(message, pass_name=step.name)
+    failure = CompileError(message, pass_name=step.name)
+    failure.__cause__ = error  # instruments ask for it before it is raised
+    return failure

@@ -90,6 +90,10 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
         with context, ir.Location.unknown():
             module = parse(text)
             PassManager(steps, _instruments(options, reported)).run(module)
+            if options.verify_kernels:
+                from kiln.passes.numerics.kernels import verify_kernels
+
+                verify_kernels(module, options.verify_kernels)
             if options.check_stage:
                 check_stage(module, options.check_stage)
             output = _print(options, module)
@@ -183,6 +187,15 @@ def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instru
                 generic=options.generic,
             )
         )
+    if options.verify_numerics:
+        from kiln.passes.instruments.numerics import VerifyNumerics
+        from kiln.passes.numerics.sample import load_sample
+
+        class Numerics(VerifyNumerics):
+            def told(self, note: Note) -> None:
+                reported.append(Diagnostic("warning", f"{note.op}: {note.reason} [{note.pass_name}]"))
+
+        result.append(Numerics([load_sample(Path(options.inputs))] if options.inputs else []))
     result.append(instruments.CheckStages())
     if options.verify_each:
         result.append(instruments.VerifyEach())

@@ -27,6 +27,9 @@ class Options:
     verify_diagnostics: str = ""
     verify_each: bool = True
     allow_unregistered_dialect: bool = False
+    verify_numerics: bool = False
+    verify_kernels: str = ""
+    inputs: str = ""
     check_stage: str = ""
     print_before: list[str] = field(default_factory=list)
     print_after: list[str] = field(default_factory=list)
@@ -99,6 +102,18 @@ def _make_parser() -> argparse.ArgumentParser:
         default=True,
         help="run the verifier after each pass (on unless --no-verify-each)",
     )
+    add(
+        "--verify-numerics",
+        action="store_true",
+        help="run the module before and after each pass on random inputs; a pass that changes numbers fails",
+    )
+    add(
+        "--verify-kernels",
+        default="",
+        choices=["cpu", "tt-cpu", "cuda"],
+        help="behind the pipeline, compile the module's kernels for a target, run them, and compare numbers",
+    )
+    add("--inputs", default="", metavar="FILE.pt", help="compare numbers on these inputs as well (a list of tensors)")
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
     add("--check-stage", default="", metavar="STAGE", help="check the result against the invariants of a stage")
     add("--print-ir-before", dest="print_before", action="append", default=[], metavar="PASS", help="print before PASS")

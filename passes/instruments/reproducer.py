@@ -50,7 +50,7 @@ class Reproducer(Instrument):
         digest = hashlib.sha256((pipeline + text).encode()).hexdigest()[:10]
         name = "".join(c if c.isalnum() or c == "-" else "-" for c in step.name).strip("-")[:40]
         path = self._directory / f"{name}-{digest}.mlir"
-        options = [*_loads(steps), f"--pass-pipeline={pipeline}"]
+        options = [*_loads(steps), *error.options, f"--pass-pipeline={pipeline}"]
         option = " ".join(shlex.quote(option) for option in options)
         header = f"// {' '.join(error.message.split())}\n// RUN: {self._command} {option} %s\n"
         try:

@@ -1,0 +1,203 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Running the kernels of a module that is scheduled, as a compiled model would, against the module itself.
+
+What comes out is compared with what the module means (``evaluate``). One fusion can be taken out of its module and
+tried alone: the operands have the strides that they have there.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch_mlir import ir
+
+from kiln.dialects import affine, parse, to_text
+from kiln.dialects.kiln import name_of
+from kiln.errors import KilnError, NumericsError
+from kiln.passes.numerics.compare import compare
+from kiln.passes.numerics.evaluate import evaluate, longest_sum
+from kiln.passes.numerics.sample import KINDS, Sample, random_samples
+from kiln.passes.numerics.signature import entry_function, signature_of
+
+if TYPE_CHECKING:
+    from kiln.frontend.targets import Target
+    from kiln.lowering.host.kernels import KernelSet
+
+__all__ = ["fusions_alone", "run_compiled", "verify_kernels"]
+
+
+def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = ()) -> None:
+    """Compiles the kernels of a module behind the stage ``sched``, runs them, and compares results.
+
+    Args:
+        target: "cpu", "tt-cpu" or "cuda", whose pipeline the module has passed.
+        given: inputs to compare on beside random ones.
+
+    Raises:
+        NumericsError: a result is wrong.
+        KilnError: the module cannot be run or compiled.
+    """
+    with module.context, ir.Location.unknown():
+        terms = longest_sum(module)
+        samples, reason = _samples(module, given)
+        if not samples:
+            raise KilnError(f"there are no inputs that the module runs on: {reason}")
+        for sample in samples:
+            exact, declared = evaluate(module, sample, exact=True), evaluate(module, sample)
+            found = run_compiled(module, sample, target)
+            # Kernels keep more digits between ops than their types say, and approximate functions.
+            wrong = compare(exact, declared, found, terms=terms, roundings=False)
+            if wrong is not None:
+                raise NumericsError(f"the kernels compute other numbers ({sample.kind} inputs): {wrong}")
+
+
+def _samples(module: ir.Module, given: Sequence[Sample]) -> tuple[list[Sample], Exception | None]:
+    """Those that the module runs on by its meaning."""
+    reason: Exception | None = None
+    for drawn in random_samples(signature_of(entry_function(module)), KINDS):
+        try:
+            chosen = [*given, *drawn]
+            for sample in chosen:
+                evaluate(module, sample)
+            return chosen, None
+        except Exception as error:  # an index out of bounds, sizes that do not fit
+            reason = error
+    return [], reason
+
+
+def run_compiled(module: ir.Module, sample: Sample, target: str) -> list[torch.Tensor]:
+    """Results of the module's kernels on ``sample``. The module stays as it is."""
+    from kiln.frontend.options import Options
+    from kiln.frontend.runners import make_runner
+    from kiln.frontend.targets import Target
+    from kiln.lowering.cpu import isa
+    from kiln.lowering.host.plan import build_plan
+
+    device = "cuda:0" if target == "cuda" else "cpu"
+    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(0)) if target == "cuda" else ""
+    options = Options.build(None, {"target": target, "cache": False})
+    work = parse(to_text(module))
+    _name_main(entry_function(work))
+    with isa.compiling_for(isa.named(options.cpu, options.float_parts)):
+        plan = build_plan(work, None, kernels=_kernels(Target(target, device, arch)), device=device)
+        run = make_runner(plan, _constants(work, sample, device), options)
+    signature = signature_of(entry_function(work))
+    tensors = iter(sample.tensors)
+    arguments = [
+        sample.symbols[a.symbol] if a.symbol else next(tensors).clone(memory_format=torch.preserve_format).to(device)
+        for a in signature.arguments
+    ]
+    is_constant = _constant_names(work)
+    given = [value for value, name in zip(arguments, is_constant, strict=True) if not name]
+    return [value.cpu() if isinstance(value, torch.Tensor) else torch.tensor(value) for value in run(given)]
+
+
+def _kernels(target: "Target") -> "KernelSet":
+    def failed(_: ir.OpView, error: Exception) -> Exception:
+        return error
+
+    return target.kernels(target.kernel, None, None, failed)
+
+
+def _name_main(function: ir.Operation) -> None:
+    function.attributes["sym_name"] = ir.StringAttr.get("main")
+
+
+def _constant_names(module: ir.Module) -> list[str]:
+    """For each argument the name of the constant that it is, or nothing."""
+    function = entry_function(module)
+    count = len(function.regions[0].blocks[0].arguments)
+    if "arg_attrs" not in function.attributes:
+        return [""] * count
+    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return [ir.StringAttr(e["kiln.constant"]).value if "kiln.constant" in e else "" for e in entries]
+
+
+def _constants(module: ir.Module, sample: Sample, device: str) -> dict[str, torch.Tensor]:
+    signature = signature_of(entry_function(module))
+    names = [n for n, a in zip(_constant_names(module), signature.arguments, strict=True) if not a.symbol]
+    return {name: tensor.to(device) for name, tensor in zip(names, sample.tensors, strict=True) if name}
+
+
+# ---------------------------------------------------------------------------------------------------- one fusion alone
+
+
+def fusions_alone(module: ir.Module) -> list[tuple[str, str]]:
+    """Each fusion of a module that has layouts, as name and text of a module of its own at the stage ``fused``.
+
+    Its operands and results have the strides that they have in the module; layouts and schedules are left to the passes
+    that choose them.
+    """
+    found: list[tuple[str, str]] = []
+    with module.context, ir.Location.unknown():
+        for op in entry_function(module).regions[0].blocks[0].operations:
+            if name_of(op) == "kiln.fusion":
+                found.append((ir.StringAttr(op.operation.attributes["name"]).value, _alone(op.operation)))
+    return found
+
+
+_CHOSEN = ("layouts", "schedule", "in_place", "offsets", "unaligned", "writes")
+"""What passes behind ``fuse`` say of a fusion."""
+
+
+def _alone(fusion: ir.Operation) -> str:
+    layouts = list(ir.ArrayAttr(fusion.attributes["layouts"])) if "layouts" in fusion.attributes else []
+    shapes = list(ir.ArrayAttr(fusion.attributes["shapes"])) if "shapes" in fusion.attributes else []
+    tensors = [v for v in fusion.operands if isinstance(v.type, ir.RankedTensorType)]
+    symbols = len(fusion.operands) - len(tensors)
+    module = ir.Module.create()
+    arguments, results = [v.type for v in fusion.operands], [v.type for v in fusion.results]
+    entries = [_described(k, layouts, shapes, symbols) for k in range(len(tensors))]
+    entries += [ir.DictAttr.get({"kiln.symbol": ir.StringAttr.get(f"s{k}")}) for k in range(symbols)]
+    ends = [_described(len(tensors) + k, layouts, [], symbols) for k in range(len(results))]
+    with ir.InsertionPoint(module.body):
+        function = ir.Operation.create(
+            "func.func",
+            attributes={
+                "sym_name": ir.StringAttr.get("main"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, results)),
+                "arg_attrs": ir.ArrayAttr.get(entries),
+                "res_attrs": ir.ArrayAttr.get(ends),
+                "kiln.symbols": ir.ArrayAttr.get([ir.StringAttr.get(f"s{k}") for k in range(symbols)]),
+            },
+            regions=1,
+        )
+    block = ir.Block.create_at_start(function.regions[0], arguments, [ir.Location.unknown()] * len(arguments))
+    with ir.InsertionPoint(block):
+        copy = fusion.clone().operation
+        for k, argument in enumerate(block.arguments):
+            copy.operands[k] = argument
+        for key in _CHOSEN:
+            if key in copy.attributes:
+                del copy.attributes[key]
+        ir.Operation.create("func.return", operands=list(copy.results))
+    return to_text(module)
+
+
+def _described(number: int, layouts: list[ir.Attribute], shapes: list[ir.Attribute], symbols: int) -> ir.DictAttr:
+    """``kiln.shape`` and ``kiln.strides`` of a fusion's operand or result, by its layout."""
+    found: dict[str, ir.Attribute] = {}
+    if number < len(shapes) and isinstance(shapes[number], ir.AffineMapAttr):
+        shape = ir.AffineMapAttr(shapes[number]).value
+        found["kiln.shape"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, list(shape.results)))
+    if number < len(layouts) and isinstance(layouts[number], ir.AffineMapAttr):
+        strides = _strides(ir.AffineMapAttr(layouts[number]).value)
+        if strides is not None:
+            found["kiln.strides"] = ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, strides))
+    return ir.DictAttr.get(found)
+
+
+def _strides(layout: ir.AffineMap) -> list[ir.AffineExpr] | None:
+    """How far each dim steps in a layout that is linear in its dims; None for any other."""
+    if len(layout.results) != 1:
+        return None
+    zeros = [ir.AffineExpr.get_constant(0)] * layout.n_dims
+    start = affine.simplify(affine.substitute(layout.results[0], zeros))
+    strides: list[ir.AffineExpr] = []
+    for d in range(layout.n_dims):
+        point = [ir.AffineExpr.get_constant(int(k == d)) for k in range(layout.n_dims)]
+        step = affine.substitute(layout.results[0], point)
+        strides.append(affine.simplify(step - start))
+    return strides
