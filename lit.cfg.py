@@ -35,6 +35,8 @@ python = f"env PYTHONPATH={config.environment['PYTHONPATH']} {sys.executable}"
 config.substitutions += [
     (r"(?<![\w./-])kiln-opt(?![\w.-])", f"{python} -m kiln.tools.kiln_opt"),
     (r"(?<![\w./-])kiln-explain(?![\w.-])", f"{python} -m kiln.tools.kiln_explain"),
+    (r"(?<![\w./-])kiln-bisect(?![\w.-])", f"{python} -m kiln.tools.kiln_bisect"),
+    (r"(?<![\w./-])kiln-reduce(?![\w.-])", f"{python} -m kiln.tools.kiln_reduce"),
     (r"(?<![\w./-])filecheck(?![\w.-])", f"{python} -m filecheck"),
     ("%python", python),
 ]

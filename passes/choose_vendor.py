@@ -18,6 +18,7 @@ from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import ALONE
+from kiln.passes.rewrites import may_rewrite
 from kiln.passes.split_products import PARTS
 from kiln.passes.tuning import RemembersSchedules
 from kiln.passes.vendor.attention import attention
@@ -164,6 +165,8 @@ class ChooseVendor(RemembersSchedules, Pass):
                 if reason is None:
                     self.note(op, why_not)
                     self.count("kept")
+                    continue
+                if not may_rewrite(op, kiln.name_of(op)):
                     continue
                 symbols = symbols or Symbols(function)
                 built = rule.build(op, symbols, reason)

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ComposeViews", "compose_views", "erase_dead_views"]
 
@@ -72,7 +73,7 @@ def compose_views(function: ir.Operation) -> int:
             continue
         with ir.InsertionPoint(op), op.location:
             replacement = views.emit(view)
-        if replacement.type != result.type or replacement == result:
+        if replacement.type != result.type or replacement == result or not may_rewrite(op, "compose"):
             continue
         result.replace_all_uses_with(replacement)
         rewritten += 1

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ConvertIntegerProducts"]
 
@@ -60,6 +61,8 @@ class ConvertIntegerProducts(Pass):
         if json.loads(ir.StringAttr(op.attributes["args"]).value) != [{"operand": 0}, {"operand": 1}]:
             self.note(op, "a call: its operands are no two tensors")
             self.count("failed")
+            return
+        if not may_rewrite(op):
             return
         (lhs, turned_lhs), (rhs, turned_rhs) = (_matrix(op.operands[i]) for i in range(2))
         views = [op.operands[i] for i in range(2)]

@@ -13,6 +13,7 @@ from kiln.dialects import kiln
 from kiln.dialects.rounding import round_implicitly
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ConvertScaledProducts"]
 
@@ -122,6 +123,8 @@ class ConvertScaledProducts(Pass):
             return "one scale for each operand: cuBLAS was measured to be faster"
         if rows > (self.most_rows_fast if fast else self.most_rows):
             return f"{rows} rows: cuBLAS was measured to be faster"
+        if not may_rewrite(op):
+            return None
         with ir.InsertionPoint(op), op.location:
             f32 = ir.RankedTensorType.get(list(result.shape), ir.F32Type.get())
             product = kiln.matmul(x, w, f32)

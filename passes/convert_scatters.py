@@ -11,6 +11,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ConvertScatters"]
 
@@ -81,6 +82,8 @@ class ConvertScatters(Pass):
                 if name not in CONVERSIONS:
                     continue
                 reason = self._kept(name)
+                if reason is None and not may_rewrite(op, name):
+                    continue
                 if reason is None:
                     try:
                         convert(function, op.operation, name)

@@ -12,6 +12,7 @@ from kiln.dialects.memo import type_text
 from kiln.dialects.walk import BlockTail
 from kiln.errors import InvalidIRError, UnsupportedError
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     from kiln.passes.torch_to_kiln.context import LoweringContext
@@ -201,6 +202,9 @@ class ConvertTorchToKiln(Pass):
             reasons = self.reasons
             reason = reasons.get(cx.name) or reasons.get(cx.op.name) or "asked for by an option"
             return "aten", reason, self._aten(cx, reason)
+        if not may_rewrite(cx.op, cx.name):
+            # Still a module of the next stage, and one that computes what eager does.
+            return "aten", "not among the rewrites asked for", self._aten(cx, "not among the rewrites asked for")
         rule = find_rule(cx.name)
         if "kiln.unbacked" in cx.op.attributes:
             reason = "its result's size or value is known only at run time"

@@ -12,6 +12,7 @@ from kiln.dialects.reference import expand_all, reference_names
 from kiln.errors import PassOptionError
 from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 
 @register_pass
@@ -62,11 +63,11 @@ class ExpandNamedOps(Pass):
         if name not in chosen:
             return False
         if name not in kept:
-            return True
+            return may_rewrite(op, name)
         missing = no_kernel(op.operation)
         if missing is not None:
             self.note(op.operation, f"expanded: {missing}")
-        return missing is not None
+        return missing is not None and may_rewrite(op, name)
 
     def _names(self, option: str, names: list[str]) -> set[str]:
         full = {n if n.startswith("kiln.") else f"kiln.{n}" for n in names}

@@ -15,6 +15,7 @@ from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
 from kiln.lowering.cpu.vector_math.power import ipowi
 from kiln.lowering.float8 import is_float8, narrow, widen
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ExpandVectorMath"]
 
@@ -75,7 +76,7 @@ class ExpandVectorMath(Pass):
         constants: dict[tuple[str, int], ir.Value] = {}
         for op in _candidates(function):
             expand = self._expansion(op)
-            if expand is None:
+            if expand is None or not may_rewrite(op, op.name):
                 continue
             with ir.InsertionPoint(op), op.location:
                 results = expand(op, constants, entry)

@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.passes.compose_views import erase_dead_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     from kiln.passes.views.function_views import FunctionViews, View
@@ -78,7 +79,7 @@ class FoldAttentionViews(Pass):
         for factor in sorted(factors[0] & factors[1], reverse=True):
             folded = [_without_repetition(view, head, factor) for view in repeated]
             key, value = folded
-            if key is None or value is None:
+            if key is None or value is None or not may_rewrite(op):
                 continue
             with ir.InsertionPoint(op), op.location:
                 op.operands[1], op.operands[2] = views.emit(key), views.emit(value)

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,7 @@ class FoldConstants(Pass):
                 continue
             with op.location, ir.InsertionPoint(op):
                 new = number_constant(value)
-            if new.type == op.results[0].type:
+            if new.type == op.results[0].type and may_rewrite(op, "scalars"):
                 op.results[0].replace_all_uses_with(new)
                 self.count("scalars")
 
@@ -98,6 +99,8 @@ class FoldConstants(Pass):
             if not any(not _all_known(use.owner.operation, known) for use in value.uses):
                 continue
             op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
+            if not may_rewrite(op, "tensors"):
+                continue
             with op.location, ir.InsertionPoint(op):
                 new = literal(known[value], value)
             value.replace_all_uses_with(new)

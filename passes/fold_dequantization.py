@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 from kiln.passes.views.elementwise import is_elementwise
 
 __all__ = ["FoldDequantization"]
@@ -101,6 +102,8 @@ class FoldDequantization(Pass):
         if why is not None:
             self.note(op, why)
             self.count("failed")
+            return False
+        if not may_rewrite(op, "weights" if scale is None else "weights and factors"):
             return False
         op.operands[1] = integers
         if scale is not None:

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.passes.compose_views import compose_views, erase_dead_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     from kiln.passes.views.function_views import FunctionViews, View
@@ -104,6 +105,8 @@ class FoldMatmulViews(Pass):
         else:
             self.note(op, "the operands' views keep index arithmetic when split")
             return
+        if not may_rewrite(op, "leading dims"):
+            return
         result = op.results[0]
         sizes = views.sizes(result)
         element = ir.RankedTensorType(result.type).element_type
@@ -169,6 +172,8 @@ class FoldMatmulViews(Pass):
             whole = zip(view.indices, views.sizes(view.source), strict=True)
             reads.append((view, all(_reads_whole(e, size, new_sizes) for e, size in whole)))
         element = ir.RankedTensorType(result.type).element_type
+        if not may_rewrite(op, "elementwise behind a product"):
+            return
         with ir.InsertionPoint(op), op.location:
             used: set[int] = set()
             for size in new_sizes:
@@ -205,6 +210,8 @@ class FoldMatmulViews(Pass):
                         kinds.append("transposes")
                     operands[k] = views.emit(view) if kinds else operands[k]
                 flags.append(flag)
+            if kinds and not may_rewrite(op, ", ".join(kinds)):
+                return
             if kinds:
                 new = kiln.matmul(operands[0], operands[1], op.results[0].type, flags[0], flags[1])
                 op.results[0].replace_all_uses_with(new)

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.layout import HostGraph
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["HoistSlices"]
 
@@ -73,7 +74,7 @@ class HoistSlices(Pass):
             if found:
                 graph = HostGraph(function.opview)
                 # Last: the analysis knows values by address.
-                for unused in [self._hoist(graph, fusion, i, view) for fusion, i, view in found]:
+                for unused in [self._hoist(graph, *entry) for entry in found if may_rewrite(entry[2])]:
                     unused.erase()
 
     def _hoist(self, graph: HostGraph, fusion: ir.Operation, i: int, view: ir.Operation) -> ir.Operation:

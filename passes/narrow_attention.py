@@ -12,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects.walk import defining_op
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     from kiln.passes.views.function_views import FunctionViews, View
@@ -112,6 +113,8 @@ class NarrowAttention(Pass):
         boolean = _selected(view, views) if fill is None or ir.FloatAttr(fill).value == -inf else None
         if boolean is None and view.source == views.read(op.operands[3]).source:
             return
+        if not may_rewrite(op, "mask"):
+            return
         with ir.InsertionPoint(op), op.location:
             op.operands[3] = views.emit(boolean or view)
         self.count("masks")
@@ -137,6 +140,8 @@ class NarrowAttention(Pass):
         if wanted != elements or any(_conversion(reader) is None for reader in readers):
             self.note(op, f"the result is read in f32, or becomes another type than {min(elements)}")
             self.count("failed")
+            return
+        if not may_rewrite(op, "narrow"):
             return
         attributes = op.attributes
         with ir.InsertionPoint(op), op.location:

@@ -9,6 +9,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.errors import UnsupportedError
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["NormalizeLinalg"]
 
@@ -46,7 +47,7 @@ class NormalizeLinalg(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite every function."""
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
-            if not len(function.regions[0].blocks):
+            if not len(function.regions[0].blocks) or not may_rewrite(function):
                 continue
             try:
                 _Function(function).rewrite()

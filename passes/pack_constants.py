@@ -16,6 +16,7 @@ from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["PackConstants"]
 
@@ -103,6 +104,8 @@ class PackConstants(Pass):
             if constant_name(weight) is None or not ir.RankedTensorType(weight.type).has_static_shape:
                 self.note(fusion, "the weight is no constant: packed at every call")
                 self.count("failed")
+                continue
+            if not may_rewrite(fusion, "pack"):
                 continue
             key = (weight, str(layout), elements)
             if key not in made:

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["PadProducts"]
 
@@ -82,6 +83,8 @@ class PadProducts(Pass):
         wanted = _padding(op)
         if wanted is None or not _pays(op, wanted):
             self.count("kept")
+            return
+        if not may_rewrite(op):
             return
         for i, padding in enumerate(wanted):
             value = op.operands[i]

@@ -16,6 +16,7 @@ from kiln.lowering.host.channels_last import channels_last, is_channels_last
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.tile.body import reduction_dims
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["PropagateLayouts"]
 
@@ -110,6 +111,8 @@ class PropagateLayouts(Pass):
         if net.saved <= net.paid:
             self.count("kept")
             self.note(net.convolutions[0], f"row-major: channels-last {figures}{net.why()}")
+            return
+        if not may_rewrite(net.convolutions[0]):
             return
         for conv in net.convolutions:
             shape = ir.AffineMapAttr(conv.attributes["shape"]).value

@@ -18,6 +18,7 @@ from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 from kiln.passes.scatters.memory import base_operand, copy_bases
 
 __all__ = ["ReuseBuffers"]
@@ -169,6 +170,8 @@ class _Function:
                     if not all(overwriting.allows(i, number) for i in readers):
                         self.owner.note(op, f"result {number} is not written over operand {readers[0]}: read elsewhere")
                         continue
+                if not may_rewrite(operation, "in place"):
+                    continue
                 if target is not None and root == target:
                     writes += (number, ir.BlockArgument(root).arg_number)
                     self.owner.count("arguments written in place")

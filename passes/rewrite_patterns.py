@@ -11,6 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.passes.core import Note, Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
     from kiln.passes.patterns.graph import PatternGraph
@@ -130,7 +131,7 @@ class RewritePatterns(Pass):
             found = matcher.at(op)
             reached, reason = matcher.reached, matcher.reason
             key = f"{op.name} {op.location}"
-            if found is not None:
+            if found is not None and may_rewrite(op, graph.pattern.name):
                 try:
                     with op.location:
                         replace(graph, found, names, traces)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["SimplifyAlgebra", "erase_dead", "erase_dead_from", "op_address"]
 
@@ -87,6 +88,8 @@ class SimplifyAlgebra(Pass):
                 except NoMatch as reason:
                     self._refused(op, entry.name, str(reason), told)
                     continue
+                if not may_rewrite(op, entry.name):
+                    return False
                 op.results[0].replace_all_uses_with(new)
                 self.count("matched")
                 self.count(f"matched:{entry.name}")

@@ -14,6 +14,7 @@ from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 from kiln.passes.views.refine import reshaped, split_rows
 
 __all__ = ["SinkReshapes"]
@@ -124,6 +125,8 @@ class SinkReshapes(Pass):
             if view is None:
                 continue
             source = view.operands[0]
+            if not may_rewrite(view, "take rows apart"):
+                continue
             if split_rows(view) is None:
                 self.note(op, "the rows of its reductions are not taken apart as the reshape behind them does")
                 continue
@@ -219,6 +222,8 @@ def _sink(op: ir.Operation, view: ir.Operation) -> bool:
     sizes = list(ir.RankedTensorType(view.operands[0].type).shape)
     maps = indexing_maps(op.opview)[:-1]
     if any(not isinstance(e, ir.AffineDimExpr | ir.AffineConstantExpr) for m in maps for e in m.results):
+        return False
+    if not may_rewrite(op, "sink"):
         return False
     element = ir.RankedTensorType(op.results[0].type).element_type
     with ir.InsertionPoint(op), op.location:

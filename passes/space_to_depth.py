@@ -14,6 +14,7 @@ from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["SpaceToDepth"]
 
@@ -111,6 +112,8 @@ class SpaceToDepth(Pass):
         if why_not:
             self.note(op, why_not)
             self.count("kept")
+            return
+        if not may_rewrite(op):
             return
         self.note(op, "pixels of a stride's step are channels")
         self.count("matched")

@@ -12,6 +12,7 @@ from kiln.dialects.rounding import round_implicitly
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["PARTS", "SplitProducts"]
 
@@ -108,6 +109,8 @@ class SplitProducts(Pass):
         if lhs.rank != 2 or not terms or terms % parts or _flag(op, "transpose_lhs"):
             self.note(op, f"its sums have no {parts} equal parts")
             self.count("kept")
+            return
+        if not may_rewrite(op):
             return
         with ir.InsertionPoint(op), op.location:
             result = _in_parts(op, parts, terms // parts)

@@ -15,6 +15,7 @@ from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
+from kiln.passes.rewrites import may_rewrite
 
 _COLUMN_RESULTS = 32 * 600
 """Partial results of columns that keep a GPU busy: programs of 32 of them."""
@@ -139,6 +140,8 @@ class SplitReductions(Pass):
         choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], parts)) is not None), None)
         if choice is None:
             self.note(op, f"no extent has a divisor between 8 and {parts}")
+            return False
+        if not may_rewrite(op):
             return False
         with op.operation.location:
             _rewrite(op, extents, *choice, found[0])

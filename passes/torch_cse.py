@@ -9,6 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["TorchCse"]
 
@@ -69,7 +70,8 @@ class TorchCse(Pass):
                 operands = tuple(numbers.get(operand, -1) for operand in op.operands)
                 key = (op.name, operands, attributes, tuple(hash(result.type) for result in op.results))
                 first = seen.setdefault(key, op) if -1 not in operands else op
-                if first is not op and self._may_merge(first, op, is_view(op), escapes):
+                found = first is not op and self._may_merge(first, op, is_view(op), escapes)
+                if found and may_rewrite(op):
                     for old, new in zip(op.results, first.results, strict=True):
                         numbers[old] = numbers[new]
                         old.replace_all_uses_with(new)

@@ -14,6 +14,7 @@ from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.order import Schedule
+from kiln.passes.rewrites import may_rewrite
 
 
 @dataclass
@@ -47,7 +48,11 @@ class Outliner:
         doomed = [op for op in reversed(self.graph.operations[:-1]) if op not in kept]
         count = 0
         for node in order:
-            if isinstance(node, Group):
+            if isinstance(node, Group) and not may_rewrite(node.ops[-1], f"{node.kind} of {len(node.ops)} ops"):
+                for op in node.ops:  # each by itself, where something reads it
+                    for result in op.results:
+                        self.outside(result)
+            elif isinstance(node, Group):
                 self._outline(node)
                 count += 1
             else:

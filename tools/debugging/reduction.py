@@ -1,0 +1,340 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Shrinking a module while it stays broken: its results, ops, operands, regions, sizes and constants.
+
+Each step makes a candidate from the smallest module so far and keeps it if it verifies and is still broken. Large
+pieces are tried first: the ops behind a place, those before it, halves of the rest; then op by op.
+"""
+
+from collections.abc import Callable, Iterator
+
+from torch_mlir import ir
+
+from kiln.dialects import create_context, parse, to_text
+from kiln.dialects.walk import ops_inside
+from kiln.errors import KilnError
+from kiln.tools.debugging import editing
+from kiln.tools.debugging.sizes import simpler_numbers, smaller_sizes
+
+__all__ = ["reduce_module"]
+
+Edit = Callable[[ir.Module], bool]
+"""Changes a module; whether it did."""
+
+
+def reduce_module(text: str, is_broken: Callable[[str], bool], *, most: int = 2000) -> str:
+    """The smallest module found that is broken; ``is_broken`` holds for ``text``.
+
+    Args:
+        is_broken: asked of a module's text, which parses and verifies.
+        most: candidates that are tried.
+    """
+    with create_context():
+        return _Reducer(text, is_broken, most).run()
+
+
+class _Reducer:
+    def __init__(self, text: str, is_broken: Callable[[str], bool], most: int) -> None:
+        self.text, self._is_broken, self._left = text, is_broken, most
+        self._seen = {text}
+
+    def run(self) -> str:
+        """Until nothing helps any more."""
+        self._accepts(self._printed(self.text))
+        before = ""
+        while before != self.text and self._left > 0:
+            before = self.text
+            self._other_functions()
+            self._results()
+            self._behind()
+            self._in_front()
+            self._pieces()
+            self._ops()
+            self._texts(smaller_sizes)
+            self._texts(simpler_numbers)
+        return self.text
+
+    # -- candidates
+
+    def _accepts(self, text: str | None) -> bool:
+        """Makes ``text`` the smallest so far, if it is new and broken."""
+        if text is None or text in self._seen or self._left <= 0:
+            return False
+        self._seen.add(text)
+        self._left -= 1
+        if not self._is_broken(text):
+            return False
+        self.text = text
+        return True
+
+    def _try(self, edit: Edit) -> bool:
+        """Whether the module is still broken after an edit, which it keeps then."""
+        try:
+            with ir.Location.unknown():
+                module = parse(self.text)
+                if not edit(module) or not module.operation.verify():
+                    return False
+                return self._accepts(to_text(module))
+        except (KilnError, ir.MLIRError, ValueError, IndexError, KeyError, TypeError, RuntimeError):
+            return False  # an edit that does not fit this op
+
+    def _printed(self, text: str) -> str | None:
+        """In its final form: without locations, and with what a parser changes."""
+        with ir.Location.unknown():
+            module = parse(text)
+            for function in editing.functions_of(module):
+                editing.erase_dead(function)
+            return to_text(module)
+
+    def _ask(self, question: Callable[[ir.Module], int]) -> int:
+        """A number about the module, whose handles do not outlive it."""
+        with ir.Location.unknown():
+            module = parse(self.text)
+            return question(module)
+
+    # -- large pieces
+
+    def _other_functions(self) -> None:
+        for number in reversed(range(self._ask(lambda module: len(list(module.body.operations))))):
+
+            def erase(module: ir.Module, number: int = number) -> bool:
+                operations = list(module.body.operations)
+                operations[number].operation.erase()
+                return len(operations) > 1
+
+            self._try(erase)
+
+    def _results(self) -> None:
+        """One result in place of several."""
+        count = self._ask(lambda module: len(list(_last(_entry(module)).operands)))
+        for number in range(count if count > 1 else 0):
+
+            def keep(module: ir.Module, number: int = number) -> bool:
+                function = _entry(module)
+                editing.return_values(function, [list(_last(function).operands)[number]])
+                return True
+
+            if self._try(keep):
+                return
+
+    def _behind(self) -> None:
+        """Return what is known after the first ops, in place of what the others make of it."""
+
+        def upto(count: int) -> bool:
+            return self._try(lambda module: _return_live(_entry(module), count))
+
+        self._bisect(upto)
+
+    def _in_front(self) -> None:
+        """Take what the first ops compute as arguments."""
+
+        def without(left: int) -> bool:
+            def edit(module: ir.Module) -> bool:
+                function = _entry(module)
+                operations = [op.operation for op in function.regions[0].blocks[0].operations][:-1]
+                return editing.cut(function, operations[: len(operations) - left])
+
+            return self._try(edit)
+
+        self._bisect(without)
+
+    def _bisect(self, attempt: Callable[[int], bool]) -> None:
+        """The least count of ops for which ``attempt`` succeeds, as far as bisection finds it."""
+        low, high = 0, self._ask(_length)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if attempt(middle):
+                high = min(middle, self._ask(_length))
+                low = min(low, high)
+            else:
+                low = middle
+
+    def _pieces(self) -> None:
+        """Runs of ops whose results become arguments: halves, quarters, and so on."""
+        size = self._count() // 2
+        while size > 1:
+            start = 0
+            while start < self._count():
+
+                def edit(module: ir.Module, start: int = start, size: int = size) -> bool:
+                    function = _entry(module)
+                    return editing.cut(function, _computing(function)[start : start + size])
+
+                if not self._try(edit):
+                    start += size
+            size //= 2
+
+    def _count(self) -> int:
+        return self._ask(lambda module: len(_computing(_entry(module))))
+
+    # -- op by op
+
+    def _ops(self) -> None:
+        """Each op, from the last: without it, or with something simpler in its place."""
+        number = self._ask(lambda module: len(_all(module))) - 1
+        while number >= 0:
+            for edit in _EDITS:
+                for choice in range(4):
+                    if self._try(lambda module, e=edit, n=number, c=choice: e(module, _all(module)[n], c)):
+                        break
+            number = min(number, self._ask(lambda module: len(_all(module)))) - 1
+
+    def _texts(self, candidates: Callable[[str], Iterator[str]]) -> None:
+        """Edits of the text, from the start again after each that is kept."""
+        changed = True
+        while changed and self._left > 0:
+            changed = False
+            for text in candidates(self.text):
+                if self._left > 0 and text not in self._seen and self._accepts(self._verified(text)):
+                    changed = True
+                    break
+
+    def _verified(self, text: str) -> str | None:
+        try:
+            with ir.Location.unknown():
+                module = parse(text)
+                module.operation.verify()
+                return to_text(module)
+        except (KilnError, ir.MLIRError, ValueError):
+            self._seen.add(text)
+            return None
+
+
+def _entry(module: ir.Module) -> ir.Operation:
+    functions = editing.functions_of(module)
+    if not functions:
+        raise KilnError("the module has no function with a body")
+    return functions[0]
+
+
+def _length(module: ir.Module) -> int:
+    return len(list(_entry(module).regions[0].blocks[0].operations)) - 1
+
+
+def _last(function: ir.Operation) -> ir.Operation:
+    return list(function.regions[0].blocks[0].operations)[-1].operation
+
+
+def _all(module: ir.Module) -> list[ir.Operation]:
+    return [op for function in editing.functions_of(module) for op in ops_inside(function)]
+
+
+def _computing(function: ir.Operation) -> list[ir.Operation]:
+    operations = [op.operation for op in function.regions[0].blocks[0].operations][:-1]
+    return [op for op in operations if not op.name.startswith(editing.FREE)]
+
+
+def _return_live(function: ir.Operation, count: int) -> bool:
+    """Returns the tensors of the first ``count`` ops that the others, or the caller, read."""
+    operations = [op.operation for op in function.regions[0].blocks[0].operations]
+    first = operations[:count]
+    inside = {r for op in first for r in op.results}
+    read = [v for op in operations[count:] for v in _operands(op)]
+    live = [v for v in dict.fromkeys(read) if v in inside and editing.is_tensor(v)]
+    if not live or count >= len(operations) - 1:
+        return False
+    editing.return_values(function, live)
+    return True
+
+
+def _operands(op: ir.Operation) -> list[ir.Value]:
+    return [*op.operands, *(v for inner in ops_inside(op) for v in inner.operands)]
+
+
+# ---------------------------------------------------------------------------------------------------- edits of one op
+
+
+def _as_argument(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """Its tensors become arguments of the function."""
+    function = _entry(module)
+    if choice or op.parent != function or _is_end(op) or op.name.startswith(editing.FREE):
+        return False
+    return editing.cut(function, [op])
+
+
+def _as_operand(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """Each result is one of its operands, or an argument of its block, that has its type."""
+    if _is_end(op) or not len(op.results):
+        return False
+    for result in op.results:
+        others = [v for v in (*op.operands, *op.block.arguments) if v.type == result.type]
+        others = list(dict.fromkeys(others))
+        if not any(True for _ in result.uses):
+            continue
+        if choice >= len(others):
+            return False
+        result.replace_all_uses_with(others[choice])
+    op.erase()
+    editing.erase_dead(_entry(module))
+    return True
+
+
+def _erased(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """An op that only writes."""
+    if choice or len(op.results) or _is_end(op):
+        return False
+    op.erase()
+    editing.erase_dead(_entry(module))
+    return True
+
+
+def _inlined(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """The ops of a fusion in its place."""
+    if choice or not op.name.startswith("kiln.fusion"):
+        return False
+    body = op.regions[0].blocks[0]
+    for argument, operand in zip(list(body.arguments), list(op.operands), strict=True):
+        argument.replace_all_uses_with(operand)
+    for inner in [inner.operation for inner in body.operations]:
+        if inner.name.startswith("kiln.yield"):
+            for result, value in zip(list(op.results), list(inner.operands), strict=True):
+                result.replace_all_uses_with(value)
+            inner.erase()
+        else:
+            inner.move_before(op)
+    op.erase()
+    return True
+
+
+def _fewer_results(module: ir.Module, op: ir.Operation, choice: int) -> bool:
+    """A fusion without the results that nothing reads, and without the operands that its body does not read."""
+    from kiln.dialects import kiln
+
+    if choice or not op.name.startswith("kiln.fusion"):
+        return False
+    body = op.regions[0].blocks[0]
+    end = list(body.operations)[-1].operation
+    kept = [k for k, result in enumerate(op.results) if any(True for _ in result.uses)]
+    yielded = [list(end.operands)[k] for k in kept]
+    used = [k for k, a in enumerate(body.arguments) if any(True for _ in a.uses) or isinstance(a.type, ir.IndexType)]
+    if len(kept) == len(op.results) and len(used) == len(body.arguments):
+        return False
+    tensors = [list(op.operands)[k] for k in used if editing.is_tensor(list(op.operands)[k])]
+    sizes = [list(op.operands)[k] for k in used if not editing.is_tensor(list(op.operands)[k])]
+    with ir.InsertionPoint(op), op.location:
+        kind, name = (ir.StringAttr(op.attributes[key]).value for key in ("kind", "name"))
+        new = kiln.fusion(tensors, [op.results[k].type for k in kept], kind, name, sizes)
+    arguments = new.operation.regions[0].blocks[0].arguments
+    for argument, k in zip(arguments, used, strict=True):
+        body.arguments[k].replace_all_uses_with(argument)
+    if "shapes" in op.attributes:
+        maps = list(ir.ArrayAttr(op.attributes["shapes"]))
+        new.operation.attributes["shapes"] = ir.ArrayAttr.get([maps[k] for k in used if k < len(maps)])
+    with ir.InsertionPoint(new.operation.regions[0].blocks[0]), op.location:
+        kiln.yield_(yielded)
+    last = list(new.operation.regions[0].blocks[0].operations)[-1].operation
+    for inner in [inner.operation for inner in body.operations][:-1]:
+        inner.move_before(last)
+    for k, result in zip(kept, new.operation.results, strict=True):
+        op.results[k].replace_all_uses_with(result)
+    op.erase()
+    editing.erase_dead(_entry(module))
+    return True
+
+
+def _is_end(op: ir.Operation) -> bool:
+    return op.name.endswith((".return", ".yield")) or op.name.startswith("kiln.yield")
+
+
+_EDITS = (_as_argument, _erased, _inlined, _as_operand, _fewer_results)
