@@ -7,13 +7,12 @@
 """
 
 import argparse
-import importlib
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
-from kiln.errors import KilnError, did_you_mean
+from kiln.errors import KilnError
+from kiln.tools.models import error_text, load_model
 
 __all__ = ["main"]
 
@@ -33,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--mode", default=None, help="as in torch.compile")
     arguments = parser.parse_args(argv)
     try:
-        model, inputs, kwargs = _load(arguments.target)
+        model, inputs, kwargs = load_model(arguments.target)
         print(_run(arguments, model, inputs, kwargs), end="")
     except KilnError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -41,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # of the model, or of what makes it
         if arguments.verbose:
             traceback.print_exc()
-        print(f"error: {arguments.target} fails: {_text(_root(error))}", file=sys.stderr)
+        print(f"error: {arguments.target} fails: {error_text(_root(error))}", file=sys.stderr)
         return 1
     return 0
 
@@ -63,39 +62,11 @@ def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwa
     return text
 
 
-def _load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Import and call the function that makes the model and its inputs."""
-    module_name, colon, function_name = target.partition(":")
-    if not colon or not function_name:
-        raise KilnError(f"expected module:function, found {target!r}")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise KilnError(f"cannot import {module_name!r}: {error}") from error
-    except Exception as error:  # whatever the module does
-        raise KilnError(f"cannot import {module_name!r}: {_text(error)}") from error
-    if not hasattr(module, function_name):
-        hint = did_you_mean(function_name, [name for name in dir(module) if not name.startswith("_")])
-        raise KilnError(f"module {module_name!r} has no function {function_name!r}{hint}")
-    made = getattr(module, function_name)()
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        raise KilnError(f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(made).__name__}")
-    inputs = made[1] if isinstance(made[1], (tuple, list)) else (made[1],)
-    return made[0], tuple(inputs), dict(made[2]) if len(made) == 3 else {}
-
-
 def _root(error: BaseException) -> BaseException:
     """What Dynamo's own exceptions were raised for."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error
-
-
-def _text(error: BaseException) -> str:
-    """The class and the first line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 if __name__ == "__main__":

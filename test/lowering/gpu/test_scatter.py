@@ -205,7 +205,6 @@ SCATTERS = """
 """
 
 
-@pytest.mark.unchecked_indices
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(
     ("type_", "reduce", "instruction"),

@@ -1,0 +1,41 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The models that tools are given as ``package.module:function``."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from kiln.errors import KilnError, did_you_mean
+
+__all__ = ["error_text", "load_model"]
+
+
+def load_model(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Import and call the function that makes the model and its inputs."""
+    module_name, colon, function_name = target.partition(":")
+    if not colon or not function_name:
+        raise KilnError(f"expected module:function, found {target!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise KilnError(f"cannot import {module_name!r}: {error}") from error
+    except Exception as error:  # whatever the module does
+        raise KilnError(f"cannot import {module_name!r}: {error_text(error)}") from error
+    if not hasattr(module, function_name):
+        hint = did_you_mean(function_name, [name for name in dir(module) if not name.startswith("_")])
+        raise KilnError(f"module {module_name!r} has no function {function_name!r}{hint}")
+    made = getattr(module, function_name)()
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise KilnError(f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(made).__name__}")
+    inputs = made[1] if isinstance(made[1], (tuple, list)) else (made[1],)
+    return made[0], tuple(inputs), dict(made[2]) if len(made) == 3 else {}
+
+
+def error_text(error: BaseException) -> str:
+    """The class and the first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
