@@ -9,8 +9,8 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.dialects.rounding import is_narrow
+from kiln.lowering.tile.dataflow import Dataflow
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.roundings.dataflow import Dataflow
 from kiln.passes.roundings.kept import element_type, widened
 from kiln.passes.roundings.rewrite import compute_in_f32, widen
 

@@ -17,7 +17,7 @@ from torch_mlir import ir
 from kiln.dialects.kiln import name_of
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
-from kiln.passes.roundings.dataflow import MOVES, Dataflow, scalar_ops, yielded
+from kiln.lowering.tile.dataflow import MOVES, Dataflow, scalar_ops, yielded
 
 __all__ = ["ARITHMETIC", "decided", "is_float"]
 

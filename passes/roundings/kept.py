@@ -11,7 +11,7 @@ from kiln.dialects.kiln import name_of
 from kiln.dialects.rounding import is_implicit, is_narrow
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
-from kiln.passes.roundings.dataflow import Dataflow, scalar_ops, yielded
+from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
 from kiln.passes.roundings.decisions import decided
 
 __all__ = ["CHOICES", "element_type", "widened"]

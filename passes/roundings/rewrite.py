@@ -12,8 +12,8 @@ from kiln.dialects.kiln import name_of
 from kiln.dialects.rounding import is_narrow, round_implicitly
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import FusionBody, reduction_dims
+from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
 from kiln.passes.loops import generic as make_generic
-from kiln.passes.roundings.dataflow import Dataflow, scalar_ops
 from kiln.passes.roundings.decisions import ARITHMETIC
 from kiln.passes.roundings.kept import CHOICES, element_type
 

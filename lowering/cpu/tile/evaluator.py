@@ -17,13 +17,11 @@ from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.tile.bounds import emit_check
 from kiln.lowering.cpu.tile.memory import Memory, Scratch
 from kiln.lowering.tile.access import Indices, memory_type
-from kiln.lowering.tile.beside_one import is_beside_one
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.bounds import CHECKED, unclamped
 from kiln.lowering.tile.evaluator import Traversal
 from kiln.lowering.tile.scopes import Guard
-
-_APPROXIMATE = {"math.exp", "math.erf", "math.tanh"}  # that `expand-vector-math` has in fewer steps
+from kiln.lowering.tile.short_formulas import CPU_FORMULAS, is_short_enough
 
 
 class Evaluator(Memory, Traversal):
@@ -90,7 +88,7 @@ class Evaluator(Memory, Traversal):
             operands = [v if isinstance(v.type, ir.VectorType) else self.b.broadcast(v, width) for v in operands]
             types = [self.b.vec(width, t) for t in types]
         attributes = {a: op.operation.attributes[a] for a in op.operation.attributes if a not in (CHECKED, "fastmath")}
-        if op.operation.name in _APPROXIMATE and is_beside_one(op):
+        if is_short_enough(op.operation, CPU_FORMULAS):
             attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
         made = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
         return list(made.results)

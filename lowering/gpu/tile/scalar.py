@@ -13,7 +13,7 @@ from kiln.lowering.gpu.builder import Builder
 from kiln.lowering.gpu.device_math import DIRECT, INSTRUCTIONS, library_symbol
 from kiln.lowering.gpu.tile.beside_one import emit_short_erf, emit_short_tanh
 from kiln.lowering.gpu.tile.float8 import convert
-from kiln.lowering.tile.beside_one import is_beside_one
+from kiln.lowering.tile.short_formulas import GPU_FORMULAS, is_short_enough
 
 # Ops whose operands and results are blocks of one shape and which Triton lowers for every element type that they have.
 _SAME = {
@@ -49,7 +49,7 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
     wide = [_widen(b, v) for v in values]
     element = tt.element_of(wide[0].type)
     computed = b.f32 if isinstance(target, _NARROW) else target
-    if name in _SHORT and is_beside_one(op):
+    if name in _SHORT and is_short_enough(op.operation, GPU_FORMULAS):
         results = [_SHORT[name](b, wide[0])]
     elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
