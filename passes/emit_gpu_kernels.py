@@ -20,7 +20,8 @@ class EmitGpuKernels(Pass):
     """Replace the functions of a module by the Triton IR of their fusions, as it goes to Triton.
 
     Each distinct `kiln.fusion` becomes one `tt.func`: pointers for its operands and results, then its symbols; see
-    `lowering/gpu/emit.py` for the attributes. The fusion's name is the function's. Layouts and schedules count where
+    `lowering/gpu/emit.py` for the attributes; `kiln.buffers` is for `validate-gpu-kernels`. The fusion's name is the
+    function's. Layouts and schedules count where
     they are set; without them operands are row-major and schedules are those of `schedule-gpu`.
 
     Before::
@@ -42,7 +43,9 @@ class EmitGpuKernels(Pass):
 
     After::
 
-        #map = affine_map<() -> (8, 1, 1)>
+        #map = affine_map<(d0) -> (d0)>
+        #map1 = affine_map<() -> (1024)>
+        #map2 = affine_map<() -> (8, 1, 1)>
         "tt.func"() ({
         ^bb0(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>):
           %c128_i32 = arith.constant 128 : i32
@@ -60,8 +63,10 @@ class EmitGpuKernels(Pass):
           "tt.store"(%10, %8) : (tensor<128x!tt.ptr<f32>>, tensor<128xf32>) -> ()
           "tt.return"() : () -> ()
         }) {arg_attrs = [{tt.divisibility = 16 : i32}, {tt.divisibility = 16 : i32}],
-            function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = #map, noinline = false, num_stages = 3
-            : i32, num_warps = 1 : i32, sym_name = "exp", sym_visibility = "public"} : () -> ()
+            function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (),
+            kiln.buffers = [{is_result = false, layout = #map, sizes = #map1}, {is_result = true, layout = #map,
+            sizes = #map1}], kiln.grid = #map2, noinline = false, num_stages = 3 : i32, num_warps = 1 : i32,
+            sym_name = "exp", sym_visibility = "public"} : () -> ()
     """
 
     name = "emit-gpu-kernels"
@@ -71,6 +76,7 @@ class EmitGpuKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         from kiln.lowering.gpu.emit import emit_kernel
+        from kiln.lowering.gpu.validate.buffers import attach_buffers
         from kiln.lowering.host.kernels import fusion_key
 
         if self.backend not in ("cuda", "hip"):
@@ -84,7 +90,9 @@ class EmitGpuKernels(Pass):
                 continue
             name = unused_name(ir.StringAttr(fusion.operation.attributes["name"]).value, set(seen.values()))
             seen[key] = name
-            kernels.append(emit_kernel(fusion, name, self.backend))
+            kernel = emit_kernel(fusion, name, self.backend)
+            attach_buffers(fusion, next(iter(kernel.body)).operation)
+            kernels.append(kernel)
         for op in reversed(list(module.body)):
             op.operation.erase()
         for kernel in kernels:

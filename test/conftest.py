@@ -1,10 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Shared pytest setup: the --slow option, and fixtures for IR."""
+"""Shared pytest setup: the --slow option, fixtures for IR, and proofs about each GPU kernel that a test emits."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from torch_mlir import ir
@@ -15,12 +16,19 @@ from kiln.dialects import create_context
 os.environ["KILN_CACHE"] = "0"
 
 
+# Folders of tests that emit GPU kernels for their own sake; --validate-kernels is for all others.
+_VALIDATED = ("test/lowering/gpu", "test/lowering/ttcpu")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", default=False, help="also run tests marked slow")
+    text = "prove of each GPU kernel that any test emits that it stays in its buffers (docs/validation.md)"
+    parser.addoption("--validate-kernels", action="store_true", default=False, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes minutes; runs with --slow only")
+    config.addinivalue_line("markers", "unchecked_indices: kernels whose loaded indices nothing clamps")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,3 +44,38 @@ def context() -> Iterator[ir.Context]:
     """A fresh Kiln context, current during the test, with an unknown location."""
     with create_context() as ctx, ir.Location.unknown():
         yield ctx
+
+
+_validated: set[str] = set()
+"""Kernels of this process that no proof was refuted of, as text."""
+
+
+@pytest.fixture(autouse=True)
+def validated_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that emitted a GPU kernel which touches memory that isn't its own, or writes less than its own."""
+    here = Path(str(request.node.path)).relative_to(request.config.rootpath).as_posix()
+    if not (request.config.getoption("--validate-kernels") or here.startswith(_VALIDATED)):
+        yield
+        return
+    from kiln.lowering.gpu.emit import OBSERVERS
+    from kiln.lowering.gpu.validate.validate import validate_kernel
+    from kiln.lowering.host.kernels import fusion_key
+
+    refuted: list[str] = []
+
+    def observe(fusion: ir.OpView, function: ir.Operation) -> None:
+        key = fusion_key(fusion.operation)
+        if key in _validated:
+            return
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        wrong = [f"@{name}: {f}" for f in validate_kernel(function, fusion, seconds=1) if f.status == "refuted"]
+        if request.node.get_closest_marker("unchecked_indices"):
+            wrong = [text for text in wrong if "loaded integer" not in text]
+        refuted.extend(wrong)
+        if not wrong:
+            _validated.add(key)
+
+    OBSERVERS.append(observe)
+    yield
+    OBSERVERS.remove(observe)
+    assert not refuted, "\n".join(refuted)

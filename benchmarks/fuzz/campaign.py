@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.fuzz.worker import Outcome, Worker
 
-_LIFE = 150
+_LIFE = 250
 """Cases after which a process is replaced: compilers keep memory."""
 
 

@@ -10,7 +10,7 @@ from random import Random
 import torch
 
 from benchmarks.fuzz.execute import Setting
-from benchmarks.fuzz.families import any_rank, attention, images, indices, movement, rows, small_networks
+from benchmarks.fuzz.families import any_rank, attention, images, indices, movement, rows, small_networks, special
 from benchmarks.fuzz.families.sizes import (
     BATCHES,
     CHANNELS,
@@ -88,10 +88,10 @@ def generate(number: int, target: str) -> Case:
     return Case(number, program, setting(random, theme, target))
 
 
-def grow(random: Random, theme: Theme, share: float = 1.0, device: str = "cpu") -> Program:
-    """A program; `share` of the theme's budget, for slow targets."""
-    size = share * random.choice(_SCALES) if theme.is_scaled else 1.0
-    budget = Budget(theme.work * size, int(theme.elements * size))
+def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), device: str = "cpu") -> Program:
+    """A program; `share` of the theme's work and elements, for the target."""
+    size = random.choice(_SCALES) if theme.is_scaled else 1.0
+    budget = Budget(theme.work * share[0] * size, int(theme.elements * share[1] * size))
     g = Grower(random, theme.leaves(random, budget), budget, device)
     for family in theme.first:
         family(g)
@@ -202,11 +202,12 @@ THEMES = {
     "images": Theme(_IMAGES, _of_images, 5, 4e8, 3 << 20, (images.convolve,)),
     "attention": Theme(_ROWS, _none, 2, 3e8, 3 << 20, (attention.attend,)),
     "vectors": Theme(_VECTORS, _of_vectors, 5, 1e8, 1 << 21),
+    "special": Theme(special.FAMILIES, _none, 1, 7e8, 6 << 20, is_scaled=False),
     "small": Theme(_SMALL, _few, 10, 1e8, 1 << 14, is_scaled=False),
 }
-_EVEN = tuple(zip((4, 4, 2, 2, 3), THEMES, strict=True))
-_WEIGHTS = {"cpu": _EVEN, "tt-cpu": _EVEN, "cuda": tuple(zip((4, 4, 2, 2, 1), THEMES, strict=True))}
-_SHARE = {"cpu": 1.0, "tt-cpu": 1.0, "cuda": 2.0}
-"""Of the themes' budgets."""
+_EVEN = tuple(zip((4, 4, 2, 2, 2, 3), THEMES, strict=True))
+_WEIGHTS = {"cpu": _EVEN, "tt-cpu": _EVEN, "cuda": tuple(zip((4, 4, 2, 2, 2, 1), THEMES, strict=True))}
+_SHARE = {"cpu": (1.0, 1.0), "tt-cpu": (1.0, 1.0), "cuda": (10.0, 2.0)}
+"""Of the themes' budgets: of work, of elements."""
 _SCALES = (0.03, 0.06, 0.06, 0.12, 0.12, 0.12, 0.25, 0.25, 0.5, 1.0)
 """How much of it one program gets: many are small, and quick."""

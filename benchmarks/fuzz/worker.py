@@ -27,8 +27,9 @@ SECONDS = 180.0
 _MEMORY = 2 << 30
 """Bytes that a worker's allocator may keep of a GPU that others use, too."""
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["benchmarks.fuzz.worker"])
+_fork = multiprocessing.get_context("forkserver")  # of a process that has imported PyTorch and Kiln
+_fork.set_forkserver_preload(["benchmarks.fuzz.worker"])
+_spawn = multiprocessing.get_context("spawn")  # a GPU's driver does not live through a fork
 
 
 @dataclass
@@ -115,8 +116,9 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        self.pipe, theirs = _context.Pipe()
-        self._process = _context.Process(target=serve, args=(theirs, self._target, str(self._log)), daemon=True)
+        context = _spawn if self._target == "cuda" else _fork
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, self._target, str(self._log)), daemon=True)
         self._process.start()
         theirs.close()
         self.done = 0

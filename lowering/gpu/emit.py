@@ -51,9 +51,13 @@ from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.tile.roots import group_roots
 
-__all__ = ["KERNEL_KINDS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
+__all__ = ["KERNEL_KINDS", "OBSERVERS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
 
 _INT32_ELEMENTS = 1 << 31
+
+OBSERVERS: list[Callable[[ir.OpView, ir.Operation], None]] = []
+"""Called with each fusion and the kernel (`tt.func`) that was emitted for it: for tests and checks. What they raise
+fails the emission."""
 
 
 class GpuKernel:
@@ -192,6 +196,8 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
             kernel.body = body
             kernel.finish()
     clean(module)
+    for observe in OBSERVERS:
+        observe(fusion, kernel.function.operation)
     return module
 
 

@@ -249,5 +249,6 @@ def create(g: Grower) -> None:
     v = g.pick(lambda v: v.rank > 0)
     if v is None:
         return
-    g.add(g.one_of(("torch.arange({0}.shape[-1])", "torch.ones_like({0})", "torch.zeros({0}.shape[0], 1)",
-                    "torch.full_like({0}, 2)")).format(v.name), True)  # fmt: skip
+    options = ("torch.arange({0}.shape[-1], device={0}.device)", "torch.ones_like({0})", "torch.full_like({0}, 2)",
+               "torch.zeros({0}.shape[0], 1, device={0}.device)")  # fmt: skip
+    g.add(g.one_of(options).format(v.name), True)

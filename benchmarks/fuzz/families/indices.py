@@ -171,5 +171,5 @@ def write_in_place(g: Grower) -> None:
         options += ["{0}.copy_({1})", "{0}.mul_(0.5).add_({1}, alpha=0.5)"] * 2
     if v.rank and v.tensor.shape[0]:
         options += ["{0}[0].fill_(1)", "{0}.select(-1, -1).zero_()", "{0}.narrow(0, 0, 1).mul_(-1)"]
-        options += ["{0}.index_fill_(0, torch.tensor([0]), 1)", "{0}.masked_fill_({0} > 0.5, 0.5)"]
+        options += ["{0}.index_fill_(0, torch.tensor([0], device={0}.device), 1)", "{0}.masked_fill_({0} > 0.5, 0.5)"]
     g.add_in_place(g.one_of(options).format(v.name, other.name if other else ""), v)

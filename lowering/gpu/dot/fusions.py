@@ -141,8 +141,6 @@ def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
         if s["persistent"]:
             # With fewer tiles than programs, at run time, some programs have none.
             count = affine.constant_of(affine.simplify(tiles))
-            if count is not None and count < s["programs"]:
-                PRODUCT("fewer tiles than programs")
             tiles = ir.AffineConstantExpr.get(s["programs"] if count is None else min(count, s["programs"]))
 
     def emit(program: Index) -> None:

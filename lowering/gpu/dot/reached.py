@@ -19,7 +19,7 @@ __all__ = ["ATTENTION", "CONV", "PRODUCT", "mark_attention", "mark_conv", "mark_
 PRODUCT = paths.group(
     "gpu product",
     *("gemv", "gemv, turned", "tile", "tensor_map", "tensor_map, persistent", "unaligned operands", "several products"),
-    *("batch", "2 pieces", "4 pieces", "fewer tiles than programs", "sizes at run time"),
+    *("batch", "2 pieces", "4 pieces", "sizes at run time"),
 )
 TILE = paths.group("gpu tile", (f"{rows} x {columns}" for rows, columns in TILES))
 CONV = paths.group(

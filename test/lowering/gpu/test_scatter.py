@@ -205,6 +205,7 @@ SCATTERS = """
 """
 
 
+@pytest.mark.unchecked_indices
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(
     ("type_", "reduce", "instruction"),

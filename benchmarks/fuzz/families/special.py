@@ -1,0 +1,161 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Graphs for rules that other families meet seldom: sizes for which kernels and libraries were measured."""
+
+from math import prod
+
+import torch
+
+from benchmarks.fuzz.families import attention, rows
+from benchmarks.fuzz.growing import Grower
+
+_NARROW = (torch.bfloat16, torch.bfloat16, torch.float16)
+
+
+def _product(g: Grower, count: int, terms: int, columns: int) -> None:
+    """A product of 16-bit floats with or without something behind it."""
+    if not g.spend(count * terms * columns):
+        return
+    dtype = g.one_of(_NARROW)
+    x = g.input((count, terms), dtype)
+    w = g.weight((columns, terms), dtype, terms)
+    text = f"F.linear({x.name}, {w.name})" if g.number(0, 3) else f"({x.name} @ {w.name}.t().contiguous())"
+    if g.chance(4):
+        g.add(text)
+    elif g.chance(3):
+        bias = g.input((columns,), dtype)
+        g.add(f"F.gelu(F.linear({x.name}, {w.name}, {bias.name}), approximate='tanh')")
+    else:
+        rows.behind(g, text, [count, columns], dtype)
+    if g.chance(4):
+        rows.softmax(g)
+
+
+def long_sums(g: Grower) -> None:
+    """Few results of many terms."""
+    _product(g, g.one_of((2, 32, 64, 100, 128, 256)), g.one_of((2048, 4096, 8192, 16384)), g.one_of((32, 64, 136, 256)))
+
+
+def large_weights(g: Grower) -> None:
+    """Few rows of large matrices, and many of long ones."""
+    count, terms, columns = g.one_of(((17, 4096, 4096), (64, 4096, 4160), (128, 4096, 8192), (512, 8192, 1024),
+                                      (1000, 8192, 384), (1024, 1024, 4096), (4096, 768, 1000)))  # fmt: skip
+    _product(g, count, terms, columns)
+
+
+def ragged_rows(g: Grower) -> None:
+    """Rows that do not start at multiples of 16 bytes."""
+    _product(g, g.one_of((1000, 1024, 2048)), g.one_of((513, 1001, 1024)), g.one_of((511, 1000, 1001, 1023)))
+
+
+def many_tiles(g: Grower) -> None:
+    """More tiles than a GPU has multiprocessors, of every width."""
+    columns = g.one_of((96, 160, 192, 200, 224, 256, 320, 384, 576, 672, 1000, 1152, 3072, 16000))
+    most = min(g.budget.elements, g.budget.work / 64) / columns
+    fitting = [n for n in (512, 1000, 2048, 4000, 8192, 12544, 16384, 20000, 32768) if n <= most]
+    count = g.one_of(fitting[-3:] or [128])
+    _product(g, count, g.at_most((32, 40, 64, 96, 128, 256), g.budget.work / count / columns), columns)
+
+
+def large_heads(g: Grower) -> None:
+    """Attention with heads of more than 64 elements, enough of them for all multiprocessors."""
+    dtype, depth = g.one_of(_NARROW), g.one_of((72, 80, 96, 112, 120, 128))
+    batch, heads = g.one_of(((6, 12), (9, 8), (17, 4), (4, 32)))
+    queries, keys = g.one_of((128, 129, 192)), g.one_of((64, 100, 128, 200))
+    if not g.spend(2 * batch * heads * depth * queries * keys):
+        return
+    causal = g.chance(3)
+    shared = g.one_of((heads, heads, heads // 4))
+    q = g.input((batch, heads, queries, depth), dtype)
+    k, v = (g.input((batch, shared, queries if causal else keys, depth), dtype) for _ in range(2))
+    extra = f"{', is_causal=True' if causal else ''}{', enable_gqa=True' if shared != heads else ''}"
+    made = g.add(f"F.scaled_dot_product_attention({q.name}, {k.name}, {v.name}{extra})")
+    if made is not None and g.chance(2):
+        attention.behind(g, made)
+
+
+def written_attention(g: Grower) -> None:
+    """Attention written out, with scores that are replaced; in float32 of 16-bit operands; masks made of booleans."""
+    dtype, heads, depth = g.one_of(_NARROW), g.one_of((1, 4, 12)), g.one_of((32, 64, 80))
+    tokens = g.one_of((16, 100, 128, 197, 300))
+    if not g.spend(2 * heads * depth * tokens * tokens):
+        return
+    q, k, v = (g.input((2, heads, tokens, depth), dtype) for _ in range(3))
+    mask = g.input((2, 1, 1, tokens) if g.chance(2) else (tokens, tokens), torch.bool)
+    kind = g.number(0, 3)
+    if kind <= 1:
+        fill = g.one_of(("-1e4", f"torch.finfo({q.name}.dtype).min", "-inf"))
+        scores = f"({q.name} @ {k.name}.transpose(-1, -2)) * {depth**-0.5!r}"
+        g.add(f"torch.softmax(({scores}).masked_fill({mask.name}, {fill}), -1) @ {v.name}")
+        return
+    wide = ", ".join(f"{x.name}.float()" for x in (q, k, v))
+    number = f"torch.zeros_like({mask.name}, dtype=torch.float32).masked_fill({mask.name}, -inf)"
+    extra = g.one_of(("", f", attn_mask={number}", f", attn_mask={mask.name}"))
+    g.add(f"F.scaled_dot_product_attention({wide}{extra}).to({q.name}.dtype)")
+
+
+def stem(g: Grower) -> None:
+    """The first convolution of a network: three channels, windows that overlap, or patches."""
+    dtype, channels = g.one_of((*_NARROW, torch.float32)), g.one_of((3, 3, 4))
+    side, stride = g.one_of(((7, 2), (3, 2), (6, 2), (4, 4), (16, 16), (8, 8), (11, 4)))
+    size, out = g.one_of((224, 112, 113, 64)), g.one_of((24, 32, 64, 96))
+    images = g.one_of((1, 2, 8))
+    if not g.spend(images * size * size * channels * out * side * side / stride / stride):
+        return
+    layout = g.one_of(("channels_last", "channels_last", "plain"))
+    x = g.input((images, channels, size, size), dtype, layout=layout)
+    w = g.weight((out, channels, side, side), dtype, channels * side * side, layout=layout)
+    padding = side // 2 if side != stride and g.number(0, 2) else 0
+    g.add(f"torch.relu(F.conv2d({x.name}, {w.name}, None, {stride}, {padding}) * 0.5 + 1)")
+
+
+def three_dims(g: Grower) -> None:
+    """Convolutions over time or volumes, and over one dim."""
+    dtype = g.one_of((torch.float32, torch.bfloat16))
+    channels, out = g.one_of((1, 3, 16)), g.one_of((4, 16, 32))
+    if g.chance(2):
+        x, w = (
+            g.input((2, channels, g.one_of((50, 257, 1000))), dtype),
+            g.weight((out, channels, 5), dtype, channels * 5),
+        )
+        g.add(f"F.gelu(F.conv1d({x.name}, {w.name}, None, {g.number(1, 2)}, {g.number(0, 4)}, {g.number(1, 2)}))")
+        return
+    size = g.one_of(((4, 14, 14), (8, 7, 9), (1, 16, 16)))
+    x = g.input((2, channels, *size), dtype)
+    w = g.weight((out, channels, *g.one_of(((3, 3, 3), (1, 3, 3), (3, 1, 1)))), dtype, channels * 9)
+    if g.spend(2 * channels * out * prod(size) * 27):
+        g.add(f"torch.relu(F.conv3d({x.name}, {w.name}, None, 1, {g.number(0, 1)}))")
+
+
+def integers(g: Grower) -> None:
+    """Products of 8-bit integers, with what dequantises them."""
+    count, terms, columns = g.one_of((17, 32, 100, 256)), g.one_of((32, 64, 200, 768)), g.one_of((8, 64, 136, 384))
+    x, w = g.input((count, terms), torch.int8), g.input((columns, terms), torch.int8)
+    scale = g.input((columns,), torch.float32)
+    text = f"torch._int_mm({x.name}, {w.name}.t())"
+    if g.chance(3):
+        g.add(text, True)
+    else:
+        g.add(f"{text}.float() * {scale.name} * 0.01")
+
+
+def onto_zeros(g: Grower) -> None:
+    """Sums at given places that begin with zeros; extremes of integers."""
+    count, width = g.one_of((7, 100, 1000)), g.one_of((1, 8, 65, 256))
+    at = g.input((4 * count,), torch.int64, high=count)
+    if g.chance(3):
+        x, base = g.input((4 * count,), torch.int64, high=99), g.input((count,), torch.int64, high=50)
+        how = g.one_of(("amax", "amin", "sum"))
+        g.add(f"torch.scatter_reduce({base.name}, 0, {at.name}, {x.name}, {how!r})", True)
+        return
+    dtype = g.one_of((torch.float32, *_NARROW))
+    x = g.input((4 * count, width), dtype)
+    zeros = f"torch.zeros(({count}, {width}), dtype={x.name}.dtype, device={x.name}.device)"
+    g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
+
+
+FAMILIES = (
+    long_sums, large_weights, ragged_rows, many_tiles, many_tiles, many_tiles, large_heads, written_attention,
+    written_attention, stem, stem, three_dims, integers, onto_zeros,
+)  # fmt: skip
