@@ -3,8 +3,8 @@
 
 """Strides that an op's operands must have: those of eager, for ops that read memory by themselves.
 
-Kiln keeps a tensor in whatever order suits its kernels; ``x.transpose(0, 1).contiguous()`` may be a view. ATen's own
-ops take any strides. A custom op may not: it was handed the contiguous tensor, and reads its memory.
+Kiln keeps a tensor in whatever order suits its kernels; ``x.transpose(0, 1).contiguous()`` may be a view. Nearly all of
+ATen's own ops take any strides. A custom op may not: it was handed the contiguous tensor, and reads its memory.
 """
 
 import functools
@@ -24,6 +24,13 @@ _BUILTIN = ("aten", "prims", "prim")
 _NEED = ("needs_exact_strides", "needs_contiguous_strides", "needs_fixed_stride_order")
 _READ_MEMORY = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 """Ops of ATen that take their operands for contiguous without looking."""
+_ATTENTION_GRADIENTS = tuple(
+    f"aten::{prefix}{name}_attention_backward"
+    for prefix in ("_scaled_dot_product_", "_")
+    for name in ("flash", "efficient", "cudnn")
+)
+"""Gradients of attention by CUDA libraries. cuDNN's gives wrong numbers (PyTorch 2.11, H200) where the gradient of the
+result lies in the result's own order and eager's is contiguous. Inductor fixes the strides of all of them as well."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -33,7 +40,8 @@ def needs_strides(target: OpOverload) -> bool:
     tags = {tag.name for tag in target.tags}
     if "flexible_layout" in tags:
         return False
-    return target.namespace not in _BUILTIN or target._schema.name in _READ_MEMORY or not tags.isdisjoint(_NEED)
+    named = target._schema.name in _READ_MEMORY + _ATTENTION_GRADIENTS
+    return target.namespace not in _BUILTIN or named or not tags.isdisjoint(_NEED)
 
 
 def attach_operand_strides(op: ir.Operation, tensors: Mapping[ir.Value, torch.Tensor], space: SymbolSpace) -> None:

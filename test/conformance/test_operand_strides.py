@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from kiln.frontend.operand_strides import needs_strides
+
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
@@ -97,3 +99,10 @@ def test_lstm(batch_first):
     with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
         found = torch.compile(lstm, backend="kiln", fullgraph=True)(x)
         torch.testing.assert_close(found, lstm(x))
+
+
+@pytest.mark.parametrize("name", ["flash", "efficient", "cudnn"])
+def test_gradients_of_attention_keep_the_strides(name):
+    """cuDNN's is wrong for others (test/runtime/cuda/test_attention_gradients.py runs it)."""
+    assert needs_strides(getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention_backward").default)
+    assert not needs_strides(torch.ops.aten._scaled_dot_product_flash_attention.default)
