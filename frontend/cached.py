@@ -69,7 +69,7 @@ def compile_cached(gm: GraphModule, options: Options, report: CompileReport) -> 
                     report.key = key
                     record(key, data)
                 else:
-                    report.cache = "not stored: the cache cannot be written"
+                    report.cache = f"not stored: {cache.refusal or 'the cache cannot be written'}"
                 del data
     run = graph.run
     del graph

@@ -41,6 +41,7 @@ from kiln.frontend.fx_types import (
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, tensor_leaves, value_leaves
 from kiln.frontend.limits import LIMITS
 from kiln.frontend.node_importer import KilnNodeImporter
+from kiln.frontend.placement import Placement
 from kiln.frontend.random_state import is_saving_state
 from kiln.frontend.specs import InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
@@ -86,6 +87,7 @@ class _Import:
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
         self.is_backward = any(node.name.startswith("tangents") for node in self.placeholders)
+        self.placement = Placement(gm)
         self.space = SymbolSpace()
         self.inputs: list[InputSpec] = []
         self.constants: dict[str, torch.Tensor] = {}
@@ -105,7 +107,7 @@ class _Import:
             function = func.FuncOp(func_name, ir.FunctionType.get(self.arg_types, []), loc=self._location())
         block = function.add_entry_block()
         nodes = KilnNodeImporter(importer, self.context, importer._cc, block)
-        nodes.space = self.space
+        nodes.space, nodes.placement = self.space, self.placement
         self._bind_block(nodes, block)
         nodes.run(node for node in self.nodes if node not in self.copies)
         with ir.InsertionPoint(block):
@@ -314,7 +316,8 @@ class _Import:
             for tensor in tensor_leaves(node_value(node)):
                 attrs["kiln.strides"] = stride_map(self.space, tensor)
             for target, result in mutations:
-                if result == index:
+                # What is written to memory of another device is copied there after the call.
+                if result == index and self._is_here(self.placeholders[target]) and self._is_here(node):
                     if "kiln.mutates" in attrs or any(o.kind == "result" and o.index == index for o in outputs):
                         attrs["kiln.kept"] = ir.UnitAttr.get()
                     attrs["kiln.mutates"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), argument_of[target])
@@ -324,6 +327,10 @@ class _Import:
             function.operation.verify()
         except ir.MLIRError as error:
             raise ImportUnsupported(f"the imported function does not verify: {str(error).splitlines()[-1]}") from error
+
+    def _is_here(self, node: Node) -> bool:
+        """Whether a node's tensors are on the device that the graph is compiled for."""
+        return not any(self.placement.is_elsewhere(tensor) for tensor in tensor_leaves(node_value(node)))
 
     def _limits(self) -> Iterator[ir.AffineMapAttr]:
         """Expressions over the symbols that are below 2^31 in every call, for `schedule-gpu`."""

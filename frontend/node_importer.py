@@ -8,9 +8,8 @@ every op carries strides and symbolic shapes; a node the torch dialect cannot ex
 graph is never modified.
 """
 
-import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
@@ -25,18 +24,19 @@ from kiln.dialects.walk import BlockTail
 from kiln.frontend.effects import is_effect, is_token
 from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
+from kiln.frontend.op_forms import AFFINE_OPS, LIST_KINDS, SIZE_HINTS, SIZE_READS, leaf_symbols, new_symbols, parameters
 from kiln.frontend.opaque import register_check, wrap_node
 from kiln.frontend.operand_strides import attach_operand_strides, needs_strides
+from kiln.frontend.placement import Placement, known_number
 from kiln.frontend.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.symbols import SymbolSpace
+from kiln.passes.torch_to_kiln.registry import ELSEWHERE
+from kiln.runtime.aten_call import resolve_op
+from kiln.runtime.numbers import NUMBER_ON
 
 __all__ = ["KilnNodeImporter"]
 
 aten = torch.ops.aten
-
-#: Checks on sizes that Dynamo's guards already made, or hints for the shape environment: nothing to run.
-_SIZE_READS = {aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default, aten.sym_storage_offset.default}
-_SIZE_HINTS = {aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default}
 
 
 class KilnNodeImporter(tm.GraphNodeImporter):
@@ -46,8 +46,11 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         super().__init__(*args)
         self._tail = BlockTail(self._b)
         self.space = SymbolSpace()
+        self.placement: Placement | None = None
         self.symbols: dict[str, ir.Value] = {}
         self.opaque: list[str] = []
+        self._numbers: dict[Node, ir.Value] = {}  # tensors elsewhere, as tensors of the graph's device
+        self._as_numbers, self._is_call = set[Node](), False  # of the op at hand: see _place
         self._ints: dict[Any, ir.Value] = {}
         self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list or tuple that is member i of a node's result
         self._elements: dict[tuple[Node, int, int], ir.Value] = {}  # and its elements
@@ -70,17 +73,18 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         target = node.target
         if is_token(node):
             return
+        self._place(node, loc)
         if is_effect(node):
             self._import_effect(loc, node)
         elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
             if not isinstance(value, (torch.Tensor, list, tuple)):
                 return  # resolved from its meta value
             self._import_getitem(loc, node)
-        elif target in _SIZE_HINTS:
+        elif target in SIZE_HINTS:
             return
         elif target is aten._assert_scalar.default:
             self._import_assert(node, loc)
-        elif isinstance(target, OpOverload) and target not in _SIZE_READS and self._defines_symbols(node):
+        elif isinstance(target, OpOverload) and target not in SIZE_READS and self._defines_symbols(node):
             self._import_defining(loc, node, target)
         elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
             return  # a scalar of sizes: written where it is used
@@ -90,6 +94,34 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             self._wrap(loc, node, f"{target} has no op in the torch dialect")
         else:
             raise ImportUnsupported(f"{node.name} calls {target}, which is not callable")
+
+    # -- tensors on another device -------------------------------------------------------------------------------
+
+    def _place(self, node: Node, loc: ir.Location) -> None:
+        """Decide for one op which operands are read as numbers, and whether it must be a call."""
+        if self.placement is None or not self.placement.is_mixed:
+            return
+        self._is_call = self.placement.is_call(node)
+        self._as_numbers = self.placement.numbers(node)
+        for operand in self._as_numbers:
+            if operand not in self._numbers:
+                self._numbers[operand] = self._number_on_device(operand, loc)
+
+    def _number_on_device(self, node: Node, loc: ir.Location) -> ir.Value:
+        """A CPU tensor without dims as one of the graph's device: a literal, or the result of a call."""
+        assert self.placement is not None
+        value, known = node_value(node), known_number(node)
+        device = self._import_literal(self.placement.device)
+        if known is not None:
+            none, code = self._import_literal(None), self._import_literal(dtype_code(value.dtype))
+            shape = self._import_list_argument(loc, [], parameters(aten.full.default)[0][1])
+            filling = [shape, self._import_literal(known), code, none, device, none]
+            op = self._create(loc, aten.full.default, filling, [value])
+        else:
+            given = [self.resolve_node_value(node), device]
+            op = self._create(loc, resolve_op(NUMBER_ON), given, [value], elsewhere=True)
+        attach_layout(op, [value], self.space)
+        return op.result
 
     # -- scalars -------------------------------------------------------------------------------------------------
 
@@ -124,12 +156,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             if name not in self.symbols:
                 raise ImportUnsupported(f"symbol {name} has no value at this point of the graph")
             return self.symbols[name]
-        for kind, op in (
-            (ir.AffineAddExpr, "torch.aten.add.int"),
-            (ir.AffineMulExpr, "torch.aten.mul.int"),
-            (ir.AffineFloorDivExpr, "torch.aten.floordiv.int"),
-            (ir.AffineModExpr, "torch.aten.remainder.int"),
-        ):
+        for kind, op in AFFINE_OPS:
             if isinstance(expr, kind):
                 operands = [self._affine_value(expr.lhs), self._affine_value(expr.rhs)]
                 return ir.Operation.create(op, results=[self._cc.torch_int_type], operands=operands).result
@@ -169,7 +196,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
 
     def _defines_symbols(self, node: Node) -> bool:
         """Whether ``node`` is the first to show some unbacked symbol, as a size or as its own integer result."""
-        return any(name not in self.symbols for name in _new_symbols(node_value(node)))
+        return any(name not in self.symbols for name in new_symbols(node_value(node)))
 
     def _import_defining(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
         """An op whose result's size (or whose scalar result) is a new symbol: bind the symbol to a ``!torch.int``."""
@@ -181,7 +208,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         bound: list[str] = []
         places: list[int] = []
         for position, leaf in enumerate(value_leaves(value)):
-            for dim, name in _leaf_symbols(leaf):
+            for dim, name in leaf_symbols(leaf):
                 if name in self.symbols:
                     continue
                 result = results[position]
@@ -241,10 +268,10 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         args = node.args if args is None else args
         target = prefer_scalar_overload(target, args)
         operands: list[ir.Value] = []
-        for position, (name, type_, default) in enumerate(_parameters(target)):
+        for position, (name, type_, default) in enumerate(parameters(target)):
             arg = args[position] if position < len(args) else node.kwargs.get(name, default)
             operands.append(self._operand(loc, arg, type_))
-        op = self._create(loc, target, operands, values)
+        op = self._create(loc, target, operands, values, elsewhere=self._is_call)
         attach_layout(op, values, self.space)
         if needs_strides(target):
             nodes = [a for a in tree_leaves((args, node.kwargs)) if isinstance(a, Node)]
@@ -262,10 +289,18 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         return {self.resolve_node_value(node): value for node, value in found if isinstance(value, torch.Tensor)}
 
     def _create(
-        self, loc: ir.Location, target: OpOverload, operands: list[ir.Value], values: Sequence[Any]
+        self,
+        loc: ir.Location,
+        target: OpOverload,
+        operands: list[ir.Value],
+        values: Sequence[Any],
+        *,
+        elsewhere: bool = False,
     ) -> ir.Operation:
-        """A registered torch op where it verifies, else ``torch.operator``."""
+        """A registered torch op where it verifies, else ``torch.operator``; ``elsewhere``: of a name that no pass
+        knows, for a call that stays one."""
         name = tm._get_mlir_op_name_for_schema(target._schema)
+        name = ELSEWHERE + name.removeprefix("torch.") if elsewhere else name
         types = [torch_type(value, self._c) for value in values]
         # Ops that write to an operand are modelled on non-value tensors; here every tensor is a value.
         if self._c.is_registered_operation(name) and not target._schema.is_mutable:
@@ -283,9 +318,13 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         inner = expected.getElementType() if isinstance(expected, torch.OptionalType) else expected
         if isinstance(arg, (list, tuple)):
             return self._import_list_argument(loc, list(arg), expected)
+        if isinstance(arg, Node) and arg in self._as_numbers:
+            return self._numbers[arg]
         if isinstance(arg, Node) or arg is None:
             return self.resolve_node_value(arg) if isinstance(arg, Node) else self._import_literal(None)
         if isinstance(inner, torch.TensorType) and isinstance(arg, (bool, int, float)):
+            if self._is_call:
+                raise ImportUnsupported("a number in place of a tensor, which would be one of the graph's device")
             return self._wrapped_number(arg)
         if isinstance(inner, torch.FloatType) and isinstance(arg, (bool, int)):
             arg = float(arg)
@@ -305,7 +344,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             raise ImportUnsupported(f"a list where the schema has {expected_jit_type}")
         element = inner.getElementType()
         optional = isinstance(element, torch.OptionalType)
-        kind = _LIST_KINDS.get(type(element.getElementType() if optional else element))
+        kind = LIST_KINDS.get(type(element.getElementType() if optional else element))
         if kind is None:
             raise ImportUnsupported(f"a list of {element}")
         operands = [self._operand(loc, item, element) for item in arg]
@@ -347,7 +386,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         """Call ``node`` as one opaque dispatcher op."""
         overload, inputs, values, positions = wrap_node(node)
         operands = [self.resolve_node_value(arg) for arg in inputs]
-        op = self._create(loc, overload, operands, values)
+        op = self._create(loc, overload, operands, values, elsewhere=self._is_call)
         op.attributes["kiln.opaque"] = ir.StringAttr.get(f"{node.target}: {reason}")
         attach_layout(op, values, self.space)
         attach_operand_strides(op, self._tensors(inputs), self.space)
@@ -359,34 +398,3 @@ class KilnNodeImporter(tm.GraphNodeImporter):
                 self._elements[(node, *index)] = result
             else:
                 self._v[(node, index)] = result
-
-
-@functools.lru_cache(maxsize=1024)
-def _parameters(target: OpOverload) -> tuple[tuple[str, Any, Any], ...]:
-    """Name, type and default of each parameter. PyTorch makes new objects of a schema at each look."""
-    return tuple((p.name, p.type, p.default_value) for p in target._schema.arguments)
-
-
-def _leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
-    """``(dim, name)`` of the unbacked symbols that are sizes of a tensor; ``(None, name)`` for an integer itself."""
-    sizes = leaf.size() if isinstance(leaf, torch.Tensor) else [leaf]
-    for dim, size in enumerate(sizes):
-        if isinstance(size, torch.SymInt):
-            expr = size.node.expr
-            if expr.is_Symbol and is_unbacked(expr):
-                yield (dim if isinstance(leaf, torch.Tensor) else None), expr.name
-
-
-def _new_symbols(value: Any) -> Iterator[str]:
-    for leaf in value_leaves(value):
-        for _, name in _leaf_symbols(leaf):
-            yield name
-
-
-_LIST_KINDS: dict[type, str] = {
-    torch.IntType: "int",
-    torch.FloatType: "float",
-    torch.BoolType: "bool",
-    torch.StringType: "str",
-    torch.TensorType: "vtensor",
-}

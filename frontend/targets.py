@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import torch
 from torch.fx import GraphModule
-from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 
 from kiln.errors import CompileError
 from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
+from kiln.frontend.placement import device_of, has_tensors
 from kiln.lowering.host.kernels import KernelSet
 from kiln.lowering.host.recent_kernels import recent_kernels
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
@@ -91,23 +91,15 @@ class Target:
 
 
 def choose_target(gm: GraphModule, options: Options) -> Target:
-    """The target of a graph: by where its tensors are, unless the options ask for one.
+    """The target of a graph: by where its tensors are, most of them if on several devices, unless the options ask for
+    one.
 
-    Raises ImportUnsupported, with the reason, for a graph on several devices or on one that no target is for;
+    Raises ImportUnsupported, with the reason, for a graph on a device that no target is for;
     CompileError where what makes its kernels is not installed.
     """
-    places: dict[torch.device, str] = {}
-    for node in gm.graph.nodes:
-        if node.op in ("placeholder", "call_function", "get_attr"):
-            for value in tree_leaves(node.meta.get("val")):
-                if isinstance(value, torch.Tensor):
-                    places.setdefault(value.device, node.name)
-    if len(places) > 1:
-        found = ", ".join(f"{device} ({name})" for device, name in places.items())
-        raise ImportUnsupported(f"the graph's tensors are on several devices: {found}")
-    device = next(iter(places), torch.device("cpu"))
+    device = device_of(gm)
     if device.type == "cpu":
-        if options.target == "cuda" and places:
+        if options.target == "cuda" and has_tensors(gm):
             raise CompileError(
                 "target cuda was asked for, and the graph's tensors are on the CPU; move the model and its inputs to "
                 "the GPU, or leave the option 'target' out"

@@ -196,7 +196,7 @@ class ConvertTorchToKiln(Pass):
 
     def _choose(self, cx: "LoweringContext", tail: BlockTail) -> tuple[str, str, list[ir.Value | None]]:
         """Convert by the first way that works; returns way, why not an earlier one, and a value per result."""
-        from kiln.passes.torch_to_kiln.registry import find_rule
+        from kiln.passes.torch_to_kiln.registry import ELSEWHERE, find_rule
 
         if cx.name in self.aten or cx.op.name in self.aten:
             reasons = self.reasons
@@ -205,6 +205,9 @@ class ConvertTorchToKiln(Pass):
         if not may_rewrite(cx.op, cx.name):
             # Still a module of the next stage, and one that computes what eager does.
             return "aten", "not among the rewrites asked for", self._aten(cx, "not among the rewrites asked for")
+        if cx.name.startswith(ELSEWHERE):
+            reason = "it reads or makes a tensor on another device"
+            return "aten", reason, self._aten(cx, reason)
         rule = find_rule(cx.name)
         if "kiln.unbacked" in cx.op.attributes:
             reason = "its result's size or value is known only at run time"

@@ -9,6 +9,9 @@ under another name and renamed, so a reader sees all of it or nothing; what a ki
 does not match its digest and is discarded. Nothing in it is unpickled. The least recently used entries go when the
 folder outgrows its bound.
 
+Entries hold machine code: those that another user may have written are not read (``runtime/trusted_files.py``), and a
+folder in which others may write is neither read nor written.
+
 Nothing here raises for the state of the disk: a cache that cannot be read is empty, one that cannot be written stays
 as it is, and a note in the log (``logging.getLogger("kiln")``) says so once.
 """
@@ -24,6 +27,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from kiln.runtime import trusted_files
+from kiln.runtime.trusted_files import UntrustedPathError
 
 __all__ = ["COMPILED", "IMPORTED", "DiskCache", "Entry", "seal", "unseal"]
 
@@ -56,8 +62,11 @@ class Entry:
 class DiskCache:
     """Byte strings in ``folder``, together not above ``max_bytes`` for long.
 
-    Keys are names of files: hexadecimal digests, at least two characters.
+    Keys are names of files: hexadecimal digests, at least two characters. ``refusal``: why an entry was not read, or
+    the folder not used, where others may have written to it; empty if nothing was refused.
     """
+
+    refusal = ""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder, self.max_bytes = folder, max_bytes
@@ -69,8 +78,14 @@ class DiskCache:
         """The payload of ``key``, or None if there is none that is whole."""
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            with trusted_files.opened(path) as file:
+                data = file.read()
+                with contextlib.suppress(OSError):  # read-only folders forget what was used last
+                    os.utime(file.fileno() if os.utime in os.supports_fd else path)
         except FileNotFoundError:
+            return None
+        except UntrustedPathError as refusal:
+            self._refuse(refusal)
             return None
         except OSError as error:
             self._note(f"cannot read the cache in {self.folder}: {error.strerror or error}")
@@ -79,8 +94,6 @@ class DiskCache:
         if payload is None:
             self.discard(key, "it is cut off, damaged or of another version")
             return None
-        with contextlib.suppress(OSError):  # read-only folders forget what was used last
-            os.utime(path)
         return payload
 
     def has(self, key: str) -> bool:
@@ -99,15 +112,14 @@ class DiskCache:
     def put(self, key: str, payload: bytes, origin: int = COMPILED) -> bool:
         """Store ``payload``, replacing what was there. Returns whether it could be."""
         path = self._path(key)
-        part = path.with_name(f".{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_PART}")
+        part = f".{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_PART}"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with part.open("xb") as file:
-                file.write(seal(key, payload, origin))
-            part.replace(path)
+            with trusted_files.folder(path.parent, create=True) as inside:
+                _write(path.parent, inside, part, path.name, seal(key, payload, origin))
+        except UntrustedPathError as refusal:
+            self._refuse(refusal)
+            return False
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             self._note(f"cannot write to the cache in {self.folder}: {error.strerror or error}")
             return False
         self._bound(_HEADER.size + len(payload))
@@ -165,10 +177,33 @@ class DiskCache:
                 size -= entry.bytes
             self._size = size
 
+    def _refuse(self, refusal: UntrustedPathError) -> None:
+        before, self.refusal = self.refusal, str(refusal)
+        if before:
+            return  # one warning is enough: other entries are others' as well
+        self._note(
+            f"the cache in {self.folder} is not used, since others could have it run their code: {refusal}; or set "
+            "KILN_CACHE_DIR to a folder of your own (KILN_CACHE=0 keeps nothing)"
+        )
+
     def _note(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
             log.warning("kiln: %s", text)
+
+
+def _write(path: Path, inside: int | None, part: str, name: str, data: bytes) -> None:
+    """A file `name` in the folder `path`, which is open as `inside` if it can be, by way of `part`."""
+    source, target = (part, name) if inside is not None else (str(path / part), str(path / name))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(source, flags, 0o600, dir_fd=inside), "wb") as file:
+            file.write(data)
+        os.replace(source, target, src_dir_fd=inside, dst_dir_fd=inside)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(source, dir_fd=inside)
+        raise
 
 
 def seal(key: str, payload: bytes, origin: int = COMPILED) -> bytes:

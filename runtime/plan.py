@@ -253,6 +253,7 @@ class AtenStep:
     results: per tensor result the buffer that it is, -1 for one that nothing reads.
     sizes: (symbol, tensor result, dim) for each symbol that the call makes known; dim -1: the number among its results,
       of which integers follow tensors.
+    elsewhere: it reads or makes tensors on another device than the plan's, which a recording of the calls would not.
     """
 
     op: str
@@ -266,6 +267,7 @@ class AtenStep:
     reason: str = ""
     epoch: int = 0
     step: str = "aten"
+    elsewhere: bool = False
 
 
 Step = Launch | AtenStep

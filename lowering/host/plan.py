@@ -222,6 +222,7 @@ class _Planner(PlanValues):
             name=ir.StringAttr(op.attributes["op"]).value,
             reason=ir.StringAttr(op.attributes["reason"]).value if _has(op, "reason") else "",
             epoch=epoch,
+            elsewhere=_has(op, "elsewhere"),
         )
 
     def _operand(self, value: ir.Value, dtype: str = "") -> Operand:

@@ -71,7 +71,8 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
         wanted: list[tuple[ir.Value, int]] = []
         waits: list[int] = []
         reasons: list[str] = []
-        for number, part in enumerate(FusionBody(op).parts()):
+        for part in FusionBody(op).parts():
+            number = part.part or 0  # parts come in the order of their first results
             phases = find_phases(part)
             if phases.loops is None:
                 continue

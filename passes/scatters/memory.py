@@ -32,10 +32,48 @@ def copy_bases(function: ir.OpView) -> int:
         if name_of(op) != "kiln.fusion":
             continue
         number = base_operand(op.operation)
-        if number is not None and not _is_own(op.operation, number):
-            _copy(op.operation, number)
+        if number is None:
+            continue
+        fusion, number = _with_own_base(op.operation, number)
+        if not _is_own(fusion, number):
+            _copy(fusion, number)
             count += 1
     return count
+
+
+def _with_own_base(fusion: ir.Operation, number: int) -> tuple[ir.Operation, int]:
+    """The fusion, and the number of an operand that is nothing but what is written to.
+
+    Where values or indices are computed from that operand as well, other programs would have changed it before they are
+    read: the base becomes a further operand, and the old one is erased.
+    """
+    block = fusion.regions[0].blocks[0]
+    count = len(_tensors(fusion))
+    argument = block.arguments[_tensors(fusion)[number]]
+    if len(list(argument.uses)) == 1:
+        return fusion, number
+    value = fusion.operands[_tensors(fusion)[number]]
+    attributes = {key: fusion.attributes[key] for key in fusion.attributes}
+    for key in ("layouts", "shapes", "offsets"):
+        if key in attributes:
+            entries = list(ir.ArrayAttr(attributes[key]))
+            attributes[key] = ir.ArrayAttr.get([*entries[:count], entries[number], *entries[count:]])
+    with ir.InsertionPoint(fusion), fusion.location:
+        types = [r.type for r in fusion.results]
+        operands = list(fusion.operands)
+        new = kiln.FusionOp.create([*operands[:count], value, *operands[count:]], types, attributes).operation
+    block.append_to(new.regions[0])
+    block = new.regions[0].blocks[0]
+    scatter = next(op for op in block.operations if name_of(op) == "kiln.scatter_nd")
+    scatter.operation.operands[0] = block.add_argument(argument.type, fusion.location)
+    for _ in range(len(operands) - count):  # symbols, which stand behind the tensors
+        symbol = block.arguments[count]
+        symbol.replace_all_uses_with(block.add_argument(symbol.type, fusion.location))
+        block.erase_argument(count)
+    for old, replacement in zip(fusion.results, new.results, strict=True):
+        old.replace_all_uses_with(replacement)
+    fusion.erase()
+    return new, count
 
 
 def _tensors(fusion: ir.Operation) -> list[int]:

@@ -18,7 +18,7 @@ from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
 
 from .dtypes import DType, dtype_from_code
-from .registry import op_name
+from .registry import ELSEWHERE, op_name
 from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of
@@ -37,7 +37,7 @@ _OTHER_DTYPES = {12: "qint8", 13: "quint8", 14: "qint32", 44: "float8_e8m0fnu", 
 
 def aten_name(name: str) -> str:
     """``aten.add.Tensor`` of ``torch.aten.add.Tensor``; the overload of ``torch.aten.relu`` is ``default``."""
-    parts = name.removeprefix("torch.").split(".")
+    parts = name.removeprefix(ELSEWHERE).removeprefix("torch.").split(".")
     return ".".join(parts if len(parts) > 2 else [*parts, "default"])
 
 
@@ -234,6 +234,8 @@ class _Call:
         dtypes = [self.state.info(tensor).dtype for tensor in self.tensors]
         if any(dtype.kind == "u" for dtype in dtypes):
             created.attributes["operand_dtypes"] = _names(dtypes)
+        if op_name(self.op).startswith(ELSEWHERE):
+            created.attributes["elsewhere"] = ir.UnitAttr.get()
         if own:
             created.attributes["unbacked"] = ir.ArrayAttr.get(
                 [self._unbacked_source(source, own, position) for position in own]

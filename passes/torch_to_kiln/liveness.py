@@ -5,7 +5,7 @@
 
 from torch_mlir import ir
 
-from .registry import op_name
+from .registry import ELSEWHERE, op_name
 
 __all__ = ["is_pure", "is_used", "live_ops"]
 
@@ -23,7 +23,8 @@ def is_pure(op: ir.Operation) -> bool:
     """Whether an op that nothing uses may be dropped. Ops of custom libraries are taken to have effects."""
     if not op.results:
         return False
-    parts = op_name(op).split(".")
+    name = op_name(op)
+    parts = (f"torch.{name.removeprefix(ELSEWHERE)}" if name.startswith(ELSEWHERE) else name).split(".")
     if op.name == "torch.operator" and (len(parts) < 3 or parts[1] not in ("aten", "prims", "kiln")):
         return False
     if len(parts) < 3:

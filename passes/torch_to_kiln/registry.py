@@ -17,7 +17,10 @@ from torch_mlir import ir
 if TYPE_CHECKING:
     from .context import LoweringContext
 
-__all__ = ["Rule", "find_rule", "load_rules", "lowers", "op_name"]
+__all__ = ["ELSEWHERE", "Rule", "find_rule", "load_rules", "lowers", "op_name"]
+
+ELSEWHERE = "torch.elsewhere."
+"""Before the name of an op that reads or makes a tensor on another device than the graph's, and must be a call."""
 
 # A rule returns the builtin value of each result (a single one may come bare); None stands for a result without uses.
 Rule = Callable[["LoweringContext"], "ir.Value | Sequence[ir.Value | None]"]
@@ -63,7 +66,8 @@ def find_rule(name: str) -> Rule | None:
 
 
 def op_name(op: ir.Operation) -> str:
-    """The name a rule is found by: the op's own, or what a ``torch.operator`` calls."""
+    """The name a rule is found by: the op's own, or what a ``torch.operator`` calls (with ``ELSEWHERE`` before it, so
+    that neither rules nor patterns find it, where its tensors are on another device)."""
     if op.name == "torch.operator":
         return ir.StringAttr(op.attributes["name"]).value
     return op.name

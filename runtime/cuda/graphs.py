@@ -231,4 +231,6 @@ def _obstacle(plan: Plan) -> str:
     for step in plan.steps:
         if isinstance(step, AtenStep) and step.sizes:
             return f"{step.name} returns sizes that are known when it has run"
+        if isinstance(step, AtenStep) and step.elsewhere:
+            return f"{step.name} computes on another device"
     return ""

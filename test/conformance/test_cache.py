@@ -259,3 +259,15 @@ def test_command(cache, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["kiln-cache", "show"])
     assert kiln_cache.main() == 1
     assert "KILN_CACHE_MIB" in capsys.readouterr().err
+
+
+def test_code_that_others_may_have_written_is_not_run(cache, caplog):
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    run(f, x, w)
+    cache.folder.chmod(0o777)
+    result, (did,) = run(f, x, w)
+    assert did.startswith(f"not stored: {cache.folder} (drwxrwxrwx) may be written to by all users")
+    assert_same(result, f(x, w))
+    assert len([r for r in caplog.records if "is not used, since others" in r.getMessage()]) == 1
+    cache.folder.chmod(0o700)
+    assert run(f, x, w)[1] == ["loaded"]

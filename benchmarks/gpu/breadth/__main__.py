@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     entries = entries_of(options.entries)
     chosen = [entry for entry in entries.values() if re.search(options.only, f"{entry.name} {entry.family}")]
-    jobs = jobs_of(chosen, options.dtype.split(","), options.kind.split(","))
+    jobs = jobs_of(chosen, options.dtype.split(","), options.kind.split(","), options.turn)
     if options.batch:
         jobs = [job for job in jobs if (job.batch == 1) == (options.batch == "one")]
     part, parts = map(int, options.shard.split("/"))
@@ -84,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--dtype", default=",".join(DTYPES), help="comma-separated")
     found.add_argument("--kind", default="forward,train", help="comma-separated")
     found.add_argument("--batch", choices=("one", "large"), help="default: both")
+    found.add_argument("--turn", type=int, default=0, help="which way of running each architecture comes first")
     found.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th job from the I-th on")
     found.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
     found.add_argument("--minutes", type=float, default=10.0, help="start no job after this time")

@@ -15,7 +15,19 @@ from torch.utils import _pytree as pytree
 
 from kiln.frontend.report import CompileReport, collect
 
-__all__ = ["Arguments", "compiled", "counts", "reports", "run", "snapshot", "step", "to", "widened"]
+__all__ = [
+    "Arguments",
+    "Values",
+    "compiled",
+    "counts",
+    "perturbed",
+    "reference",
+    "reports",
+    "run",
+    "snapshot",
+    "step",
+    "to",
+]
 
 Arguments = Any
 Values = dict[str, torch.Tensor]
@@ -30,14 +42,32 @@ def to(arguments: Arguments, device: str, dtype: torch.dtype) -> Arguments:
     return pytree.tree_map_only(torch.Tensor, move, arguments)
 
 
-def widened(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy in `dtype`. Mixtures of experts loop over their experts in it: grouped products are of bf16 alone."""
+def reference(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy in a wider dtype, in which mixtures of experts loop over them: grouped products are of bf16 alone."""
     copied = copy.deepcopy(module).to(dtype)
-    for part in copied.modules() if dtype == torch.float64 else ():
+    for part in copied.modules():
         config = getattr(part, "config", None)
         if getattr(config, "_experts_implementation", None) is not None:
             config._experts_implementation = "eager"  # type: ignore[union-attr]
     return copied
+
+
+def perturbed(arguments: Arguments, epsilon: float, seed: int) -> Arguments:
+    """Each floating-point element off by up to `epsilon` of it: in copies of tensors, or in a module in place."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        noise = torch.rand(tensor.shape, generator=generator).to(tensor)
+        return tensor * (1 + epsilon * (2 * noise - 1))
+
+    if not isinstance(arguments, nn.Module):
+        return pytree.tree_map_only(torch.Tensor, change, arguments)
+    with torch.no_grad():
+        for parameter in arguments.parameters():
+            parameter.copy_(change(parameter))
+    return arguments
 
 
 def compiled(module: nn.Module, backend: str, options: Mapping[str, Any]) -> Callable[..., Any]:
@@ -58,12 +88,15 @@ def run(call: Callable[..., Any], arguments: Arguments) -> Values:
         return _outputs(_call(call, arguments))
 
 
-def step(call: Callable[..., Any], module: nn.Module, arguments: Arguments) -> Values:
-    """Results and gradients of `call`, which runs `module`, for fixed random gradients of the results."""
+def step(call: Callable[..., Any], module: nn.Module, arguments: Arguments, of_inputs: bool = True) -> Values:
+    """Results and gradients of `call`, which runs `module`, for fixed random gradients of the results.
+
+    of_inputs: the gradients of the arguments as well.
+    """
     module.zero_grad(set_to_none=True)
 
     def fresh(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().requires_grad_(tensor.is_floating_point())
+        return tensor.detach().requires_grad_(of_inputs and tensor.is_floating_point())
 
     arguments = pytree.tree_map_only(torch.Tensor, fresh, arguments)
     outputs = _outputs(_call(call, arguments))

@@ -23,8 +23,8 @@ Built = tuple[nn.Module, Inputs]
 class Entry:
     """One architecture: `build(batch)` gives a module in float32 and the maker of its inputs.
 
-    `batch` is the large batch. `trains`: gradients are compared too. `cost`: about how long a job takes beside one of
-    cost 1, since long jobs start first.
+    `batch` is the large batch. `trains`: gradients are compared too, `input_gradients`: those of the inputs as well.
+    `cost`: about how long a job takes beside one of cost 1, since long jobs start first. `dtypes`: those eager can do.
     """
 
     name: str
@@ -33,6 +33,8 @@ class Entry:
     batch: int = 8
     trains: bool = False
     cost: float = 1.0
+    input_gradients: bool = True
+    dtypes: tuple[str, ...] = tuple(DTYPES)
 
 
 @dataclass(frozen=True)
@@ -50,25 +52,37 @@ class Job:
 
 
 def jobs_of(
-    entries: Iterable[Entry], dtypes: Sequence[str] = tuple(DTYPES), kinds: Sequence[str] = ("forward", "train")
+    entries: Iterable[Entry],
+    dtypes: Sequence[str] = tuple(DTYPES),
+    kinds: Sequence[str] = ("forward", "train"),
+    turn: int = 0,
 ) -> list[Job]:
-    """All jobs, those first without which a run says least; within such a tier the longest first.
+    """All jobs in tiers, each of which has one job of each architecture, the longest first.
 
-    The tiers: bf16 at the large batch; training in bf16; for each architecture one of f16 with one sample, f32 at the
-    large batch, bf16 with one sample, f16 at the large batch and training in f32, in turn; then the rest of these.
+    Which way an architecture is run in a tier goes round from one to the next, so that the first tier has all ways, and
+    with `turn` from run to run.
     """
-    tiers: list[list[tuple[float, Job]]] = [[] for _ in range(4)]
+    tiers: list[list[tuple[float, Job]]] = []
     for number, entry in enumerate(entries):
-        part = max(1, entry.batch // 4)
-        tiers[0].append((entry.cost, Job(entry.name, "forward", "bf16", entry.batch)))
-        others = [Job(entry.name, "forward", "f16", 1), Job(entry.name, "forward", "f32", entry.batch)]
-        others += [Job(entry.name, "forward", "bf16", 1), Job(entry.name, "forward", "f16", entry.batch)]
-        if entry.trains:
-            tiers[1].append((entry.cost, Job(entry.name, "train", "bf16", part)))
-            others.append(Job(entry.name, "train", "f32", part))
-        turn = others[number % len(others)]
-        tiers[2].append((entry.cost, turn))
-        tiers[3] += [(entry.cost, job) for job in others if job != turn]
-    ordered = [job for tier in tiers for _, job in sorted(tier, key=lambda pair: -pair[0])]
-    # Each once, of an entry whose large batch is 1 as well.
-    return [job for job in dict.fromkeys(ordered) if job.dtype in dtypes and job.kind in kinds]
+        ways = [job for job in _ways(entry) if job.dtype in dtypes and job.kind in kinds]
+        for tier, _ in enumerate(ways):
+            if tier == len(tiers):
+                tiers.append([])
+            tiers[tier].append((entry.cost, ways[(number + tier + turn) % len(ways)]))
+    return [job for tier in tiers for _, job in sorted(tier, key=lambda pair: -pair[0])]
+
+
+def _ways(entry: Entry) -> list[Job]:
+    """Each once, of an entry whose large batch is 1 as well."""
+    part = max(1, entry.batch // 4)
+    found = [
+        Job(entry.name, "forward", "bf16", entry.batch),
+        Job(entry.name, "train", "bf16", part),
+        Job(entry.name, "forward", "f16", 1),
+        Job(entry.name, "forward", "f32", entry.batch),
+        Job(entry.name, "forward", "bf16", 1),
+        Job(entry.name, "train", "f32", part),
+        Job(entry.name, "forward", "f16", entry.batch),
+    ]
+    found = [job for job in found if job.dtype in entry.dtypes and (entry.trains or job.kind != "train")]
+    return list(dict.fromkeys(found))

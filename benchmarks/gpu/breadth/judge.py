@@ -1,17 +1,18 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Right or wrong: Kiln's error against float64, judged by eager's in the same dtype."""
+"""Right or wrong: Kiln's error against a wider dtype, judged by eager's in the same dtype."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Finding", "difference", "judge"]
+__all__ = ["Finding", "apart", "judge"]
 
 Values = Mapping[str, torch.Tensor]
+_GRADIENT = "gradient."
 
 FACTOR = {torch.bfloat16: 2.0, torch.float16: 2.0, torch.float32: 4.0}
 """How much larger an error may be than eager's: an order of sums is as good as another."""
@@ -40,45 +41,60 @@ class _Error:
     peak: float
 
 
-def judge(found: Values, eager: Values, exact: Values, dtype: torch.dtype) -> Finding:
+def judge(found: Values, eager: Values, exact: Values, dtype: torch.dtype, perturbed: Sequence[Values] = ()) -> Finding:
     """Compare name by name.
 
-    Gradients of few elements have errors by luck: eager's error over all tensors of their group (the part of a name
-    before the first dot) counts for each one of it.
+    Gradients of few elements have errors by luck: eager's error over all gradients counts for each of them.
+    `perturbed`: the exact values of perturbed parameters, whose distance counts like an error of eager's.
     """
     if found.keys() != exact.keys():
         return Finding(f"values differ: {sorted(found.keys() ^ exact.keys())[:4]}")
-    groups = _group_errors(eager, exact)
+    groups = [_over_gradients(other, exact) for other in (eager, *perturbed)]
     worst = Finding()
     for name, reference in exact.items():
-        current = _one(name, found[name], eager[name], reference, dtype, groups.get(name.partition(".")[0], 0.0))
+        others = [eager[name], *(values[name] for values in perturbed)]
+        floor = max(groups) if name.startswith(_GRADIENT) else 0.0
+        current = _one(name, found[name], others, reference, dtype, floor)
         if (bool(current.reason), current.share) > (bool(worst.reason), worst.share):
             worst = current
     return worst
 
 
-def difference(first: Values, second: Values, exact: Values) -> float:
-    """The largest relative difference between two calls, over the norm of the reference."""
-    found = 0.0
+def apart(first: Values, second: Values, eager: Values, exact: Values, dtype: torch.dtype) -> tuple[float, str]:
+    """How far two calls are apart, relative to the norm of the tensor that differs most; and what is wrong with it.
+
+    Sums may be made in another order each time, which is as much as eager is off.
+    """
+    group = _over_gradients(eager, exact)
+    most, reason = 0.0, ""
     for name, reference in exact.items():
-        if reference.is_floating_point() and reference.numel():
-            norm = _finite(reference).norm().item()
-            delta = (_finite(first[name]) - _finite(second[name])).norm().item()
-            found = max(found, delta / norm if norm else math.inf if delta else 0.0)
-        elif not torch.equal(first[name], second[name]):
-            return math.inf
-    return found
+        if first[name].shape != second[name].shape or not reference.numel() or torch.equal(first[name], second[name]):
+            continue
+        if not reference.is_floating_point():
+            return math.inf, f"{name} has other integers from call to call"
+        distance, theirs = _error(second[name], first[name]).norm, _error(eager[name], reference).norm
+        if not math.isfinite(distance):
+            continue
+        floor = group if name.startswith(_GRADIENT) else 0.0
+        luck = 1 + 4 / math.sqrt(reference.numel())
+        limit = luck * max(theirs, floor) + FLOOR[dtype] * torch.finfo(dtype).eps
+        most = max(most, min(distance, 1.0))
+        if distance > limit and not reason:
+            reason = f"calls differ by {distance:.2e} in {name} (eager's error {theirs:.1e})"
+    return most, reason
 
 
 def _one(
-    name: str, found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype, group: float
+    name: str, found: torch.Tensor, others: list[torch.Tensor], exact: torch.Tensor, dtype: torch.dtype, floor: float
 ) -> Finding:
+    """`others`: eager's, and those of perturbed parameters; floor: the least error that they are taken to have."""
+    eager = others[0]
     if found.shape != eager.shape or found.dtype != eager.dtype:
         return Finding(f"{list(found.shape)} {found.dtype} for {list(eager.shape)} {eager.dtype}", name)
     if not exact.numel():
         return Finding()
     if not exact.is_floating_point():
-        wrong = not torch.equal(found, eager) and torch.equal(eager, exact)
+        wrong = not torch.equal(found, eager) and all(torch.equal(other, exact) for other in others)
         return Finding("other integers" if wrong else "", name)
     lost = (~torch.isfinite(found) & torch.isfinite(eager) & torch.isfinite(exact)).sum().item()
     if lost:
@@ -86,18 +102,19 @@ def _one(
     infinite = ~torch.isfinite(exact) & ~torch.isfinite(eager)
     if infinite.any() and torch.isfinite(found[infinite]).any():
         return Finding("finite where eager is not", name)
-    ours, theirs = _error(found, exact), _error(eager, exact)
+    ours, theirs = _error(found, exact), [_error(other, exact) for other in others]
+    norm, peak = max(error.norm for error in theirs), max(error.peak for error in theirs)
     epsilon = torch.finfo(dtype).eps
     luck = 1 + 4 / math.sqrt(exact.numel())
-    limit = FACTOR[dtype] * luck * max(theirs.norm, group) + FLOOR[dtype] * epsilon
-    peak_limit = PEAK_FACTOR * luck * max(theirs.peak, group) + PEAK_FLOOR[dtype] * epsilon
+    limit = FACTOR[dtype] * luck * max(norm, floor) + FLOOR[dtype] * epsilon
+    peak_limit = PEAK_FACTOR * luck * max(peak, floor) + PEAK_FLOOR[dtype] * epsilon
     share = max(ours.norm / limit, ours.peak / peak_limit)
     reason = ""
     if ours.norm > limit:
-        reason = f"error {ours.norm:.2e}, eager's {theirs.norm:.2e}"
+        reason = f"error {ours.norm:.2e}, eager's {theirs[0].norm:.2e}"
     elif ours.peak > peak_limit:
-        reason = f"an element is off by {ours.peak:.2e} of the mean, eager's by {theirs.peak:.2e}"
-    return Finding(reason, name, ours.norm, theirs.norm, share)
+        reason = f"an element is off by {ours.peak:.2e} of the mean, eager's by {theirs[0].peak:.2e}"
+    return Finding(reason, name, ours.norm, theirs[0].norm, share)
 
 
 def _error(found: torch.Tensor, exact: torch.Tensor) -> _Error:
@@ -112,16 +129,14 @@ def _error(found: torch.Tensor, exact: torch.Tensor) -> _Error:
     return _Error(delta.norm().item() / norm, delta.abs().max().item() / scale)
 
 
-def _group_errors(eager: Values, exact: Values) -> dict[str, float]:
-    """Eager's error over all gradients together."""
-    deltas: dict[str, float] = {}
-    norms: dict[str, float] = {}
+def _over_gradients(values: Values, exact: Values) -> float:
+    """The error over all gradients together."""
+    delta = norm = 0.0
     for name, reference in exact.items():
-        if name.startswith("gradient.") and reference.numel():
-            delta = _finite(eager[name].double() - reference.double()).norm().item() ** 2
-            deltas["gradient"] = deltas.get("gradient", 0.0) + delta
-            norms["gradient"] = norms.get("gradient", 0.0) + _finite(reference).norm().item() ** 2
-    return {group: math.sqrt(deltas[group] / norms[group]) for group in deltas if norms[group]}
+        if name.startswith(_GRADIENT):
+            delta += _finite(values[name].double() - reference.double()).norm().item() ** 2
+            norm += _finite(reference).norm().item() ** 2
+    return math.sqrt(delta / norm) if norm else 0.0
 
 
 def _finite(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 
 """What a job gave, as one line of JSON."""
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 __all__ = ["STATUSES", "Row"]
 
@@ -21,9 +21,10 @@ class Row(TypedDict, total=False):
     """`job`, `entry`, `family`, `kind`, `dtype`, `batch`; `status` and, unless right, `reason`; `seconds`.
 
     `where`, `error`, `eager_error`, `share` are those of the tensor nearest to its limit (`judge.Finding`), `reference`
-    what the error is against. `repeats`: two calls gave the same bits; `difference`: how far they were apart.
-    `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with ATen as a whole; `aten`: calls by op; `breaks`:
-    Dynamo's graph breaks; `recompiles`: graphs compiled behind the first call.
+    what the error is against; `perturbed`: what perturbed parameters do counted as well. `repeats`: two calls gave the
+    same bits; `difference`: how far they were apart. `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with
+    ATen as a whole; `aten`: calls by op; `breaks`: Dynamo's graph breaks; `recompiles`: graphs compiled behind the
+    first call. `times`: seconds of its parts, and of the processor.
     """
 
     job: str
@@ -40,6 +41,7 @@ class Row(TypedDict, total=False):
     eager_error: float
     share: float
     reference: str
+    perturbed: bool
     repeats: bool
     difference: float
     graphs: int
@@ -48,4 +50,4 @@ class Row(TypedDict, total=False):
     aten: dict[str, int]
     breaks: int
     recompiles: int
-    details: dict[str, Any]
+    times: dict[str, float]

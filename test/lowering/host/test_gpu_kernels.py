@@ -69,12 +69,12 @@ def test_devices_that_there_is_no_target_for(monkeypatch):
         choose_target(traced(torch.relu, (4,)), Options(target="tt-cpu"))
 
 
-def test_graphs_on_several_devices():
+def test_graphs_on_several_devices(monkeypatch):
     with FakeTensorMode(allow_non_fake_inputs=True):
         x, y = torch.empty(4, device="cuda"), torch.empty(4)
         graph = make_fx(lambda x, y: (x * 2, y * 2), tracing_mode="fake")(x, y)
-    with pytest.raises(ImportUnsupported, match="several devices: cuda:0 .*cpu"):
-        choose_target(graph, Options())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    assert choose_target(graph, Options()) == Target("cuda", "cuda:0", "sm_90")
 
 
 def test_kernels_get_fewer_stages_until_they_fit(monkeypatch):

@@ -17,6 +17,10 @@ Shapes = Callable[[int, Any], dict[str, tuple[int, ...]]]
 """(batch, configuration) -> the shapes of the inputs; of integers where the name ends in `ids`."""
 
 
+def _wave(batch: int, config: Any) -> dict[str, tuple[int, ...]]:
+    return {"input_values": (batch, 16000)}
+
+
 def _audio(
     model_type: str,
     shapes: Shapes,
@@ -43,11 +47,8 @@ def _audio(
 
         return model(config, auto), make
 
-    return Entry(name or model_type, "audio", build, batch, trains, cost)
-
-
-def _wave(batch: int, config: Any) -> dict[str, tuple[int, ...]]:
-    return {"input_values": (batch, 16000)}
+    # Speech models that read waves make their first hidden states need gradients: a leaf must not have a history then.
+    return Entry(name or model_type, "audio", build, batch, trains, cost, input_gradients=shapes is not _wave)
 
 
 def _spoken(batch: int, config: Any) -> dict[str, tuple[int, ...]]:

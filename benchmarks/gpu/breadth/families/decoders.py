@@ -6,7 +6,7 @@
 import functools
 from typing import Any
 
-from benchmarks.gpu.breadth.entry import Entry
+from benchmarks.gpu.breadth.entry import DTYPES, Entry
 from benchmarks.gpu.breadth.families.transformers_models import text_model
 
 __all__ = ["ENTRIES"]
@@ -22,12 +22,13 @@ def _lm(
     padded: bool = False,
     trains: bool = False,
     cost: float = 1.0,
+    dtypes: tuple[str, ...] = tuple(DTYPES),
     **overrides: Any,
 ) -> Entry:
     def build(batch: int) -> Any:
         return text_model(model_type, "AutoModelForCausalLM", batch, length, depth, padded, overrides)
 
-    return Entry(name or model_type, "decoder", build, batch, trains, cost)
+    return Entry(name or model_type, "decoder", build, batch, trains, cost, dtypes=dtypes)
 
 
 _mixture = functools.partial(_lm, cost=2.0, batch=4)
@@ -102,7 +103,7 @@ ENTRIES = [
     _lm("rwkv", hidden_size=768, length=32, cost=4.0, batch=4),
     _lm("recurrent_gemma", hidden_size=1024, intermediate_size=3072, num_attention_heads=8, lru_width=1024, depth=3,
         cost=4.0),
-    _lm("xlstm", hidden_size=1024, num_heads=4, num_blocks=2, cost=3.0),
+    _lm("xlstm", hidden_size=1024, num_heads=4, num_blocks=2, cost=3.0, dtypes=("f32",)),
     _lm("jamba", **_GROUPED, depth=2, length=64, num_experts=4, use_mamba_kernels=False, cost=6.0, batch=2),
     _lm("bamba", **_GROUPED, cost=2.0, mamba_n_heads=64, mamba_d_head=64),
     _lm("falcon_h1", **_GROUPED, cost=2.0),

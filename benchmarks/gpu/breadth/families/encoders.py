@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from benchmarks.gpu.breadth.entry import Entry
+from benchmarks.gpu.breadth.entry import DTYPES, Entry
 from benchmarks.gpu.breadth.families.transformers_models import text_model
 
 __all__ = ["ENTRIES"]
@@ -22,12 +22,13 @@ def _encoder(
     padded: bool = True,
     trains: bool = False,
     cost: float = 1.0,
+    dtypes: tuple[str, ...] = tuple(DTYPES),
     **overrides: Any,
 ) -> Entry:
     def build(batch: int) -> Any:
         return text_model(model_type, auto, batch, length, depth, padded, overrides)
 
-    return Entry(name or model_type, "encoder", build, batch, trains, cost)
+    return Entry(name or model_type, "encoder", build, batch, trains, cost, dtypes=dtypes)
 
 
 ENTRIES = [
@@ -44,7 +45,7 @@ ENTRIES = [
     _encoder("modernbert", length=256, batch=4, trains=True),
     _encoder("longformer", attention_window=64, length=256, batch=4, cost=2.0, trains=True),
     _encoder("big_bird", length=256, batch=4, attention_type="original_full"),
-    _encoder("fnet", padded=False, trains=True),
+    _encoder("fnet", padded=False, trains=True, dtypes=("f32",)),
     _encoder("camembert"),
     _encoder("xlm-roberta", length=100),
     _encoder("xlm-roberta-xl", hidden_size=2560, intermediate_size=10240, batch=4),
