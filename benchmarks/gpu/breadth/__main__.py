@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     done = {row["job"] for row in rows}
     jobs = [job for job in jobs if job.key not in done]
     os.environ |= {"KILN_CACHE": "0", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    # Jobs end without tidying up: the locks that libraries made are no leak of ours.
+    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="kiln-breadth-triton-"))
     kiln_options = {"target": options.target} if options.target else {}
     settings = Settings(options.device, options.backend, kiln_options | json.loads(options.options), options.entries)
