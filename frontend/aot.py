@@ -26,6 +26,7 @@ from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.freezing import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
+from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.traces import keeping_traces, savable, serializable
 from kiln.frontend.unkept import is_saving_asked_for, keeping_no_traces, not_kept
@@ -39,6 +40,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     Input mutations of an inference graph stay in it as a final ``aten.copy_``; the import turns them into results that
     are written back. What fails in PyTorch's cache of traces is traced and compiled without that cache.
     """
+    replace_prims_views(gm)
     try:
         with keeping_traces(example_inputs, options):
             return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))

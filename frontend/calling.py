@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
-from kiln.frontend.specs import InputSpec, OutputSpec, Signature
+from kiln.frontend.specs import OutputSpec, Signature
 from kiln.runtime.plan import Plan
 
 __all__ = ["BoxedGraph", "shared_results", "size_text"]
@@ -36,7 +36,7 @@ class BoxedGraph:
         self._outputs = signature.outputs
         self._mutations = signature.mutations
         self._constants = {name: constants[name] for name in _returned_constants(signature)}
-        self._values = _value_function(signature.inputs, self._outputs)
+        self._values = _value_function(signature, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
         self._lazy = [spec.index for spec in signature.inputs if spec.is_lazy]
@@ -53,7 +53,7 @@ class BoxedGraph:
             return results
         for index in self._shared:
             results[index] = _copy(results[index])
-        sizes, empties = self._values(given)
+        sizes, empties = self._values(given, results)
         for target, index in self._mutations:
             if results[index] is not given[target]:
                 given[target].copy_(results[index])
@@ -107,6 +107,8 @@ def shared_results(imported: "ImportedGraph", plan: Plan) -> list[int]:
     for result, output in enumerate(plan.outputs):
         if output.tensor is None:
             continue
+        if result not in kept and result not in sources:
+            continue  # returned for its size
         buffer = plan.buffers[output.tensor.buffer]
         storage = imported.result_storages[result]
         is_whole = output.tensor.shape is None
@@ -142,10 +144,13 @@ def _resolve(tensor: torch.Tensor) -> torch.Tensor:
     return memory.as_strided(tensor.size(), tensor.stride())
 
 
-def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -> Callable[[list[Any]], Any]:
-    """``inputs -> (integer outputs, strides of empty outputs)``, as one compiled Python function."""
+def _value_function(signature: Signature, outputs: Sequence[OutputSpec]) -> Callable[[list[Any], Sequence[Any]], Any]:
+    """``inputs, results -> (integer outputs, strides of empty outputs)``, as one compiled Python function."""
     sources: dict[str, str] = {}
-    for spec in specs:
+    for symbol in signature.found:
+        tensor = f"results[{symbol.result}]" if symbol.input < 0 else f"inputs[{symbol.input}]"
+        sources[symbol.name] = f"int({tensor})" if symbol.dim < 0 else f"{tensor}.size({symbol.dim})"
+    for spec in signature.inputs:
         if spec.kind == "int":
             sources[spec.name] = f"inputs[{spec.index}]"
         elif spec.kind in ("size", "stride"):
@@ -154,12 +159,12 @@ def _value_function(specs: Sequence[InputSpec], outputs: Sequence[OutputSpec]) -
     empties = [spec.empty_strides for spec in outputs if spec.empty_strides is not None]
     wanted = [*sizes, *(expr for strides in empties for expr in strides)]
     if not wanted:
-        return lambda inputs: ((), ())
+        return lambda inputs, results: ((), ())
     strides = _tuple(_tuple(size_text(expr) for expr in strides) for strides in empties)
     text = f"{_tuple(size_text(expr) for expr in sizes)}, {strides}"
     used = set(re.findall(r"[A-Za-z_]\w*", text))
     lines = [f"    {name} = {source}\n" for name, source in sources.items() if name in used]
-    return _define("def values(inputs):\n" + "".join(lines) + f"    return ({text})\n", "values")
+    return _define("def values(inputs, results):\n" + "".join(lines) + f"    return ({text})\n", "values")
 
 
 def size_text(expr: Any) -> str:

@@ -38,12 +38,13 @@ from kiln.frontend.fx_types import (
     stride_map,
     torch_type,
 )
-from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, tensor_leaves, value_leaves
+from kiln.frontend.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
 from kiln.frontend.limits import LIMITS
 from kiln.frontend.node_importer import KilnNodeImporter
+from kiln.frontend.op_forms import leaf_symbols, new_symbols
 from kiln.frontend.placement import Placement
 from kiln.frontend.random_state import is_saving_state
-from kiln.frontend.specs import InputSpec, OutputSpec
+from kiln.frontend.specs import FoundSymbol, InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
@@ -56,6 +57,7 @@ class ImportedGraph:
     ``mutations``: pairs (graph input, result) to copy after the call, where the result is not that memory already.
     ``result_storages``: per result of ``@main``, a number that is equal for results that are views of one memory in
     eager; it is negative, ``-1 - i``, for a view of graph input ``i``.
+    ``found``: see :class:`Signature`.
     """
 
     module: ir.Module
@@ -66,6 +68,7 @@ class ImportedGraph:
     mutations: list[tuple[int, int]] = field(default_factory=list)
     result_storages: list[int] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
+    found: list[FoundSymbol] = field(default_factory=list)
 
 
 def import_graph(gm: GraphModule, context: ir.Context, func_name: str = "main") -> ImportedGraph:
@@ -94,6 +97,8 @@ class _Import:
         self.arg_types: list[ir.Type] = []
         self.arg_attrs: list[dict[str, ir.Attribute]] = []
         self.arg_nodes: list[Node | str | None] = []
+        # Numbers that the graph finds and returns: name -> node of a tensor, and the dim of which it is the size.
+        self.found: dict[str, tuple[Node, int]] = {}
         # Copies into inputs at the graph's end: node of the copy -> (graph input, node copied from).
         self.copies: dict[Node, tuple[int, Node]] = {}
 
@@ -115,13 +120,14 @@ class _Import:
             func.ReturnOp(returned)
         self._finish(function, returned, computed, mutations, outputs)
         storages = self._storages(computed)
-        symbols, constants = self.space.names, self.constants
-        return ImportedGraph(module, self.inputs, outputs, symbols, constants, mutations, storages, nodes.opaque)
+        symbols, constants, found = self.space.names, self.constants, self._found_symbols(computed)
+        return ImportedGraph(module, self.inputs, outputs, symbols, constants, mutations, storages, nodes.opaque, found)
 
     # -- symbols and arguments -----------------------------------------------------------------------------------
 
     def _collect(self) -> None:
         """Check every value, register every symbol, find the copies into inputs."""
+        self.space.given = frozenset(name for node in self.placeholders for name in new_symbols((node_value(node),)))
         position = {node: i for i, node in enumerate(self.placeholders)}
         for node in self.nodes:
             if node.op == "output":
@@ -142,7 +148,7 @@ class _Import:
         derived_unbacked = [
             text
             for text, expr in self.space.derived.items()
-            if any(is_unbacked(symbol) for symbol in expr.free_symbols)
+            if any(self.space.is_found(symbol) for symbol in expr.free_symbols)
         ]
         if derived_unbacked:
             raise ImportUnsupported(f"the size {derived_unbacked[0]} depends on data and is not affine")
@@ -283,12 +289,47 @@ class _Import:
             differs = exact != tuple(address_strides(value))
             return OutputSpec("result", computed.index(arg), empty_strides=exact if differs else None)
         if isinstance(value, torch.SymInt):
-            if any(is_unbacked(symbol) for symbol in value.node.expr.free_symbols):
-                raise ImportUnsupported(f"output {arg.name} is a number known only at run time")
+            for symbol in value.node.expr.free_symbols:
+                if self.space.is_found(symbol):
+                    self._find(symbol.name, arg, computed)
             return OutputSpec("size", expr=value.node.expr)
         if value is None or isinstance(value, (bool, int, float, str)):
             return OutputSpec("value", value=value)
         raise ImportUnsupported(f"output {arg.name} is a {type(value).__name__}")
+
+    def _find(self, name: str, output: Node, computed: list[Node]) -> None:
+        """Have the graph return a tensor that shows a number which it finds, and which is an output."""
+        if name in self.found:
+            return
+        shown = [
+            (node, dim)
+            for node in self.nodes
+            if node.op == "call_function" and isinstance(node_value(node), torch.Tensor)
+            for dim, symbol in leaf_symbols(node_value(node))
+            if symbol == name and dim is not None
+        ]
+        read = [
+            (node.args[0], -1)
+            for node in self.nodes
+            if node.target is torch.ops.aten._local_scalar_dense.default
+            and any(symbol == name for _, symbol in leaf_symbols(node_value(node)))
+        ]
+        # What is returned anyway, if possible.
+        places = sorted([*shown, *read], key=lambda place: place[0] not in computed)
+        if not places:
+            raise ImportUnsupported(f"output {output.name} is a number known only at run time")
+        node, dim = places[0]
+        assert isinstance(node, Node)
+        if node.op == "call_function" and node not in computed:
+            computed.append(node)
+        self.found[name] = node, dim
+
+    def _found_symbols(self, computed: list[Node]) -> list[FoundSymbol]:
+        position = {node: i for i, node in enumerate(self.placeholders)}
+        return [
+            FoundSymbol(name, position.get(node, -1), computed.index(node) if node not in position else -1, dim)
+            for name, (node, dim) in self.found.items()
+        ]
 
     def _finish(
         self,

@@ -110,7 +110,7 @@ def _attempt(
         run = GivenInputs(run, text, steps, imported.inputs, imported.constants)
     describe_plan(report, imported.module, planning.plan, gm)
     signature = Signature(
-        imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan)
+        imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan), imported.found
     )
     boxed = BoxedGraph(signature, run, imported.constants)
     return NativeGraph(boxed, StoredGraph.of(signature, planning.plan, report), imported.constants)

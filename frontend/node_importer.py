@@ -29,6 +29,7 @@ from kiln.frontend.opaque import register_check, wrap_node
 from kiln.frontend.operand_strides import attach_operand_strides, needs_strides
 from kiln.frontend.placement import Placement, known_number
 from kiln.frontend.scalar_overloads import prefer_scalar_overload
+from kiln.frontend.storage_views import COUNTING, counted_in_tensor
 from kiln.frontend.symbols import SymbolSpace
 from kiln.passes.torch_to_kiln.registry import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
@@ -243,18 +244,17 @@ class KilnNodeImporter(tm.GraphNodeImporter):
             self._wrap(loc, node, "a list among several results")
             return
         values = [] if returns == 0 else [value] if returns == 1 else list(value)
+        target, args = counted_in_tensor(node, target)
         mark = self._tail.mark()
         try:
-            self._emit_call(loc, node, target, values)
+            self._emit_call(loc, node, target, values, args)
         except (ImportUnsupported, TypeError, AssertionError, KeyError, RuntimeError, ValueError) as error:
             # The importer's own lookups raise all of these for arguments it has no form for.
+            if node.target in COUNTING:
+                raise ImportUnsupported(f"{node.name} counts in memory: {error}") from error
             self._tail.erase_behind(mark)
-            self._forget_erased()
+            self._ints.clear()  # some were among the erased ops
             self._wrap(loc, node, str(error))
-
-    def _forget_erased(self) -> None:
-        """After ops were erased no memoised integer is trustworthy: start afresh."""
-        self._ints.clear()
 
     def _emit_call(
         self,

@@ -22,8 +22,14 @@ __all__ = ["attach_operand_strides", "needs_strides"]
 
 _BUILTIN = ("aten", "prims", "prim")
 _NEED = ("needs_exact_strides", "needs_contiguous_strides", "needs_fixed_stride_order")
-_READ_MEMORY = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
-"""Ops of ATen that take their operands for contiguous without looking."""
+_READ_MEMORY = (
+    "aten::mkldnn_rnn_layer",
+    "aten::mkldnn_rnn_layer_backward",
+    "aten::as_strided",
+    "aten::as_strided_copy",
+    "aten::as_strided_scatter",
+)
+"""Ops of ATen that take their operands for contiguous without looking, or count elements in memory."""
 _ATTENTION_GRADIENTS = tuple(
     f"aten::{prefix}{name}_attention_backward"
     for prefix in ("_scaled_dot_product_", "_")

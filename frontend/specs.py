@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 
-__all__ = ["InputSpec", "OutputSpec", "Signature", "Size"]
+__all__ = ["FoundSymbol", "InputSpec", "OutputSpec", "Signature", "Size"]
 
 Size = sympy.Expr | str
 """An integer over the graph's symbols, or its text in Python (``frontend/calling.py`` writes it)."""
@@ -36,7 +36,8 @@ class OutputSpec:
     """One output of the FX graph.
 
     ``kind``: "result" (result ``index`` of ``@main``), "input" (graph input ``index`` itself), "constant" (tensor
-    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry).
+    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry, and
+    those of ``Signature.found``).
     ``empty_strides``: for a result whose strides differ from ``kiln.strides`` when it is empty, those strides.
     """
 
@@ -48,15 +49,28 @@ class OutputSpec:
     empty_strides: tuple[Size, ...] | None = None
 
 
+@dataclass(frozen=True)
+class FoundSymbol:
+    """A number that the graph finds while it runs: the size along ``dim`` of a result of ``@main``, or of a graph input
+    (the other one is -1); with ``dim`` -1 the number in that tensor."""
+
+    name: str
+    input: int
+    result: int
+    dim: int
+
+
 @dataclass
 class Signature:
     """Where the arguments and results of ``@main`` come from and go to.
 
     ``mutations``: pairs (graph input, result) to copy after the call, where the result is not that memory already.
     ``shared``: results to copy because they would be memory that eager does not give them.
+    ``found``: what outputs of kind "size" need besides the symbols that are known at entry.
     """
 
     inputs: list[InputSpec]
     outputs: list[OutputSpec]
     mutations: list[tuple[int, int]] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
+    found: list[FoundSymbol] = field(default_factory=list)

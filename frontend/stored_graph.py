@@ -12,13 +12,13 @@ from typing import Any
 from kiln.errors import KilnError
 from kiln.frontend.calling import size_text
 from kiln.frontend.report import CompileReport
-from kiln.frontend.specs import InputSpec, OutputSpec, Signature
+from kiln.frontend.specs import FoundSymbol, InputSpec, OutputSpec, Signature
 from kiln.runtime.plan import Plan
 from kiln.runtime.records import decode, encode
 
 __all__ = ["StoredGraph"]
 
-_VERSION = 5
+_VERSION = 6
 _HEADER = struct.Struct("<III")
 """The version, the lengths of the header and of the report."""
 _REPORTED = (
@@ -65,6 +65,7 @@ class StoredGraph:
             "outputs": [_output(s) for s in self.signature.outputs],
             "mutations": self.signature.mutations,
             "shared": self.signature.shared,
+            "found": [[s.name, s.input, s.result, s.dim] for s in self.signature.found],
         }
         text = _json(header)
         report = zlib.compress(_json({name: encode(value) for name, value in self.report.items()}), 1)
@@ -86,6 +87,7 @@ class StoredGraph:
                 [_decoded_output(fields) for fields in header["outputs"]],
                 [(target, result) for target, result in header["mutations"]],
                 header["shared"],
+                [FoundSymbol(*fields) for fields in header["found"]],
             )
             types = {f.name: f.type for f in dataclasses.fields(CompileReport)}
             report = {name: decode(types[name], reported[name]) for name in _REPORTED}

@@ -47,6 +47,8 @@ class SymbolSpace:
         self._position: dict[str, int] = {}
         self._maps: dict[tuple[sympy.Expr | int, ...], ir.AffineMapAttr] = {}
         self.names: list[str] = []
+        self.given: frozenset[str] = frozenset()
+        """Unbacked symbols that inputs show: a backward graph is given what the forward graph has found."""
 
     @property
     def base(self) -> list[str]:
@@ -66,8 +68,12 @@ class SymbolSpace:
         if expr.is_Integer:
             return
         for symbol in expr.free_symbols:
-            (self._unbacked if is_unbacked(symbol) else self._base)[symbol.name] = symbol
+            (self._unbacked if self.is_found(symbol) else self._base)[symbol.name] = symbol
         self._reduce(expr)
+
+    def is_found(self, symbol: sympy.Symbol) -> bool:
+        """Whether the graph itself finds the symbol's value while it runs."""
+        return is_unbacked(symbol) and symbol.name not in self.given
 
     def freeze(self) -> None:
         self.names = [*self.base, *self.derived, *self.unbacked]

@@ -32,6 +32,7 @@ import torch
 from kiln.errors import KilnError
 from kiln.runtime.numbers import NUMBER_ON as NUMBER_ON  # defines the operator
 from kiln.runtime.rnn_layer import rnn_layer
+from kiln.runtime.strided import IN_MEMORY as IN_MEMORY  # defines operators
 
 AtenCallable = Callable[[Sequence[torch.Tensor], Sequence[int]], list[Any]]
 

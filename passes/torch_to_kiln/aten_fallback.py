@@ -16,6 +16,7 @@ from kiln.dialects import kiln
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
+from kiln.runtime.strided import DENSE, IN_MEMORY
 
 from .dtypes import DType, dtype_from_code
 from .registry import ELSEWHERE, op_name
@@ -55,7 +56,8 @@ def convert_to_aten(cx: "LoweringContext", reason: str) -> list[ir.Value | None]
 class _Call:
     def __init__(self, cx: "LoweringContext") -> None:
         self.cx, self.state, self.op = cx, cx.state, cx.op
-        self.name = aten_name(op_name(cx.op))
+        called = aten_name(op_name(cx.op))
+        self.name = IN_MEMORY.get(called, called)
         self.tensors: list[ir.Value] = []
         self.symbols: list[int] = []  # positions in the function's symbols, in order of first use
         self.strides = self._eager_strides()
@@ -176,7 +178,7 @@ class _Call:
         unbacked = [ir.StringAttr(n).value for n in op.attributes["kiln.unbacked"]] if _has(op, "kiln.unbacked") else []
         # A symbol of a result's own size is no operand yet: it counts after the operands, as the op's index results.
         infos = [state.result_info(source, k) for k in range(len(source.results))]
-        strides = [op_strides(source, k) for k in range(len(source.results))]
+        strides = [None if name in DENSE else op_strides(source, k) for k in range(len(source.results))]
         own = [state.symbol_names.index(name) for name in unbacked]
         for info, stride in zip(infos, strides, strict=True):
             for expr in [*(info.shape if info is not None else ()), *(stride or ())]:

@@ -184,6 +184,8 @@ def _adaptive(cx: LoweringContext, x: ir.Value, count: int, maximum: bool) -> ir
     lead = len(shape) - count
     accumulate = dtype.compute
     fill = dtype.min if maximum else 0.0
+    if any(constant_of(size) == 0 for size in shape):
+        return cx.full(0, shape, dtype)  # no element, and no window has a size
     if all(constant_of(size) == 1 for size in shape[lead:]):
         return _whole(cx, x, list(range(lead, len(shape))), maximum)
     inputs, outputs = [constant_of(s) for s in cx.shape(x)[lead:]], [constant_of(s) for s in shape[lead:]]

@@ -1,0 +1,66 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Ops that count elements in memory, written so that they count in a tensor.
+
+``as_strided(x, size, stride, offset)`` reads the storage of ``x``, which may hold more than ``x``: the tensor that
+``x`` is a view of. It becomes one of that tensor. An input has the storage that eager has (``as_strided_copy``); where
+a computed tensor lies is the plan's affair, and the offset counts from its first element (``runtime/strided.py``).
+"""
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from kiln.frontend.fx_values import ImportUnsupported, node_value
+
+__all__ = ["COUNTING", "counted_in_tensor"]
+
+aten = torch.ops.aten
+
+COUNTING = (aten.as_strided.default, aten.as_strided_scatter.default)
+"""Ops that count elements in memory."""
+
+
+def counted_in_tensor(node: Node, target: OpOverload) -> tuple[OpOverload, tuple[Any, ...]]:
+    """What to import for a node that calls ``target``: the op and its arguments.
+
+    Raises ImportUnsupported for memory whose start is not known.
+    """
+    if target not in COUNTING:
+        return target, node.args
+    is_view = target is aten.as_strided.default
+    given: tuple[Any, ...] = tuple(node.args)
+    x, (size, stride, *rest) = given[0], given[1:] if is_view else given[2:]
+    base = _base(x) if is_view else x
+    offset = rest[0] if rest else node.kwargs.get("storage_offset")
+    if offset is None and base is not x:
+        offset = _start(x)
+    if is_view and base.op == "placeholder":
+        return aten.as_strided_copy.default, (base, size, stride, offset)
+    if offset is not None and _start(base) != 0:
+        raise ImportUnsupported(f"{node.name} counts in memory in which {base.name} does not come first")
+    return target, (base, *given[1 : 1 if is_view else 2], size, stride, offset)
+
+
+def _start(node: Any) -> int:
+    """Where a tensor begins in its memory."""
+    start = node_value(node).storage_offset()
+    if isinstance(start, torch.SymInt):
+        raise ImportUnsupported(f"{node.name} begins in memory where inputs decide")
+    return start
+
+
+def _base(x: Any) -> Node:
+    """The tensor of the graph that ``x`` is a view of."""
+    memory = _memory(x)
+    viewed = next((node for node in x.all_input_nodes if _memory(node) == memory), None)
+    return x if x.op == "placeholder" or viewed is None else _base(viewed)
+
+
+def _memory(node: Node) -> int | None:
+    value = node_value(node)
+    is_plain = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if is_plain else None
