@@ -212,6 +212,7 @@ def without_masks(monkeypatch):
     )
 
 
+@pytest.mark.planted
 def test_a_kernel_of_a_graph_is_named_with_its_line(monkeypatch):
     x = torch.randn(37, 29)
     run = compiled(lambda x: torch.sigmoid(x) + 1)
@@ -226,6 +227,7 @@ def test_a_kernel_of_a_graph_is_named_with_its_line(monkeypatch):
         assert "of result 0 (tensor, float32[37, 29]), behind its end: it has 4292 bytes" in text
 
 
+@pytest.mark.planted
 def test_without_bounds_nothing_is_said(monkeypatch):
     """The knob: a store of a whole block where the memory is there all the same."""
     without_masks(monkeypatch)
@@ -234,6 +236,7 @@ def test_without_bounds_nothing_is_said(monkeypatch):
     assert torch.equal(out, x * 2)
 
 
+@pytest.mark.planted
 def test_the_launch_that_is_wrong_is_named_among_several(monkeypatch):
     """Two kernels in one native call; only the second is wrong."""
 

@@ -55,6 +55,7 @@ def compiled(function, **options):
     return torch.compile(function, backend=kiln.backend, fullgraph=True, options=options)
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
 def test_what_nobody_writes_is_poison(monkeypatch, dtype):
     """A compiler with a defect: the stores of a kernel are lost. Memory that was used before tells nothing."""
