@@ -26,10 +26,19 @@ class NotAffine(Exception):
 
 
 def as_expr(size: Any) -> sympy.Expr:
-    """The sympy expression of an ``int`` or a ``SymInt`` (replacements that guards made are applied)."""
+    """The sympy expression of an ``int`` or a ``SymInt`` (replacements that guards made are applied).
+
+    A composed size that a guard fixes at 1 is 1: PyTorch broadcast it, and its expression does not tell.
+    """
     if isinstance(size, torch.SymInt):
-        return size.node.expr
+        expr = size.node.expr
+        return sympy.S.One if expr.args and _is_one(size) else expr
     return sympy.Integer(int(size))
+
+
+def _is_one(size: torch.SymInt) -> bool:
+    expr, env = size.node.expr, size.node.shape_env
+    return env is not None and env._maybe_evaluate_static(sympy.Eq(expr, 1)) == sympy.true
 
 
 class SymbolSpace:

@@ -320,3 +320,17 @@ def test_training_with_a_number_that_changes():
         x = torch.randn(4, 4)
         torch.testing.assert_close(compiled(x, n), fn(x, n))
         torch.testing.assert_close(torch.autograd.grad(compiled(x, n).sum(), w), torch.autograd.grad(fn(x, n).sum(), w))
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_composed_sizes_that_a_guard_fixes_at_one(target):
+    """The second half of three columns has one, and is broadcast: its size is an expression over the number of columns."""
+
+    def halves(x, w):
+        a, b = torch.chunk(x @ w.T, 2, -1)
+        return a * torch.sigmoid(b)
+
+    run = torch.compile(halves, backend="kiln", dynamic=True, options={"fallback": False, "target": target})
+    for columns in (3, 8, 3, 2):
+        x, w = torch.randn(4, 25), torch.randn(columns, 25)
+        torch.testing.assert_close(run(x, w), halves(x, w))
