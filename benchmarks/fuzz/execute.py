@@ -49,24 +49,30 @@ def run(program: Program, setting: Setting = STATIC) -> bool:
 
     False if it says nothing: PyTorch itself does not trace it, or traces it wrongly (`backend="aot_eager"` tells).
     """
+    return not why_skipped(program, setting)
+
+
+def why_skipped(program: Program, setting: Setting) -> str:
+    """`run`, and why that says nothing, if so; else an empty text."""
     if setting.training and not has_gradients(program, setting.device):
         setting = replace(setting, training=False)
     try:
         attempt(program, setting, kiln.backend, {"fallback": False, **setting.options})
-    except Exception:
-        if not fails_in_pytorch(program, setting):
+    except Exception as error:
+        reason = fails_in_pytorch(program, setting)
+        if not reason:
             raise
-        return False
-    return True
+        return f"{reason}; Kiln: {type(error).__name__}: {error}"
+    return ""
 
 
-def fails_in_pytorch(program: Program, setting: Setting) -> bool:
-    """Whether PyTorch itself does not trace `program`, or traces it wrongly."""
+def fails_in_pytorch(program: Program, setting: Setting) -> str:
+    """Why PyTorch itself does not trace `program`, or what it traces wrongly; an empty text if it does well."""
     try:
         attempt(program, setting, "aot_eager", None)
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def attempt(program: Program, setting: Setting, backend: Any, options: dict[str, Any] | None) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.fuzz.execute import run
+from benchmarks.fuzz.execute import why_skipped
 from benchmarks.fuzz.generate import Case, generate
 from kiln.lowering import paths
 
@@ -61,10 +61,9 @@ def judge(case: Case) -> Outcome:
     """Runs a case in this process."""
     start = time.monotonic()
     paths.reset()
-    kind, text = "right", ""
     try:
-        if not run(case.program, case.setting):
-            kind = "skipped"
+        text = why_skipped(case.program, case.setting)
+        kind = "skipped" if text else "right"
     except AssertionError as error:
         kind, text = "wrong", str(error) or repr(error)
     except Exception as error:
