@@ -94,7 +94,7 @@ class ValidateGpuKernels(Pass):
                     self.note(op, str(finding))
             counts = {status: sum(f.status == status for f in findings) for status in ("proved", "unknown")}
             i64 = ir.IntegerType.get_signless(64)
-            entries = {status: ir.IntegerAttr.get(i64, n) for status, n in counts.items()}
+            entries: dict[str, ir.Attribute] = {status: ir.IntegerAttr.get(i64, n) for status, n in counts.items()}
             op.operation.attributes["kiln.validation"] = ir.DictAttr.get(entries)
             wrong = [f for f in findings if f.status == "refuted" or (self.strict and f.status == "unknown")]
             if wrong:

@@ -33,15 +33,16 @@ class Overlap:
     why: str = ""
 
 
-def overlap(a: Access, b: Access, guards: Sequence[Cond]) -> Overlap:
+def overlap(a: Access, b: Access, guards: Sequence[Cond], programs: Sequence[Atom]) -> Overlap:
     """Whether `a` of one program and `b` of another one can write the same element.
 
-    guards: what holds of the symbols.
+    guards: what holds of the symbols. programs: the numbers of a program, whether or not an access depends on them.
     """
     first = Facts([*a.conditions, *guards], [a.offset])
     if first.contradict:
         return Overlap(True, True)
-    table = _primed([b.offset, *b.conditions])
+    hidden = [Poly.of(v) for v in (*programs, *a.lanes, *b.lanes)]
+    table = _primed([b.offset, *b.conditions, a.offset, *a.conditions, *hidden])
     memo: dict = {}
     conditions = [substitute_cond(c, table, memo) for c in b.conditions]
     other = substitute(b.offset, table, memo)
@@ -51,16 +52,15 @@ def overlap(a: Access, b: Access, guards: Sequence[Cond]) -> Overlap:
     system = _System(first, second)
     for facts in (first, second):
         system.add_given(facts)
-    own = sorted(v for v in variables([a.offset, *a.conditions]) if v.kind in ("program", "trip", "lane"))
-    system.solve(a.offset - other, [Poly.of(v) for v in own], table)
+    own = variables([a.offset, *a.conditions, *hidden])
+    own = sorted(v for v in own if v.kind in ("program", "trip", "lane"))
+    system.solve(a.offset - other, table)
     if system.is_contradictory:
         return Overlap(True, True)
-    pairs = [(v, v) for v in own]
-    numbers = [v for v, _ in pairs if v.kind == "program"]
-    programs = all(system.implies(Poly.of(v) - table.get(v, Poly.of(v))) for v in numbers)
+    equal = {v for v in own if system.implies(Poly.of(v) - table[v])}
+    apart = equal.issuperset(programs)
     is_same = a.number == b.number and a.conditions == b.conditions
-    everything = is_same and all(system.implies(Poly.of(v) - table.get(v, Poly.of(v))) for v, _ in pairs)
-    return Overlap(programs, everything, "" if programs else system.shown())
+    return Overlap(apart, is_same and len(equal) == len(own), "" if apart else system.shown())
 
 
 def _primed(values: Iterable[Poly | Cond]) -> dict[Atom, Poly]:
@@ -93,7 +93,7 @@ class _System:
                 x, y = atom.args
                 self._add(x - y * (x // y) - Poly.of(atom))
 
-    def solve(self, difference: Poly, wanted: Sequence[Poly], table: dict[Atom, Poly]) -> None:
+    def solve(self, difference: Poly, table: dict[Atom, Poly]) -> None:
         pending = [difference]
         seen: set[Poly] = set()
         memo: dict = {}

@@ -33,6 +33,8 @@ class Behaviour:
 
     accesses: dict[Access, None] = field(default_factory=dict)
     limits: dict[Limit, None] = field(default_factory=dict)
+    programs: list[Atom] = field(default_factory=list)
+    """The numbers of a program along the grid's axes that have more than one."""
 
 
 def interpret(function: ir.Operation, arguments: Sequence[Value], programs: Sequence[Poly]) -> Behaviour:
@@ -46,6 +48,7 @@ def interpret(function: ir.Operation, arguments: Sequence[Value], programs: Sequ
         run = Interpreter(found, needed, programs, pending.pop())
         block = function.regions[0].blocks[0]
         run.values = dict(zip(block.arguments, arguments, strict=True))
+        found.programs = [a for axis in range(len(programs)) for a in run.program(axis).atoms()]
         run.block(block)
         pending += run.untried
     return found

@@ -68,10 +68,10 @@ def outside(access: Access, goals: Sequence[Cond], guards: Sequence[Cond]) -> Ex
     return None
 
 
-def collision(a: Access, b: Access, guards: Sequence[Cond]) -> str | None:
+def collision(a: Access, b: Access, guards: Sequence[Cond], programs: Sequence[Atom]) -> str | None:
     """Two programs that touch one element, as text."""
     accesses = (a,) if a is b else (a, b)
-    samples = [_samples([x.offset, *x.conditions, *guards], x.lanes) for x in accesses]
+    samples = [_samples([x.offset, *x.conditions, *guards, *map(Poly.of, programs)], x.lanes) for x in accesses]
     for batches in zip(*samples, strict=False):
         known: dict[int, tuple[int, Example]] = {}
         for access, (numbers, axes) in zip(accesses, batches, strict=True):

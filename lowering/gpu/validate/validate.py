@@ -76,7 +76,7 @@ def validate_function(function: ir.Operation, seconds: float = SECONDS) -> list[
     grid = ir.AffineMapAttr(function.attributes["kiln.grid"]).value
     programs = [polynomial(e, (), symbols) for e in grid.results]
     behaviour = interpret(function, _values(function, arguments, symbols, buffers), programs)
-    kernel = _Kernel(buffers, guards, list(behaviour.accesses), monotonic() + seconds)
+    kernel = _Kernel(buffers, guards, list(behaviour.accesses), behaviour.programs, monotonic() + seconds)
     found = [kernel.limit(limit) for limit in behaviour.limits]
     bounds = {access: kernel.bounds(access) for access in behaviour.accesses}
     found += bounds.values()
@@ -100,6 +100,7 @@ class _Kernel:
     buffers: list[Buffer]
     guards: list[Cond]
     accesses: list[Access]
+    programs: list[Atom]
     deadline: float
 
     def limit(self, limit: Limit) -> Finding:
@@ -161,13 +162,13 @@ class _Kernel:
         subject = a.text if a.text == b.text else f"{a.text} and {b.text}"
         if monotonic() > self.deadline:
             return Finding("disjoint", "unknown", subject, "no time left", a.location), False
-        proved = overlap(a, b, self.guards)
+        proved = overlap(a, b, self.guards, self.programs)
         if proved.programs_differ:
             return Finding("disjoint", "proved", subject, location=a.location), proved.all_differ
         if any(v.kind == "loaded" for v in variables([a.offset, b.offset])):
             detail = "where it writes depends on loaded integers; of several writes to one place any stays"
             return Finding("disjoint", "unknown", subject, detail, a.location), False
-        example = collision(a, b, self.guards)
+        example = collision(a, b, self.guards, self.programs)
         if example is None:
             return Finding("disjoint", "unknown", subject, proved.why, a.location), False
         return Finding("disjoint", "refuted", subject, f"{example} of {buffer.name}", a.location), False

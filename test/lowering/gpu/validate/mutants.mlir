@@ -317,3 +317,30 @@
   "tt.return"() : () -> ()
 }) {function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = affine_map<() -> (5, 1, 1)>, sym_name = "gap", sym_visibility = "public",
     kiln.buffers = [{is_result = false, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (612)>}, {is_result = true, layout = affine_map<(d0, d1) -> (d0 * 128 + d1)>, sizes = affine_map<() -> (5, 100)>}]} : () -> ()
+
+// -----
+
+// All programs write the same block.
+
+"tt.func"() ({
+^bb0(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>):
+  %c128 = arith.constant 128 : i32
+  %size = arith.constant dense<500> : tensor<128xi32>
+  %zero = arith.constant dense<0.0> : tensor<128xf32>
+  %lanes = "tt.make_range"() {end = 128 : i32, start = 0 : i32} : () -> tensor<128xi32>
+  %pid = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
+  %zeroth = arith.constant 0 : i32
+  %start = arith.muli %zeroth, %c128 : i32
+  %starts = "tt.splat"(%start) : (i32) -> tensor<128xi32>
+  %at = arith.addi %starts, %lanes : tensor<128xi32>
+  %mask = arith.cmpi slt, %at, %size : tensor<128xi32>
+  %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
+  %from = "tt.addptr"(%xs, %at) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
+  %v = "tt.load"(%from, %mask, %zero) {operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<128x!tt.ptr<f32>>, tensor<128xi1>, tensor<128xf32>) -> tensor<128xf32>
+  %ys = "tt.splat"(%y) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
+  %to = "tt.addptr"(%ys, %at) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
+  // expected-error @below {{program 0, lane [axis 0: 0] and program 1, lane [axis 0: 0] both touch offset 0}}
+  "tt.store"(%to, %v, %mask) : (tensor<128x!tt.ptr<f32>>, tensor<128xf32>, tensor<128xi1>) -> ()
+  "tt.return"() : () -> ()
+}) {function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = affine_map<() -> (4, 1, 1)>, sym_name = "everyone", sym_visibility = "public",
+    kiln.buffers = [{is_result = false, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (500)>}, {is_result = true, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (500)>}]} : () -> ()
