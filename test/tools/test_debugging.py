@@ -73,7 +73,7 @@ PLANTED = [
     ("break-types", [], "verifier", "rewrite 1: mulf: arith.mulf -> f32"),
     ("raise-error", [], "error", "rewrite 3: linalg.generic"),
     ("abort-process", [], "crash", "rewrite 2: linalg.generic"),
-    ("hang", ["--timeout=10"], "hang", "rewrite 1: arith.divf -> f32"),
+    ("hang", ["--timeout=4"], "hang", "rewrite 1: arith.divf -> f32"),
 ]
 
 
