@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Finding", "apart", "judge"]
+__all__ = ["Finding", "apart", "judge", "output_error"]
 
 Values = Mapping[str, torch.Tensor]
 _GRADIENT = "gradient."
@@ -127,6 +127,12 @@ def _error(found: torch.Tensor, exact: torch.Tensor) -> _Error:
         size = delta.norm().item()
         return _Error(size, size)
     return _Error(delta.norm().item() / norm, delta.abs().max().item() / scale)
+
+
+def output_error(values: Values, exact: Values) -> float:
+    """The largest relative error of a result; gradients do not count."""
+    names = [name for name, value in exact.items() if name.startswith("output.") and value.is_floating_point()]
+    return max((_error(values[name], exact[name]).norm for name in names if exact[name].numel()), default=0.0)
 
 
 def _over_gradients(values: Values, exact: Values) -> float:
