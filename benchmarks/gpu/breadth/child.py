@@ -79,7 +79,7 @@ def _job(job: Job, entry: Entry, settings: Settings, row: Row) -> None:
                 _check_dynamo(comparison)
             raise
         finally:
-            row.update(counts(found))  # type: ignore[typeddict-item]
+            row.update(counts(found))
             row["breaks"] = sum(torch._dynamo.utils.counters["graph_break"].values())
             row["times"]["processor"] = time.process_time()
 

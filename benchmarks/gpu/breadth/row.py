@@ -3,7 +3,7 @@
 
 """What a job gave, as one line of JSON."""
 
-from typing import TypedDict
+from typing import Any
 
 __all__ = ["STATUSES", "Row"]
 
@@ -17,37 +17,12 @@ STATUSES = {
 }
 
 
-class Row(TypedDict, total=False):
-    """`job`, `entry`, `family`, `kind`, `dtype`, `batch`; `status` and, unless right, `reason`; `seconds`.
+Row = dict[str, Any]
+"""`job`, `entry`, `family`, `kind`, `dtype`, `batch`; `status` and, unless right, `reason`; `seconds`.
 
-    `where`, `error`, `eager_error`, `share` are those of the tensor nearest to its limit (`judge.Finding`), `reference`
-    what the error is against; `perturbed`: what perturbed parameters do counted as well. `repeats`: two calls gave the
-    same bits; `difference`: how far they were apart. `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with
-    ATen as a whole; `aten`: calls by op; `breaks`: Dynamo's graph breaks; `recompiles`: graphs compiled behind the
-    first call. `times`: seconds of its parts, and of the processor.
-    """
-
-    job: str
-    entry: str
-    family: str
-    kind: str
-    dtype: str
-    batch: int
-    status: str
-    reason: str
-    seconds: float
-    where: str
-    error: float
-    eager_error: float
-    share: float
-    reference: str
-    perturbed: bool
-    repeats: bool
-    difference: float
-    graphs: int
-    kernels: int
-    fallbacks: list[str]
-    aten: dict[str, int]
-    breaks: int
-    recompiles: int
-    times: dict[str, float]
+`where`, `error`, `eager_error`, `share` are those of the tensor nearest to its limit (`judge.Finding`), `reference`
+what the error is against; `perturbed`: what perturbed parameters do counted as well. `repeats`: two calls gave the
+same bits; `difference`: how far they were apart. `graphs`, `kernels`; `fallbacks`: reasons of graphs that ran with
+ATen as a whole; `aten`: calls by op; `breaks`: Dynamo's graph breaks; `recompiles`: graphs compiled behind the
+first call. `times`: seconds of its parts, and of the processor.
+"""

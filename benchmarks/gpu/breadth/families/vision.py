@@ -65,7 +65,7 @@ ENTRIES = [
     _vision("poolformer", **_SHALLOW, cost=2.0, trains=True),
     _vision("pvt", depths=[1, 1, 1, 1], cost=2.0),
     _vision("pvt_v2", depths=[1, 1, 1, 1], cost=2.0, trains=True),
-    _vision("cvt", depth=[1, 1, 2], cost=2.0),
+    _vision("cvt", cost=4.0),
     _vision("focalnet", depths=[1, 1, 1, 1], cost=2.0, trains=True),
     _vision("swiftformer", depths=[1, 1, 1, 1], cost=2.0),
     _vision("hiera", depths=[1, 1, 2, 1], cost=2.0),
