@@ -37,7 +37,8 @@ class Inexact:
         return _flushed(b, x) if self.flushes else x
 
     def result(self, b: Builder, y: ir.Value) -> ir.Value:
-        """An exact result with its error. What is 0, 1 or -1 (the limits of functions), infinite or NaN has none."""
+        """An exact result with its error. What is 0, 1 or -1 (the limits of functions), infinite or NaN has none, nor
+        has a subnormal number: with fewer units than the error, it would become NaN."""
         bits = arith.bitcast(b.i32, y)
         # Knuth's multiplicative hash; its highest bit is the sign.
         is_negative = arith.cmpi(2, arith.muli(bits, b.int_(-1640531535, b.i32)), b.int_(0, b.i32))
@@ -50,7 +51,7 @@ class Inexact:
             moved = math.fma(y, part, y) if self.relative else arith.addf(y, part)
         magnitude = math.absf(y)
         is_number = arith.cmpf(4, magnitude, b.float_(float("inf"), b.f32))
-        is_special = arith.ori(_equals(b, magnitude, 1.0), _equals(b, magnitude, 0.0))
+        is_special = arith.ori(_equals(b, magnitude, 1.0), _is_small(b, magnitude))
         keeps = arith.xori(is_special, b.int_(1, b.i1))
         changed = arith.select(arith.andi(is_number, keeps), moved, y)
         return _flushed(b, changed) if self.flushes else changed
@@ -60,9 +61,14 @@ def _equals(b: Builder, x: ir.Value, y: float) -> ir.Value:
     return arith.cmpf(1, x, b.float_(y, b.f32))
 
 
+def _is_small(b: Builder, magnitude: ir.Value) -> ir.Value:
+    """Whether a number is subnormal, or 0."""
+    return arith.cmpf(4, magnitude, b.float_(2.0**-126, b.f32))
+
+
 def _flushed(b: Builder, x: ir.Value) -> ir.Value:
     """Zero, with its sign, for a subnormal number."""
-    is_small = arith.cmpf(4, math.absf(x), b.float_(2.0**-126, b.f32))
+    is_small = _is_small(b, math.absf(x))
     zero = arith.bitcast(b.f32, arith.andi(arith.bitcast(b.i32, x), b.int_(-(1 << 31), b.i32)))
     return arith.select(is_small, zero, x)
 

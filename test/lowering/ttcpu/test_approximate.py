@@ -105,3 +105,10 @@ def test_operands_in_tf32_lack_their_lower_bits(precision, bits):
     run("!tt.ptr<f32>; !tt.ptr<f32>", body, [x, out])
     short = (x.view(torch.int32) & -(1 << bits)).view(torch.float32).reshape(16, 16).double()
     torch.testing.assert_close(out.reshape(16, 16).double(), short @ short, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("symbol", ["__nv_expf", "__nv_exp2f"])
+def test_results_of_a_few_units_stay_numbers(symbol: str) -> None:
+    """The smallest subnormal number less two units in the last place has the bits of a NaN."""
+    x = torch.linspace(-160, -80, 4096)
+    assert not apply(extern(symbol), x).isnan().any()
