@@ -21,6 +21,7 @@ __all__ = [
     "cache",
     "cache_dir",
     "cache_mib",
+    "check",
     "dump_dir",
     "fallback",
     "target",
@@ -47,6 +48,7 @@ KNOBS = (
     Knob("KILN_CACHE", "0 or 1", "0: compile every graph anew and keep none"),
     Knob("KILN_CACHE_DIR", "folder", "where compiled graphs are kept; by default in the user's cache folder"),
     Knob("KILN_CACHE_MIB", "number", "size in MiB above which the least recently used graphs go; 1024 by default"),
+    Knob("KILN_CHECK", "0, 1 or warn", "compare what each kernel writes with its IR; 1: stop at the first that is off"),
     Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
     Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
@@ -90,6 +92,12 @@ def cache_mib() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise BackendOptionError(f"KILN_CACHE_MIB must be a whole number of MiB above 0, found {text!r}")
     return int(text)
+
+
+def check() -> str:
+    """``KILN_CHECK``: what checked execution does with a kernel that is off, "error" or "warn"; empty: it is off."""
+    text = os.environ.get("KILN_CHECK", "").strip().lower()
+    return text if text == "warn" else "error" if _flag("KILN_CHECK", False) else ""
 
 
 def dump_dir() -> Path | None:

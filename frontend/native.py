@@ -95,7 +95,7 @@ def _attempt(
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     folder = _dump_folder(options, report)
     planning = _Planning(compile=True)
-    planning.smaller = smaller
+    planning.smaller, planning.is_checked = smaller, bool(options.check)
     planning.imported, planning.folder, planning.graph, planning.target = imported, folder, report.graph, target
     planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
@@ -176,6 +176,7 @@ class _Planning(PlanHost):
     placeholders: int = 0
     target: Target = Target("cpu")
     smaller: SmallerSchedules | None = None
+    is_checked: bool = False
     plan: Plan | None = None
 
     def run(self, module: ir.Module) -> None:
@@ -205,6 +206,7 @@ class _Planning(PlanHost):
             num_inputs=self.placeholders,
             kernels=kernels,
             device=self.target.device,
+            is_checked=self.is_checked,
         )
         if failures:
             raise failures[0] if len(failures) == 1 else _NoKernels(failures)

@@ -13,7 +13,7 @@ from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
 from kiln.lowering.ttcpu.settings import Settings
 
-__all__ = ["MODES", "TARGETS", "VERIFY", "Options", "matmul_precision"]
+__all__ = ["CHECKS", "MODES", "TARGETS", "VERIFY", "Options", "matmul_precision"]
 
 #: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs: ``reduce-overhead`` is ``default``, and the
 #: two others try schedules (``passes/autotune_cpu.py``).
@@ -25,6 +25,10 @@ TARGETS = ("cpu", "cuda", "tt-cpu")
 
 #: What is verified after each pass.
 VERIFY = ("", "numerics")
+
+
+#: What checked execution does with a kernel that is off (``kiln.runtime.checked``); empty: there is none.
+CHECKS = ("", "error", "warn")
 
 
 def _tf32() -> bool:
@@ -134,6 +138,10 @@ class Options:
         default="",
         metadata={"help": "numerics: compare numbers after each pass; the first that changes them is an error"},
     )
+    check: str = field(
+        default_factory=knobs.check,
+        metadata={"help": "compare what each kernel writes with its IR: True or error, warn, or empty: off"},
+    )
 
     @property
     def float_parts(self) -> bool:
@@ -157,6 +165,8 @@ class Options:
             if name not in known:
                 raise BackendOptionError(f"unknown option {name!r}; options are {', '.join(known)}", str(name), known)
             expected = known[name].type
+            if name == "check" and isinstance(value, bool):
+                value = "error" if value else ""
             accepted = _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]
             if not isinstance(value, accepted) or (isinstance(value, bool) and accepted is not bool):
                 raise BackendOptionError(
@@ -178,6 +188,9 @@ class Options:
             raise BackendOptionError(message, found.verify, VERIFY)
         if found.verify:  # passes do not run for a graph that is loaded
             found = replace(found, cache=False)
+        if found.check not in CHECKS:
+            message = f"option 'check' must be True, False, 'error' or 'warn', found {found.check!r}"
+            raise BackendOptionError(message, found.check, CHECKS)
         if found.cpu:
             isa.named(found.cpu)
         if not found.tune_seconds > 0:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kiln.frontend.options import Options
+from kiln.runtime.executor import Checker
 from kiln.runtime.plan import Plan
 
 __all__ = ["make_runner"]
@@ -29,12 +30,29 @@ def make_runner(
         from kiln.runtime.profile import ProfilingExecutor, current_recording
 
         into = current_recording()
+        if into is None and options.check:
+            return Executor(plan, constants, checker=_checker(plan, options)).run
         return (Executor(plan, constants) if into is None else ProfilingExecutor(plan, constants, into)).run
     from kiln.runtime.cuda.executor import CudaExecutor
 
-    run = CudaExecutor(plan, constants, replays=options.replays).run
-    if options.mode not in _GRAPHED:
+    checker = _checker(plan, options) if options.check else None
+    run = CudaExecutor(plan, constants, checker=checker, replays=options.replays).run
+    if options.mode not in _GRAPHED or checker is not None:
         return run
     from kiln.runtime.cuda.graphs import CudaCapture, GraphedRun
 
     return GraphedRun(plan, run, CudaCapture(torch.device(plan.device).index or 0)).run
+
+
+def _checker(plan: Plan, options: Options) -> Checker:
+    """What compares each kernel's results with its IR."""
+    from kiln.frontend.importing import import_compiler
+
+    import_compiler()
+    from kiln.runtime.checked.checker import LaunchChecker
+
+    target = options.target or ("cpu" if plan.device == "cpu" else "cuda")
+    settings = {"target": target, "cpu": options.cpu, "float_parts": options.float_parts}
+    # On a CPU the parts that products of f32 are made of have the error of f32.
+    tf32 = options.tf32 and target != "cpu"
+    return LaunchChecker(plan, options.check, tf32, settings, options.debug_dir)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 __all__ = [
     "AccessError",
     "BackendOptionError",
+    "CheckError",
     "CompileError",
     "InvalidIRError",
     "KilnError",
@@ -129,6 +130,35 @@ class NumericsError(KilnError):
     def __init__(self, message: str) -> None:
         self.message = message
         super().__init__(message)
+
+
+class CheckError(KilnError):
+    """Checked execution: what a kernel wrote is not what its IR says.
+
+    ``kernel``, ``graph``: names. ``differences``: one line per result that is off. ``ops``: nodes of the graph that the
+    kernel holds; ``lines``: where these come from in the model. ``folder``: what reproduces it.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        graph: str,
+        differences: Iterable[str],
+        *,
+        ops: Iterable[str] = (),
+        lines: Iterable[str] = (),
+        folder: str = "",
+    ) -> None:
+        self.kernel, self.graph, self.folder = kernel, graph, folder
+        self.differences, self.ops, self.lines = list(differences), list(ops), list(lines)
+        text = [f"kernel {kernel} of the {graph} graph computes something else than its IR says", *self.differences]
+        if self.ops:
+            text.append(f"ops: {', '.join(self.ops)}")
+        if self.lines:
+            text.append(f"lines: {', '.join(self.lines)}")
+        if folder:
+            text.append(f"to reproduce: python -m kiln.tools.kiln_check {folder}")
+        super().__init__("\n  ".join(text))
 
 
 class CompileError(KilnError):

@@ -18,9 +18,9 @@ from kiln.runtime.accesses import WORDS as RECORD_WORDS
 from kiln.runtime.expressions import affine_evaluator
 from kiln.runtime.launches import ReadyLaunch, Touched, launch_groups
 from kiln.runtime.memory import Interval, aligned, assign_offsets
-from kiln.runtime.plan import AtenStep, Buffer, Expr, Launch, Operand, Plan
+from kiln.runtime.plan import AtenStep, Buffer, Check, Expr, Launch, Operand, Plan
 
-__all__ = ["WORK_PER_THREAD", "Binder", "Binding", "Segment", "StateLayout", "segments"]
+__all__ = ["WORK_PER_THREAD", "Binder", "Binding", "Segment", "StateLayout", "check_key", "segments"]
 
 WORK_PER_THREAD = 32768
 """Elementary operations that pay for one more thread: about 2 us of vector code, against 1.5 us for a fork and join."""
@@ -38,19 +38,30 @@ class Segment:
     aten: AtenStep | None = None
     epoch: int = 0
 
+    @property
+    def check(self) -> Check | None:
+        """How to check a segment of one step."""
+        step = self.aten or self.launches[0]
+        return step.check if len(self.steps) == 1 else None
 
-def segments(plan: Plan) -> list[Segment]:
-    """Splits a plan's steps at its ATen calls."""
+
+def segments(plan: Plan, *, alone: bool = False) -> list[Segment]:
+    """Splits a plan's steps at its ATen calls; `alone`: each launch is a segment of its own."""
     result: list[Segment] = []
     for index, step in enumerate(plan.steps):
         if isinstance(step, AtenStep):
             result.append(Segment((index,), aten=step, epoch=step.epoch))
-        elif result and result[-1].launches and result[-1].epoch == step.epoch:
+        elif not alone and result and result[-1].launches and result[-1].epoch == step.epoch:
             last = result.pop()
             result.append(Segment((*last.steps, index), (*last.launches, step), epoch=step.epoch))
         else:
             result.append(Segment((index,), (step,), epoch=step.epoch))
     return result
+
+
+def check_key(part: int) -> int:
+    """The key in `Binding.views` of what the check of a segment reads."""
+    return -2 - part
 
 
 class StateLayout:
@@ -229,6 +240,10 @@ class Binder:
             if step.epoch != epoch:
                 continue
             found.extend(step.symbols)
+            if step.check is not None:
+                found.extend(step.check.symbols)
+                for o in (*step.check.operands, *step.check.results):
+                    operand(o)
             if isinstance(step, Launch):
                 found.extend((*(p.bytes for p in step.pointers), step.scratch, step.work))
                 found.extend((*step.grid, *(size for _, size in step.clear)))

@@ -7,14 +7,14 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 
 from kiln.errors import KilnError
 from kiln.runtime.accesses import WORDS, launch_error
 from kiln.runtime.aten_call import decode_call
-from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, segments
+from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, check_key, segments
 from kiln.runtime.heap import use_large_pages
 from kiln.runtime.loader import load
 from kiln.runtime.packing import packed
@@ -22,10 +22,24 @@ from kiln.runtime.plan import AtenStep, Buffer, Operand, Plan
 from kiln.runtime.program import derived_values, write_program
 from kiln.runtime.threads import max_threads
 
-__all__ = ["Executor", "InputError"]
+__all__ = ["Checker", "Executor", "InputError"]
 
 _MAX_BINDINGS = 256
 """Sizes of which bindings are kept; beyond, the oldest is dropped."""
+
+
+class Checker(Protocol):
+    """What looks at each step of a plan; see `kiln.runtime.checked`."""
+
+    def before(
+        self, part: int, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor], symbols: Sequence[int]
+    ) -> Any:
+        """Called before a step: with what it reads, the memory that it writes to if that is there, and its sizes."""
+        ...
+
+    def after(self, seen: Any, results: Sequence[torch.Tensor]) -> None:
+        """Called behind it, with what `before` returned."""
+        ...
 
 
 class InputError(KilnError):
@@ -40,6 +54,7 @@ class Executor:
       constants: tensors by name for the plan's named constants. Kept alive; their memory must not move.
       check: verify dtype, device, sizes and strides of the arguments at every call, not only at the first one with
         given sizes (0.4 us an argument). Dynamo's guards check the same.
+      checker: launches run one by one, and what each of them leaves is compared with what it should be.
 
     ``executor(inputs)`` takes the graph's inputs (tensors, ints, and whatever the graph ignores) and returns a list of
     fresh output tensors and ints. It may be called from several threads at once and re-entrantly: each running call
@@ -50,10 +65,17 @@ class Executor:
     compiled for, and whatever an ATen operator raises.
     """
 
-    def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor] | None = None, *, check: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        *,
+        check: bool = False,
+        checker: Checker | None = None,
+    ) -> None:
         self.plan = plan
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
-        parts = segments(plan)
+        parts = segments(plan, alone=checker is not None)
         self._launched = {p.buffer for part in parts for launch in part.launches for p in launch.pointers}
         self._layout = self._state_layout(parts)
         self._binder, launch = self._load(parts)
@@ -62,7 +84,7 @@ class Executor:
         self._free: list[_State] = []
         self._check = check
         self._parts = parts
-        program = write_program(plan, parts, self._layout)
+        program = write_program(plan, parts, self._layout, is_checked=checker is not None)
         self.source = program.source
         namespace = {name: self._resolve(name, value) for name, value in program.namespace.items()}
         namespace |= {
@@ -78,6 +100,7 @@ class Executor:
             "constants": self.constants,
             "launch": launch,
             **self._device_functions(),
+            **({} if checker is None else {"before": checker.before, "after": checker.after, "memory": _memory}),
         }
         exec(compile(program.source, f"<kiln plan {plan.name}>", "exec"), namespace)
         self.run: Callable[[Sequence[Any]], list[Any]] = cast(Any, namespace["run"])
@@ -212,6 +235,10 @@ def _add_sizes(binding: Binding, plan: Plan, parts: Sequence[Any], epoch: int, e
         for k, part in enumerate(parts)
         if part.aten is not None and part.epoch == epoch
     }
+    for k, part in enumerate(parts):
+        if part.epoch == epoch and part.check is not None:
+            tensors = (*part.check.operands, *part.check.results)
+            binding.views[check_key(k)] = [_view_of(plan, binding, o) for o in tensors]
     if epoch == epochs - 1:
         binding.views[-1] = [binding.view(o.tensor) if o.tensor else None for o in plan.outputs]
 
@@ -230,6 +257,24 @@ def _within(
 ) -> torch.Tensor:
     """A tensor in the workspace, `start` bytes past its beginning."""
     return workspace[start:].view(dtype).as_strided(shape, strides)
+
+
+def _memory(
+    tensor: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], offset: int, unit: int = 0
+) -> torch.Tensor:
+    """A tensor in the memory of another one, `offset` times `unit` bytes (0: elements) past its first.
+
+    With negative strides, which tensors cannot have, a copy.
+    """
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype, device=tensor.device)
+    start = int(tensor.storage_offset()) * tensor.element_size() // dtype.itemsize
+    start += offset * unit // dtype.itemsize if unit else offset
+    made = torch.empty(0, dtype=dtype, device=tensor.device)
+    backwards = [d for d, s in enumerate(strides) if s < 0]
+    start += sum((shape[d] - 1) * strides[d] for d in backwards)
+    made.set_(tensor.untyped_storage(), start, shape, [abs(s) for s in strides])
+    return made.flip(backwards) if backwards else made
 
 
 def _constant(plan: Plan, index: int, given: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -4,13 +4,14 @@
 """Constants made when code is loaded: in the order that a kernel reads them, one copy for all graphs."""
 
 import hashlib
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import torch
 
 from kiln.runtime.aten_call import affine_to_python
 
-__all__ = ["packed", "shared"]
+__all__ = ["packed", "shared", "unpacked"]
 
 # By digest of the elements and what was made of them.
 _copies: "WeakValueDictionary[tuple[object, ...], torch.Tensor]" = WeakValueDictionary()
@@ -31,6 +32,11 @@ def packed(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
     return copy if copy is not None else _copies.setdefault(key, _pack(tensor, layout, elements))
 
 
+def unpacked(memory: torch.Tensor, layout: str, shape: Sequence[int]) -> torch.Tensor:
+    """The tensor of sizes ``shape`` that was packed: inverse of ``packed``."""
+    return memory[_addresses(layout, shape).to(memory.device)]
+
+
 def shared(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor``, or an equal one that was given before and is still in use.
 
@@ -45,9 +51,14 @@ def _content(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _pack(tensor: torch.Tensor, layout: str, elements: int) -> torch.Tensor:
-    rank = tensor.dim()
-    grid = [torch.arange(n).reshape([n if d == i else 1 for d in range(rank)]) for i, n in enumerate(tensor.shape)]
-    address = eval(compile(f"lambda s: {affine_to_python(layout)}", "<kiln layout>", "eval"))(grid)
     flat = torch.zeros(elements, dtype=tensor.dtype)
-    flat[torch.as_tensor(address).expand(tensor.shape).reshape(-1)] = tensor.detach().reshape(-1)
+    flat[_addresses(layout, tensor.shape).reshape(-1)] = tensor.detach().reshape(-1)
     return flat
+
+
+def _addresses(layout: str, shape: Sequence[int]) -> torch.Tensor:
+    """The offset of each element of a tensor of sizes ``shape``."""
+    rank = len(shape)
+    grid = [torch.arange(n).reshape([n if d == i else 1 for d in range(rank)]) for i, n in enumerate(shape)]
+    address = eval(compile(f"lambda s: {affine_to_python(layout)}", "<kiln layout>", "eval"))(grid)
+    return torch.as_tensor(address).expand(list(shape))

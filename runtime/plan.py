@@ -22,6 +22,7 @@ from kiln.runtime.records import decode, encode
 __all__ = [
     "AtenStep",
     "Buffer",
+    "Check",
     "Convolution",
     "Descriptor",
     "Expr",
@@ -194,6 +195,32 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Operand:
+    """A tensor made of a buffer: the buffer's own tensor, or (with `shape`) a strided view of it.
+
+    offset: elements past the buffer's first element. dtype: only if it is not the buffer's.
+    """
+
+    buffer: int
+    shape: tuple[Expr, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
+    offset: Expr = 0
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a step computes, for checked execution: `Plan.references[reference]` has a function @main in Kiln's IR that
+    takes the tensors `operands`, then `symbols`, and returns what the step leaves in `results`. Strides of operands may
+    be negative."""
+
+    reference: int
+    operands: tuple[Operand, ...]
+    results: tuple[Operand, ...]
+    symbols: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch: a pointer per tensor operand, then per result; one value per kernel symbol.
 
@@ -204,7 +231,7 @@ class Launch:
     On a GPU: `scratch` is bytes for the whole launch and has_scratch tells that the kernel takes their address last;
     grid: programs per axis; clear: (pointer number, bytes) to set to zero before; descriptors; product,
     convolution: what a kernel of kind "library" computes. source: the line of the model that it comes from
-    ("model.py:12:5"), for error messages.
+    ("model.py:12:5"), for error messages. check: in plans for checked execution.
     """
 
     kernel: int
@@ -225,25 +252,12 @@ class Launch:
     product: Product | None = None
     convolution: Convolution | None = None
     source: str = ""
+    check: Check | None = None
 
     @property
     def title(self) -> str:
         """The name and the line that it comes from."""
         return f"{self.name} ({self.source})" if self.source else self.name
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A tensor made of a buffer: the buffer's own tensor, or (with `shape`) a strided view of it.
-
-    offset: elements past the buffer's first element. dtype: only if it is not the buffer's.
-    """
-
-    buffer: int
-    shape: tuple[Expr, ...] | None = None
-    strides: tuple[Expr, ...] | None = None
-    offset: Expr = 0
-    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -268,6 +282,7 @@ class AtenStep:
     epoch: int = 0
     step: str = "aten"
     elsewhere: bool = False
+    check: Check | None = None
 
 
 Step = Launch | AtenStep
@@ -309,6 +324,7 @@ class Plan:
     kernels: list[Kernel] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)  # IR of what steps compute, for checked execution
     offsets: dict[int, int] | None = None  # workspace buffer -> byte offset, when all sizes are static
     text: str = ""  # the .plan.mlir dump
     launcher: bytes = b""

@@ -10,7 +10,7 @@ needs: read symbols, find the binding, allocate outputs, pack addresses, call na
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kiln.runtime.binding import Segment, StateLayout
+from kiln.runtime.binding import Segment, StateLayout, check_key
 from kiln.runtime.expressions import derived_evaluator
 from kiln.runtime.heap import LARGE
 from kiln.runtime.plan import Operand, Plan, Symbol
@@ -26,19 +26,20 @@ class Program:
     namespace: dict[str, object] = field(default_factory=dict)
 
 
-def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> Program:
-    """Writes the program of a plan.
+def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, is_checked: bool = False) -> Program:
+    """Writes the program of a plan; with `is_checked` one that calls a checker before and behind each step.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
-    ``call_K`` (ATen calls), ``pack_K``, and for plans of a GPU ``workspace``, ``within`` and ``aligned``.
+    ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU ``workspace``, ``within`` and ``aligned``, and for a checked
+    one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`).
     """
-    return _Writer(plan, parts, layout).write()
+    return _Writer(plan, parts, layout, is_checked).write()
 
 
 class _Writer:
-    def __init__(self, plan: Plan, parts: Sequence[Segment], layout: StateLayout) -> None:
-        self.plan, self.parts, self.layout = plan, parts, layout
+    def __init__(self, plan: Plan, parts: Sequence[Segment], layout: StateLayout, is_checked: bool) -> None:
+        self.plan, self.parts, self.layout, self.is_checked = plan, parts, layout, is_checked
         self.lines: list[str] = []
         self.namespace: dict[str, object] = {}
         self.made: set[int] = set()  # buffers that have a tensor `tN`
@@ -122,6 +123,8 @@ class _Writer:
             self._emit(f"w{epoch} = workspace(b{epoch}.workspace)")
             return
         self._emit(f"if state.sizes[{epoch}] < b{epoch}.workspace: state.grow({epoch}, b{epoch}.workspace)")
+        if self.is_checked:
+            self._emit(f"w{epoch} = state.tensors[{epoch}]")
 
     def _static(self, sizes: Sequence[int | str]) -> str | None:
         return repr(tuple(sizes)) if all(isinstance(e, int) for e in sizes) else None
@@ -153,12 +156,14 @@ class _Writer:
             self._pack(f"{k}t", self.layout.TABLE, [f"b{e}.tables[{k}]", *(self._base(i) for i in range(e + 1))])
             if addresses:
                 self._pack(k, start, addresses)
+        self._before(k, part, is_there=True)
         self._emit("launch(state.address)")
         checks = sorted({name for launch in part.launches for name in launch.checks})
         if checks:
             self._emit(f"if state.words[{8 * self.layout.flag}]: bad_index(state, {', '.join(checks)!r})")
         if any(launch.sites for launch in part.launches):
             self._emit(f"if state.words[{8 * self.layout.flag}]: bad_access(state)")
+        self._after(k, part)
 
     def _base(self, epoch: int) -> str:
         return f"w{epoch}.data_ptr()" if self.is_device else f"state.bases[{epoch}]"
@@ -173,7 +178,9 @@ class _Writer:
         for operand in step.operands:
             self._allocate(operand.buffer, e)
         operands = [self._tensor(o, f"b{e}.views[{k}][{i}]") for i, o in enumerate(step.operands)]
-        symbols = [str(s) if isinstance(s, int) else f"b{e}.values[{s!r}]" for s in step.symbols]
+        symbols = [self._number(s, e) for s in step.symbols]
+        in_place = step.check is not None and not step.results
+        self._before(k, part, is_there=in_place)
         self.namespace[f"call_{k}"] = step
         self._emit(f"r = call_{k}([{', '.join(operands)}], [{', '.join(symbols)}])")
         for symbol, result, dim in step.sizes:
@@ -200,6 +207,43 @@ class _Writer:
                 self._emit(f"if {differs}: t{result} = as_planned(t{result}, {strides}, dtype_{data.dtype})")
                 if self.is_device and result in self.layout.slots:
                     self._emit(f"if t{result}.data_ptr() & 15: t{result} = aligned(t{result})")
+        self._after(k, part)
+
+    def _before(self, k: int, part: Segment, is_there: bool) -> None:
+        """Shows a checker what a step reads, and with `is_there` where its results will be."""
+        if self.is_checked and part.check is not None:
+            operands, results = self._checked(k, part)
+            symbols = "".join(f"{self._number(s, part.epoch)}, " for s in part.check.symbols)
+            self._emit(f"c = before({k}, [{operands}], [{results if is_there else ''}], ({symbols}))")
+
+    def _after(self, k: int, part: Segment) -> None:
+        if self.is_checked and part.check is not None:
+            self._emit(f"after(c, [{self._checked(k, part)[1]}])")
+            self._emit("del c")
+
+    def _checked(self, k: int, part: Segment) -> tuple[str, str]:
+        """Source of the tensors that a step reads, and of those that it writes."""
+        assert part.check is not None
+        tensors = (*part.check.operands, *part.check.results)
+        views = f"b{part.epoch}.views[{check_key(k)}]"
+        texts = [self._memory(o, f"{views}[{i}]") for i, o in enumerate(tensors)]
+        count = len(part.check.operands)
+        return ", ".join(texts[:count]), ", ".join(texts[count:])
+
+    def _memory(self, operand: Operand, dynamic: str) -> str:
+        """Source of a tensor wherever it lies: in a tensor of another type, too, which it is a guest of."""
+        data = self.plan.buffers[operand.buffer]
+        if operand.shape is None:
+            return self._tensor(operand, dynamic)
+        texts = {"constant": f"constants[{data.index}]", "workspace": f"w{data.epoch}"}
+        text = texts.get(data.kind, f"t{operand.buffer}")
+        dtype = operand.dtype or data.dtype
+        self.namespace[f"dtype_{dtype}"] = dtype
+        unit = ", 1" if data.kind == "workspace" else ""
+        return f"memory({text}, dtype_{dtype}, *{dynamic}{unit})"
+
+    def _number(self, size: int | str, epoch: int) -> str:
+        return str(size) if isinstance(size, int) else f"b{epoch}.values[{size!r}]"
 
     def _next_epoch(self, epoch: int) -> None:
         known = "".join(f"s{i}, " for i in self._known(epoch))

@@ -60,6 +60,7 @@ class _Rows:
     def __init__(self, numbers: Any, op: Any, compute: ir.Type, mask: Any, is_bool: bool) -> None:
         self.numbers, self.compute, self.mask, self.is_bool = numbers, compute, mask, is_bool
         attributes = op.attributes
+        self.element = element_of(op.results[0].type)
         self.scale = ir.FloatAttr(attributes["scale"]).value
         self.causal = bool(ir.IntegerAttr(attributes["causal"]).value)
         self.fill = ir.FloatAttr(attributes["fill"]).value if "fill" in attributes else None
@@ -71,7 +72,7 @@ class _Rows:
         device = numbers.parts(q)[0].device
         if not keys:
             return numbers.move(lambda x, y: torch.zeros_like(x[..., :1]).expand(*x.shape[:-1], y.shape[-1]), q, v)
-        scores = numbers.bilinear(lambda a, b: a @ b.mT, q, k, depth)
+        scores = numbers.bilinear(lambda a, b: a @ b.mT, q, k, depth, compute)
         scores = self._apply("arith.mulf", scores, numbers.constant(self.scale, compute))
         removed = torch.zeros((), dtype=torch.bool, device=device)
         if self.mask is not None:
@@ -96,7 +97,8 @@ class _Rows:
         weights = self._apply("math.exp", weights)
         total = numbers.reduce("arith.addf", weights, [-1], self.compute)
         # The quotient of the sums is that of each weight, and rounds less.
-        out = numbers.bilinear(torch.matmul, weights, v, keys)
+        weights = numbers.maybe_rounded(weights, self.element)
+        out = numbers.bilinear(torch.matmul, weights, v, keys, self.compute)
         quotient = self._apply("arith.divf", out, total)
         if self.fill is not None:
             return quotient
@@ -105,6 +107,7 @@ class _Rows:
     def _apply(self, name: str, *operands: Any) -> Any:
         return self.numbers.apply(name, self.compute, *operands)
 
-    def _chosen(self, condition: torch.Tensor, value: Any, other: float) -> Any:
-        filler = self.numbers.move(lambda x: x.to(condition.device), self.numbers.constant(other, self.compute))
+    def _chosen(self, condition: Any, value: Any, other: float) -> Any:
+        device = self.numbers.parts(value)[0].device
+        filler = self.numbers.move(lambda x: x.to(device), self.numbers.constant(other, self.compute))
         return self.numbers.where(condition, value, filler)

@@ -82,7 +82,7 @@ class Generic:
             else:
                 results = self._in_order(box)
             for k, value in enumerate(results):
-                self._store(outs[k], k, value, box)
+                outs[k] = self.numbers.store(outs[k], value, lambda x, k=k, box=box: self._window(x, k, box))
         return outs
 
     def _out(self, k: int) -> Any:
@@ -125,11 +125,6 @@ class Generic:
         if found is None:
             raise UnsupportedError("linalg.generic", str(self.op.location), f"results at {self.maps[self.n_in + k]}")
         return found
-
-    def _store(self, out: Any, k: int, value: Any, box: Box) -> None:
-        for target, source in zip(self.numbers.parts(out), self.numbers.parts(value), strict=True):
-            place = self._window(target, k, box)
-            place.copy_(source.expand(place.shape))
 
     def _initial(self, k: int, box: Box) -> Any:
         return self.numbers.move(lambda x: self._window(x, k, box).clone(), self.outs[k])
@@ -177,7 +172,7 @@ class Generic:
             return [self.interpreter.constant(op)]
         if name == "linalg.index":
             at = ir.AffineExpr.get_dim(ir.IntegerAttr(op.attributes["dim"]).value, op.context)
-            return [grid(at, box, (), self.interpreter.device)]
+            return [self.numbers.exact(grid(at, box, (), self.interpreter.device))]
         operands = [self._lookup(v, env) for v in list(op.operands)[name == "tensor.extract" :]]
         if name == "tensor.extract":
             return [self._extract(self.interpreter.value(op.operands[0]), operands, len(box.extents))]
@@ -186,7 +181,7 @@ class Generic:
     def _extract(self, table: Any, indices: list[torch.Tensor], rank: int) -> Any:
         if not indices:
             return self.numbers.move(lambda x: x.view((1,) * rank), table)
-        on_device = [i.to(self.interpreter.device) for i in indices]
+        on_device = [self.numbers.lower(i).to(self.interpreter.device) for i in indices]
         if all(i.numel() for i in on_device):
             check_bounds(on_device, self.interpreter.shape(table))
         return self.numbers.move(lambda x: x[tuple(on_device)], table)
@@ -279,7 +274,8 @@ class Generic:
             flat = torch.einsum(a_, loops[0], b_, loops[1], out)
             return flat.reshape([box.extents[d] if d in out else 1 for d in range(rank)])
 
-        return self.numbers.bilinear(sum_of_products, *values, prod(box.extents[d] for d in self.reduced))
+        terms = prod(box.extents[d] for d in self.reduced)
+        return self.numbers.bilinear(sum_of_products, values[0], values[1], terms, self.carried[0].type)
 
     def _in_order(self, box: Box) -> list[Any]:
         """The body once per index of the reduced loops, as `linalg.generic` is defined."""

@@ -144,7 +144,7 @@ class Interpreter:
 
     def as_value(self, x: Any) -> Any:
         """A number as a tensor, anything else as it is."""
-        return torch.tensor(x) if isinstance(x, int) else x
+        return self.numbers.exact(torch.tensor(x)) if isinstance(x, int) else x
 
     def shape(self, value: Any) -> tuple[int, ...]:
         """Sizes of a value."""
@@ -176,7 +176,10 @@ def _scalar(interpreter: Interpreter, op: Any) -> list[Any]:
     """Arithmetic on scalars outside of bodies; indices are ints."""
     operands = [interpreter.scalar(v) for v in op.operands]
     results = interpreter.numbers.scalar(op, operands)
-    return [int(x) if isinstance(r.type, ir.IndexType) else x for x, r in zip(results, op.results, strict=True)]
+    return [
+        int(interpreter.numbers.lower(x)) if isinstance(r.type, ir.IndexType) else x
+        for x, r in zip(results, op.results, strict=True)
+    ]
 
 
 def _constant(interpreter: Interpreter, op: Any) -> list[Any]:

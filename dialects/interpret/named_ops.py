@@ -43,18 +43,27 @@ def _matmul(interpreter: Any, op: Any) -> list[Any]:
     if _flag(op, "transpose_rhs"):
         b = numbers.move(lambda x: x.mT, b)
     if not is_float(result):
-        return [_integer_product(a.long(), b.long()).to(numbers.precision.dtype(result))]
+        return [
+            numbers.exact(
+                _integer_product(*(numbers.lower(x).long() for x in (a, b))).to(numbers.precision.dtype(result))
+            )
+        ]
     compute = numbers.precision.arithmetic(result)
     a, b = (numbers.move(lambda x: x.to(compute), v) for v in (a, b))
     depth = interpreter.shape(a)[-1]
-    return [_rounded(interpreter, numbers.bilinear(torch.matmul, a, b, depth), op)]
+    return [_rounded(interpreter, numbers.bilinear(torch.matmul, a, b, depth, _sums(op)), op)]
 
 
 def _rounded(interpreter: Any, value: Any, op: Any) -> Any:
     """A sum in the compute type as the op's result."""
     element = element_of(op.results[0].type)
-    wide = ir.F32Type.get(element.context) if element.width < 32 else element
-    return interpreter.numbers.cast(value, wide, element)
+    return interpreter.numbers.cast(value, _sums(op), element)
+
+
+def _sums(op: Any) -> ir.Type:
+    """The type in which an op sums up floats."""
+    element = element_of(op.results[0].type)
+    return ir.F32Type.get(element.context) if element.width < 32 else element
 
 
 def _integer_product(a: Tensor, b: Tensor) -> Tensor:
@@ -87,7 +96,7 @@ def _conv(interpreter: Any, op: Any) -> list[Any]:
         return [numbers.lift(_zeros(interpreter, op, x, compute), element_of(op.results[0].type))]
     window = interpreter.shape(w)[0 if transposed else 1 :]
     terms = torch.Size([window[0] // groups if transposed else window[0], *interpreter.shape(w)[2:]]).numel()
-    return [_rounded(interpreter, numbers.bilinear(convolve, x, w, terms), op)]
+    return [_rounded(interpreter, numbers.bilinear(convolve, x, w, terms, _sums(op)), op)]
 
 
 def _zeros(interpreter: Any, op: Any, x: Any, dtype: torch.dtype) -> Tensor:
@@ -111,7 +120,7 @@ def _scan(interpreter: Any, op: Any) -> list[Any]:
         found, at = (torch.cummax if kind == "max" else torch.cummin)(parts[0], dim)
     taken = numbers.move(lambda part: part.gather(dim, at) if part.numel() else part, x)
     del found
-    return [taken, at][: len(op.results)]
+    return [taken, numbers.exact(at)][: len(op.results)]
 
 
 def _sorted(interpreter: Any, op: Any, descending: bool, places: int | None) -> list[Any]:
@@ -120,7 +129,7 @@ def _sorted(interpreter: Any, op: Any, descending: bool, places: int | None) -> 
     _, order = torch.sort(interpreter.numbers.parts(x)[0], dim=dim, descending=descending, stable=True)
     if places is not None:
         order = order.narrow(dim, 0, places)
-    return [interpreter.numbers.move(lambda part: part.gather(dim, order), x), order]
+    return [interpreter.numbers.move(lambda part: part.gather(dim, order), x), interpreter.numbers.exact(order)]
 
 
 def _sort(interpreter: Any, op: Any) -> list[Any]:
@@ -134,31 +143,37 @@ def _topk(interpreter: Any, op: Any) -> list[Any]:
 # --------------------------------------------------------------------------------------------- reads by index tensors
 
 
+def _positions_of(interpreter: Any, value: ir.Value) -> Tensor:
+    """An index tensor as i64."""
+    return interpreter.numbers.lower(interpreter.value(value)).long()
+
+
 def _gather(interpreter: Any, op: Any) -> list[Any]:
-    x, index = (interpreter.value(v) for v in op.operands)
+    x, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
     dim = op.attributes["dim"].value
     # Index and table may have other sizes in the other dims, of which the index's count.
-    return [interpreter.numbers.move(lambda part: torch.gather(part, dim, index.long()), x)]
+    return [interpreter.numbers.move(lambda part: torch.gather(part, dim, index), x)]
 
 
 def _index_select(interpreter: Any, op: Any) -> list[Any]:
-    x, index = (interpreter.value(v) for v in op.operands)
+    x, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
     dim = op.attributes["dim"].value
-    return [interpreter.numbers.move(lambda part: torch.index_select(part, dim, index.long()), x)]
+    return [interpreter.numbers.move(lambda part: torch.index_select(part, dim, index), x)]
 
 
 def _embedding(interpreter: Any, op: Any) -> list[Any]:
-    weight, index = (interpreter.value(v) for v in op.operands)
-    return [interpreter.numbers.move(lambda part: part[index.long()], weight)]
+    weight, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
+    return [interpreter.numbers.move(lambda part: part[index], weight)]
 
 
 def _index(interpreter: Any, op: Any) -> list[Any]:
-    x, *indices = [interpreter.value(v) for v in op.operands]
+    x = interpreter.value(op.operands[0])
+    indices = [_positions_of(interpreter, v) for v in list(op.operands)[1:]]
     dims = _integers(op, "dims")
     at = [slice(None)] * len(interpreter.shape(x))
     chosen: list[Any] = list(at)
     for d, index in zip(dims, indices, strict=True):
-        chosen[d] = index.long()
+        chosen[d] = index
     return [interpreter.numbers.move(lambda part: part[tuple(chosen)], x)]
 
 
@@ -189,9 +204,10 @@ def _put(interpreter: Any, op: Any, x: Any, position: Tensor, source: Any, reduc
     if reduce == "none":
         put = numbers.move(lambda part, new: part.scatter(0, position, new), flat, source)
     elif reduce == "sum" and numbers.parts(flat)[0].dtype != torch.bool:
-        flat, source = (numbers.move(lambda part: part.to(wide), v) for v in (flat, source))
+        if is_float(element):
+            flat, source = (numbers.move(lambda part: part.to(wide), v) for v in (flat, source))
         put = numbers.move(
-            lambda part: part.to(numbers.precision.dtype(element)), numbers.scatter_sum(flat, position, source)
+            lambda part: part.to(numbers.precision.dtype(element)), numbers.scatter_sum(flat, position, source, element)
         )
     else:
         put = numbers.scatter_reduce(flat, position, source, reduce)
@@ -199,20 +215,22 @@ def _put(interpreter: Any, op: Any, x: Any, position: Tensor, source: Any, reduc
 
 
 def _scatter(interpreter: Any, op: Any) -> list[Any]:
-    x, index, source = (interpreter.value(v) for v in op.operands)
+    x, source = interpreter.value(op.operands[0]), interpreter.value(op.operands[2])
+    index = _positions_of(interpreter, op.operands[1])
     dim, sizes = op.attributes["dim"].value, tuple(index.shape)
-    at = [index.long() if d == dim else _along(d, sizes, index.device) for d in range(len(sizes))]
+    at = [index if d == dim else _along(d, sizes, index.device) for d in range(len(sizes))]
     reduce = ir.StringAttr(op.attributes["reduce"]).value
     return [_put(interpreter, op, x, _positions(interpreter.shape(x), at), source, reduce)]
 
 
 def _scatter_nd(interpreter: Any, op: Any) -> list[Any]:
-    x, source, *indices = [interpreter.value(v) for v in op.operands]
+    x, source = (interpreter.value(v) for v in list(op.operands)[:2])
+    indices = [_positions_of(interpreter, v) for v in list(op.operands)[2:]]
     dims, loops = _integers(op, "dims"), iter(_integers(op, "loops"))
     sizes = interpreter.shape(source)
     named = dict(zip(dims, indices, strict=True))
     at = [
-        named[d].long() if d in named else _along(next(loops), sizes, interpreter.device)
+        named[d] if d in named else _along(next(loops), sizes, interpreter.device)
         for d in range(len(interpreter.shape(x)))
     ]
     if _flag(op, "from_zero"):

@@ -18,7 +18,7 @@ from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, as_element, dtype_of, is_float
 from kiln.errors import UnsupportedError
 
-__all__ = ["Numbers", "halve"]
+__all__ = ["Numbers", "element_type"]
 
 Value = Any
 Tensor = torch.Tensor
@@ -36,6 +36,10 @@ class Numbers:
         """A tensor of the element type, or of the working dtype, as a value."""
         return as_element(x, element).to(self.precision.dtype(element))
 
+    def exact(self, x: Tensor) -> Value:
+        """A tensor of integers or booleans as a value."""
+        return x
+
     def lower(self, value: Value) -> Tensor:
         """The tensor that a value is."""
         return value
@@ -50,6 +54,12 @@ class Numbers:
     def move(self, function: Callable[..., Tensor], *values: Value) -> Value:
         """Elements put elsewhere: `function` of the tensors, part by part."""
         return self.of_parts([function(*parts) for parts in zip(*map(self.parts, values), strict=True)])
+
+    def store(self, out: Value, value: Value, place: Callable[[Tensor], Tensor]) -> Value:
+        """`out` with `value` written to `place` of it, a view."""
+        view = place(out)
+        view.copy_(value.expand(view.shape))
+        return out
 
     # ---------------------------------------------------------------------------------------------------- arithmetic
 
@@ -73,7 +83,8 @@ class Numbers:
         compute = self.precision.arithmetic(element)
         return FLOAT_OPS[name](*(x.to(compute) for x in operands)).to(self.precision.dtype(element))
 
-    def where(self, condition: Tensor, a: Value, b: Value) -> Value:
+    def where(self, condition: Any, a: Value, b: Value) -> Value:
+        """`a` where a condition holds, a value or a tensor of booleans, else `b`."""
         return self.move(lambda x, y: torch.where(condition, x, y), a, b)
 
     def reduce(self, name: str, value: Value, dims: Sequence[int], element: ir.Type) -> Value:
@@ -86,11 +97,16 @@ class Numbers:
         if name in ("arith.maximumf", "arith.minimumf", "arith.maxsi", "arith.minsi") and value.dtype != torch.bool:
             return (torch.amax if "max" in name else torch.amin)(value, tuple(dims), keepdim=True)
         for d in dims:
-            value = halve(lambda a, b: self.apply(name, element, a, b), value, d)
+            value = _halve(lambda a, b: self.apply(name, element, a, b), value, d)
         return value
 
-    def bilinear(self, function: Callable[[Tensor, Tensor], Tensor], a: Value, b: Value, terms: int) -> Value:
-        """`function`, which sums up `terms` products of an element of `a` and one of `b` for each result."""
+    def bilinear(
+        self, function: Callable[[Tensor, Tensor], Tensor], a: Value, b: Value, terms: int, element: ir.Type
+    ) -> Value:
+        """`function`, which sums up `terms` products of an element of `a` and one of `b` for each result.
+
+        element: the type of the sums.
+        """
         return function(a, b)
 
     def scan(self, kind: str, value: Value, dim: int, element: ir.Type) -> Value:
@@ -100,7 +116,7 @@ class Numbers:
             return function(value, dim).to(value.dtype)
         return function(value.to(self.precision.arithmetic(element)), dim).to(value.dtype)
 
-    def scatter_sum(self, base: Value, position: Tensor, source: Value) -> Value:
+    def scatter_sum(self, base: Value, position: Tensor, source: Value, element: ir.Type) -> Value:
         """`base` with the elements of `source` added at the positions, all of one dim."""
         return base.scatter_add(0, position, source)
 
@@ -114,6 +130,10 @@ class Numbers:
     def cast(self, value: Value, source: ir.Type, target: ir.Type) -> Value:
         """Floats of one element type as those of another."""
         return value.to(self.precision.dtype(target))
+
+    def maybe_rounded(self, value: Value, element: ir.Type) -> Value:
+        """Floats that a kernel may round to an element type where the IR does not say so."""
+        return value
 
     def constant(self, number: Any, element: ir.Type) -> Value:
         """A number as a value of rank 0, on the CPU."""
@@ -131,7 +151,7 @@ def element_type(op: Any) -> ir.Type:
     return type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
 
 
-def halve(combine: Callable[[Value, Value], Value], x: Tensor, dim: int) -> Tensor:
+def _halve(combine: Callable[[Value, Value], Value], x: Tensor, dim: int) -> Tensor:
     """The elements along a dim combined pairwise, neighbours first, so that their order stays; the dim stays."""
     while x.shape[dim] > 1:
         pairs = x.shape[dim] // 2 * 2

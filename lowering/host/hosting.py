@@ -6,9 +6,11 @@
 import dataclasses
 from bisect import insort
 
+import torch
+
 from kiln.runtime.binding import segments
 from kiln.runtime.memory import Interval, Placed, aligned, smallest_gap
-from kiln.runtime.plan import Expr, Launch, Operand, Plan, Pointer
+from kiln.runtime.plan import Check, Expr, Launch, Operand, Plan, Pointer
 
 __all__ = ["host_in_tensors"]
 
@@ -58,14 +60,23 @@ def _renumber(plan: Plan, host: dict[int, tuple[int, int]]) -> None:
 
     def pointer(p: Pointer) -> Pointer:
         _, offset = host.get(p.buffer, (p.buffer, 0))
-        bytes_: Expr = p.bytes
-        if isinstance(bytes_, int):
-            bytes_ += offset
-        elif offset:
-            bytes_ = f"{bytes_} + {offset}"
+        bytes_ = _plus(p.bytes, offset)
         size = buffers[p.buffer].bytes
         within = (offset, offset + size) if p.buffer in host and isinstance(size, int) else p.within
         return dataclasses.replace(p, buffer=number[p.buffer], bytes=bytes_, within=within)
+
+    def looked_at(o: Operand) -> Operand:
+        """A tensor of a check, whose offset counts its own elements."""
+        _, offset = host.get(o.buffer, (o.buffer, 0))
+        dtype = o.dtype or buffers[o.buffer].dtype
+        start = _plus(o.offset, offset // getattr(torch, dtype).itemsize)
+        return dataclasses.replace(o, buffer=number[o.buffer], offset=start, dtype=dtype)
+
+    def check(c: Check | None) -> Check | None:
+        if c is None:
+            return None
+        operands, results = (tuple(map(looked_at, tensors)) for tensors in (c.operands, c.results))
+        return dataclasses.replace(c, operands=operands, results=results)
 
     buffers = list(plan.buffers)
     for guest, (tensor, _) in host.items():
@@ -74,11 +85,19 @@ def _renumber(plan: Plan, host: dict[int, tuple[int, int]]) -> None:
     plan.buffers = [buffers[i] for i in kept]
     for k, step in enumerate(plan.steps):
         if isinstance(step, Launch):
-            plan.steps[k] = dataclasses.replace(step, pointers=tuple(pointer(p) for p in step.pointers))
+            plan.steps[k] = dataclasses.replace(
+                step, pointers=tuple(pointer(p) for p in step.pointers), check=check(step.check)
+            )
         else:
             operands = tuple(operand(o) for o in step.operands)
             results = tuple(number[r] if r >= 0 else r for r in step.results)
-            plan.steps[k] = dataclasses.replace(step, operands=operands, results=results)
+            plan.steps[k] = dataclasses.replace(step, operands=operands, results=results, check=check(step.check))
     plan.outputs = [
         dataclasses.replace(o, tensor=operand(o.tensor)) if o.tensor is not None else o for o in plan.outputs
     ]
+
+
+def _plus(size: Expr, number: int) -> Expr:
+    if isinstance(size, int):
+        return size + number
+    return f"{size} + {number}" if number else size

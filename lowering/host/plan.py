@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
+from kiln.dialects.walk import defining_op
 from kiln.errors import InvalidIRError, location_text
 from kiln.lowering.cpu.codegen import KernelObject
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
@@ -22,8 +23,9 @@ from kiln.lowering.host.library_calls import LIBRARY_KERNEL, LibraryProduct, lib
 from kiln.lowering.host.library_convolutions import CONVOLUTION_KERNEL, LibraryConvolution, library_convolution
 from kiln.lowering.host.plan_text import plan_text
 from kiln.lowering.host.plan_values import InputSource, PlanValues
+from kiln.lowering.host.references import CHECKED_CALLS, reference_text
 from kiln.runtime.memory import Interval, assign_offsets
-from kiln.runtime.plan import AtenStep, Convolution, Expr, Launch, Operand, Output, Plan, Pointer, Product
+from kiln.runtime.plan import AtenStep, Check, Convolution, Expr, Launch, Operand, Output, Plan, Pointer, Product
 
 __all__ = ["InputSource", "build_plan"]
 
@@ -42,6 +44,7 @@ def build_plan(
     cache: MutableMapping[str, KernelObject] | None = None,
     kernels: KernelSet | None = None,
     device: str = "cpu",
+    is_checked: bool = False,
 ) -> Plan:
     """Plans the function @main of `module`, compiling its kernels.
 
@@ -56,6 +59,7 @@ def build_plan(
       cache: compiled kernels by name, read and added to; one per compiler version and machine.
       kernels: what compiles them instead of `kernel_compiler` (lowering/host/gpu_kernels.py).
       device: where the plan runs: "cpu", or "cuda:0" with `kernels` for it.
+      is_checked: keep what each step computes, for checked execution.
       dump: called as dump("<kernel>.vector", module) and dump("<kernel>.llvm", module).
 
     Raises InvalidIRError for ops or values that no plan can hold, CompileError from code generation.
@@ -66,13 +70,18 @@ def build_plan(
         raise InvalidIRError("the module holds no func.func @main")
     with module.context, ir.Location.unknown():
         chosen = kernels if kernels is not None else KernelSet(kernel_compiler, dump, cache)
-        planner = _Planner(HostGraph(function), chosen, inputs, device)
+        planner = _Planner(HostGraph(function), chosen, inputs, device, is_checked)
         return planner.build(name, num_inputs)
 
 
 class _Planner(PlanValues):
     def __init__(
-        self, graph: HostGraph, kernels: KernelSet, inputs: Sequence[InputSource] | None, device: str = "cpu"
+        self,
+        graph: HostGraph,
+        kernels: KernelSet,
+        inputs: Sequence[InputSource] | None,
+        device: str,
+        is_checked: bool,
     ) -> None:
         super().__init__(graph, inputs, Plan("", 0, device))
         self.kernels = kernels
@@ -80,10 +89,14 @@ class _Planner(PlanValues):
             self._library_calls() if device != "cpu" else {}
         )
         self.owned = self._values_with_tensors()
+        self.is_checked = is_checked
+        self._references: dict[ir.Operation, int] = {}
 
     def build(self, name: str, num_inputs: int | None) -> Plan:
         plan, epoch = self.plan, 0
         plan.name = name
+        if self.is_checked:
+            self._keep_references()
         kernels = self._start_kernels()
         for op in self.graph.operations:
             kind = name_of(op)
@@ -147,12 +160,45 @@ class _Planner(PlanValues):
             sizes = exprs("image", "weight", "result")
             convolution = Convolution(call.dtype, **sizes, **numbers, channels_last=call.channels_last, reason=reason)
             kernel = self.kernels.add_library(CONVOLUTION_KERNEL)
-            return Launch(kernel, pointers, (), name=name, convolution=convolution, source=source)
+            return Launch(
+                kernel, pointers, (), name=name, convolution=convolution, source=source, check=self._check(op)
+            )
         pointers = tuple(self._pointer(v) for v in (*(op.operands[i] for i in call.operands), op.results[0]))
         fields = exprs("sizes", "lhs", "rhs", "result")
         product = Product(call.dtype, **fields, reason=reason, candidate=call.candidate, activation=call.activation)
         kernel = self.kernels.add_library(LIBRARY_KERNEL)
-        return Launch(kernel, pointers, (), name=name, product=product, source=source)
+        return Launch(kernel, pointers, (), name=name, product=product, source=source, check=self._check(op))
+
+    def _keep_references(self) -> None:
+        """What fusions and calls compute, as they are before any kernel is emitted."""
+        for op in self.graph.operations:
+            operation = op.operation
+            is_call = name_of(op) == "kiln.aten" and ir.StringAttr(operation.attributes["op"]).value in CHECKED_CALLS
+            if name_of(op) == "kiln.fusion" or is_call:
+                text = reference_text(operation)
+                if text is not None:
+                    self._references[operation] = len(self.plan.references)
+                    self.plan.references.append(text)
+
+    def _check(self, op: ir.Operation) -> Check | None:
+        """How to check the step of an op; None for one that is not checked."""
+        if op not in self._references or not all(list(r.uses) for r in op.results):
+            return None
+        operands = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+        symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
+        read, written = (tuple(map(self._whole, values)) for values in (operands, op.results))
+        return Check(self._references[op], read, written, tuple(map(self.expr, symbols)))
+
+    def _whole(self, value: ir.Value) -> Operand:
+        """A tensor with its sizes and strides; the memory of a packed constant as it is."""
+        layout = self.graph.strided_layout(value)
+        dtype = dtype_name(value.type)
+        buffer = self._buffer(layout.root)
+        cast = "" if self.plan.buffers[buffer].dtype == dtype else dtype
+        owner = defining_op(layout.root)
+        if owner is not None and name_of(owner) == "kiln.pack":
+            return Operand(buffer)
+        return self._as_view(buffer, layout, layout.strides, cast)
 
     def _pointer(self, value: ir.Value) -> Pointer:
         layout = self.graph.strided_layout(value)
@@ -187,6 +233,7 @@ class _Planner(PlanValues):
             name=ir.StringAttr(op.attributes["name"]).value,
             epoch=epoch,
             source=location_text(op.location),
+            check=self._check(op),
             **self.kernels.launch_fields(kernel, over_plan),
         )
 
@@ -223,6 +270,7 @@ class _Planner(PlanValues):
             reason=ir.StringAttr(op.attributes["reason"]).value if _has(op, "reason") else "",
             epoch=epoch,
             elsewhere=_has(op, "elsewhere"),
+            check=self._check(op),
         )
 
     def _operand(self, value: ir.Value, dtype: str = "") -> Operand:

@@ -44,6 +44,7 @@ def _convolution(launch: Launch, convolution: Convolution) -> AtenStep:
         name=launch.name,
         reason=convolution.reason,
         epoch=launch.epoch,
+        check=launch.check,
     )
 
 
@@ -88,6 +89,7 @@ def _product(launch: Launch, product: Product) -> AtenStep:
         name=launch.name,
         reason=product.reason,
         epoch=launch.epoch,
+        check=launch.check,
     )
 
 

@@ -19,7 +19,7 @@ from kiln.runtime.cuda.cudnn import Cudnn, cudnn, cudnn_status_text
 from kiln.runtime.cuda.driver import CudaError, driver
 from kiln.runtime.cuda.libraries import LibrarySettings
 from kiln.runtime.cuda.replays import LEAST_LAUNCHES, LaunchReplays
-from kiln.runtime.executor import Executor
+from kiln.runtime.executor import Checker, Executor
 from kiln.runtime.loader import load
 from kiln.runtime.plan import Launch, Plan
 
@@ -54,17 +54,18 @@ class CudaExecutor(Executor):
         constants: Mapping[str, torch.Tensor] | None = None,
         *,
         check: bool = False,
+        checker: Checker | None = None,
         replays: bool = True,
     ) -> None:
         self._index = torch.device(plan.device).index or 0
-        self._given, self._wants_replays = constants, replays
+        self._given, self._wants_replays, self._checker = constants, replays and checker is None, checker
         self.replays: LaunchReplays | None = None
         torch.cuda.init()
         with torch.cuda.device(self._index):
             self._blas = self._opened(plan, _has_products(plan), "products", self._open_blas)
             self._dnn = self._opened(plan, _has_convolutions(plan), "convolutions", self._open_dnn)
             left = through_aten(plan, products=self._blas is None, convolutions=self._dnn is None)
-            super().__init__(left, constants, check=check)
+            super().__init__(left, constants, check=check, checker=checker)
         self.constants[:] = [_aligned(c) for c in self.constants]
         self._written_out = self.run
         native = [part for part in self._parts if part.launches]
@@ -190,7 +191,11 @@ class CudaExecutor(Executor):
             # Sizes of what libraries do are bound before anything runs.
             log.info("graph %s: what libraries do are ATen calls from now on: %s", self.plan.name, error)
             self._written_out = CudaExecutor(
-                through_aten(self.plan), self._given, check=self._check, replays=self._wants_replays
+                through_aten(self.plan),
+                self._given,
+                check=self._check,
+                checker=self._checker,
+                replays=self._wants_replays,
             ).run
             self._looks_first = False
             return self._written_out(inputs)

@@ -1,0 +1,112 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What a step of a plan computes, as IR of its own: for checked execution, and for running the step alone.
+
+A reference is a module with a function @main that holds one `kiln.fusion` or `kiln.aten`, with its locations. Its
+arguments are the op's tensor operands, then its index operands; an operand that is a packed constant is packed inside.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import func
+
+from kiln.dialects.kiln import name_of, to_text
+from kiln.dialects.walk import defining_op
+
+__all__ = ["CHECKED_CALLS", "argument_marks", "arranged", "reference_text"]
+
+CHECKED_CALLS = {
+    *("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default"),
+    *("aten.linear.default", "aten._addmm_activation.default", "aten.convolution.default"),
+}
+"""Calls of ATen that stand for an op of Kiln's, and whose error the interpreter can bound."""
+
+
+def reference_text(op: ir.Operation) -> str | None:
+    """The reference of an op of a function; None for an op that does not verify by itself.
+
+    That is a call whose type knows less than its sizes: constants were folded into these.
+    """
+    with op.context, ir.Location.unknown(op.context):
+        module = ir.Module.create()
+        packs = [_pack_of(v) for v in op.operands]
+        sources = [v if p is None else p.operands[0] for v, p in zip(op.operands, packs, strict=True)]
+        types = [v.type for v in sources]
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("main", (types, [r.type for r in op.results]))
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            values: list[ir.Value] = []
+            for argument, pack in zip(block.arguments, packs, strict=True):
+                values.append(argument if pack is None else _clone(pack, [argument]).results[0])
+            made = _clone(op, values)
+            func.ReturnOp(list(made.results), loc=op.location)
+        if "writes" in made.attributes:
+            del made.attributes["writes"]  # numbers of arguments of the function that it comes from
+        _mark_arguments(function, packs)
+        try:
+            module.operation.verify()
+        except ir.MLIRError:
+            return None
+        return to_text(module, enable_debug_info=True)
+
+
+def _clone(op: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
+    made = op.clone().operation
+    for i, value in enumerate(operands):
+        made.operands[i] = value
+    return made
+
+
+def _pack_of(value: ir.Value) -> ir.Operation | None:
+    op = defining_op(value)
+    return op if op is not None and name_of(op) == "kiln.pack" else None
+
+
+def _mark_arguments(function: func.FuncOp, packs: Sequence[ir.Operation | None]) -> None:
+    """Names of the symbols, and which arguments are constants."""
+    marks: list[ir.Attribute] = []
+    symbols: list[ir.Attribute] = []
+    for i, (argument, pack) in enumerate(zip(function.arguments, packs, strict=True)):
+        own: dict[str, ir.Attribute] = {}
+        if isinstance(argument.type, ir.IndexType):
+            own["kiln.symbol"] = ir.StringAttr.get(f"s{len(symbols)}")
+            symbols.append(own["kiln.symbol"])
+        if pack is not None:
+            own["kiln.constant"] = ir.StringAttr.get(f"c{i}")
+        marks.append(ir.DictAttr.get(own))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(marks)
+    function.attributes["kiln.symbols"] = ir.ArrayAttr.get(symbols)
+
+
+def arranged(
+    module: ir.Module,
+    operands: Sequence[tuple[Sequence[int], Sequence[int]]],
+    results: Sequence[tuple[Sequence[int], Sequence[int]]],
+) -> None:
+    """Writes the sizes and strides of a call, in elements, to a reference's function, so that it can be planned."""
+    function = module.body.operations[0].operation
+    with module.context, ir.Location.unknown():
+        function.attributes["arg_attrs"] = _arrangement(argument_marks(function), operands)
+        function.attributes["res_attrs"] = _arrangement([ir.DictAttr.get({})] * len(results), results)
+
+
+def argument_marks(function: ir.Operation) -> list[ir.DictAttr]:
+    """The attributes of each argument, which text leaves out where there are none at all."""
+    if "arg_attrs" not in function.attributes:
+        return [ir.DictAttr.get({}, function.context)] * len(function.regions[0].blocks[0].arguments)
+    return [ir.DictAttr(m) for m in ir.ArrayAttr(function.attributes["arg_attrs"])]
+
+
+def _arrangement(marks: Sequence[ir.DictAttr], tensors: Sequence[tuple[Sequence[int], Sequence[int]]]) -> ir.ArrayAttr:
+    found: list[ir.Attribute] = []
+    for i, own in enumerate(marks):
+        entries = {named.name: named.attr for named in own}
+        if i < len(tensors):
+            for name, numbers in zip(("kiln.shape", "kiln.strides"), tensors[i], strict=True):
+                exprs = [ir.AffineExpr.get_constant(n) for n in numbers]
+                entries[name] = ir.AffineMapAttr.get(ir.AffineMap.get(0, 0, exprs))
+        found.append(ir.DictAttr.get(entries))
+    return ir.ArrayAttr.get(found)
