@@ -8,21 +8,21 @@ compiled kernel.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 import sympy
 import torch
-from compiling import DYNAMIC, STATIC, Setting, attempt, fails_in_pytorch
-from families import programs
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from programs import Program
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 from torch_mlir import ir
 
+from benchmarks.fuzz.execute import DYNAMIC, STATIC, Setting, attempt, fails_in_pytorch
+from benchmarks.fuzz.generate import THEMES, grow
+from benchmarks.fuzz.program import Program
 from kiln.dialects import affine, create_context
 from kiln.dialects.interpret import evaluate
 from kiln.frontend.calling import BoxedGraph
@@ -119,25 +119,17 @@ def arranged(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor).as_strided(shape, strides)
 
 
-COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
-
-
-@settings(max_examples=24, derandomize=True, phases=[Phase.generate], database=None, **COMMON)
-@given(programs(4), st.sampled_from(STAGES), st.sampled_from([STATIC, DYNAMIC]))
-def test_stages(program: Program, stage: str, setting: Setting) -> None:
-    run(program, stage, setting)
+@pytest.mark.parametrize("number", range(24))
+def test_stages(number: int) -> None:
+    random = Random(number)
+    program = grow(random, replace(THEMES["small"], lines=4))
+    run(program, STAGES[number % len(STAGES)], random.choice([STATIC, DYNAMIC]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("setting", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 def test_stages_many(stage: str, setting: Setting) -> None:
-    judged: list[bool] = []
-
-    @settings(max_examples=100, database=None, **COMMON)
-    @given(programs(6))
-    def each(program: Program) -> None:
-        judged.append(run(program, stage, setting))
-
-    each()
+    random = Random()
+    judged = [run(grow(random, replace(THEMES["small"], lines=6)), stage, setting) for _ in range(100)]
     assert sum(judged) > len(judged) // 2
