@@ -54,7 +54,8 @@ class ConvertIntegerProducts(Pass):
             if not function.regions[0].blocks:
                 continue
             for op in [op.operation for op in function.regions[0].blocks[0].operations]:
-                if kiln.name_of(op) == "kiln.aten" and ir.StringAttr(op.attributes["op"]).value == _CALL:
+                is_call = kiln.name_of(op) == "kiln.aten" and "elsewhere" not in op.attributes
+                if is_call and ir.StringAttr(op.attributes["op"]).value == _CALL:
                     self._convert(op)
 
     def _convert(self, op: ir.Operation) -> None:

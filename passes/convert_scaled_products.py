@@ -90,7 +90,8 @@ class ConvertScaledProducts(Pass):
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             for block in function.regions[0].blocks:
                 for op in [op.operation for op in block.operations]:
-                    if kiln.name_of(op) == "kiln.aten" and ir.StringAttr(op.attributes["op"]).value == _CALL:
+                    is_call = kiln.name_of(op) == "kiln.aten" and "elsewhere" not in op.attributes
+                    if is_call and ir.StringAttr(op.attributes["op"]).value == _CALL:
                         reason = self._convert(op)
                         if reason:
                             self.note(op, f"a call: {reason}")

@@ -76,8 +76,8 @@ class ConvertScatters(Pass):
             if function.operation.name != "func.func" or not len(function.operation.regions[0].blocks):
                 continue
             for op in list(function.operation.regions[0].blocks[0].operations):
-                if name_of(op) != "kiln.aten":
-                    continue
+                if name_of(op) != "kiln.aten" or "elsewhere" in op.operation.attributes:
+                    continue  # of tensors on another device: no kernel may read them
                 name = ir.StringAttr(op.operation.attributes["op"]).value
                 if name not in CONVERSIONS:
                     continue

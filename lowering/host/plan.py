@@ -137,6 +137,8 @@ class _Planner(PlanValues):
                 continue
             if any(isinstance(r.type, ir.IndexType) for r in operation.results):
                 break
+            if _has(operation, "elsewhere"):
+                continue
             tensors = [v for v in operation.operands if isinstance(v.type, ir.RankedTensorType)]
             layouts = [layout for v in tensors if (layout := self.graph.layout(v)) is not None]
             if len(operation.results) == 1 and len(layouts) == len(tensors):

@@ -54,5 +54,8 @@ def test_as_eager(name: str, device: str, target: str, dtype: torch.dtype, in_on
             mask = x > bound
             expected, found = program(x, mask), call(x, mask)
             assert found.shape == expected.shape and found.dtype == expected.dtype
+            if expected.is_floating_point():
+                # CUDA's running sums of 16 bits are rounded at each step: eager is no measure there.
+                expected = program(x.double(), mask).to(dtype)
             limit = {_BF16: 2e-2, _F16: 3e-3, _F32: 1e-5}[dtype]
             torch.testing.assert_close(found, expected, rtol=limit, atol=limit)

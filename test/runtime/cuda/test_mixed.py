@@ -88,7 +88,7 @@ def run(gpu, monkeypatch):
 def kernels_read_the_gpu_alone(plan: Plan, devices: str) -> None:
     far = {i for i, b in enumerate(plan.buffers) if b.kind == "input" and devices[b.index] == "h"}
     # What such a call returns is on the host, but for transfers: those alone may be read.
-    transfers = ("kiln.number_on.default", "aten._to_copy.default", "aten.index.Tensor")
+    transfers = ("kiln.number_on.default", "aten._to_copy.default", "aten.index.Tensor", "aten.index_put.default")
     far |= {
         r for s in plan.steps if isinstance(s, AtenStep) and s.elsewhere and s.op not in transfers for r in s.results
     }
@@ -210,3 +210,14 @@ def test_no_recording_holds_a_number(run):
     """A CUDA graph would replay the number of the call that was recorded."""
     plan, _ = run(lambda x, s: x * s, [X, torch.tensor(0.3)], "ch")
     assert "another device" in _obstacle(plan)
+
+
+def test_writes_at_indices_of_the_host(run):
+    """The indices are operands of a call, not of a kernel of the GPU."""
+
+    def write(x, at):
+        return torch.index_put(x, (at,), to(HALF, "cuda"))
+
+    plan, _ = run(write, [torch.randn(20, 6), torch.tensor([3, 0, 19])], "ch")
+    read = {plan.buffers[p.buffer].index for step in plan.steps if isinstance(step, Launch) for p in step.pointers}
+    assert 1 not in read
