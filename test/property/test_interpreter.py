@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import sympy
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -32,6 +31,7 @@ from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.specs import Signature
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.pipelines import cpu_pipeline, gpu_pipeline
+from kiln.runtime.expressions import derived_evaluator
 
 STAGES = ["torch", "graph", "kiln", "fused", "sched", "sched on a GPU"]
 
@@ -81,13 +81,16 @@ def call(gm: GraphModule, imported: ImportedGraph, inputs: list[Any]) -> list[An
             value = inputs[spec.index]
         elif spec.kind == "constant":
             value = imported.constants[spec.name]
-        elif spec.kind == "derived":
-            value = int(sympy.sympify(spec.expr).subs(symbols))
         else:
-            value = getattr(inputs[spec.index], spec.kind)(spec.dim)
+            value = None if spec.kind == "derived" else getattr(inputs[spec.index], spec.kind)(spec.dim)
         if isinstance(value, int):
             symbols[spec.name] = value
         arguments.append(value)
+    known = list(symbols)
+    for i, spec in enumerate(imported.inputs):
+        if spec.kind == "derived":
+            compute = derived_evaluator(str(spec.expr), known)
+            arguments[i] = symbols[spec.name] = compute(*(symbols[name] for name in known))
     function = next(op for op in imported.module.body.operations if op.operation.name == "func.func")
     # The order of symbols changes when the graph is converted.
     names = [ir.StringAttr(name).value for name in ir.ArrayAttr(function.operation.attributes["kiln.symbols"])]
