@@ -21,7 +21,7 @@ from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
-from kiln.lowering.cpu.half import expand_half, lacks_half
+from kiln.lowering.cpu.half import expand_bf16, expand_half, lacks_half
 from kiln.passes.core import Pass
 from kiln.runtime.plan import Site
 
@@ -285,6 +285,7 @@ def _expand_math(module: ir.Module) -> None:
     if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in names):
         _vector_math_pass().run(module)
     if has_bf16:
+        expand_bf16(module)
         bf16_as_bits(module)
     if lacks_half(isa.target()):
         expand_half(module)

@@ -1,10 +1,14 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""f16 on x86 without F16C: conversions by integer ops, everything else in f32.
+"""Floats of 16 bits that a CPU lacks: f16 on x86 without F16C (conversions by integer ops), arithmetic on bf16.
 
-LLVM would call `__extendhfsf2` and `__truncsfhf2` for each number, which are in no library that a process has loaded.
+Everything is computed in f32. LLVM would call `__extendhfsf2`, `__truncsfhf2` and `__truncsfbf2` for each number, which
+are in no library that a process has loaded.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -13,9 +17,9 @@ from kiln.dialects.walk import ops_inside
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.bits import computes_with
 from kiln.lowering.cpu.vector_math import Emitter, Lanes
-from kiln.lowering.cpu.vector_math.conversion import extend_f16, round_f16
+from kiln.lowering.cpu.vector_math.conversion import extend_bf16, extend_f16, round_bf16, round_f16
 
-__all__ = ["expand_half", "lacks_half"]
+__all__ = ["expand_bf16", "expand_half", "lacks_half"]
 
 
 def lacks_half(cpu: isa.Isa) -> bool:
@@ -25,39 +29,61 @@ def lacks_half(cpu: isa.Isa) -> bool:
 
 def expand_half(module: ir.Module) -> None:
     """Takes conversions of f16, and arithmetic on it, apart in place; moves of f16 stay."""
+    _expand(module, _F16)
+
+
+def expand_bf16(module: ir.Module) -> None:
+    """Takes arithmetic on bf16 apart in place. To be run behind `expand-vector-math`, which expands its conversions."""
+    _expand(module, _BF16)
+
+
+@dataclass(frozen=True)
+class _Short:
+    """A type of 16 bits, and its conversions from and to f32."""
+
+    type: type[ir.Type]
+    round: Callable[[Emitter, Lanes], Lanes]
+    extend: Callable[[Emitter, Lanes], Lanes]
+
+    def is_in(self, type_: ir.Type) -> bool:
+        """Whether a value's type is this one, or a vector of it."""
+        return isinstance(element_of(type_), self.type)
+
+
+_F16 = _Short(ir.F16Type, round_f16, extend_f16)
+_BF16 = _Short(ir.BF16Type, round_bf16, extend_bf16)
+
+
+def _expand(module: ir.Module, short: _Short) -> None:
     for function in module.body:
         if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
             constants: dict[tuple[str, int], ir.Value] = {}
             for op in list(ops_inside(function.operation)):
-                if computes_with(op, _is_half):
-                    _replace(op, constants, function.operation.regions[0].blocks[0])
+                if computes_with(op, short.is_in):
+                    _replace(op, short, constants, function.operation.regions[0].blocks[0])
 
 
-def _is_half(type_: ir.Type) -> bool:
-    return isinstance(element_of(type_), ir.F16Type)
-
-
-def _replace(op: ir.Operation, constants: dict[tuple[str, int], ir.Value], entry: ir.Block) -> None:
+def _replace(op: ir.Operation, short: _Short, constants: dict[tuple[str, int], ir.Value], entry: ir.Block) -> None:
     """`op` in f32, between conversions of its operands and of its result."""
     f32 = ir.F32Type.get()
     with ir.InsertionPoint(op), op.location:
-        operands = [_wide(value, constants, entry) for value in op.operands]
+        operands = [_wide(value, short, constants, entry) for value in op.operands]
         result = op.results[0]
-        wide = with_element(result.type, f32) if _is_half(result.type) else result.type
+        wide = with_element(result.type, f32) if short.is_in(result.type) else result.type
         if op.name in ("arith.extf", "arith.truncf") and operands[0].type == wide:
             made = operands[0]
         else:
             attributes = {name: op.attributes[name] for name in op.attributes}
             made = ir.Operation.create(op.name, [wide], operands, attributes).result
-        if _is_half(result.type):
+        if short.is_in(result.type):
             e = Emitter(wide, constants, entry)
-            made = round_f16(e, Lanes(e, made)).value
+            made = short.round(e, Lanes(e, made)).value
     result.replace_all_uses_with(made)
     op.erase()
 
 
-def _wide(value: ir.Value, constants: dict[tuple[str, int], ir.Value], entry: ir.Block) -> ir.Value:
-    if not _is_half(value.type):
+def _wide(value: ir.Value, short: _Short, constants: dict[tuple[str, int], ir.Value], entry: ir.Block) -> ir.Value:
+    if not short.is_in(value.type):
         return value
     e = Emitter(with_element(value.type, ir.F32Type.get()), constants, entry)
-    return extend_f16(e, Lanes(e, value)).value
+    return short.extend(e, Lanes(e, value)).value
