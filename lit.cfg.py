@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import lit.formats
+import llvmlite.binding
 
 root = Path(__file__).resolve().parent
 bin_dir = Path(sys.executable).parent
@@ -20,6 +21,8 @@ config.excludes = ["Inputs", "Output", "__pycache__", "conftest.py", "build", "k
 # The root, not test/: `lit test` names folders relative to where this file is.
 config.test_source_root = str(root)
 config.test_exec_root = str(root / "build" / "lit")
+# Instruction sets that schedules written into a test may need, by LLVM's names.
+config.available_features |= {name for name, is_there in llvmlite.binding.get_host_cpu_features().items() if is_there}
 
 # The tools of this Python first.
 config.environment["PATH"] = os.pathsep.join([str(bin_dir), os.environ.get("PATH", "")])
