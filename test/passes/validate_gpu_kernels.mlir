@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // RUN: kiln-opt %s --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" | filecheck %s
-// RUN: kiln-opt %s --remarks --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" 2>&1 | filecheck %s --check-prefix=NOTE
+// RUN: kiln-opt %s --remarks --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" 2>&1 | filecheck %s --check-prefix=REMARK
 
 // Rows of 500 elements and their sums of 7, and rows of a size that is known at run time only, of which all but the
 // coverage of the result is proved.
 
-// NOTE: remark: tt.func: coverage unknown: argument 1: sizes that are known at run time only
+// REMARK: remark: tt.func: coverage unknown: argument 1: sizes that are known at run time only
 
 // CHECK: kiln.validation = {proved = 4 : i64, unknown = 0 : i64}
 // CHECK-SAME: sym_name = "sums"
