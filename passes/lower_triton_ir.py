@@ -55,14 +55,15 @@ class LowerTritonIR(Pass):
             %7 = arith.index_cast %6 : index to i32
             %8 = arith.index_cast %c0 : index to i32
             %9 = arith.index_cast %5 : index to i32
+            %10 = arith.index_cast %arg4 : index to i64
             %intptr = memref.extract_aligned_pointer_as_index %arg0 : memref<?xf32> -> index
-            %10 = arith.index_cast %intptr : index to i64
-            %11 = llvm.inttoptr %10 : i64 to !llvm.ptr
-            %12 = arith.extsi %7 : i32 to i64
-            %13 = llvm.getelementptr %11[%12] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-            %14 = llvm.load %13 : !llvm.ptr -> f32
-            %15 = math.exp %14 : f32
-            llvm.store %15, %13 : f32, !llvm.ptr
+            %11 = arith.index_cast %intptr : index to i64
+            %12 = llvm.inttoptr %11 : i64 to !llvm.ptr
+            %13 = arith.extsi %7 : i32 to i64
+            %14 = llvm.getelementptr %12[%13] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+            %15 = llvm.load %14 : !llvm.ptr -> f32
+            %16 = math.exp %15 : f32
+            llvm.store %16, %14 : f32, !llvm.ptr
           }
           return
         }
