@@ -135,8 +135,20 @@ class _Function:
                 self.last[root] = _END
                 self.owned.add(root)
                 self.returned.setdefault(root, []).append(number)
+        self._own_bases()
         self.memory: dict[ir.Value, _Memory] = {}
         self.known: dict[str, Overwriting] = {}
+
+    def _own_bases(self) -> None:
+        """What a kernel with indices writes over is what it returns: where that has to be a tensor of its own, so has
+        the base, which would else take memory of another shape."""
+        for op in reversed(self.graph.operations):
+            base = base_operand(op.operation) if name_of(op) == "kiln.fusion" else None
+            if base is not None and op.operation.results[0] in self.owned:
+                tensors = [v for v in op.operation.operands if isinstance(v.type, ir.RankedTensorType)]
+                root = self._root(tensors[base])
+                if root is not None:
+                    self.owned.add(root)
 
     def run(self) -> None:
         for step, op in enumerate(self.graph.operations):
