@@ -28,11 +28,12 @@ class NotAffine(Exception):
 def as_expr(size: Any) -> sympy.Expr:
     """The sympy expression of an ``int`` or a ``SymInt`` (replacements that guards made are applied).
 
-    A composed size that a guard fixes at 1 is 1: PyTorch broadcast it, and its expression does not tell.
+    A size with a division (a piece of a chunk) that a guard fixes at 1 is 1: PyTorch broadcast it, and its expression
+    does not tell. Sums are left alone: the types of convolutions, which infer their sizes, would not fit.
     """
     if isinstance(size, torch.SymInt):
         expr = size.node.expr
-        return sympy.S.One if expr.args and _is_one(size) else expr
+        return sympy.S.One if expr.has(FloorDiv) and _is_one(size) else expr
     return sympy.Integer(int(size))
 
 

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import _arguments
+from benchmarks.fuzz.__main__ import _arguments as fuzz
 from benchmarks.gpu.breadth.__main__ import parser as breadth
 from benchmarks.gpu.breadth.table import parser as breadth_table
 
@@ -60,6 +61,7 @@ def commands(program: str) -> list[list[str]]:
 #: What reads the arguments of a module.
 ARGUMENTS = {
     "benchmarks": _arguments,
+    "benchmarks.fuzz": fuzz,
     "benchmarks.gpu.breadth": breadth().parse_args,
     "benchmarks.gpu.breadth.table": breadth_table().parse_args,
 }
@@ -143,7 +145,8 @@ def test_commands_are_found() -> None:
     """The patterns above fit what the pages say."""
     assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
     rest = [command for command in commands("") if command[1:]]
-    known = ("kiln-opt", "kiln-cache", "python", "scripts/demo", "scripts/test")
+    known = ("kiln-opt", "kiln-cache", "python", "pytest", "scripts/demo", "scripts/test")
+    known += ("kiln-bisect", "kiln-check", "kiln-debug", "kiln-reduce")  # test/tools, test/runtime run them
     assert [command for command in rest if command[1] not in known] == []
     assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))
 

@@ -108,7 +108,8 @@ def test_quantisation_of_rows_is_one_kernel(target: str, dtype: torch.dtype) -> 
         found = torch.compile(_quantized, backend="kiln", options=options)(x)
     assert [len(report.kernels) for report in reports] == [1] and not reports[0].aten_calls
     expected = _quantized(x)
-    assert torch.equal(found[1], expected[1])
+    # A GPU divides with an error of 2 units in the last place.
+    torch.testing.assert_close(found[1], expected[1], rtol=2 * torch.finfo(dtype).eps, atol=0)
     assert (_bits(found[0]) != _bits(expected[0])).float().mean() < 0.03  # a quotient may be rounded otherwise
     assert torch.allclose(found[0].float(), expected[0].float(), rtol=0.13)
 

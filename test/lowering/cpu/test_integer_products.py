@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import kiln
+from kiln.lowering.cpu import isa
 
-CPUS = ["native", "x86-64-v4", "x86-64-v3", "x86-64"]
+CPUS = ["native", *(["x86-64-v4"] if isa.host().has("avx512vl") else []), "x86-64-v3", "x86-64"]
 
 
 def integers(*sizes: int) -> torch.Tensor:

@@ -86,6 +86,7 @@ def _kernels(text: str, pipeline: str = PIPELINE) -> list[tuple[str, dict[str, i
         return [(to_ttir(f), {"num_warps": f.attributes["num_warps"].value}) for f in functions]
 
 
+@pytest.mark.unchecked_indices
 @pytest.mark.parametrize("name", KERNELS)
 def test_cubin(name: str) -> None:
     from kiln.lowering.gpu.compile import compile_ttir
