@@ -344,7 +344,8 @@ def test_packed_products(model, shape, threads):
     try:
         report = kiln.explain(model, x, options={**FREEZING, "cache": False}).graphs[0]
         assert report.stages["pack-constants"] > 0
-        assert report.constant_bytes > sum(p.nbytes for p in model.parameters())  # panels are padded
+        # Panels are padded to what registers hold: not at all where that divides the columns.
+        assert report.constant_bytes >= sum(p.nbytes for p in model.parameters())
         assert relative_error(compiled(model)(x), model, x) < 5e-7
     finally:
         torch.set_num_threads(before)
