@@ -4,7 +4,8 @@
 """Runs of a program in eager, in float64, and in float64 with random errors of the size of eager's roundings.
 
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
-reads, for the sums inside of it, which are in float32. Calls that eager does exactly have none.
+reads, for the sums inside of it, which are in float32. Calls that eager does exactly have none. Gradients that go back
+through a call have an error of a rounding, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +77,10 @@ class Runs:
                 found = call(*args, **kwargs)
                 return found.copy_(changed(found, size))
             args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, _INSIDE), (args, kwargs))
-            return changed(call(*args, **kwargs), size)
+            found = changed(call(*args, **kwargs), size)
+            if found.requires_grad:  # the gradient that comes back has been rounded as well
+                found.register_hook(lambda gradient: changed(gradient, size))
+            return found
 
         with _Calls(disturb):
             return self._program.wide(inputs)

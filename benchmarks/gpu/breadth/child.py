@@ -96,10 +96,18 @@ def _built(entry: Entry, job: Job, device: str, dtype: torch.dtype) -> tuple[nn.
         traceback.print_exc()
         raise NotRun(f"cannot be made: {_message(error)}") from error
     module.train(job.kind == "train")
-    for part in module.modules():  # dropout would compare two streams of random numbers
-        if isinstance(part, torch.nn.modules.dropout._DropoutNd) or type(part).__name__ == "StochasticDepth":
-            part.p = 0.0  # type: ignore[assignment]
+    _switch_off_chance(module)
     return module, inputs
+
+
+def _switch_off_chance(module: nn.Module) -> None:
+    """No dropout and no stochastic depth: two streams of random numbers cannot be compared."""
+    for part in module.modules():
+        name = type(part).__name__
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd) or name == "StochasticDepth":
+            part.p = 0.0  # type: ignore[assignment]
+        elif name.endswith("DropPath"):  # timm's and those of the transformers package
+            part.drop_prob = 0.0  # type: ignore[assignment]
 
 
 def _check_dynamo(comparison: Comparison) -> None:

@@ -1,0 +1,73 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The fuzzer's judge lets pass what roundings can do, and nothing else."""
+
+import pytest
+import torch
+
+from benchmarks.fuzz.gradients import check_gradients, leaves
+from benchmarks.fuzz.judge import WrongResult, check, reference
+from benchmarks.fuzz.program import Input, Program
+
+BF16 = torch.bfloat16
+
+
+def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = BF16) -> list[Input]:
+    return [Input(shape, dtype, 10 * i, "plain") for i, shape in enumerate(shapes)]
+
+
+PROGRAMS = {
+    "product": Program(inputs((40, 64), (48, 64)), ["F.gelu(F.linear(v0, v1))"], [2]),
+    "cancellation": Program(inputs((16, 96), dtype=torch.float32), ["v0.exp()", "v1 - v1.mean(1, keepdim=True)"], [2]),
+    "norm": Program(inputs((30, 100), (100,)), ["F.layer_norm(v0, (100,), v1)", "torch.relu(v2)"], [3]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("gradients", [False, True], ids=["results", "gradients"])
+def test_float32_inside_of_a_program_is_right(name: str, gradients: bool) -> None:
+    program = PROGRAMS[name]
+
+    def more_exact(*given: torch.Tensor) -> list[torch.Tensor]:
+        values = program.trace([x.float() for x in given])
+        return [values[i].to(given[0].dtype) for i in program.results]
+
+    if gradients:
+        check_gradients(program, more_exact, leaves(program))
+    else:
+        check(reference(program, "cpu"), program.make("cpu"), more_exact(*program.make("cpu")))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_wrong_element_is_found(name: str) -> None:
+    program = PROGRAMS[name]
+    found = reference(program, "cpu")
+    ours = [found.eager[i].clone() for i in program.results]
+    ours[0].view(-1)[-1] += 0.25 * ours[0].abs().max()
+    with pytest.raises(WrongResult, match="1 of"):
+        check(found, program.make("cpu"), ours)
+
+
+def test_a_gradient_that_is_off_everywhere_is_found() -> None:
+    program = PROGRAMS["norm"]
+
+    def wrong(*given: torch.Tensor) -> list[torch.Tensor]:
+        x, weight = given
+        mean = x.mean(1, keepdim=True).detach()  # the gradient through the mean is missing
+        deviation = (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        return [torch.relu((x - mean) / deviation * weight)]
+
+    with pytest.raises(WrongResult, match="gradient of v0"):
+        check_gradients(program, wrong, leaves(program))
+
+
+def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
+    # Differences of nearly equal numbers: what a ReLU sees of them is luck, and with it where gradients flow.
+    program = Program(inputs((64, 64)), ["v0 * 3", "v1 / 3", "torch.relu(v2 - v0)", "v3 + v0"], [4])
+
+    def more_exact(*given: torch.Tensor) -> list[torch.Tensor]:
+        values = program.trace([x.float() for x in given])
+        return [values[i].to(BF16) for i in program.results]
+
+    check_gradients(program, more_exact, leaves(program))
