@@ -9,11 +9,13 @@ rewrite where it is a pass, and a lit test that fails while it is wrong is writt
 found, 2 when nothing is wrong, 1 for bad input.
 """
 
+import ast
+import os
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +36,7 @@ def debug(
     load: cl.LOAD = [],  # noqa: B006 - typer's way
     backward: Annotated[bool, typer.Option(help="train: look at forward and backward graphs")] = False,
     dynamic: Annotated[bool, typer.Option(help="with symbolic sizes")] = False,
+    option: Annotated[list[str], typer.Option(help="an option of the backend, as name=value; name alone: True")] = [],  # noqa: B006
     timeout: cl.TIMEOUT = 60.0,
     output: Annotated[
         Path | None, typer.Option("-o", help="the test's file; named by what is wrong if not given")
@@ -48,7 +51,7 @@ def debug(
     start = time.monotonic()
     for path in load:
         load_passes_from(str(path))
-    given = {"target": target} if target else {}
+    given: dict[str, Any] = dict(_option(text) for text in option) | ({"target": target} if target else {})
     graphs = capture(lambda: load_model(model), given, backward=backward, dynamic=dynamic, timeout=max(timeout, 300.0))
     for number, graph in enumerate(graphs):
         if pipeline:
@@ -57,10 +60,24 @@ def debug(
         found = diagnose(graph, timeout)
         if found is not None:
             _report(found, load, _place(found, output, out))
-            print(f"{time.monotonic() - start:.1f} s")
+            print(_times(start))
             return
-    print(f"nothing is wrong with these inputs ({time.monotonic() - start:.1f} s)")
+    print(f"nothing is wrong with these inputs ({_times(start)})")
     raise typer.Exit(2)
+
+
+def _times(start: float) -> str:
+    """Seconds since `start`, and those that this process and its children computed, which no other load lengthens."""
+    return f"{time.monotonic() - start:.1f} s, {sum(os.times()[:4]):.1f} s computed"
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """A name and a value: a Python literal, or else text."""
+    name, equals, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value) if equals else True
+    except (ValueError, SyntaxError):
+        return name, value
 
 
 def _with_pipeline(graph: "CapturedGraph", text: str) -> "CapturedGraph":

@@ -125,7 +125,9 @@ def _floats(
             same |= reference.isnan() & b.isnan()
         classes = torch.where(known, ~a.isfinite(), ~((a == b) | (a.isnan() & b.isnan())))
         wrong = same & classes
-        if bool(wrong.any()):
+        # A sum of huge terms is an infinity or no number by the order, or the fusing, of its additions.
+        few = wrong.numel() // 1000 if specials and terms > 1 else 0
+        if int(wrong.sum()) > few:
             index = _first(wrong)
             return Difference(number, float("inf"), 0.0, index, float(b[index]), float(a[index]), "not the same kind")
     known &= a.isfinite()

@@ -3,6 +3,7 @@
 
 """kiln-bisect, kiln-reduce and kiln-debug find bugs that are planted in passes and kernels."""
 
+import importlib
 import os
 import re
 import shlex
@@ -17,11 +18,14 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 from kiln.dialects import create_context, parse
 from kiln.errors import CompileError
+from kiln.passes.numerics.compare import compare
 from kiln.passes.registry import load_passes_from
 from kiln.tools import kiln_bisect, kiln_opt, kiln_reduce
+from kiln.tools.debugging.attempts import KERNELS, Finding
 from kiln.tools.debugging.children import in_child
 from kiln.tools.debugging.editing import size_of
-from kiln.tools.debugging.sizes import smaller_sizes
+from kiln.tools.debugging.reduction import reduce_module
+from kiln.tools.debugging.sizes import smaller, tensor_sizes
 
 INPUTS = Path(__file__).parent / "debugging" / "Inputs"
 LOAD = f"--load={INPUTS}/planted.py"
@@ -129,7 +133,8 @@ def test_reduce_by_a_command_alone(source: str, tmp_path: Path, capfd: pytest.Ca
 
 def test_sizes_shrink_together() -> None:
     text = 'tensor<8x16xf32> map<() -> (8, 16)> "[8, 32]" 1.600000e+01 %16 f16 vector<16xi8>'
-    assert 'tensor<8x1xf32> map<() -> (8, 1)> "[8, 2]" 1.600000e+01 %16 f16 vector<1xi8>' in list(smaller_sizes(text))
+    assert 'tensor<8x1xf32> map<() -> (8, 1)> "[8, 2]" 1.600000e+01 %16 f16 vector<1xi8>' in list(smaller(text, 16))
+    assert tensor_sizes(text) == [16, 8]
 
 
 def test_children_die_alone() -> None:
@@ -137,6 +142,34 @@ def test_children_die_alone() -> None:
     assert in_child(lambda tell: os.abort(), 10).message == "the process died of SIGABRT"
     assert in_child(lambda tell: [tell(1), os._exit(3)], 10).events == [1]
     assert in_child(lambda tell: [None for _ in iter(int, 1)], 0.5).kind == "hang"
+
+
+def test_what_a_child_imports_later_ones_have() -> None:
+    name = "kiln.lowering.ttcpu.ttgir.schedule"
+    sys.modules.pop(name, None)
+    assert in_child(lambda tell: importlib.import_module(name).__name__, 10).value == name
+    assert name in sys.modules
+
+
+def test_reduction_ends_when_its_time_is_over() -> None:
+    asked: list[str] = []
+    assert reduce_module(SOURCE, lambda text: bool(asked.append(text)), seconds=0.0) == SOURCE
+    assert not asked
+
+
+@pytest.mark.parametrize(("terms", "share", "is_wrong"), [(64, 0.0005, False), (64, 0.005, True), (1, 0.0005, True)])
+def test_few_sums_of_huge_terms_may_be_no_numbers(terms: int, share: float, is_wrong: bool) -> None:
+    exact = torch.ones(10_000, dtype=torch.float64)
+    after = exact.float()
+    after[: int(share * 10_000)] = torch.nan
+    assert bool(compare([exact], [exact.float()], [after], terms=terms, specials=True)) == is_wrong
+    assert compare([exact], [exact.float()], [after], terms=terms) is not None
+
+
+def test_an_access_outside_and_an_error_are_not_alike() -> None:
+    wrong, outside, error = (Finding(kind, 1, KERNELS) for kind in ("numbers", "memory", "error"))
+    assert outside.is_like(wrong) and wrong.is_like(outside)
+    assert not error.is_like(outside)
 
 
 VECTOR = """

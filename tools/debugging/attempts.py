@@ -15,7 +15,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import create_context, parse, to_text
-from kiln.errors import CompileError, KilnError, NumericsError
+from kiln.errors import AccessError, CompileError, KilnError, NumericsError
 from kiln.passes.instruments import Instrument, VerifyEach
 from kiln.passes.manager import PassManager, PipelineStep
 from kiln.passes.numerics.sample import KINDS, SPECIALS, Sample
@@ -28,12 +28,13 @@ __all__ = ["KERNELS", "Finding", "Task", "attempt", "run_command", "text_before"
 KERNELS = "kernels"
 """In the place of a pass: the kernels behind the last one."""
 
-_MEMORY = ("numbers", "crash")
+_MEMORY = ("numbers", "memory", "crash")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is broken: ``kind`` is "verifier", "numbers", "error", "crash", "hang" or "test"; empty: nothing.
+    """What is broken: ``kind`` is "verifier", "numbers", "memory" (an access of a kernel outside of its buffers),
+    "error", "crash", "hang" or "test"; empty: nothing.
 
     ``step`` is the number of the pass (from 0) and ``name`` its text; ``rewrites`` are those that it had made or tried.
     """
@@ -130,6 +131,8 @@ def attempt(
                     verify_kernels(module, task.kernels, task.samples)
                 except NumericsError as error:
                     return "numbers", error.message
+                except AccessError as error:
+                    return "memory", str(error)
                 except (KilnError, ir.MLIRError) as error:
                     return "error", str(error)
             return "", to_text(module) if task.command else ""

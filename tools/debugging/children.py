@@ -3,11 +3,12 @@
 
 """Work in a child process: a segfault, an abort or a hang of it is an outcome, not the end of the tool.
 
-Children are forked, so they start with everything imported and take milliseconds. OpenMP threads do not survive it:
-children compute with one.
+Children are forked, so they start with everything imported and take milliseconds. What one imports of Kiln, its parent
+imports behind it: later ones start with that, too. OpenMP threads do not survive a fork: children compute with one.
 """
 
 import faulthandler
+import importlib
 import os
 import pickle
 import select
@@ -17,7 +18,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -71,7 +73,9 @@ def in_child(work: Callable[[Callable[[Any], None]], Any], timeout: float) -> Ou
         printed.seek(max(0, printed.seek(0, os.SEEK_END) - 2000))
         output = printed.read().decode("utf-8", "replace")
     events = [payload for kind, payload in messages if kind == "event"]
-    last = next((m for m in reversed(messages) if m[0] != "event"), None)
+    for names in (payload for kind, payload in messages if kind == "imported"):
+        _import(names)
+    last = next((m for m in reversed(messages) if m[0] in ("ok", "error")), None)
     if is_late:
         return Outcome("hang", None, events, f"no end after {timeout:g} s", output)
     if last is not None and last[0] == "ok":
@@ -83,7 +87,7 @@ def in_child(work: Callable[[Callable[[Any], None]], Any], timeout: float) -> Ou
 
 def _child(work: Callable[[Callable[[Any], None]], Any], writer: int, printed: IO[bytes]) -> None:
     """Never returns."""
-    status = 1
+    status, known = 1, set(sys.modules)
     try:
         for stream in (1, 2):
             os.dup2(printed.fileno(), stream)
@@ -98,10 +102,20 @@ def _child(work: Callable[[Callable[[Any], None]], Any], writer: int, printed: I
         except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reports it
             traceback.print_exc()
             _send(writer, ("error", f"{type(error).__name__}: {error}"))
+        _send(
+            writer, ("imported", [name for name in list(sys.modules) if name.startswith("kiln.") and name not in known])
+        )
         status = 0
     finally:
         # No exit handlers of the parent: they would write its buffers twice.
         os._exit(status)
+
+
+def _import(names: Sequence[str]) -> None:
+    """Modules that a child could import; one that cannot be imported is its business."""
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
 
 
 def _send(writer: int, message: tuple[str, Any]) -> None:

@@ -22,6 +22,9 @@ from kiln.tools.debugging.reduction import reduce_module
 
 __all__ = ["Diagnosis", "capture", "diagnose"]
 
+_REDUCING = 30.0
+"""Seconds of a processor after which a module is small enough."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -134,7 +137,7 @@ def _reduced(task: Task, text: str) -> str:
         broken = why_broken(task, text)
     except KilnError:
         return ""
-    return "" if broken is None else reduce_module(text, broken)
+    return "" if broken is None else reduce_module(text, broken, seconds=_REDUCING)
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels

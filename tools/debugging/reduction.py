@@ -7,7 +7,8 @@ Each step makes a candidate from the smallest module so far and keeps it if it v
 pieces are tried first: the ops behind a place, those before it, halves of the rest; then op by op.
 """
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 
 from torch_mlir import ir
 
@@ -15,7 +16,7 @@ from kiln.dialects import create_context, parse, to_text
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
 from kiln.tools.debugging import editing
-from kiln.tools.debugging.sizes import simpler_numbers, smaller_sizes
+from kiln.tools.debugging.sizes import simpler_numbers, smaller, tensor_sizes
 
 __all__ = ["reduce_module"]
 
@@ -23,46 +24,53 @@ Edit = Callable[[ir.Module], bool]
 """Changes a module; whether it did."""
 
 
-def reduce_module(text: str, is_broken: Callable[[str], bool], *, most: int = 2000) -> str:
+def reduce_module(
+    text: str, is_broken: Callable[[str], bool], *, most: int = 2000, seconds: float = float("inf")
+) -> str:
     """The smallest module found that is broken; ``is_broken`` holds for ``text``.
 
     Args:
         is_broken: asked of a module's text, which parses and verifies.
         most: candidates that are tried.
+        seconds: of a processor, this process's and its children's, after which no more candidates are tried.
     """
     with create_context():
-        return _Reducer(text, is_broken, most).run()
+        return _Reducer(text, is_broken, most, seconds).run()
 
 
 class _Reducer:
-    def __init__(self, text: str, is_broken: Callable[[str], bool], most: int) -> None:
-        self.text, self._is_broken, self._left = text, is_broken, most
+    def __init__(self, text: str, is_broken: Callable[[str], bool], most: int, seconds: float) -> None:
+        self.text, self._is_broken, self._most = text, is_broken, most
+        self._end = _seconds_computed() + seconds
         self._seen = {text}
 
     def run(self) -> str:
-        """Until nothing helps any more."""
+        """Until nothing helps any more: large pieces, then sizes, which makes later attempts fast, then single ops."""
         self._accepts(self._printed(self.text))
-        before = ""
-        while before != self.text and self._left > 0:
-            before = self.text
+        ops = self._ask(editing.size_of) + 1
+        while self._ask(editing.size_of) < ops and self._is_going():
+            ops = self._ask(editing.size_of)
             self._other_functions()
             self._results()
             self._behind()
             self._in_front()
+            self._sizes()
             self._pieces()
             self._ops()
-            self._texts(smaller_sizes)
-            self._texts(simpler_numbers)
+        self._numbers()
         return self.text
+
+    def _is_going(self) -> bool:
+        return self._most > 0 and _seconds_computed() < self._end
 
     # -- candidates
 
     def _accepts(self, text: str | None) -> bool:
         """Makes ``text`` the smallest so far, if it is new and broken."""
-        if text is None or text in self._seen or self._left <= 0:
+        if text is None or text in self._seen or not self._is_going():
             return False
         self._seen.add(text)
-        self._left -= 1
+        self._most -= 1
         if not self._is_broken(text):
             return False
         self.text = text
@@ -180,15 +188,23 @@ class _Reducer:
                         break
             number = min(number, self._ask(lambda module: len(_all(module)))) - 1
 
-    def _texts(self, candidates: Callable[[str], Iterator[str]]) -> None:
-        """Edits of the text, from the start again after each that is kept."""
-        changed = True
-        while changed and self._left > 0:
-            changed = False
-            for text in candidates(self.text):
-                if self._left > 0 and text not in self._seen and self._accepts(self._verified(text)):
-                    changed = True
-                    break
+    # -- the text
+
+    def _sizes(self) -> None:
+        """Each size, the largest first, as small as it may be."""
+        done: set[int] = set()
+        while sizes := [size for size in tensor_sizes(self.text) if size not in done]:
+            size = sizes[0]
+            done.add(size)
+            any(self._accepts_text(text) for text in smaller(self.text, size))
+
+    def _numbers(self) -> None:
+        """Constants become 1, one after the other."""
+        while any(self._accepts_text(text) for text in simpler_numbers(self.text)):
+            pass
+
+    def _accepts_text(self, text: str) -> bool:
+        return text not in self._seen and self._is_going() and self._accepts(self._verified(text))
 
     def _verified(self, text: str) -> str | None:
         try:
@@ -199,6 +215,11 @@ class _Reducer:
         except (KilnError, ir.MLIRError, ValueError):
             self._seen.add(text)
             return None
+
+
+def _seconds_computed() -> float:
+    """Of a processor, by this process and its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def _entry(module: ir.Module) -> ir.Operation:

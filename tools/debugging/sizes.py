@@ -10,7 +10,7 @@ size is exchanged for a smaller one, with its multiples, wherever an integer sta
 import re
 from collections.abc import Callable, Iterator
 
-__all__ = ["simpler_numbers", "smaller_sizes"]
+__all__ = ["simpler_numbers", "smaller", "tensor_sizes"]
 
 # In the order in which they are looked for: floats and names stay as they are.
 _TOKEN = re.compile(
@@ -22,13 +22,23 @@ _TORCH_SHAPE = re.compile(r"vtensor<\[([\d,?]+)\]")
 _FLOAT = re.compile(r"(arith\.constant |torch\.constant\.float )([-+]?\d+\.\d*(?:[eE][-+]?\d+)?)")
 
 
-def smaller_sizes(text: str) -> Iterator[str]:
-    """The text with one size made smaller, the most promising first."""
-    for size in _sizes(text):
-        for new in dict.fromkeys((1, 2, 3, 4, 8, size // 8, size // 4, size // 2, size - 1)):
-            if 0 < new < size:
-                yield _renumbered(text, _scaled(size, new))
-                yield _renumbered(text, _exchanged(size, new))
+def tensor_sizes(text: str) -> list[int]:
+    """Sizes in types, the largest first; those of one element aside."""
+    shapes = [*_SHAPE.findall(text), *_TORCH_SHAPE.findall(text)]
+    numbers = {int(n) for shape in shapes for n in re.findall(r"\d+", shape)}
+    return sorted((n for n in numbers if n > 1), reverse=True)
+
+
+def smaller(text: str, size: int) -> Iterator[str]:
+    """The text with this size made smaller, the most promising first: very small, or halved.
+
+    A kernel's mistake often shows from some size on only, a tile's or a block's: halves find it in few steps, and one
+    more than a half keeps what ends inside of a tile.
+    """
+    for new in dict.fromkeys((1, 2, 3, size // 8, size // 4, size // 2, size // 2 + 1, size * 3 // 4)):
+        if 0 < new < size:
+            yield _renumbered(text, _scaled(size, new))
+            yield _renumbered(text, _exchanged(size, new))
 
 
 def simpler_numbers(text: str) -> Iterator[str]:
@@ -36,13 +46,6 @@ def simpler_numbers(text: str) -> Iterator[str]:
     for found in _FLOAT.finditer(text):
         if float(found[2]) not in (0.0, 1.0):
             yield f"{text[: found.start(2)]}1.000000e+00{text[found.end(2) :]}"
-
-
-def _sizes(text: str) -> list[int]:
-    """Sizes in types, the largest first."""
-    shapes = [*_SHAPE.findall(text), *_TORCH_SHAPE.findall(text)]
-    numbers = {int(n) for shape in shapes for n in re.findall(r"\d+", shape)}
-    return sorted((n for n in numbers if n > 1), reverse=True)
 
 
 def _scaled(size: int, new: int) -> Callable[[int], int]:
