@@ -30,8 +30,13 @@ def ragged_linear() -> Made:
 
 
 def long_sums() -> Made:
-    """A bf16 product of a large matrix with sums of several steps, in several rows and columns of tiles."""
-    return relu_linear(1024, 512, 512)
+    """A bf16 product with sums of several steps; its rows and columns of tiles are different numbers."""
+    return relu_linear(1024, 512, 320)
+
+
+def many_tiles() -> Made:
+    """A bf16 product of more tiles than a GPU has multiprocessors: a program computes several, one after the other."""
+    return relu_linear(4352, 64, 1024)
 
 
 def odd_linear() -> Made:
@@ -47,8 +52,8 @@ def one_row() -> Made:
 
 
 def sliced_linear() -> Made:
-    """A product of a slice that starts inside of its tensor."""
-    x, w = randn(256, 192, dtype=torch.bfloat16), randn(128, 128, dtype=torch.bfloat16, scale=128**-0.5)
+    """A product of a slice that starts inside of its tensor, large enough that hardware moves its blocks."""
+    x, w = randn(1088, 576, dtype=torch.bfloat16), randn(320, 512, dtype=torch.bfloat16, scale=512**-0.5)
     return lambda x, w: F.relu(F.linear(x[64:, 64:], w)), (x, w)
 
 
@@ -79,6 +84,12 @@ def grouped_attention() -> Made:
     return attention(causal=False, groups=2)
 
 
+def large_attention() -> Made:
+    """Attention of many heads of 128 elements: on Hopper by warps with different jobs."""
+    q, k, v = (randn(1, 34, 256, 128, dtype=torch.bfloat16) for _ in range(3))
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (q, k, v)
+
+
 def float_attention() -> Made:
     """Causal attention in f32 over several blocks of keys."""
     q, k, v = (randn(1, 2, 300, 32) for _ in range(3))
@@ -92,9 +103,9 @@ def conv(channels: int = 40, out: int = 72, groups: int = 1, dtype: torch.dtype 
     return lambda x, w: F.relu(F.conv2d(x, w, padding=1, groups=groups)), (x, w)
 
 
-def grouped_conv() -> Made:
-    """The same in groups."""
-    return conv(64, 128, 2)
+def depthwise_conv() -> Made:
+    """Two outputs of each channel."""
+    return conv(32, 64, 32)
 
 
 def float_conv() -> Made:
@@ -239,6 +250,12 @@ def chain() -> Made:
 def to_bf16() -> Made:
     """A rounding that the program asks for."""
     return lambda x: x.to(torch.bfloat16).float() * math.pi, (randn(5000),)
+
+
+def rounded_chain() -> Made:
+    """Pointwise ops in bf16, each of which eager rounds: what is left of the difference shows each rounding."""
+    x, y = randn(5000, dtype=torch.bfloat16), randn(5000, dtype=torch.bfloat16)
+    return lambda x, y: (x * y + x) - x, (x, y)
 
 
 def in_place_rows() -> Made:
