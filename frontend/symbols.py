@@ -28,18 +28,12 @@ class NotAffine(Exception):
 def as_expr(size: Any) -> sympy.Expr:
     """The sympy expression of an ``int`` or a ``SymInt`` (replacements that guards made are applied).
 
-    The rest of a division (the last piece of a chunk) that a guard fixes at 1 is 1: PyTorch broadcast it, and its
-    expression does not tell. Others are left alone: types of convolutions, which infer their sizes, would not fit.
+    A composed size that a guard fixes at 1 is 1: PyTorch broadcast it, and its expression does not tell.
     """
     if isinstance(size, torch.SymInt):
         expr = size.node.expr
-        return sympy.S.One if _is_rest(expr) and _is_one(size) else expr
+        return sympy.S.One if expr.args and _is_one(size) else expr
     return sympy.Integer(int(size))
-
-
-def _is_rest(expr: sympy.Expr) -> bool:
-    """Whether quotients are taken away from something."""
-    return expr.is_Add and any(term.has(FloorDiv) and term.as_coeff_Mul()[0] < 0 for term in expr.args)
 
 
 def _is_one(size: torch.SymInt) -> bool:

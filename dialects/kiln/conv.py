@@ -90,8 +90,9 @@ def conv(
     groups: int = 1,
     transposed: bool = False,
     output_padding: Sequence[int] | None = None,
+    sizes: Sequence[int | None] | None = None,
 ) -> ir.Value:
-    """Build a `kiln.conv`."""
+    """Build a `kiln.conv`. `sizes`: the result's as far as they are known, where its operands' types tell less."""
     x, weight = base.value_of(x), base.value_of(weight)
     output_padding = list(output_padding or [0] * len(stride))
     xs, ws = base.static_shape(x.type), base.static_shape(weight.type)
@@ -112,5 +113,8 @@ def conv(
         "transposed": base.boolean(transposed),
         "output_padding": base.i64s(output_padding),
     }
-    result = base.ranked([xs[0], out, *spatial], x.type.element_type)
+    inferred = [xs[0], out, *spatial]
+    if sizes is not None:
+        inferred = [n if known is None else known for n, known in zip(inferred, sizes, strict=True)]
+    result = base.ranked(inferred, x.type.element_type)
     return ConvOp.create([x, weight], [result], attributes).result

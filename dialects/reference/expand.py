@@ -27,11 +27,36 @@ def expand_all(parent: ir.Operation, chosen: Callable[[Any], bool] = has_referen
                 results = reference(op, shapes)
                 with ir.InsertionPoint(op), op.location:
                     for old, new in zip(op.operation.results, results, strict=True):
-                        # Op and reference may know different sizes.
-                        typed = new if new.type == old.type else tensor.cast(old.type, new)
-                        old.replace_all_uses_with(typed)
+                        _replace(old, new)
                 erased.append(op.operation)
     # Last, since the analysis holds values by address.
     for op in reversed(erased):
         op.erase()
     return count + len(erased)
+
+
+_SIZED_BY_ATTRIBUTES = ("kiln.view", "kiln.pad", "kiln.cat", "kiln.matmul", "kiln.conv", "kiln.pool", "kiln.aten")
+"""Ops whose result has sizes that its type, an attribute or all operands together tell, not those of one operand."""
+
+
+def _replace(old: ir.Value, new: ir.Value) -> None:
+    """Let all read `new`, of which the reference may know more sizes than the op's type says, or fewer.
+
+    Loops and ops with sizes of their own take either. A cast would end fusion, and no later pass knows one, so there is
+    one only where types have to be equal.
+    """
+    if new.type != old.type:
+        strict = [(use.owner, use.operand_number) for use in old.uses if not _takes_any_sizes(use)]
+        if strict:
+            typed = tensor.cast(old.type, new)
+            for owner, number in strict:
+                owner.operation.operands[number] = typed
+    old.replace_all_uses_with(new)
+
+
+def _takes_any_sizes(use: ir.OpOperand) -> bool:
+    """Whether the reader's own types do not depend on the type of this operand."""
+    op = use.owner.operation
+    if op.name == "linalg.generic":
+        return use.operand_number < len(op.operands) - len(op.results)
+    return name_of(op) in _SIZED_BY_ATTRIBUTES

@@ -14,7 +14,7 @@ from kiln.dialects import kiln
 from .aten_fallback import op_strides
 from .context import LoweringContext
 from .registry import lowers
-from .sizes import Expr, dim
+from .sizes import Expr, constant_of, dim
 
 
 @lowers("torch.aten.convolution", "torch.aten._convolution")
@@ -61,7 +61,8 @@ def _convolve(
         cx.unsupported("a convolution without a batch dimension")
     if cx.dtype(weight) != dtype or not dtype.is_float:
         cx.unsupported(f"a convolution of {dtype.name} with {cx.dtype(weight).name}")
-    result = kiln.conv(x, weight, stride, padding, dilation, groups, transposed, output_padding)
+    sizes = [constant_of(size) for size in shape]
+    result = kiln.conv(x, weight, stride, padding, dilation, groups, transposed, output_padding, sizes)
     op = result.owner.operation
     _keep_layout(cx, op, shape)
     cx.state.set_info(result, shape, dtype)

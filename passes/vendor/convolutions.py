@@ -50,7 +50,7 @@ def convolution(op: ir.Operation, symbols: Symbols, reason: str, takes_bias: boo
     # Behind the addition: the bias may be computed between the two.
     with ir.InsertionPoint(replaced.owner.operation), op.location:
         call = kiln.aten(
-            "aten.convolution.default", inputs, args, {}, [result.type], [shape], [strides], values, reason=reason
+            "aten.convolution.default", inputs, args, {}, [replaced.type], [shape], [strides], values, reason=reason
         )
     return replaced, call.results[0]
 

@@ -334,3 +334,19 @@ def test_composed_sizes_that_a_guard_fixes_at_one(target):
     for columns in (3, 8, 3, 2):
         x, w = torch.randn(4, 25), torch.randn(columns, 25)
         torch.testing.assert_close(run(x, w), halves(x, w))
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_sizes_of_a_convolution_that_are_one(target):
+    """A guard fixes `(h - k) // 2 + 1` at 1, since the result is broadcast; neither the image's nor the window's type
+    tells."""
+
+    def scaled(x, w, b, y):
+        z = F.conv2d(x, w, b, stride=2)
+        return z * y, F.avg_pool2d(z, 1)
+
+    run = torch.compile(scaled, backend="kiln", dynamic=True, options={"fallback": False, "target": target})
+    for size in (4, 3):
+        x, w, b, y = torch.randn(2, 3, size, size), torch.randn(4, 3, 3, 3), torch.randn(4), torch.randn(2, 4, 5, 6)
+        for found, expected in zip(run(x, w, b, y), scaled(x, w, b, y), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
