@@ -16,7 +16,7 @@ from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 
-__all__ = ["Buffer", "address_of", "buffers_of", "buffers_of_tensors", "fill_bytes", "poison", "size_of", "symbolic"]
+__all__ = ["Buffer", "address_of", "buffers_of", "buffers_of_tensors", "fill_bytes", "poison", "reach_of", "symbolic"]
 
 _ALL_BITS = -1
 """NaN as a float of any type, -1 as an integer."""
@@ -56,14 +56,33 @@ def buffers_of_tensors(tensors: Sequence[torch.Tensor]) -> list[Buffer]:
     return found
 
 
-def size_of(b: Builder, buffer: Buffer, symbols: Sequence[Index]) -> ir.Value:
-    """Bytes from the buffer's first to its last element, i64."""
+def reach_of(b: Builder, buffer: Buffer, symbols: Sequence[Index]) -> tuple[ir.Value, ir.Value]:
+    """Where a buffer's memory starts, in bytes from the element at index 0, and how many bytes it has from its first to
+    its last element; both i64. It starts in front of that element where a dim is read backwards."""
     sizes = [symbolic(b, n, symbols) for n in buffer.sizes]
-    end = b.addi(symbolic(b, buffer.offset, symbols, [b.subi(n, 1) for n in sizes]), 1)
+    first, last = _outermost(b, buffer.offset, [b.subi(n, 1) for n in sizes], symbols)
     is_empty = False
     for n in sizes:
         is_empty = b.orc(is_empty, b.cmpi("sle", n, 0))
-    return arith.index_cast(b.i64, b.value(b.select_index(is_empty, 0, b.muli(end, buffer.item))))
+    size = b.select_index(is_empty, 0, b.muli(b.addi(b.subi(last, first), 1), buffer.item))
+    start = b.select_index(is_empty, 0, b.muli(first, buffer.item))
+    return arith.index_cast(b.i64, b.value(start)), arith.index_cast(b.i64, b.value(size))
+
+
+def _outermost(
+    b: Builder, offset: ir.AffineExpr, most: Sequence[Index], symbols: Sequence[Index]
+) -> tuple[Index, Index]:
+    """The smallest and the largest offset, for dims from 0 to `most`. Strides may be negative, and one that is a symbol
+    does not tell; what is no sum of strides (a packed layout) only grows."""
+    linear = affine.linear_coefficients(offset)
+    if linear is None:
+        return 0, symbolic(b, offset, symbols, most)
+    constant, strides = linear
+    first = last = symbolic(b, constant, symbols)
+    for dim, stride in strides.items():
+        step = b.muli(symbolic(b, stride, symbols), most[dim])
+        first, last = b.addi(first, b.mini(step, 0)), b.addi(last, b.maxi(step, 0))
+    return first, last
 
 
 def poison(b: Builder, buffer: Buffer, memory: ir.Value, symbols: Sequence[Index]) -> None:

@@ -15,7 +15,7 @@ from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu import atomics, control, dot, memory, reductions, shapes  # noqa: F401 - they register their rules
 from kiln.lowering.ttcpu.blocks import Scratch, memory_type, pointee, scalar_type
-from kiln.lowering.ttcpu.buffers import Buffer, address_of, fill_bytes, poison, size_of, symbolic
+from kiln.lowering.ttcpu.buffers import Buffer, address_of, fill_bytes, poison, reach_of, symbolic
 from kiln.lowering.ttcpu.core import Descriptor, Extent, Lowering, Reporting
 from kiln.lowering.ttcpu.descriptors import check_descriptor
 from kiln.lowering.ttcpu.order import program_at
@@ -157,7 +157,8 @@ class _Kernel:
         memories = list(entry.arguments)[: len(self.tensors)]
         for i, (buffer, start) in enumerate(zip(self.buffers, memories, strict=True)):
             address = llvm.ptrtoint(b.i64, address_of(b, start))
-            self.extents.append(Extent(b.int_(i, b.i64), address, size_of(b, buffer, self.given)))
+            first, size = reach_of(b, buffer, self.given)
+            self.extents.append(Extent(b.int_(i, b.i64), arith.addi(address, first), size))
             if buffer.is_written and self.settings.poison:
                 poison(b, buffer, start, self.given)
         if self.settings.bounds:

@@ -274,6 +274,25 @@ def test_views_with_steps_and_offsets_have_the_memory_up_to_their_last_element()
     torch.testing.assert_close(out, torch.cat([x, x * 2], 1).t() + 1)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_dims_that_are_read_backwards_start_at_their_last_element(dynamic):
+    torch._dynamo.reset()
+    options = {"target": "tt-cpu", "fallback": False}
+    run = torch.compile(lambda x: x.flip(0).cumsum(1), backend=kiln.backend, dynamic=dynamic, options=options)
+    for shape in ((5, 7), (9, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(run(x), x.flip(0).cumsum(1))
+
+
+@pytest.mark.parametrize("steps", [7, -1])
+def test_a_load_outside_of_a_tensor_that_is_read_backwards(monkeypatch, steps):
+    loads = Builder.load
+    monkeypatch.setattr(Builder, "load", lambda b, p, *rest, **named: loads(b, b.addptr(p, steps), *rest, **named))
+    side = "behind its end" if steps > 0 else "in front of its start"
+    with pytest.raises(AccessError, match=f"{side}: it has 140 bytes"):
+        compiled(lambda x: x.flip(0).cumsum(1))(torch.randn(5, 7))
+
+
 def test_an_index_out_of_range_is_an_error():
     table, index = torch.randn(10, 8), torch.tensor([3, 10])
     with pytest.raises(IndexError, match="out of range"):
