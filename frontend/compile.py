@@ -12,7 +12,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
-from kiln.errors import CompileError, KilnError, NumericsError
+from kiln.errors import CompileError, KilnError, NumericsError, ProofError
 from kiln.frontend.aten_executor import AtenExecutor
 from kiln.frontend.cached import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
@@ -77,10 +77,11 @@ def _compile_native(gm: GraphModule, options: Options, report: CompileReport) ->
 def _fall_back(
     gm: GraphModule, options: Options, report: CompileReport, reason: str, error: BaseException | None
 ) -> AtenExecutor:
-    """The whole graph with ATen, warning once per reason; or an error where the user asked for one (as by `verify`)."""
+    """The whole graph with ATen, warning once per reason; or an error where the user asked for one (as by `verify`, or
+    by `check`)."""
     if isinstance(error, CompileError):
         report.reproducer = error.command or error.reproducer or ""
-    if not options.fallback or (error is not None and isinstance(error.__cause__, NumericsError)):
+    if not options.fallback or (error is not None and isinstance(error.__cause__, (NumericsError, ProofError))):
         if isinstance(error, CompileError):
             raise error
         raise CompileError(f"the {report.graph} graph does not compile: {reason}") from error

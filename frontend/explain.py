@@ -118,6 +118,10 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
             # The FX node's name is what the other tables show as well.
             where = ", ".join(names_in_location(note.location)) or note.location
             console.print(f"{note.pass_name}: {where}: {note.op}: {note.reason}", markup=False)
+    if graph.proved is not None:
+        console.print(f"proofs of {graph.proved}", markup=False)
+        for line in graph.proved.unknown if verbose else ():
+            console.print(f"  {line}", markup=False)
     if graph.kernels:
         table = Table(
             "kernel", "kind", "launches", "ops in it", title=f"{len(graph.kernels)} kernels", title_justify="left"

@@ -7,7 +7,7 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context, to_text
 from kiln.dialects.kiln import name_of
-from kiln.errors import CompileError, UnsupportedError
+from kiln.errors import CompileError, ProofError, UnsupportedError
 from kiln.frontend.calling import BoxedGraph, shared_results
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.importing import no_full_collections
 from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.options import Options
-from kiln.frontend.report import CompileReport, Decision
+from kiln.frontend.report import CompileReport, Decision, Proved
 from kiln.frontend.runners import make_runner
 from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
 from kiln.frontend.specs import Signature
@@ -89,6 +89,10 @@ def _attempt(
     gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str], smaller: SmallerSchedules
 ) -> NativeGraph:
     target = choose_target(gm, options)
+    if options.check and target.name != "cpu":
+        from kiln.lowering.gpu.validate.proofs import Proofs
+
+        target = replace(target, proofs=Proofs(options.check))
     with report.stage("import"):
         needs_tt = target.name != "cpu" or bool(options.pipeline)
         imported = import_graph(gm, create_context(tt=needs_tt))
@@ -101,6 +105,8 @@ def _attempt(
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
     _run_passes(planning, options, report, avoid)
     assert planning.plan is not None
+    if target.proofs is not None:
+        report.proved = Proved(target.proofs.kernels, target.proofs.proved, tuple(target.proofs.unknown))
     with report.stage("load"):
         run = make_runner(planning.plan, imported.constants, options)
     if options.verify:
@@ -187,6 +193,8 @@ class _Planning(PlanHost):
         def compiler(fusion: ir.OpView, name: str) -> ir.Module | None:
             try:
                 return self.target.kernel(fusion, name)
+            except ProofError:
+                raise
             except Exception as error:
                 failures.append(_NoKernel(fusion, error))
                 return None

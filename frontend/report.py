@@ -13,7 +13,7 @@ from kiln.frontend.eager_memory import EagerMemory
 from kiln.notes import Note
 from kiln.runtime.statistics import MemoryReport
 
-__all__ = ["CompileReport", "Decision", "Freezing", "Kernel", "collect", "publish"]
+__all__ = ["CompileReport", "Decision", "Freezing", "Kernel", "Proved", "collect", "publish"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,19 @@ class Kernel:
     kind: str
     ops: tuple[str, ...]
     launches: int = 1
+
+
+@dataclass(frozen=True)
+class Proved:
+    """What was proved of a GPU's kernels (docs/validation.md): how many were looked at, how many properties hold, and a
+    line for each of which nothing is known."""
+
+    kernels: int
+    proved: int
+    unknown: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kernels} kernels: {self.proved} properties proved, {len(self.unknown)} not known"
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,7 @@ class CompileReport:
     the reason; ``key``: where the graph is in it, if it is. ``trace``: why AOTAutograd's cache has no trace of a graph
     for which Kiln's has the code; empty if it has, or was not asked. ``rewrites``: how often each pattern of
     ``rewrite-patterns`` matched. ``notes``: why passes did what they did, or did not.
+    ``proved``: what checked execution proved of kernels for a GPU.
     """
 
     graph: str
@@ -101,6 +115,7 @@ class CompileReport:
     trace: str = ""
     rewrites: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    proved: Proved | None = None
 
     @property
     def seconds(self) -> float:

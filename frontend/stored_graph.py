@@ -18,7 +18,7 @@ from kiln.runtime.records import decode, encode
 
 __all__ = ["StoredGraph"]
 
-_VERSION = 6
+_VERSION = 7
 _HEADER = struct.Struct("<III")
 """The version, the lengths of the header and of the report."""
 _REPORTED = (
@@ -32,6 +32,7 @@ _REPORTED = (
     "eager_memory",
     "rewrites",
     "notes",
+    "proved",
 )
 """Fields of a report that do not depend on the process."""
 

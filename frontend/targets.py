@@ -14,6 +14,7 @@ target      chosen for                       kernels
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import GraphModule
@@ -28,6 +29,9 @@ from kiln.lowering.host.recent_kernels import recent_kernels
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 from kiln.passes.manager import PipelineStep
 
+if TYPE_CHECKING:
+    from kiln.lowering.gpu.validate.proofs import Proofs
+
 __all__ = ["Target", "choose_target"]
 
 Failure = Callable[[ir.OpView, Exception], Exception]
@@ -36,12 +40,13 @@ Failure = Callable[[ir.OpView, Exception], Exception]
 @dataclass(frozen=True)
 class Target:
     """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90");
-    `settings` of the target "tt-cpu"."""
+    `settings` of the target "tt-cpu"; `proofs`: what looks at each kernel of a GPU, for checked execution."""
 
     name: str
     device: str = "cpu"
     arch: str = ""
     settings: Settings = DEFAULTS
+    proofs: "Proofs | None" = None
 
     def pipeline(self, options: Options) -> list[PipelineStep]:
         """The passes up to scheduled kernels."""
@@ -56,7 +61,8 @@ class Target:
     def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
         """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.
 
-        Raises UnsupportedError, naming the op, for what there is no kernel for.
+        Raises UnsupportedError, naming the op, for what there is no kernel for; ProofError for a kernel that is wrong,
+        if `proofs` are asked for.
         """
         if self.name == "cpu":
             from kiln.lowering.cpu.emit import emit_kernel
@@ -65,6 +71,10 @@ class Target:
         from kiln.lowering.gpu.emit import emit_kernel as emit_gpu_kernel
 
         module = emit_gpu_kernel(fusion, name)
+        if self.proofs is not None:
+            from kiln.lowering.host.gpu_kernels import kernel_function
+
+            self.proofs.prove(fusion, kernel_function(module))
         if self.name == "cuda":
             return module
         from kiln.lowering.ttcpu.fusion import lower_fusion

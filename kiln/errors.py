@@ -21,6 +21,7 @@ __all__ = [
     "NumericsError",
     "PassOptionError",
     "PipelineParseError",
+    "ProofError",
     "UnknownPassError",
     "UnsupportedError",
     "did_you_mean",
@@ -114,6 +115,18 @@ class UnsupportedError(KilnError):
 
 class AccessError(KilnError):
     """A kernel of the target ``tt-cpu`` reads or writes outside of a buffer; the message says which op, where."""
+
+
+class ProofError(KilnError):
+    """Checked execution: a proof about a GPU's kernel fails, with a counterexample (docs/validation.md).
+
+    ``kernel``: its name. ``finding``: the property, the op and the counterexample; ``location``: where the op comes
+    from in the model.
+    """
+
+    def __init__(self, kernel: str, finding: str, location: str = "") -> None:
+        self.kernel, self.finding, self.location = kernel, finding, location
+        super().__init__(f"kernel @{kernel}{f' ({location})' if location else ''}: {finding}")
 
 
 class BackendOptionError(KilnError):

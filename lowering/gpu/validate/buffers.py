@@ -46,6 +46,12 @@ class Buffer:
             total = total * size
         return total
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether elements share memory: an expanded tensor."""
+        dims = zip(self.strides or (), self.sizes, strict=False)
+        return any(stride == const(0) and size != const(1) for stride, size in dims)
+
     @cached_property
     def ends(self) -> tuple[Poly, Poly] | None:
         """The first and the last offset; None where they are not known."""
@@ -64,7 +70,7 @@ class Buffer:
         that isn't known. A tensor without gaps is one piece of stride 1."""
         if self.strides is None:
             return None
-        dims = [(s, n) for s, n in zip(self.strides, self.sizes, strict=True) if n != const(1)]
+        dims = [(s, n) for s, n in zip(self.strides, self.sizes, strict=True) if n != const(1) and s != const(0)]
         if all(s.known is not None for s, _ in dims):
             dims.sort(key=lambda d: -(d[0].known or 0))
         merged: list[tuple[Poly, Poly]] = []

@@ -142,6 +142,9 @@ class _Kernel:
         """
         buffer = self.buffers[number]
         stores = [a for a in self.accesses if a.base == number and a.kind == "store"]
+        if stores and buffer.overlaps:
+            detail = "its elements share memory, which several programs may write the same to"
+            return [Finding("disjoint", "unknown", buffer.name, detail, stores[0].location)]
         found: list[Finding] = []
         for a, b in combinations_with_replacement(stores, 2):
             finding, all_differ = self._apart(a, b, buffer)
