@@ -77,7 +77,7 @@ def apply_scalar(
         value = _TT_RULES[name](b, op, wide, b.f32)
     else:
         value = _create(op.name, op, wide, [b.f32])[0]
-    result = inexact.result(b, value)
+    result = inexact.result(b, wide[0], value)
     if name == "arith.divf":
         result = arith.select(is_power_of_two(b, wide[1]), value, result)
     return [b.cast_float(result, scalar_type(op.results[0].type))]
@@ -220,6 +220,8 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     text = ir.StringAttr(op.attributes["asm_string"]).value
     found = re.search(r"[a-z0-9]+\.approx", text)
+    if found is not None and found.group() == "rcp.approx" and text.count(";") <= 1:
+        return arith.divf(b.float_(1.0, type_), operands[0])
     if found is None or found.group() not in _ASSEMBLY or text.count(";") > 1:
         raise UnsupportedError(op.name, str(op.location), f"inline assembly {text!r} has no counterpart on the CPU")
     return _math(b, _ASSEMBLY[found.group()], operands, type_)

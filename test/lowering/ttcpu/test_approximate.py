@@ -32,6 +32,8 @@ def assembly(text: str) -> str:
 OPS = {
     "exp2": ("math.exp2 %x : tensor<4096xf32>", torch.exp2, 2**-22),
     "ex2": (assembly("ex2.approx.ftz.f32"), torch.exp2, 2**-22),
+    "rcp": (assembly("rcp.approx.ftz.f32"), torch.reciprocal, 2**-23),
+    "log": ("math.log %x : tensor<4096xf32>", torch.log, 2**-22),
     "rsqrt": (assembly("rsqrt.approx.f32"), torch.rsqrt, 2**-22.9),
     "sqrt": (extern("__nv_sqrtf"), torch.sqrt, 2**-23),
     "tanh": (extern("__nv_tanhf"), torch.tanh, 2**-22),
@@ -66,6 +68,27 @@ def test_errors_are_as_large_as_documented(name):
     assert torch.equal(found, apply(op, x))
     plain = ((apply(op, x, approximate=False).double() - exact) / exact).abs()
     assert plain.max() < rounding and plain.mean() < relative.mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "low", "high", "absolute", "relative"),
+    [
+        ("lg2", torch.log2, 0.51, 1.99, 2**-22, 0),
+        ("lg2", torch.log2, 2.0, 1e30, 0, 2**-22),
+        ("lg2", torch.log2, 1e-30, 0.5, 0, 2**-22),
+        ("sin", torch.sin, -6.28, 6.28, 2**-20.5, 0),
+        ("cos", torch.cos, 6.29, 314.0, 2**-14.7, 0),
+        ("cos", torch.cos, 315.0, 1e4, 1, 0),
+    ],
+)
+def test_errors_that_depend_on_the_operand(name, function, low, high, absolute, relative):
+    """The ranges of PTX ISA 9.1."""
+    x = torch.linspace(low, high, 4096).float()
+    x = x[(x >= low) & (x <= high)].repeat(2)[:4096]
+    exact = function(x.double())
+    allowed = absolute + relative * exact.abs()
+    error = (apply(assembly(f"{name}.approx.f32"), x).double() - exact).abs()
+    assert (error < allowed + 2**-23 * exact.abs() + 2e-6).all() and error.mean() > 0.8 * allowed.mean() - 1e-6
 
 
 def test_limits_of_functions_are_exact():
