@@ -45,6 +45,11 @@ def access_error(report: Report, kernel: str, site: Site, buffer: str) -> Except
     where = f"{site.op}{at} in kernel {kernel}, program {report.program}"
     if site.kind == "assert":
         return IndexError(f"{site.detail} ({where})")
+    if site.kind == "kernel":
+        return AccessError(
+            f"kernel {kernel}: its programs wait for each other for ever: {report.offset} of them are under way at "
+            "a time, and none that is needed has begun, or signals"
+        )
     if site.kind == "alignment":
         return AccessError(f"{where}: {site.detail} of {buffer} is {report.offset} bytes, no multiple of 16")
     if site.kind == "descriptor":

@@ -179,9 +179,21 @@ def _add_entry(module: ir.Module, name: str, signature: KernelSignature, types: 
 def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> ir.Value:
     """Makes a memref argument a pointer argument; returns the memref that it was inside of the body."""
     memref = argument.type
+    argument.set_type(pointer)
+    found, readers = _memref_of(argument, memref)
+    argument.replace_all_uses_except(found, readers)
+    return found
+
+
+def memref_of(pointer: ir.Value, type_: ir.Type) -> ir.Value:
+    """A 1-D memref from an address on, of no known size."""
+    return _memref_of(pointer, type_)[0]
+
+
+def _memref_of(pointer: ir.Value, type_: ir.Type) -> tuple[ir.Value, list[ir.Operation]]:
+    """The memref, and the ops that read the pointer."""
     descriptor = ir.Type.parse(_DESCRIPTOR)
     undefined = ir.Operation.create("llvm.mlir.poison", results=[descriptor]).result
-    argument.set_type(pointer)
 
     def insert(into: ir.Value, value: ir.Value, *position: int) -> ir.Operation:
         where = ir.DenseI64ArrayAttr.get(list(position))
@@ -193,12 +205,11 @@ def _as_pointer(argument: ir.BlockArgument, pointer: ir.Type) -> ir.Value:
     zero = ir.Operation.create(
         "llvm.mlir.constant", results=[i64], attributes={"value": ir.IntegerAttr.get(i64, 0)}
     ).result
-    allocated = insert(undefined, argument, 0)
-    aligned = insert(allocated.result, argument, 1)
+    allocated = insert(undefined, pointer, 0)
+    aligned = insert(allocated.result, pointer, 1)
     filled = insert(aligned.result, zero, 2)
-    cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[memref], operands=[filled.result])
-    argument.replace_all_uses_except(cast.result, [allocated, aligned])
-    return cast.result
+    cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[filled.result])
+    return cast.result, [allocated, aligned]
 
 
 def _entry(name: str, signature: KernelSignature, barriers: int) -> str:

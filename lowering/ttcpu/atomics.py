@@ -88,4 +88,6 @@ def _each(
         types = [element, *watch.types]
         return low.b.if_(low.element(masks[0], index), lambda: access(index), lambda: [nothing, *watch.nothing], types)
 
+    low.stop()
     watch.fill(result, one)
+    low.stop(is_told=True)

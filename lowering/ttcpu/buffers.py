@@ -85,9 +85,9 @@ def _outermost(
     return first, last
 
 
-def poison(b: Builder, buffer: Buffer, memory: ir.Value, symbols: Sequence[Index]) -> None:
-    """Sets all bits of a buffer's elements, and of none between them. memory: a memref."""
-    start, bits = address_of(b, memory), ir.IntegerType.get_signless(8 * buffer.item)
+def poison(b: Builder, buffer: Buffer, start: ir.Value, symbols: Sequence[Index]) -> None:
+    """Sets all bits of a buffer's elements, and of none between them. start: its address."""
+    bits = ir.IntegerType.get_signless(8 * buffer.item)
     sizes = [symbolic(b, n, symbols) for n in buffer.sizes]
 
     def nest(index: tuple[Index, ...]) -> None:

@@ -14,6 +14,7 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Scratch, Stored, scalar_type
+from kiln.lowering.ttcpu.interleave import stop
 from kiln.lowering.ttcpu.scalars import apply_scalar, is_elementwise, scalar_cost
 from kiln.lowering.ttcpu.settings import Settings
 from kiln.lowering.ttcpu.sites import Sites
@@ -91,6 +92,12 @@ class Lowering:
         self.callers: dict[ir.Value, ir.Value] = {}  # argument of a function -> what it was called with last
         self.values: dict[ir.Value, Value] = {}
         self.own: set[ir.Value] = set()  # blocks that the loops around carry
+        self.slot: ir.Value | None = None  # of this program, where others go on in between (`interleave.py`)
+
+    def stop(self, is_told: bool = False) -> None:
+        """Another program may go on here. is_told: others can know now that this one got here."""
+        if self.slot is not None:
+            stop(self.b, self.slot, is_told)
 
     def run(self, block: ir.Block) -> ir.Operation:
         """Lowers a block's ops up to its terminator, which is returned."""

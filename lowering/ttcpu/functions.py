@@ -15,13 +15,15 @@ __all__ = ["call"]
 def call(
     b: Builder, symbol: str, text: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = ()
 ) -> list[ir.Value]:
-    """Calls a function, which `text` declares or defines where the module does not have it yet."""
+    """Calls a function, which `text` declares or defines, with what it needs, where the module does not have it yet."""
     module = b.entry.owner.operation.parent
     body = module.regions[0].blocks[0]
-    if not any(ir.StringAttr(op.attributes["sym_name"]).value == symbol for op in body):
+    known = {ir.StringAttr(op.attributes["sym_name"]).value for op in body}
+    if symbol not in known:
         parsed = ir.Module.parse(text)
         for declaration in list(parsed.body):
-            body.append(declaration.detach_from_parent())
+            if ir.StringAttr(declaration.attributes["sym_name"]).value not in known:
+                body.append(declaration.detach_from_parent())
     callee = ir.FlatSymbolRefAttr.get(symbol)
     made = ir.Operation.create("func.call", results=results, operands=operands, attributes={"callee": callee})
     return list(made.results)

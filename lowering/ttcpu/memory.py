@@ -91,6 +91,7 @@ def _load(low: Lowering, op: ir.Operation) -> None:
         mask = low.element(masks[0], index, cursor)
         return low.b.if_(mask, lambda: access(Cursor()), lambda: [other, *watch.nothing], [other.type, *watch.types])
 
+    low.stop()
     watch.fill(result, load)
 
 
@@ -110,4 +111,5 @@ def _store(low: Lowering, op: ir.Operation) -> None:
         mask = low.element(masks[0], index, cursor)
         return low.b.if_(mask, lambda: access(Cursor()), lambda: watch.nothing, watch.types)
 
+    low.stop()
     watch.each(tuple(ir.RankedTensorType(pointer.type).shape) if tt.is_block(pointer.type) else (), body)

@@ -11,6 +11,8 @@ from kiln.errors import BackendOptionError
 __all__ = ["DEFAULTS", "ORDERS", "Settings"]
 
 ORDERS = ("shuffled", "reversed", "forward")
+_MOST_TOGETHER = 256
+"""Each program under way has memory of its own."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,15 @@ class Settings:
     """bounds: each access is compared with its buffer, and one outside is an error in place of an access.
     poison: results and scratch memory hold NaN (all bits set) before a kernel runs.
     approximate: approximate instructions have an error as large as documented (`approximate.py`).
-    order, seed: in which order the programs of a grid run."""
+    order, seed: in which order the programs of a grid run. together: how many programs of a kernel with atomics are
+    under way at the same time, in the order "shuffled" (`interleave.py`); 1: each runs to its end."""
 
     bounds: bool = True
     poison: bool = True
     approximate: bool = True
     order: str = "shuffled"
     seed: int = 0
+    together: int = 8
 
     @classmethod
     def parse(cls, text: str) -> "Settings":
@@ -56,9 +60,10 @@ def _value(name: str, text: str) -> Any:
         if text not in ORDERS:
             raise BackendOptionError(f"tt_cpu: order {text!r}; orders are {', '.join(ORDERS)}", text, ORDERS)
         return text
-    if name == "seed":
-        if not text.isdecimal():
-            raise BackendOptionError(f"tt_cpu: seed must be a whole number, found {text!r}")
+    if name in ("seed", "together"):
+        if not text.isdecimal() or name == "together" and not 0 < int(text) <= _MOST_TOGETHER:
+            expected = "a whole number" if name == "seed" else f"a number from 1 to {_MOST_TOGETHER}"
+            raise BackendOptionError(f"tt_cpu: {name} must be {expected}, found {text!r}")
         return int(text)
     if text not in _SWITCHED:
         raise BackendOptionError(f"tt_cpu: {name} must be on or off, found {text!r}")

@@ -19,7 +19,7 @@ from kiln.lowering.ttcpu.core import Extent, Lowering
 from kiln.lowering.ttcpu.extents import extents_of
 from kiln.lowering.ttcpu.functions import call
 
-__all__ = ["Watch", "report", "report_failing"]
+__all__ = ["Watch", "report", "report_failing", "report_kernel"]
 
 _NOTHING = -(1 << 63)
 """The offset of no access."""
@@ -146,13 +146,21 @@ def report(
     low: Lowering, op: ir.Operation, kind: str, extent: Extent | None, offset: ir.Value, detail: str = ""
 ) -> None:
     """Fills in the kernel's record, if nothing is in it: an op found something wrong."""
-    if low.record is None:
-        return
+    if low.record is not None:
+        _report(low, low.sites.add(op, kind, detail), extent, offset)
+
+
+def report_kernel(low: Lowering, offset: ir.Value) -> None:
+    """`report` of the kernel itself: its programs wait for each other."""
+    _report(low, 0, None, offset)
+
+
+def _report(low: Lowering, number: int, extent: Extent | None, offset: ir.Value) -> None:
     b = low.b
-    nowhere = b.int_(-1, b.i64)
-    number, size = (nowhere, nowhere) if extent is None else (extent.number, extent.size)
-    site = b.int_(low.sites.add(op, kind, detail), b.i64)
-    call(b, "kiln_report", _report_function(), [*low.record, site, number, offset, size, low.program])
+    assert low.record is not None
+    site, nowhere = b.int_(number, b.i64), b.int_(-1, b.i64)
+    argument, size = (nowhere, nowhere) if extent is None else (extent.number, extent.size)
+    call(b, "kiln_report", _report_function(), [*low.record, site, argument, offset, size, low.program])
 
 
 def _limit(b: Builder, size: ir.Value, item: int) -> ir.Value:

@@ -31,7 +31,7 @@ IN_TURN = """
 
 def order(programs: int, **settings) -> list[int]:
     out, counter = torch.full((programs,), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    given = Settings(**settings)
+    given = Settings(**{"together": 1, **settings})
     run("!tt.ptr<i32>; !tt.ptr<i32>", IN_TURN, [counter, out], grid=f"() -> ({programs})", settings=given)
     return out.tolist()
 
@@ -90,6 +90,7 @@ def test_the_option():
         "order=sideways": "orders are shuffled, reversed, forward",
         "seed=-1": "whole number",
         "poison=maybe": "on or off",
+        "together=0": "a number from 1 to 256",
         "forward": "expected name=value",
     }.items():
         with pytest.raises(BackendOptionError, match=message):
