@@ -5,9 +5,9 @@
 
 Which instruction an op becomes was read off the PTX that Triton 3.9 makes for sm_90. The errors of instructions are
 those of the PTX ISA 9.1 (sections 9.7.3.8 `div`, 9.7.3.13 `rcp`, 9.7.3.15 `sqrt`, 9.7.3.16 `rsqrt`, 9.7.3.18 `sin`,
-9.7.3.19 `cos`, 9.7.3.20 `lg2`, 9.7.3.21 `ex2`, 9.7.3.22 `tanh`), libdevice's functions the greatest ones in the CUDA
-C++ Programming Guide (appendix "Mathematical Functions"). The sign of the error is a hash of the result's bits: the same
-operands have the same result.
+9.7.3.19 `cos`, 9.7.3.20 `lg2`, 9.7.3.21 `ex2`, 9.7.3.22 `tanh`), those of libdevice's functions the greatest ones in
+the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The sign of the error is a hash of the result's
+bits: the same operands have the same result.
 Triton links libdevice with `__CUDA_FTZ`: its functions, and instructions with `.ftz`, take subnormal numbers for zero.
 """
 
@@ -40,8 +40,8 @@ class Inexact:
 
     def result(self, b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
         """The exact result of an operand (the first of several) with its error. What is 0, 1 or -1 (the limits of
-        functions), infinite or NaN has none, nor has a subnormal number: with fewer units than the error, it would become
-        NaN."""
+        functions), infinite or NaN has none, nor has a subnormal number: with fewer units than the error, it would
+        become NaN."""
         bits = arith.bitcast(b.i32, y)
         # Knuth's multiplicative hash; its highest bit is the sign.
         is_negative = arith.cmpi(2, arith.muli(bits, b.int_(-1640531535, b.i32)), b.int_(0, b.i32))
