@@ -9,12 +9,19 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.dialects.rounding import is_narrow
-from kiln.lowering.tile.dataflow import Dataflow
+from kiln.lowering.tile.dataflow import MOVES, Dataflow
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.roundings.decisions import deciding_arguments
 from kiln.passes.roundings.kept import element_type, widened
 from kiln.passes.roundings.rewrite import compute_in_f32, widen
 
 __all__ = ["DropRoundings"]
+
+_SELECTING = {
+    *("amax", "amin", "aminmax", "argmax", "argmin", "argsort", "bucketize", "cummax", "cummin", "kthvalue", "max"),
+    *("median", "min", "mode", "msort", "nanmedian", "searchsorted", "sort", "topk"),
+}
+"""Functions of ATen whose results say which element came first."""
 
 
 @register_pass
@@ -89,16 +96,33 @@ class DropRoundings(Pass):
         """Rewrite every fusion."""
         for function in module.body:
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
-                for op in function.operation.regions[0].blocks[0]:
+                deciding: set[ir.Value] = set()
+                # From the last kernel to the first: whether a result decides is known from those that read it.
+                for op in reversed(list(function.operation.regions[0].blocks[0])):
                     if name_of(op) == "kiln.fusion":
-                        self._run_on_fusion(op.operation)
+                        self._run_on_fusion(op.operation, deciding)
+                    else:
+                        deciding.update(_deciding_operands(op.operation, deciding))
 
-    def _run_on_fusion(self, fusion: ir.Operation) -> None:
+    def _run_on_fusion(self, fusion: ir.Operation, deciding: set[ir.Value]) -> None:
         flow = Dataflow(fusion)
+        wanted = [root for root, result in zip(flow.roots, fusion.results, strict=True) if result in deciding]
+        deciding.update(fusion.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
         if not any(is_narrow(element_type(r)) for op in flow.ops for r in op.results):
             return
         compute_in_f32(flow)
-        values = widened(flow)
+        values = widened(flow, wanted)
         if values:
             self.count("values in f32", len(values))
             self.count("roundings left out", widen(fusion, flow, values))
+
+
+def _deciding_operands(op: ir.Operation, deciding: set[ir.Value]) -> list[ir.Value]:
+    """The operands of an op between kernels that decide: what is moved and decides later, and what is put in order."""
+    name = name_of(op)
+    if name in MOVES and any(r in deciding for r in op.results):
+        return list(op.operands)
+    if name == "kiln.aten":
+        called = ir.StringAttr(op.attributes["op"]).value.split(".")
+        return list(op.operands) if len(called) > 1 and called[1] in _SELECTING else []
+    return list(op.operands) if name in ("kiln.sort", "kiln.topk") else []

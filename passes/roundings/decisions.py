@@ -12,6 +12,8 @@ A comparison with a constant that only selects between values of the same kernel
 consistent with the values it chooses between (a ReLU, a clamp), and nothing else sees it.
 """
 
+from collections.abc import Sequence
+
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
@@ -19,7 +21,7 @@ from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import MOVES, Dataflow, scalar_ops, yielded
 
-__all__ = ["ARITHMETIC", "decided", "is_float"]
+__all__ = ["ARITHMETIC", "PRODUCTS", "decided", "deciding_arguments", "is_float"]
 
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf")
 _FUNCTIONS = {
@@ -29,6 +31,9 @@ _FUNCTIONS = {
 }
 ARITHMETIC = {*(f"arith.{name}" for name in _BINARY), *(f"math.{name}" for name in _FUNCTIONS)}
 """Ops on floats whose result changes little where an operand does."""
+
+PRODUCTS = ("kiln.matmul", "kiln.conv", "kiln.attention")
+"""Ops that are computed once, and whose operands are rounded wherever they come from."""
 
 _HANDED_ON = {"arith.extf", "arith.truncf", "arith.negf", "math.absf"}
 _CONTINUOUS = ARITHMETIC | _HANDED_ON | {"arith.select", "math.copysign"}
@@ -43,13 +48,24 @@ def is_float(type_: ir.Type) -> bool:
     return isinstance(type_, ir.FloatType)
 
 
-def decided(flow: Dataflow) -> set[ir.Value]:
-    """What decides in the body, and all that it is computed from there."""
+def decided(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> set[ir.Value]:
+    """What decides in the body, and all that it is computed from there. wanted: results with which others decide."""
+    return _computed_from(flow, [*_decisions(flow), *wanted])
+
+
+def deciding_arguments(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> list[ir.Value]:
+    """The body's arguments from which what decides is computed without a product: one kernel may compute such a value
+    from what another has stored, and one from what that was computed from."""
+    found = _computed_from(flow, [*_decisions(flow), *wanted], stops=PRODUCTS)
+    return [v for v in flow.block.arguments if v in found]
+
+
+def _computed_from(flow: Dataflow, work: list[ir.Value], stops: Sequence[str] = ()) -> set[ir.Value]:
     found: set[ir.Value] = set()
-    work = _decisions(flow)
     while work:
         value = work.pop()
-        if value not in found:
+        op = defining_op(value)
+        if value not in found and not (op is not None and name_of(op) in stops):
             found.add(value)
             work += flow.sources(value)
     return found

@@ -3,7 +3,7 @@
 
 """Which 16-bit values of a fusion's body become f32."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch_mlir import ir
 
@@ -12,14 +12,12 @@ from kiln.dialects.rounding import is_implicit, is_narrow
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
-from kiln.passes.roundings.decisions import decided
+from kiln.passes.roundings.decisions import PRODUCTS, decided
 
 __all__ = ["CHOICES", "element_type", "widened"]
 
 CHOICES = {"arith.negf", "arith.select", "math.absf", "math.copysign"}
 """Ops that give an operand, or its negative: exact in any type."""
-
-_PRODUCTS = ("kiln.matmul", "kiln.conv", "kiln.attention")
 
 
 def element_type(value: ir.Value) -> ir.Type:
@@ -27,15 +25,16 @@ def element_type(value: ir.Value) -> ir.Type:
     return value.type.element_type if isinstance(value.type, ir.RankedTensorType) else value.type
 
 
-def widened(flow: Dataflow) -> set[ir.Value]:
+def widened(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> set[ir.Value]:
     """The 16-bit scalars and tensors that hold an implicit rounding's result and need not.
 
-    Values that are one number are one class: a tensor, its views, the arguments of loops that it is read by, the scalar
-    that is yielded for it. A class stays if a member is stored, read by a product or decides, or is a cast that the
-    program asks for; then every reader sees the same rounded number.
+    wanted: results of the fusion with which other kernels decide. Values that are one number are one class: a tensor,
+    its views, the arguments of loops that it is read by, the scalar that is yielded for it. A class stays if a member
+    is stored, read by a product or decides, or is a cast that the program asks for; then every reader sees the same
+    rounded number.
     """
     classes = _Classes(flow)
-    kept = {classes.find(v) for v in _needed(flow)}
+    kept = {classes.find(v) for v in _needed(flow, wanted)}
     cats = [op for op in flow.ops if name_of(op) == "kiln.cat"]
     for op in reversed(cats):  # operands have the type of the result
         if classes.find(op.results[0]) in kept:
@@ -58,23 +57,23 @@ def widened(flow: Dataflow) -> set[ir.Value]:
 def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
     """Results of implicit roundings, and products, whose sums are f32."""
     for op in flow.ops:
-        if name_of(op) in _PRODUCTS and is_narrow(element_type(op.results[0])):
+        if name_of(op) in PRODUCTS and is_narrow(element_type(op.results[0])):
             yield op.results[0]
     for generic in flow.generics:
         yield from (op.results[0] for op in scalar_ops(generic) if is_implicit(op))
 
 
-def _needed(flow: Dataflow) -> Iterator[ir.Value]:
+def _needed(flow: Dataflow, wanted: Sequence[ir.Value]) -> Iterator[ir.Value]:
     """16-bit values that cannot become f32."""
     yield from flow.block.arguments
     yield from flow.roots
-    yield from decided(flow)
+    yield from decided(flow, wanted)
     for op in flow.ops:
         if op.name == "linalg.generic":
             yield from _needed_by_loops(op)
         elif name_of(op) not in ("kiln.view", "kiln.pad", "kiln.cat", "kiln.empty"):
             yield from op.operands
-            if name_of(op) not in _PRODUCTS:
+            if name_of(op) not in PRODUCTS:
                 yield from op.results
 
 

@@ -111,6 +111,52 @@ def test_gradient_of_a_maximum_has_somewhere_to_go():
     assert (x.grad != 0).any(-1).all()
 
 
+def _gated(x, w):
+    gate = torch.sigmoid(x * w)
+    return gate, gate * x
+
+
+def _normed(x, w):
+    y = x + w
+    return y, torch.nn.functional.gelu(torch.nn.functional.layer_norm(y, y.shape[-1:]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("values", [_gated, _normed])
+def test_a_maximum_of_what_is_stored_is_found_in_what_is_computed_anew(target, dim, values):
+    """A forward graph takes the maximum of what another of its kernels has stored; a backward graph compares it with
+    what it computes anew, from the inputs or from an intermediate value."""
+
+    def forward(x, w):
+        saved, y = values(x, w)
+        return saved, y, y.amax(dim, keepdim=True)
+
+    def backward(x, w, most):
+        mask = values(x, w)[1] == most
+        return mask, mask / mask.sum(dim, keepdim=True)
+
+    torch.manual_seed(0)
+    x, w = (torch.randn(96, 80).bfloat16() for _ in range(2))
+    _, y, most = compiled(forward, target)(x, w)
+    mask, share = compiled(backward, target)(x, w, most)
+    assert mask.any(dim).all() and share.isfinite().all()
+    assert torch.equal(y == most, mask)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_as_many_are_over_a_threshold_as_it_was_chosen_for(target):
+    def threshold(x, w):
+        return _gated(x, w)[1].topk(5, -1).values[:, -1:]
+
+    def over(x, w, least):
+        return (_gated(x, w)[1] >= least).sum(-1)
+
+    torch.manual_seed(0)
+    x, w = (torch.randn(96, 80).bfloat16() for _ in range(2))
+    assert (compiled(over, target)(x, w, compiled(threshold, target)(x, w)) >= 5).all()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", NARROW)
 def test_guards_of_domains_hold(target, dtype):
