@@ -129,6 +129,7 @@ class Program:
     def wide(self, inputs: Sequence[torch.Tensor], evaluate: "Evaluate | None" = None) -> list[torch.Tensor]:
         """All values with every float type replaced by float64."""
         lines = [re.sub(r"torch\.(b?float)(16|32)\b", "torch.float64", line) for line in self.lines]
+        lines = [re.sub(r"\.(float|half|bfloat16)\(\)", ".double()", line) for line in lines]
         torch.set_default_dtype(torch.float64)
         try:
             return Program(self.inputs, lines).trace(inputs, evaluate)
