@@ -110,10 +110,12 @@ def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:
         view = use.owner.operation
         if name_of(view) != "kiln.view" or not any(_reads_image(reader) for reader in view.results[0].uses):
             continue
-        first, *rest = ir.AffineMapAttr(view.attributes["map"]).value.results
         dims = [ir.AffineExpr.get_dim(d) for d in range(ir.RankedTensorType(view.results[0].type).rank)]
         size = graph.shape(value)
-        if len(rest) != len(dims) or first != dims[0] and not is_constant(size[0], 1):
+        if len(size) != len(dims) + 1:
+            continue
+        first, *rest = ir.AffineMapAttr(view.attributes["map"]).value.results
+        if first != dims[0] and not is_constant(size[0], 1):
             continue
         group = ir.AffineExpr.get_floor_div(dims[1], size[2]), ir.AffineExpr.get_mod(dims[1], size[2])
         if [str(e) for e in rest] != [str(e) for e in (*group, *dims[2:])]:

@@ -50,6 +50,8 @@ def library_convolution(op: ir.Operation, operands: Sequence[Layout], result: La
     if len(arguments) != 9 or arguments[:3] != [{"operand": 0}, {"operand": 1}, None]:
         return None
     stride, padding, dilation, transposed, _, groups = arguments[3:]
+    if not all(isinstance(n, int) for n in (*stride, *padding, *dilation, groups)):
+        return None  # padding="same" of a weight whose size is known only at run time
     if transposed or not torch.backends.cudnn.enabled or torch.backends.cudnn.benchmark:
         return None
     image, weight = operands

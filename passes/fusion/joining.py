@@ -5,6 +5,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import mul
 
 from torch_mlir import ir
 
@@ -58,7 +60,8 @@ def _try_pointwise(
     plain = [_plain(i) for i in indices]
     if stored:
         full = len(indices) == 1 and plain[0] is not None and not _is_guarded(grouping, group, reads)
-        if not full or not _storable(group, plain[0] or []):
+        whole = full and _covers(group, indices[0], grouping.graph.dims(op.results[0]))
+        if not whole or not _storable(group, plain[0] or []):
             return "needed in memory, and not over the consumer's loops"
     times = grouping.model.evaluations(indices, group.space)
     again = max(0, times - grouping.model.count(grouping.graph.space(op))) * grouping.graph.cost(op)
@@ -128,6 +131,15 @@ def _plain(index: tuple[ir.AffineExpr, ...]) -> list[int] | None:
             return None
         dims.append(e.position)
     return dims
+
+
+def _covers(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
+    """Whether a plain index, over the group's loops, comes to each element of a value: a slice that begins at 0 is read
+    at the same index as the whole."""
+    return all(
+        group.space[e.position] == size if isinstance(e, ir.AffineDimExpr) else is_one(size)
+        for e, size in zip(index, dims, strict=True)
+    )
 
 
 def _storable(group: Group, dims: list[int]) -> bool:
@@ -226,9 +238,15 @@ def _same_rows(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.Af
         return False
     if index[-1] != ir.AffineDimExpr.get(rank - 1) and not (is_one(dims[-1]) and _is_zero(index[-1])):
         return False
+    if not affine.equal(_product(dims[:-1]), _product(group.space[:-1]), {}):
+        return False  # the first rows of the result
     loops = [ir.AffineDimExpr.get(i) for i in range(rank - 1)]
     ranges = dict(enumerate(group.space))
     return affine.equal(_row_major(index[:-1], dims[:-1]), _row_major(loops, group.space[:-1]), ranges)
+
+
+def _product(sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:
+    return reduce(mul, sizes, ir.AffineConstantExpr.get(1))
 
 
 def _row_major(index: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr]) -> ir.AffineExpr:

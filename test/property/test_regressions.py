@@ -17,6 +17,12 @@ def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = F32, layout: str = "pl
 
 
 STATIC = {
+    # The view that a convolution of 16 bits reads is made of a number without dims.
+    "variance_of_everything_to_convolution": Program(
+        inputs((2, 3, 8, 8), (3, 1, 1, 1), dtype=torch.float16),
+        ["torch.var(v0, dim=(0, 1, 2, 3), keepdim=True, correction=0)", "F.conv2d(v2, v1)"],
+        [3],
+    ),
     # A bf16 scalar that lives across basic blocks: LLVM called a conversion that is in no library.
     "bf16_scalar": Program(inputs((1, 1), (1, 31), dtype=BF16), ["v0 - v1"], [2]),
     "bf16_expanded": Program(inputs((3,), dtype=BF16, layout="expanded"), ["(v0.abs() + 1) ** 0.3"], [1]),

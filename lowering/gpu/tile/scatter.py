@@ -121,6 +121,8 @@ def _write(e: Evaluator, op: ir.OpView, point: list[ir.AffineExpr]) -> None:
         at[d] = b.cast_int(e.eval(index, tuple(point)), b.index)
     number = len(e.body.tensors) + e.body.mine[0]
     pointers = b.addptr(e.pointers[number], e.apply(e.layouts[number].results[0], at))
+    # One write for each element of the block, also where they all go to one place with one value.
+    pointers = b.broadcast(pointers, e.tile_shape())
     mask = e.mask_for(pointers)
     shaped = [mask] if isinstance(mask, ir.Value) else []
     pointers, value, *rest = b.together(pointers, value, *shaped)

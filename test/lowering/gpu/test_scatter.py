@@ -45,6 +45,10 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
         lambda x, i, y: ((x * 2).scatter_add(0, i, y), (x * 2).scatter_add(0, i, y * 3)),
         lambda: (r(8, 10), _at(8, 6, 7), r(9, 9)),
     ),
+    "one value to one place": (
+        lambda x, j, y: (x * 2).index_put((j,), y, accumulate=True),
+        lambda: (r(1, 1), _at(1, 30, low=-1), r(1)),
+    ),
     "rows": (lambda x, j, y: x.index_put((j,), y, accumulate=True), lambda: (r(8, 10), _at(8, 30, low=-8), r(30, 10))),
     "two indices": (
         lambda x, j, k, y: x.index_put((j, k), y, accumulate=True),
