@@ -147,6 +147,7 @@ class Binder:
     """Makes the bindings of one loaded plan; `addresses` gives each kernel's entry point.
 
     regions: threads stay together from the first launch that they share to the last, instead of one region a launch.
+    zone: bytes in front of and behind each buffer of a workspace that are no buffer's, a multiple of `ALIGNMENT`.
     """
 
     def __init__(
@@ -157,8 +158,10 @@ class Binder:
         addresses: Sequence[int],
         *,
         regions: bool = True,
+        zone: int = 0,
     ) -> None:
         self.plan, self.parts, self.layout, self.addresses, self.regions = plan, parts, layout, addresses, regions
+        self.zone = zone
         self._evaluate: dict[int, Callable[[Sequence[int | None]], Mapping[Expr, int]]] = {}
 
     def bind(self, epoch: int, symbols: Sequence[int | None], threads: int, previous: Binding | None = None) -> Binding:
@@ -189,14 +192,19 @@ class Binder:
     def _place(self, binding: Binding, epoch: int) -> None:
         plan = self.plan
         mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace" and b.epoch == epoch]
-        if plan.offsets is not None and epoch == 0:
+        if plan.offsets is not None and epoch == 0 and not self.zone:
             binding.offsets = {i: plan.offsets[i] for i in mine}
             sizes = [binding.offsets[i] + aligned(binding.values[plan.buffers[i].bytes]) for i in mine]
             binding.scratch = max(sizes, default=0)
             return
-        intervals = [Interval(binding.values[b.bytes], b.first, b.last) for b in (plan.buffers[i] for i in mine)]
+        sizes = [binding.values[plan.buffers[i].bytes] for i in mine]
+        around = 2 * self.zone
+        intervals = [
+            Interval(n + around if n else 0, plan.buffers[i].first, plan.buffers[i].last)
+            for i, n in zip(mine, sizes, strict=True)
+        ]
         offsets, binding.scratch = assign_offsets(intervals)
-        binding.offsets = dict(zip(mine, offsets, strict=True))
+        binding.offsets = {i: offset + self.zone for i, offset in zip(mine, offsets, strict=True)}
 
     def _launch(self, binding: Binding, epoch: int, step: int, launch: Launch, limit: int) -> "ReadyLaunch":
         """A launch, step number `step` of the plan, with its numbers."""

@@ -76,6 +76,7 @@ class Executor:
         self.plan = plan
         self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
         parts = segments(plan, alone=checker is not None)
+        self._zones = _zones(plan) if checker is not None and plan.device == "cpu" else None
         self._launched = {p.buffer for part in parts for launch in part.launches for p in launch.pointers}
         self._layout = self._state_layout(parts)
         self._binder, launch = self._load(parts)
@@ -121,15 +122,25 @@ class Executor:
         """Loads the plan's code: what binds its launches, and the function that runs those of one segment."""
         plan = self.plan
         if not any(part.launches for part in parts):
-            return Binder(plan, parts, self._layout, []), None
+            return Binder(plan, parts, self._layout, [], zone=self._zone()), None
         entries = [kernel.entry for kernel in plan.kernels]
         self._code = load([plan.launcher, *plan.objects], ["kiln_run", *entries])
         launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code["kiln_run"])
-        return Binder(plan, parts, self._layout, [self._code[entry] for entry in entries]), launch
+        addresses = [self._code[entry] for entry in entries]
+        return Binder(plan, parts, self._layout, addresses, zone=self._zone()), launch
+
+    def _zone(self) -> int:
+        """Bytes of a guard zone; 0 without checks."""
+        return 0 if self._zones is None else self._zones.zone
 
     def _device_functions(self) -> dict[str, Any]:
         """`empty` and `empty_large`, which allocate a tensor, and `threads`, how many a launch may use now."""
-        return {"empty": _empty, "empty_large": _empty_large, "threads": max_threads}
+        found: dict[str, Any] = {"empty": _empty, "empty_large": _empty_large, "threads": max_threads}
+        zones = self._zones
+        if zones is not None:
+            found |= {"empty": zones.empty, "empty_large": zones.empty}
+            found |= {"fill_zones": zones.before, "look_at_zones": zones.after}
+        return found
 
     # -- parts of the program ------------------------------------------------------------------------
 
@@ -333,6 +344,12 @@ def _as_planned(tensor: torch.Tensor, strides: Sequence[int], dtype: torch.dtype
         return tensor
     copy = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
+
+
+def _zones(plan: Plan) -> Any:
+    from kiln.runtime.checked.zones import Zones
+
+    return Zones(plan)
 
 
 def _empty_general(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -32,7 +32,8 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
     ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU ``workspace``, ``within`` and ``aligned``, and for a checked
-    one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`).
+    one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`), on a CPU ``fill_zones`` and
+    ``look_at_zones`` as well (`kiln.runtime.checked.zones`).
     """
     return _Writer(plan, parts, layout, is_checked).write()
 
@@ -157,7 +158,9 @@ class _Writer:
             if addresses:
                 self._pack(k, start, addresses)
         self._before(k, part, is_there=True)
+        self._zones("fill_zones", k, part.epoch)
         self._emit("launch(state.address)")
+        self._zones("look_at_zones", k, part.epoch)
         checks = sorted({name for launch in part.launches for name in launch.checks})
         if checks:
             self._emit(f"if state.words[{8 * self.layout.flag}]: bad_index(state, {', '.join(checks)!r})")
@@ -182,7 +185,9 @@ class _Writer:
         in_place = step.check is not None and not step.results
         self._before(k, part, is_there=in_place)
         self.namespace[f"call_{k}"] = step
+        self._zones("fill_zones", k, e)
         self._emit(f"r = call_{k}([{', '.join(operands)}], [{', '.join(symbols)}])")
+        self._zones("look_at_zones", k, e)
         for symbol, result, dim in step.sizes:
             self._emit(f"s{symbol} = " + (f"r[{result}].size({dim})" if dim >= 0 else f"int(r[{result}])"))
         for i, result in enumerate(step.results):
@@ -208,6 +213,12 @@ class _Writer:
                 if self.is_device and result in self.layout.slots:
                     self._emit(f"if t{result}.data_ptr() & 15: t{result} = aligned(t{result})")
         self._after(k, part)
+
+    def _zones(self, function: str, k: int, epoch: int) -> None:
+        """Writes or reads the guard zones around the buffers of the plan, in checked execution on a CPU."""
+        if self.is_checked and not self.is_device:
+            there = [f"w{i}" for i in range(epoch + 1)] if self._has_workspace() else []
+            self._emit(f"{function}({k}, [{', '.join(there)}], b{epoch})")
 
     def _before(self, k: int, part: Segment, is_there: bool) -> None:
         """Shows a checker what a step reads, and with `is_there` where its results will be."""
