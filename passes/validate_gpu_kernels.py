@@ -27,50 +27,29 @@ class ValidateGpuKernels(Pass):
     Before::
 
         "tt.func"() ({
-        ^bb0(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>):
-          %c128 = arith.constant 128 : i32
-          %lanes = "tt.make_range"() {end = 128 : i32, start = 0 : i32} : () -> tensor<128xi32>
+        ^bb0(%y: !tt.ptr<i32>):
           %program = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
-          %first = arith.muli %program, %c128 : i32
-          %start = "tt.splat"(%first) : (i32) -> tensor<128xi32>
-          %at = arith.addi %start, %lanes : tensor<128xi32>
-          %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
-          %from = "tt.addptr"(%xs, %at) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
-          %v = "tt.load"(%from) {operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<128x!tt.ptr<f32>>)
-            -> tensor<128xf32>
-          %ys = "tt.splat"(%y) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
-          %to = "tt.addptr"(%ys, %at) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
-          "tt.store"(%to, %v) : (tensor<128x!tt.ptr<f32>>, tensor<128xf32>) -> ()
+          %to = "tt.addptr"(%y, %program) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
+          "tt.store"(%to, %program) : (!tt.ptr<i32>, i32) -> ()
           "tt.return"() : () -> ()
-        }) {function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), kiln.grid = affine_map<() -> (8, 1, 1)>,
-            kiln.buffers = [{is_result = false, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (1024)>},
-                            {is_result = true, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (1024)>}],
-            sym_name = "copy", sym_visibility = "public"} : () -> ()
+        }) {function_type = (!tt.ptr<i32>) -> (), kiln.grid = affine_map<() -> (8, 1, 1)>,
+            kiln.buffers = [{is_result = true, layout = affine_map<(d0) -> (d0)>, sizes = affine_map<() -> (8)>}],
+            sym_name = "programs", sym_visibility = "public"} : () -> ()
 
     After::
 
         #map = affine_map<(d0) -> (d0)>
-        #map1 = affine_map<() -> (1024)>
+        #map1 = affine_map<() -> (8)>
         #map2 = affine_map<() -> (8, 1, 1)>
         "tt.func"() ({
-        ^bb0(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>):
-          %c128_i32 = arith.constant 128 : i32
-          %0 = "tt.make_range"() {end = 128 : i32, start = 0 : i32} : () -> tensor<128xi32>
-          %1 = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
-          %2 = arith.muli %1, %c128_i32 : i32
-          %3 = "tt.splat"(%2) : (i32) -> tensor<128xi32>
-          %4 = arith.addi %3, %0 : tensor<128xi32>
-          %5 = "tt.splat"(%arg0) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
-          %6 = "tt.addptr"(%5, %4) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
-          %7 = "tt.load"(%6) {operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<128x!tt.ptr<f32>>) -> tensor<128xf32>
-          %8 = "tt.splat"(%arg1) : (!tt.ptr<f32>) -> tensor<128x!tt.ptr<f32>>
-          %9 = "tt.addptr"(%8, %4) : (tensor<128x!tt.ptr<f32>>, tensor<128xi32>) -> tensor<128x!tt.ptr<f32>>
-          "tt.store"(%9, %7) : (tensor<128x!tt.ptr<f32>>, tensor<128xf32>) -> ()
+        ^bb0(%arg0: !tt.ptr<i32>):
+          %0 = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
+          %1 = "tt.addptr"(%arg0, %0) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
+          "tt.store"(%1, %0) : (!tt.ptr<i32>, i32) -> ()
           "tt.return"() : () -> ()
-        }) {function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (),
-            kiln.buffers = [{is_result = false, layout = #map, sizes = #map1},
-            {is_result = true, layout = #map, sizes = #map1}], kiln.grid = #map2, kiln.validation =
-            {proved = 4 : i64, unknown = 0 : i64}, sym_name = "copy", sym_visibility = "public"} : () -> ()
+        }) {function_type = (!tt.ptr<i32>) -> (), kiln.buffers = [{is_result = true, layout = #map, sizes = #map1}],
+            kiln.grid = #map2, kiln.validation = {proved = 3 : i64, unknown = 0 : i64}, sym_name = "programs",
+            sym_visibility = "public"} : () -> ()
     """
 
     name = "validate-gpu-kernels"
