@@ -42,6 +42,16 @@ class Sample:
         """Whether values are among the inputs for which a rewrite may hold only with `fast_math`."""
         return self.kind == SPECIALS
 
+    def without_infinities(self) -> "Sample":
+        """The same sample with large numbers in place of infinities: what is NaN on it comes from a NaN."""
+        tensors = [
+            t.clone().copy_(torch.where(t.isinf(), t.sign() * math.sqrt(torch.finfo(t.dtype).max), t))
+            if t.is_floating_point() and t.dtype.itemsize > 1
+            else t
+            for t in self.tensors
+        ]
+        return Sample(self.kind, tensors, dict(self.symbols))
+
     def save(self, path: Path) -> None:
         """Writes a file that `load_sample` reads."""
         torch.save({"kind": self.kind, "tensors": self.tensors, "symbols": self.symbols}, path)

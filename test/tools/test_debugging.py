@@ -166,6 +166,26 @@ def test_few_sums_of_huge_terms_may_be_no_numbers(terms: int, share: float, is_w
     assert compare([exact], [exact.float()], [after], terms=terms) is not None
 
 
+@pytest.mark.parametrize(
+    ("tame", "after", "is_wrong"),
+    [(1e19, torch.inf, False), (torch.nan, torch.inf, True), (1e19, 3.0, True), (1e19, torch.nan, False)],
+)
+def test_not_a_number_may_be_infinite_where_infinities_made_it(tame: float, after: float, is_wrong: bool) -> None:
+    exact, found = torch.ones(8, dtype=torch.float64), torch.ones(8)
+    calm = exact.clone()
+    exact[3], found[3], calm[3] = torch.nan, after, tame
+    assert bool(compare([exact], [exact.float()], [found], specials=True, tame=[calm])) == is_wrong
+
+
+def test_mean_of_a_row_with_an_infinity() -> None:
+    def norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x, (16,), w)
+
+    run = torch.compile(norm, backend="kiln", options={"fallback": False, "verify": "numerics"})
+    x, w = torch.randn(64, 16, requires_grad=True), torch.randn(16, requires_grad=True)
+    torch.testing.assert_close(run(x, w), norm(x, w))
+
+
 def test_an_access_outside_and_an_error_are_not_alike() -> None:
     wrong, outside, error = (Finding(kind, 1, KERNELS) for kind in ("numbers", "memory", "error"))
     assert outside.is_like(wrong) and wrong.is_like(outside)
