@@ -13,7 +13,7 @@ ns (4 by 4 elements); `launch` is for threads that are woken and waited for.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -21,7 +21,8 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.lowering.host.elements import item_bytes
-from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph
+from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, Read
+from kiln.passes.fusion.tally import Cost, Machine, Tally
 
 if TYPE_CHECKING:
     from kiln.passes.fusion.groups import Group
@@ -30,51 +31,6 @@ __all__ = ["Cost", "CostModel", "Machine", "amount"]
 
 UNKNOWN_SIZE = 128
 """What a symbol counts as: decisions about dynamic sizes are made for sizes of this order."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """launch: seconds until a kernel's threads are at work, the barrier behind it included. cache_bytes: up to where
-    what a kernel writes is still in the cache for the next one. Bytes and operations (of `OP_COST`, on vectors) are
-    per second; those of products are multiply-adds in registers."""
-
-    launch: float = 1.5e-6
-    cache_bytes: int = 1 << 20
-    cache_rate: float = 40e9
-    memory_rate: float = 10e9
-    vector_rate: float = 40e9
-    product_rate: float = 80e9
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of some kernels: bytes read and written, operations on elements, multiply-adds of products, launches."""
-
-    read: int = 0
-    written: int = 0
-    operations: int = 0
-    products: int = 0
-    kernels: int = 0
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.read + other.read,
-            self.written + other.written,
-            self.operations + other.operations,
-            self.products + other.products,
-            self.kernels + other.kernels,
-        )
-
-    @property
-    def moved(self) -> int:
-        """Bytes of traffic."""
-        return self.read + self.written
-
-    def seconds(self, machine: Machine) -> float:
-        """Estimated time on one core, for kernels of like size one after another."""
-        rate = machine.cache_rate if self.moved <= machine.cache_bytes * max(1, self.kernels) else machine.memory_rate
-        computing = self.operations / machine.vector_rate + self.products / machine.product_rate
-        return self.kernels * machine.launch + max(self.moved / rate, computing)
 
 
 class CostModel:
@@ -139,43 +95,38 @@ class CostModel:
         weight = self.graph.dims(op.operands[1])
         return 2 * result * self.count(weight[1:])
 
-    def reads(self, group: "Group") -> dict[ir.Value, int]:
-        """Bytes that the group reads of each value that it does not make itself."""
-        made = {r for op in group.ops for r in op.results}
-        found: dict[ir.Value, int] = {}
-        for op in group.ops:
-            for read in self.graph.reads[op]:
-                if read.value in made:
-                    continue
-                size = self.bytes_of(read.value)
-                if read.whole and op.name not in IN_MEMORY:
-                    # A table: as many elements as are looked up.
-                    looked_up = self.count(self.graph.space(op)) * item_bytes(read.value.type)
-                    size = min(size, looked_up)
-                found[read.value] = max(found.get(read.value, 0), size)
-        return found
+    def bytes_read(self, op: ir.Operation, read: Read) -> int:
+        """Bytes that one read by `op` takes."""
+        size = self.bytes_of(read.value)
+        if read.whole and op.name not in IN_MEMORY:
+            # A table: as many elements as are looked up.
+            return min(size, self.count(self.graph.space(op)) * item_bytes(read.value.type))
+        return size
 
-    def writes(self, group: "Group") -> int:
-        """Bytes of results that something outside of the group reads."""
-        members = set(group.ops)
-        total = 0
-        for op in group.ops:
-            for result in op.results:
-                readers = self.graph.readers.get(result, [])
-                outside = result in self.graph.external or any(r.consumer not in members for r in readers)
-                total += self.bytes_of(result) if outside else 0
-        return total
+    def tally(self, group: "Group") -> Tally:
+        """What the ops of a group read and make together; as ops are added, it is counted on."""
+        if group.counted is None:
+            group.counted = Tally(self)
+            for op in group.ops:
+                group.counted.add(op)
+        return group.counted
 
     def cost(self, group: "Group", recomputed: int = 0) -> Cost:
         """Of one kernel; `recomputed` operations are added to those of computing each point once."""
-        once = group.once("cost", lambda: self._cost(group))
+        once = self.tally(group).cost()
         again = group.recomputed + recomputed
         return replace(once, operations=once.operations + again) if again else once
 
-    def _cost(self, group: "Group") -> Cost:
-        operations = sum(self.own_operations(op) for op in group.ops)
-        products = sum(self.products(op) for op in group.ops)
-        return Cost(sum(self.reads(group).values()), self.writes(group), operations, products, 1)
+    def cost_with(self, group: "Group", op: ir.Operation, recomputed: int) -> Cost:
+        """Of a kernel with one op more."""
+        once = self.tally(group).cost() + self.tally(group).change(op)
+        again = group.recomputed + recomputed
+        return replace(once, operations=once.operations + again) if again else once
+
+    def shared(self, a: "Group", b: "Group") -> int:
+        """Bytes that both of two groups read, neither of which reads what the other makes."""
+        few, many = sorted((self.tally(a).reads, self.tally(b).reads), key=len)
+        return sum(min(size, many[value]) for value, size in few.items() if value in many)
 
 
 def amount(number: float, unit: str) -> str:

@@ -64,6 +64,7 @@ class FusionGraph:
         self._compute_set = set(self.compute)
         self._spaces: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
         self._users: dict[ir.Operation, list[int]] = {}
+        self._convolved: dict[ir.Operation, list[ir.Value]] = {}
         self._read_values: dict[ir.Operation, list[ir.Value]] = {}
         self.readers: dict[ir.Value, list[Read]] = {}
         self.reads: dict[ir.Operation, list[Read]] = {}
@@ -165,6 +166,35 @@ class FusionGraph:
                 if m == maps[-1] and isinstance(operand.type, ir.RankedTensorType) and self.dims(operand) == dims:
                     return self.innermost(operand)
         return len(dims) - 1 if dims else None
+
+    def convolved(self, op: ir.Operation) -> list[ir.Value]:
+        """Results of convolutions that `op` is computed from position by position, where only it needs them: directly,
+        or by ops that only it needs. Found once an op."""
+        found = self._convolved.get(op)
+        if found is None:
+            found = self._convolved[op] = self._find_convolved(op)
+        return found
+
+    def _find_convolved(self, op: ir.Operation) -> list[ir.Value]:
+        if op.name != "linalg.generic" or len(op.results) != 1 or self.reduces(op):
+            return []
+        space, found = self.space(op), dict[ir.Value, None]()
+        for read in self.reads[op]:
+            maker = defining_op(read.value)
+            if maker is None or maker not in self._compute_set or read.guarded or self.dims(read.value) != space:
+                continue
+            if not all(
+                e == ir.AffineDimExpr.get(i) or (affine.constant_of(space[i]) == 1 and affine.constant_of(e) == 0)
+                for i, e in enumerate(read.index)
+            ):
+                continue
+            if read.value in self.external or any(r.consumer != op for r in self.readers[read.value]):
+                continue
+            if maker.name == "kiln.conv":
+                found.update({} if ALONE in maker.attributes else {read.value: None})
+            else:
+                found.update(dict.fromkeys(self.convolved(maker)))
+        return list(found)
 
     def top(self, owner: ir.Operation | ir.OpView) -> int:
         """Position of the op of the function that an op is, or is inside of."""

@@ -3,6 +3,7 @@
 
 """Groups of ops that become one kernel, and the paths between them."""
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from kiln.dialects.kiln import name_of
 from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import CostModel
 from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
+from kiln.passes.fusion.tally import Tally
 
 __all__ = ["Group", "Grouping"]
 
@@ -27,7 +29,9 @@ class Group:
     space: extents that the ops' points are expressed in. points: iteration points of each op over that space; a value
     that is read at several indices has several. reduced: dims of the space that the group's reductions reduce. parts:
     groups that share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the
-    first one's. recomputed: operations beyond those of computing each value once.
+    first one's. recomputed: operations beyond those of computing each value once. guarded: ops whose result a pad or a
+    concatenation of the group reads, directly or behind other ops; what is below is computed where it exists only.
+    Ops are added, in their order, and never taken out.
     """
 
     ops: list[ir.Operation]
@@ -38,13 +42,15 @@ class Group:
     parts: list["Group"] = field(default_factory=list)
     others: list[ir.Operation] = field(default_factory=list)
     recomputed: int = 0
-    found: dict[Any, tuple[list[ir.Operation], Any]] = field(default_factory=dict, init=False, repr=False)
+    guarded: set[ir.Operation] = field(default_factory=set)
+    found: dict[Any, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False)
+    counted: Tally | None = field(default=None, init=False, repr=False)
 
     def once(self, what: Any, find: Callable[[], T]) -> T:
-        """What `find` gives, asked again when the group has other ops: these are always another list."""
+        """What `find` gives, asked again when the group has more ops."""
         known = self.found.get(what)
-        if known is None or known[0] is not self.ops:
-            known = self.found[what] = self.ops, find()
+        if known is None or known[0] != len(self.ops):
+            known = self.found[what] = len(self.ops), find()
         return known[1]
 
     @property
@@ -132,22 +138,32 @@ class Grouping:
     def adopt(self, op: ir.Operation, group: Group, points: list[Point]) -> None:
         """Put `op`, computed at `points` of the group's space, into a group."""
         # Producers are visited before their own producers, so `op` is alone in its group until now.
-        group.ops = sorted([*group.ops, op], key=lambda o: self.graph.position[o])
+        if group.counted is not None:
+            group.counted.add(op)
+        insort(group.ops, op, key=self.graph.position.__getitem__)
         group.points[op] = points
         self.of[op] = group
+        # Those that read `op` are in their groups for good, so that this is known for good, too.
+        if self.is_guarded(group, [r for v in op.results for r in self.graph.readers.get(v, ())]):
+            group.guarded.add(op)
+
+    def is_guarded(self, group: Group, reads: Iterable[Read]) -> bool:
+        """Whether a pad or concatenation in `group` lies between these reads and its loops, directly or behind other
+        ops."""
+        return any(self.of[r.consumer] is group and (r.guarded or r.consumer in group.guarded) for r in reads)
 
     def merge(self, a: Group, b: Group) -> Group:
         """One group with the parts of both. No path may lead from one to the other."""
         ops = sorted([*a.ops, *b.ops], key=lambda o: self.graph.position[o])
         first = min(a, b, key=lambda g: self.graph.position[g.ops[0]])
         parts = [*a.all_parts, *b.all_parts]
-        merged = replace(first, ops=ops, parts=parts)
+        merged = replace(first, ops=ops, parts=parts, guarded=a.guarded | b.guarded)
         for op in ops:
             self.of[op] = merged
         return merged
 
     def successors(self, group: Group) -> list[Group | ir.Operation]:
-        """Kernels and calls that read what `group` makes."""
+        """Kernels and calls that read what `group` makes, in the order of its ops."""
         users = group.once("users", lambda: list(dict.fromkeys(p for op in group.ops for p in self.graph.users(op))))
         return [node for node in self._behind(users) if node is not group]
 
@@ -159,11 +175,15 @@ class Grouping:
 
     def connected(self, a: Group, b: Group) -> bool:
         """Whether a path leads from one of two groups to the other."""
-        return self._leads(self.successors(a), b) or self._leads(self.successors(b), a)
+        return self._leads(self._next(a), b) or self._leads(self._next(b), a)
 
     def would_cycle(self, own: Group, group: Group) -> bool:
         """Whether `group` is reachable from `own` other than directly."""
-        return self._leads([s for s in self.successors(own) if s is not group], group)
+        return self._leads([s for s in self._next(own) if s is not group], group)
+
+    def _next(self, group: Group) -> list[Group | ir.Operation]:
+        """`successors` in any order, and the group itself where it has parts that read each other."""
+        return self._behind(self.model.tally(group).users)
 
     def _leads(self, work: list[Group | ir.Operation], group: Group) -> bool:
         """Whether a path leads from one of some kernels and calls to `group`."""
@@ -176,7 +196,7 @@ class Grouping:
                 continue
             seen.add(id(node))
             if isinstance(node, Group):
-                work += self.successors(node)
+                work += self._next(node)
                 continue
             work += self._behind(self.graph.users(node))
             if node in self.graph.next_call:

@@ -3,8 +3,9 @@
 
 """Horizontal fusion: kernels that do not depend on each other become the parts of one kernel."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -13,7 +14,7 @@ from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import merge_loops, share_loops
-from kiln.passes.fusion.order import SPARE, Schedule
+from kiln.passes.fusion.order import SPARE, Kernels, Schedule
 from kiln.passes.fusion.reach import Reach
 
 __all__ = ["MOST_PARTS", "Room", "fuse_nests", "fuse_products", "fuse_small"]
@@ -29,25 +30,31 @@ class Room:
     """How much memory kernels may take: little more than before any of them become parts of one (`most`), and beyond
     what the ops take one by one (`free`) no more bytes than of traffic are saved."""
 
-    schedule: Schedule
+    kernels: Kernels
     most: int
     free: int
 
     @classmethod
     def of(cls, grouping: Grouping, one_by_one: int) -> "Room":
         """The room that the kernels of a grouping take; the ops one by one take `one_by_one` bytes."""
-        schedule = Schedule.of(grouping)
-        peak = schedule.peak(grouping)
-        return cls(schedule, peak + peak // SPARE, max(peak, one_by_one))
+        kernels = Schedule.of(grouping).kernels(grouping)
+        peak = kernels.best()[1]
+        return cls(kernels, peak + peak // SPARE, max(peak, one_by_one))
+
+    def merge(self, a: Group, b: Group, merged: Group) -> None:
+        """Note that `merged` stands for `a` and `b` from now on."""
+        self.kernels = self.kernels.merged(a, b, merged)
 
     def lacks(self, grouping: Grouping, a: Group, b: Group) -> int:
         """Bytes alive at once, if two groups were one, that there is no room for."""
         enough = min(self.most, self.free)
-        held = self.schedule.peak(grouping, [a, b], enough)
+        if self.kernels.total <= enough:
+            return 0
+        _, held = self.kernels.merged(a, b, a).best(enough)
         if held <= enough:
             return 0
         model = grouping.model
-        saved = model.cost(a).moved + model.cost(b).moved - model.cost(replace(a, ops=[*a.ops, *b.ops])).moved
+        saved = model.shared(a, b)  # neither reads what the other makes
         return held - self.most if held > self.most else held - self.free if held - self.free > saved else 0
 
 
@@ -78,6 +85,7 @@ def fuse_nests(grouping: Grouping, reach: Reach, room: Room) -> None:
                 before = grouping.model.cost(a) + grouping.model.cost(b)
                 merged = merge_loops(grouping, a, b)
                 reach.merge(a, b, merged)
+                room.merge(a, b, merged)
                 saved = amount(before.moved - grouping.model.cost(merged).moved, "B")
                 grouping.decisions.append((b.ops[-1], f"shares the loops of {a.ops[-1].name}: saves {saved}"))
     for value in values:
@@ -97,18 +105,54 @@ def fuse_small(grouping: Grouping, reach: Reach, room: Room) -> None:
     A batch norm's count of batches is one element; nothing that it reads or writes has to do with another kernel.
     """
     machine = grouping.model.machine
-    for small in grouping.groups():
+    groups = grouping.groups()
+    nests = _Nests(grouping, groups)
+    for small in groups:
         group = _now(grouping, small)
         computes = grouping.model.cost(group).seconds(machine) - machine.launch
         if group.kind not in ("pointwise", "reduction") or computes > SMALL * machine.launch:
             continue
-        nests = [g for g in grouping.groups() if g is not group and g.kind in ("pointwise", "reduction")]
-        start = grouping.graph.position[group.ops[-1]]
-        nests.sort(key=lambda g: (abs(grouping.graph.position[g.ops[0]] - start), grouping.graph.position[g.ops[0]]))
-        for other in nests:
-            if reach.independent(group, other) and len(group.all_parts) + len(other.all_parts) <= MOST_PARTS:
+        for other in nests.around(group):
+            if len(group.all_parts) + len(other.all_parts) <= MOST_PARTS and reach.independent(group, other):
                 fuse_parts(grouping, reach, room, [other, group], "computes less than a launch costs")
+                if _now(grouping, group) is not group:
+                    nests.replace((group, other), _now(grouping, group))
                 break
+
+
+class _Nests:
+    """The kernels made of loops alone, in the order of their first ops."""
+
+    def __init__(self, grouping: Grouping, groups: Sequence[Group]) -> None:
+        self._position = grouping.graph.position
+        self._all = [g for g in groups if g.kind in ("pointwise", "reduction")]
+        self._starts = [self._start(g) for g in self._all]
+
+    def _start(self, group: Group) -> int:
+        return self._position[group.ops[0]]
+
+    def around(self, group: Group) -> Iterator[Group]:
+        """The others, the one whose first op is nearest to the last op of `group` first; of two, the one before it."""
+        end = self._position[group.ops[-1]]
+        after = bisect_left(self._starts, end)
+        before = after - 1
+        while before >= 0 or after < len(self._all):
+            is_before = (
+                after == len(self._all) or before >= 0 and end - self._starts[before] <= self._starts[after] - end
+            )
+            found = self._all[before if is_before else after]
+            before, after = before - is_before, after + (not is_before)
+            if found is not group:
+                yield found
+
+    def replace(self, old: Sequence[Group], new: Group) -> None:
+        """Put one for others."""
+        for group in old:
+            i = bisect_left(self._starts, self._start(group))
+            del self._starts[i], self._all[i]
+        i = bisect_left(self._starts, self._start(new))
+        self._starts.insert(i, self._start(new))
+        self._all.insert(i, new)
 
 
 def _now(grouping: Grouping, group: Group) -> Group:
@@ -164,6 +208,7 @@ def fuse_parts(grouping: Grouping, reach: Reach, room: Room, family: Sequence[Gr
             before = grouping.model.cost(first) + grouping.model.cost(other)
             merged = grouping.merge(first, other)
             reach.merge(first, other, merged)
+            room.merge(first, other, merged)
             saved = amount(before.moved - grouping.model.cost(merged).moved, "B")
             reason = f"fused into the kernel of {first.ops[-1].name}: {why}, saves {saved} of traffic"
             grouping.decisions.append((op, reason))

@@ -4,14 +4,12 @@
 """Whether, and how, an op joins the kernel of one that reads it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import mul
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import ALONE, IN_MEMORY, Read
 from kiln.passes.fusion.groups import Group, Grouping
@@ -59,7 +57,7 @@ def _try_pointwise(
         return f"read at {len(indices)} indices: a kernel computes a value at {MOST_INDICES} at most"
     plain = [_plain(i) for i in indices]
     if stored:
-        full = len(indices) == 1 and plain[0] is not None and not _is_guarded(grouping, group, reads)
+        full = len(indices) == 1 and plain[0] is not None and not grouping.is_guarded(group, reads)
         whole = full and _covers(group, indices[0], grouping.graph.dims(op.results[0]))
         if not whole or not _storable(group, plain[0] or []):
             return "needed in memory, and not over the consumer's loops"
@@ -69,7 +67,7 @@ def _try_pointwise(
         return "computed once behind a convolution's sums, not again and again here: the traffic is the same"
     if again:
         before = grouping.model.cost(grouping.of[op]) + grouping.model.cost(group)
-        after = grouping.model.cost(replace(group, ops=[*group.ops, op]), again)
+        after = grouping.model.cost_with(group, op, again)
         seconds = before.seconds(grouping.model.machine), after.seconds(grouping.model.machine)
         if seconds[1] > SLOWER * seconds[0]:
             saves, costs = amount(before.moved - after.moved, "B"), amount(again, "op")
@@ -85,40 +83,8 @@ def _try_pointwise(
 def _follows_convolution(grouping: Grouping, op: ir.Operation, size: int) -> bool:
     """Whether `op` is computed, position by position, from the result of a convolution that only it needs, directly or
     by ops that only it needs; what it makes of that has at most as many bytes (`size`)."""
-    graph = grouping.graph
-    if op.name != "linalg.generic" or len(op.results) != 1 or graph.reduces(op):
-        return False
-    space = graph.space(op)
-    for read in graph.reads[op]:
-        maker = defining_op(read.value)
-        if maker is None or maker not in grouping.of or read.guarded or list(graph.dims(read.value)) != list(space):
-            continue
-        if not all(
-            e == ir.AffineDimExpr.get(i) or (is_one(space[i]) and _is_zero(e)) for i, e in enumerate(read.index)
-        ):
-            continue
-        if read.value in graph.external or any(r.consumer != op for r in graph.readers[read.value]):
-            continue
-        if maker.name == "kiln.conv":
-            if ALONE not in maker.attributes and size <= grouping.model.bytes_of(read.value):
-                return True
-        elif _follows_convolution(grouping, maker, size):
-            return True
-    return False
-
-
-def _is_guarded(grouping: Grouping, group: Group, reads: Sequence[Read]) -> bool:
-    """Whether a pad or concatenation in `group` lies between these reads and its loops, directly or behind other ops:
-    what is below is computed where it exists only, and is asked for outside of that."""
-    pending, seen = list(reads), set()
-    while pending:
-        read = pending.pop()
-        if read.guarded:
-            return True
-        for value in read.consumer.results if read.consumer not in seen else ():
-            pending += [r for r in grouping.graph.readers.get(value, []) if grouping.of[r.consumer] is group]
-        seen.add(read.consumer)
-    return False
+    values = grouping.graph.convolved(op)
+    return any(size <= grouping.model.bytes_of(value) for value in values)
 
 
 def _plain(index: tuple[ir.AffineExpr, ...]) -> list[int] | None:
@@ -159,7 +125,7 @@ def _try_reduction(
 ) -> str | None:
     if group.named is not None:
         return "a reduction before a matrix product or attention"
-    if _is_guarded(grouping, group, reads):
+    if grouping.is_guarded(group, reads):
         return "a reduction below a pad or concatenation"
     if len(indices) != 1:
         return "a reduction read at several indices"
@@ -210,7 +176,7 @@ def _try_epilogue(
         reason = why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
         if reason is not None:
             return reason
-    if _is_guarded(grouping, group, reads) or len(indices) != 1:
+    if grouping.is_guarded(group, reads) or len(indices) != 1:
         return "the result is read at several indices, or in part"
     same = _same_loops if op.name == "kiln.conv" else _same_rows
     if not same(group, indices[0], grouping.graph.dims(op.results[0])):

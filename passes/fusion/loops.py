@@ -36,7 +36,8 @@ def _indices_of(grouping: Grouping, group: Group, value: ir.Value) -> set[tuple[
     """Indices at which the group's loops read `value`."""
 
     def find() -> set[tuple[ir.AffineExpr, ...]]:
-        reads = [r for o in group.ops for r in grouping.graph.reads[o] if r.value == value and not r.whole]
+        readers = grouping.graph.readers.get(value, ())
+        reads = [r for r in readers if grouping.of[r.consumer] is group and not r.whole]
         return set(grouping.indices(group, reads) or ())
 
     return group.once(("indices", value), find)
@@ -47,7 +48,8 @@ def merge_loops(grouping: Grouping, a: Group, b: Group) -> Group:
     ops = sorted([*a.ops, *b.ops], key=lambda o: grouping.graph.position[o])
     reduced = a.reduced if a.reduced is not None else b.reduced
     again = a.recomputed + b.recomputed
-    merged = replace(a, ops=ops, points=a.points | b.points, reduced=reduced, recomputed=again)
+    guarded = a.guarded | b.guarded
+    merged = replace(a, ops=ops, points=a.points | b.points, reduced=reduced, recomputed=again, guarded=guarded)
     for op in ops:
         grouping.of[op] = merged
     return merged

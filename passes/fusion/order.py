@@ -10,6 +10,8 @@ there (as reuse-buffers does, where the indices allow it, which is not known her
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
+from heapq import heappop, heappush
 
 from torch_mlir import ir
 
@@ -18,10 +20,13 @@ from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.graph import NAMED
 from kiln.passes.fusion.groups import Group, Grouping
 
-__all__ = ["SPARE", "Node", "Schedule"]
+__all__ = ["SPARE", "Kernels", "Node", "Schedule"]
 
 SPARE = 8
 """Fewer kernels may cost this fraction (1/n) of the memory that is held without them."""
+
+_CALLER = -1
+"""Stands for the caller as a reader, who is never done."""
 
 Node = Group | ir.Operation
 """A kernel, or a call or constant between kernels."""
@@ -75,122 +80,166 @@ class Schedule:
 
         As they stand in the function, or what frees most first where that needs less memory.
         """
-        nodes, of = self._nodes(grouping)
-        order, _ = self._best(of, len(nodes))
-        return [nodes[i] for i in order]
+        kernels = self.kernels(grouping)
+        return [kernels.nodes[i] for i in kernels.best()[0]]
 
-    def peak(self, grouping: Grouping, together: Sequence[Group] = (), enough: int = -1) -> int:
-        """Most bytes alive at once if the groups `together` were one. No order is looked for that takes less than
-        `enough`, where as they stand in the function they take no more."""
-        nodes, of = self._nodes(grouping)
-        if together:
-            merged = [i for i, n in enumerate(nodes) if any(n is g for g in together)]
-            of = [merged[0] if i in merged else i for i in of]
-        return self._best(of, len(nodes), enough)[1]
+    def peak(self, grouping: Grouping, enough: int = -1) -> int:
+        """Most bytes alive at once. No order is looked for that takes less than `enough`, where as they stand in the
+        function they take no more."""
+        return self.kernels(grouping).best(enough)[1]
 
     def crowded(self, grouping: Grouping, limit: int) -> list[Group]:
         """The groups during which more than `limit` bytes are alive."""
-        nodes, of = self._nodes(grouping)
-        order, _ = self._best(of, len(nodes))
-        live = _Memory(self, of).live(order)
-        return [n for i, bytes_ in zip(order, live, strict=True) if bytes_ > limit and isinstance(n := nodes[i], Group)]
+        kernels = self.kernels(grouping)
+        order, _ = kernels.best()
+        live = kernels.live(order)
+        nodes = [kernels.nodes[i] for i in order]
+        return [n for n, bytes_ in zip(nodes, live, strict=True) if bytes_ > limit and isinstance(n, Group)]
 
-    def _nodes(self, grouping: Grouping) -> tuple[list[Node], list[int]]:
-        """The nodes, and which one each op is in."""
-        nodes: list[Node] = []
-        known: dict[int, int] = {}
+    def kernels(self, grouping: Grouping) -> "Kernels":
+        """The nodes of a grouping as they are now."""
+        return Kernels(self, grouping)
+
+
+class Kernels:
+    """The nodes of one grouping, by number in the order of their first ops, and the values between them: for each the
+    node that makes it, those that read it, and its bytes. Of merged nodes the lower number stands for both."""
+
+    def __init__(self, schedule: Schedule, grouping: Grouping) -> None:
+        self.nodes: list[Node] = []
+        self.number: dict[int, int] = {}  # id of a group -> its node; `nodes` keeps the ids in use
         of: list[int] = []
-        for op in self.ops:
+        for op in schedule.ops:
             group = grouping.of.get(op)
-            key = -1 if group is None else id(group)
-            if group is None or key not in known:
-                known[key] = len(nodes)
-                nodes.append(op if group is None else group)
-            of.append(known[key])
-        return nodes, of
-
-    def _best(self, of: Sequence[int], count: int, enough: int = -1) -> tuple[list[int], int]:
-        needs: list[set[int]] = [set() for _ in range(count)]
-        for i, sources in enumerate(self.sources):
-            needs[of[i]] |= {of[s] for s in sources} - {of[i]}
-        for call, before in self.calls.items():
-            needs[of[call]].add(of[before])
-        memory = _Memory(self, of)
-        plain = _walk(needs, set(of), None)
-        peak = memory.peak(plain)
-        if peak <= enough:
-            return plain, peak
-        eager = _walk(needs, set(of), memory)
-        less = memory.peak(eager)
-        return (eager, less) if less < peak else (plain, peak)
-
-
-class _Memory:
-    """Values in memory: for each the node that makes it, those that read it, and its bytes."""
-
-    def __init__(self, schedule: Schedule, of: Sequence[int]) -> None:
-        readers: dict[int, set[int]] = {}
+            if group is None or id(group) not in self.number:
+                if group is not None:
+                    self.number[id(group)] = len(self.nodes)
+                self.nodes.append(op if group is None else group)
+            of.append(len(self.nodes) - 1 if group is None else self.number[id(group)])
+        self.needs: list[set[int]] = [set() for _ in self.nodes]
+        self.users: list[set[int]] = [set() for _ in self.nodes]
+        self.readers: dict[int, set[int]] = {}
         for i, sources in enumerate(schedule.sources):
             for s in sources:
                 if of[s] != of[i]:
-                    readers.setdefault(s, set()).add(of[i])
+                    self._link(of[s], of[i])
+                    self.readers.setdefault(s, set()).add(of[i])
+        for call, before in schedule.calls.items():
+            self._link(of[before], of[call])
         for s in schedule.returned:
-            readers.setdefault(s, set()).add(-1)  # the caller, who is never done
-        self.readers = readers
-        self.fixed = {of[i] for i, is_loop in enumerate(schedule.loops) if not is_loop}
-        self.sizes = {s: schedule.sizes[s] for s in readers}
-        self.made: dict[int, list[int]] = {}
-        self.read: dict[int, list[int]] = {}
-        for s, nodes in readers.items():
-            self.made.setdefault(of[s], []).append(s)
-            for n in nodes:
-                self.read.setdefault(n, []).append(s)
+            self.readers.setdefault(s, set()).add(_CALLER)
+        self.alone = {of[i] for i, is_loop in enumerate(schedule.loops) if not is_loop}
+        self.sizes = {s: schedule.sizes[s] for s in self.readers}
+        self.total = sum(self.sizes.values())
+        self.made: list[list[int]] = [[] for _ in self.nodes]
+        self.read: list[list[int]] = [[] for _ in self.nodes]
+        for s, nodes in self.readers.items():
+            self.made[of[s]].append(s)
+            for n in nodes - {_CALLER}:
+                self.read[n].append(s)
+        self.gone: set[int] = set()
 
-    def change(self, node: int, done: set[int]) -> int:
-        """Bytes more that are alive behind `node`, if `done` are the nodes before it."""
-        made = sum(self.sizes[s] for s in self.made.get(node, ()))
-        freed = sum(self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done | {node})
-        return made - freed
+    def _link(self, before: int, after: int) -> None:
+        self.needs[after].add(before)
+        self.users[before].add(after)
 
-    def peak(self, order: Sequence[int]) -> int:
-        """Most bytes alive at once."""
-        return max(self.live(order), default=0)
+    def merged(self, a: Group, b: Group, merged: Group) -> "Kernels":
+        """These with one node for two groups, neither of which reads what the other makes."""
+        i, j = sorted((self.number[id(a)], self.number[id(b)]))
+        made = copy(self)
+        made.number, made.nodes, made.gone = self.number | {id(merged): i}, list(self.nodes), self.gone | {j}
+        made.nodes[i] = merged
+        made.needs, made.users = list(self.needs), list(self.users)
+        for n in self.needs[j]:
+            made.users[n] = self.users[n] - {j} | {i}
+        for n in self.users[j]:
+            made.needs[n] = self.needs[n] - {j} | {i}
+        made.needs[i], made.users[i] = self.needs[i] | self.needs[j], self.users[i] | self.users[j]
+        made.made, made.read, made.readers = list(self.made), list(self.read), dict(self.readers)
+        for s in self.read[j]:
+            made.readers[s] = self.readers[s] - {j} | {i}
+        made.made[i] = self.made[i] + self.made[j]
+        made.read[i] = list(dict.fromkeys(self.read[i] + self.read[j]))
+        made.alone = self.alone | {i} if j in self.alone else self.alone
+        return made
+
+    def best(self, enough: int = -1) -> tuple[list[int], int]:
+        """An order of the nodes, and the most bytes alive at once in it: the function's own where that takes no more
+        than `enough`, or no more than what frees most first."""
+        plain = _walk(self, None)
+        peak = max(self.live(plain), default=0)
+        if peak <= enough:
+            return plain, peak
+        eager = _walk(self, _Change(self))
+        less = max(self.live(eager), default=0)
+        return (eager, less) if less < peak else (plain, peak)
 
     def live(self, order: Sequence[int]) -> list[int]:
         """Bytes alive during each node of an order."""
         found: list[int] = []
         live = 0
-        done: set[int] = set()
+        left = {s: len(nodes) for s, nodes in self.readers.items()}
         for node in order:
-            done.add(node)
-            made = [self.sizes[s] for s in self.made.get(node, ())]
-            freed = [self.sizes[s] for s in self.read.get(node, ()) if self.readers[s] <= done]
+            made = [self.sizes[s] for s in self.made[node]]
+            freed: list[int] = []
+            for s in self.read[node]:
+                left[s] -= 1
+                if not left[s]:
+                    freed.append(self.sizes[s])
             live += sum(made)
-            is_over = made and freed and node not in self.fixed
+            is_over = made and freed and node not in self.alone
             over = sum((Counter(made) & Counter(freed)).elements()) if is_over else 0
             found.append(live - over)
             live -= sum(freed)
         return found
 
 
-def _walk(needs: Sequence[set[int]], nodes: set[int], memory: _Memory | None) -> list[int]:
-    """Nodes in an order that `needs` allows: the first that is ready, or the one that frees most."""
-    waiting = {n: len(needs[n]) for n in nodes}
-    users: dict[int, list[int]] = {}
-    for n in nodes:
-        for before in needs[n]:
-            users.setdefault(before, []).append(n)
-    ready = {n for n, count in waiting.items() if not count}
+class _Change:
+    """How many bytes more are alive behind each node than before it, as other nodes are done."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._left = {s: (len(nodes), sum(nodes)) for s, nodes in kernels.readers.items()}  # the last one is the sum
+        self.of = [sum(kernels.sizes[s] for s in made) for made in kernels.made]
+        for node, read in enumerate(kernels.read):
+            self.of[node] -= sum(kernels.sizes[s] for s in read if self._left[s][0] == 1)
+
+    def less_behind(self, node: int) -> list[int]:
+        """Notes that a node is done; returns the nodes whose change is less for that."""
+        found: list[int] = []
+        for s in self._kernels.read[node]:
+            count, last = self._left[s] = self._left[s][0] - 1, self._left[s][1] - node
+            if count == 1 and last != _CALLER:
+                self.of[last] -= self._kernels.sizes[s]
+                found.append(last)
+        return found
+
+
+def _walk(kernels: Kernels, change: _Change | None) -> list[int]:
+    """The nodes in an order that they allow: the first that is ready, or the one that frees most."""
+    waiting = [len(needs) for needs in kernels.needs]
+    ready: list[tuple[int, int]] = []
+
+    def add(node: int) -> None:
+        heappush(ready, (0 if change is None else change.of[node], node))
+
+    for node, count in enumerate(waiting):
+        if not count and node not in kernels.gone:
+            add(node)
     order: list[int] = []
     done: set[int] = set()
     while ready:
-        node = min(ready) if memory is None else min(ready, key=lambda n: (memory.change(n, done), n))
-        ready.remove(node)
+        _, node = heappop(ready)
+        if node in done:
+            continue  # its change became less meanwhile
         order.append(node)
         done.add(node)
-        for user in users.get(node, ()):
+        for other in change.less_behind(node) if change is not None else ():
+            if not waiting[other]:
+                add(other)
+        for user in kernels.users[node]:
             waiting[user] -= 1
             if not waiting[user]:
-                ready.add(user)
-    assert len(order) == len(nodes), "kernels wait for each other"
+                add(user)
+    assert len(order) == len(kernels.nodes) - len(kernels.gone), "kernels wait for each other"
     return order

@@ -30,7 +30,7 @@ MOST_READERS = 8
 @dataclass(frozen=True)
 class Repeated:
     """A value that kernels compute for themselves. ops: what computes it from what is in memory, in order; the last
-    one's result is the value. readers: ops of each kernel that gets a copy. why: for the remark."""
+    one's result is the value. readers: ops that read it, of each kernel that gets a copy. why: for the remark."""
 
     ops: list[ir.Operation]
     readers: list[list[ir.Operation]]
@@ -71,7 +71,9 @@ def worth_repeating(grouping: Grouping) -> list[Repeated]:
         keeps = len(cone) < len(grouping.of[op].ops)
         groups = readers if keeps else readers[1:]  # else the first reader's kernel takes the op itself
         if groups:
-            found.append(Repeated(cone, [list(g.ops) for g in groups], why))
+            reads = [r for v in op.results for r in grouping.graph.readers[v]]
+            kernels = [list(dict.fromkeys(r.consumer for r in reads if grouping.of[r.consumer] is g)) for g in groups]
+            found.append(Repeated(cone, kernels, why))
             taken.update(cone)
     return found
 
@@ -146,7 +148,7 @@ def _why_repeat(grouping: Grouping, cone: list[ir.Operation], readers: list[Grou
     before = after = 0.0
     saved = again = 0
     for group in readers:
-        reads = [r for o in group.ops for r in graph.reads[o] if r.value == value]
+        reads = [r for r in graph.readers[value] if grouping.of[r.consumer] is group]
         evaluations = 0
         for part in group.all_parts:
             mine = [r for r in reads if r.consumer in part.points]
@@ -155,8 +157,8 @@ def _why_repeat(grouping: Grouping, cone: list[ir.Operation], readers: list[Grou
                 return None
             evaluations += model.evaluations(indices, part.space)
         cost = model.cost(group)
-        known = set(model.reads(group)) | {r for o in group.ops for r in o.results}
-        more = sum(model.bytes_of(v) for v in inputs - known)
+        tally = model.tally(group)
+        more = sum(model.bytes_of(v) for v in inputs if v not in tally.reads and v not in tally.made)
         work = evaluations * sum(graph.cost(o) for o in cone)
         before += cost.seconds(model.machine)
         after += replace(cost, read=cost.read - size + more, operations=cost.operations + work).seconds(model.machine)

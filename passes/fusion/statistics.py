@@ -29,18 +29,21 @@ __all__ = ["join_statistics"]
 
 def join_statistics(grouping: Grouping) -> None:
     """Merge reductions with pointwise kernels that read their results along the same rows."""
-    changed = True
-    while changed:
-        changed = False
-        for group in grouping.groups():
-            if group.reduced is None or group.named is not None:
-                continue
-            for reader in grouping.successors(group):
-                if isinstance(reader, Group) and _join(grouping, group, reader):
-                    changed = True
-                    break
-            if changed:
-                break
+    for found in grouping.groups():
+        group: Group | None = found
+        # Merging makes no kernel fit that did not fit before, so that none before this one is asked again.
+        while group is not None:
+            group = _join_one(grouping, group)
+
+
+def _join_one(grouping: Grouping, group: Group) -> Group | None:
+    """The group with the first reader that it can take in; None if there is none."""
+    if group.reduced is None or group.named is not None or len(group.ops) >= MOST_OPS:
+        return None
+    for reader in grouping.successors(group):
+        if isinstance(reader, Group) and _join(grouping, group, reader):
+            return grouping.of[group.ops[0]]
+    return None
 
 
 def _join(grouping: Grouping, group: Group, reader: Group) -> bool:

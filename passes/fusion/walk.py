@@ -5,9 +5,7 @@
 
 from torch_mlir import ir
 
-from kiln.dialects.walk import defining_op
 from kiln.passes.fusion.cost import Cost, amount
-from kiln.passes.fusion.graph import IN_MEMORY
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.joining import try_to_join
 from kiln.passes.fusion.loops import merge_loops, share_loops
@@ -26,10 +24,7 @@ def _place(grouping: Grouping, op: ir.Operation) -> None:
     if not reads:
         return
     in_memory = any(v in grouping.graph.external for v in op.results) or any(r.whole for r in reads)
-    consumers: list[Group] = []
-    for r in reads:
-        if not r.whole and grouping.of[r.consumer] not in consumers:
-            consumers.append(grouping.of[r.consumer])
+    consumers = list(dict.fromkeys(grouping.of[r.consumer] for r in reads if not r.whole))
     if not consumers:
         return
     consumers = _joined(grouping, [g for g in consumers if g is not grouping.of[op]], op)
@@ -80,9 +75,4 @@ def _joined(grouping: Grouping, consumers: list[Group], op: ir.Operation) -> lis
 
 def _awaits_product(grouping: Grouping, group: Group, op: ir.Operation) -> bool:
     """Whether the group could become the epilogue of a product that is still to be placed."""
-    for reader in group.ops:
-        for read in grouping.graph.reads[reader]:
-            owner = defining_op(read.value)
-            if owner is not None and owner != op and owner.name in IN_MEMORY and grouping.of[owner] is not group:
-                return True
-    return False
+    return any(product != op and grouping.of[product] is not group for product in grouping.model.tally(group).products)
