@@ -4,6 +4,7 @@
 """Decides which results are written into memory that is there already."""
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -101,6 +102,70 @@ class ReuseBuffers(Pass):
 
 
 @dataclass
+class _Places:
+    """Memory that a fusion reads, and which of it dies there. Sets of operands are numbers: operand i is bit i.
+
+    roots: of each tensor operand. operands: those in each piece of memory. dying, first_dying: those in what dies, and
+    the first one of each such piece.
+    """
+
+    roots: list[ir.Value | None]
+    operands: dict[ir.Value, int]
+    dying: int = 0
+    first_dying: int = 0
+    unmoved: int | None = None
+    overwriting: Overwriting | None = None
+
+    @classmethod
+    def of(cls, roots: list[ir.Value | None], dying: Iterable[ir.Value]) -> "_Places":
+        """What is read from these roots, of which some die."""
+        operands: dict[ir.Value, int] = {}
+        for i, root in enumerate(roots):
+            if root is not None:
+                operands[root] = operands.get(root, 0) | 1 << i
+        found = cls(roots, operands)
+        for root in dying:
+            found.dying |= operands[root]
+            found.first_dying |= operands[root] & -operands[root]
+        return found
+
+    def remove(self, root: ir.Value) -> None:
+        """Note that a piece is taken."""
+        kept = ~self.operands.get(root, 0)
+        self.dying, self.first_dying = self.dying & kept, self.first_dying & kept
+
+    def candidates(self, allowed: int, target: ir.Value | None) -> Iterator[tuple[ir.Value, list[int]]]:
+        """Pieces that a result may be written to, with the operands in each: `target`, then what dies, in order."""
+        if target is not None:
+            mine = self.operands.get(target, 0)
+            if mine & allowed == mine:
+                yield target, _bits(mine)
+        left = self.dying & allowed
+        while left:
+            root = self.roots[(left & -left).bit_length() - 1]
+            assert root is not None
+            mine = self.operands[root]
+            left &= ~mine
+            if mine & allowed == mine:
+                yield root, _bits(mine)
+
+    def once_unmoved(self, is_unmoved: Callable[[int], bool]) -> int:
+        """The operands that start where their memory does, asked once."""
+        if self.unmoved is None:
+            self.unmoved = sum(1 << i for i in range(len(self.roots)) if is_unmoved(i))
+        return self.unmoved
+
+
+def _bits(number: int) -> list[int]:
+    """Positions of the bits that are 1, in order."""
+    found: list[int] = []
+    while number:
+        found.append((number & -number).bit_length() - 1)
+        number &= number - 1
+    return found
+
+
+@dataclass
 class _Memory:
     """What one piece of memory must be: `is_plain`: all values in it have the first one's sizes and strides."""
 
@@ -165,23 +230,14 @@ class _Function:
         if base is not None:
             self._overwrite(operation, roots, base)
             return
-        is_nest = ir.StringAttr(operation.attributes["kind"]).value not in (*KERNEL_KINDS, "scatter_nd")
-        overwriting: Overwriting | None = None
         in_place: list[int] = []
         writes: list[int] = []
+        rejected: dict[int, int] = {}  # result -> operands that die but that it may not be written over
+        places = _Places.of(roots, self._dying(step, roots))
         for number, result in enumerate(operation.results):
             target = self._target(step, result)
-            candidates = [*([target] if target is not None else []), *self._dying(step, roots)]
-            for root in candidates:
-                readers = [i for i, r in enumerate(roots) if r is not None and r == root]
-                if readers:
-                    if not is_nest or any(self._moved(operation, i) for i in (*readers, len(roots) + number)):
-                        continue
-                    if overwriting is None:
-                        overwriting = self._overwriting(op)
-                    if not all(overwriting.allows(i, number) for i in readers):
-                        self.owner.note(op, f"result {number} is not written over operand {readers[0]}: read elsewhere")
-                        continue
+            allowed = self._allowed(op, number, places, target)
+            for root, readers in places.candidates(allowed or 0, target):
                 if not may_rewrite(operation, "in place"):
                     continue
                 if target is not None and root == target:
@@ -193,11 +249,41 @@ class _Function:
                     in_place += (i, number)
                 self.owner.count("results in place", bool(readers))
                 self.last.pop(root)  # one result only
+                places.remove(root)
                 break
+            else:
+                if allowed is not None and places.first_dying & ~allowed:
+                    rejected[number] = places.first_dying & ~allowed
+        self._note_elsewhere(op, rejected)
         if in_place:
             operation.attributes["in_place"] = ir.DenseI64ArrayAttr.get(in_place)
         if writes:
             operation.attributes["writes"] = ir.DenseI64ArrayAttr.get(writes)
+
+    def _allowed(self, op: ir.OpView, number: int, places: "_Places", target: ir.Value | None) -> int | None:
+        """The operands that a result may be written over, as far as the kernel is concerned: operand i is bit i. None
+        if that is not known, since nothing can be written over."""
+        operation = op.operation
+        kind = ir.StringAttr(operation.attributes["kind"]).value
+        if kind in (*KERNEL_KINDS, "scatter_nd") or not (places.dying or target in places.operands):
+            return None
+        tensors = len(places.roots)
+        if "offsets" in operation.attributes:
+            if self._moved(operation, tensors + number):
+                return None
+            unmoved = places.once_unmoved(lambda i: not self._moved(operation, i))
+        else:
+            unmoved = -1
+        if places.overwriting is None:
+            places.overwriting = self._overwriting(op)
+        return places.overwriting.operands_for(number) & unmoved
+
+    def _note_elsewhere(self, op: ir.OpView, rejected: dict[int, int]) -> None:
+        """Notes which results got memory of their own though operands died, once a fusion: its location may be long."""
+        for number, operands in list(rejected.items())[:1]:
+            operand = (operands & -operands).bit_length() - 1
+            more = f", as {len(rejected) - 1} more results" if len(rejected) > 1 else ""
+            self.owner.note(op, f"result {number} is not written over operand {operand}: read elsewhere{more}")
 
     def _overwriting(self, op: ir.OpView) -> Overwriting:
         """What a kernel reads where; that of an equal kernel tells as well: layers repeat."""

@@ -7,7 +7,8 @@ True of a nest (lowering/cpu/tile/nest.py) where every read of the operand is at
 reduction over dims that one thread walks as a whole before it writes any of them (softmax over rows).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
@@ -28,64 +29,89 @@ def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int
 
 
 class Overwriting:
-    """`overwritable` for several operands and results of one kernel: what it reads where is found once."""
+    """`overwritable` for all operands and results of one kernel: sets of operands are numbers, operand i is bit i."""
 
     def __init__(self, body: FusionBody, layouts: Sequence[ir.AffineMap]) -> None:
-        self.body, self.layouts, self.parts = body, layouts, body.parts()
-        self._captured = _captured(body)
-        self._read: dict[ir.Value, set[int]] = {}
-        self._walks: dict[tuple[ir.Value, ...], tuple[_Reads, Indices]] = {}
+        self.body, self.layouts = body, layouts
+        self._read = _operands_read(body)
+        self._captured = _captured(body, self._read)
+        self._alike: dict[tuple[ir.Type, Indices, ir.AffineMap], int] = {}
+        for i, value in enumerate(body.tensors):
+            key = value.type, body.dims(value), layouts[i]
+            self._alike[key] = self._alike.get(key, 0) | 1 << i
+        parts = body.parts()
+        self._part_of = {i: part for part in parts for i in part.mine}
+        self._parts = {id(part): self._union(part.roots[i] for i in part.mine) for part in parts}
+        self._nests: dict[tuple[int, Indices], _Nest | None] = {}
 
     def allows(self, operand: int, root: int) -> bool:
         """Whether result `root` may be written into the memory of tensor operand `operand`."""
-        body, layouts = self.body, self.layouts
-        if operand in self._captured:
-            return False
-        if len(self.parts) > 1:
-            # A thread may be done with one part while another thread has not begun with it.
-            others = [p.roots[i] for p in self.parts if root not in p.mine for i in p.mine]
-            if any(self._reads(v, operand) for v in others):
-                return False
-            body = next(p for p in self.parts if root in p.mine)
-        source, result = body.tensors[operand], body.roots[root]
-        if source.type != result.type or body.dims(source) != body.dims(result):
-            return False
-        if layouts[operand] != layouts[len(body.tensors) + root]:
-            return False
-        dims = body.dims(result)
-        smaller = [body.roots[i] for i in body.mine if len(body.dims(body.roots[i])) < len(dims)]
-        together = [i for i in body.mine if body.dims(body.roots[i]) == dims]
-        if len(smaller) + len(together) < len(body.mine) or any(self._reads(v, operand) for v in smaller):
-            return False  # another nest, which may run before or after this one
-        is_loaded = _is_loaded_once(body) and self._reads(result, operand)
+        return bool(self.operands_for(root) >> operand & 1)
+
+    def operands_for(self, root: int) -> int:
+        """The tensor operands into whose memory result `root` may be written."""
+        result, part = self.body.roots[root], self._part_of[root]
+        dims = self.body.dims(result)
+        found = self._alike.get((result.type, dims, self.layouts[len(self.body.tensors) + root]), 0) & ~self._captured
+        # A thread may be done with one part while another thread has not begun with it.
+        for number, read in self._parts.items():
+            found &= -1 if number == id(part) else ~read
+        if not found:
+            return 0
+        key = id(part), dims
+        if key not in self._nests:
+            self._nests[key] = self._nest(part, dims)
+        nest = self._nests[key]
+        if nest is None:
+            return 0
         # Results of one point are stored in order: none after `root` may read what it has overwritten.
-        if not is_loaded and any(i > root and self._reads(body.roots[i], operand) for i in together):
-            return False
-        walk, indices = self._walk(body, together, dims)
-        if operand in walk.shifted:
-            return False
-        reads = [at for position, at in walk.reads if position == operand]
-        return all(at == indices for at in reads) or (not smaller and _rows_first(walk, reads, indices))
+        return found & nest.operands & ~(nest.later[root] & ~(self._read[result] if nest.is_loaded_once else 0))
 
-    def _reads(self, value: ir.Value, operand: int) -> bool:
-        """Whether `value` is computed from an operand, table lookups aside."""
-        found = self._read.get(value)
-        if found is None:
-            found = self._read[value] = _read(self.body, value)
-        return operand in found
+    def _union(self, values: Iterable[ir.Value]) -> int:
+        """Operands that any of some values is computed from, table lookups aside."""
+        found = 0
+        for value in values:
+            found |= self._read[value]
+        return found
 
-    def _walk(self, body: FusionBody, together: Sequence[int], dims: Indices) -> tuple["_Reads", Indices]:
-        """What the nest of some results of a part reads, and the point that it is at."""
-        key = tuple(body.roots[i] for i in together)
-        if key not in self._walks:
-            walk = _Reads(body, Loops(), self.layouts)
-            point = [walk.loops.new(extent) for extent in dims]
-            indices = tuple(walk.loops.simplify(d) for d in point)
-            around = frozenset(d.position for d in point)
-            for value in key:
-                walk.visit(value, indices, around)
-            self._walks[key] = walk, indices
-        return self._walks[key]
+    def _nest(self, body: FusionBody, dims: Indices) -> "_Nest | None":
+        """The nest of the results of a part that have these sizes; None beside results with other loops."""
+        sizes = {i: body.dims(body.roots[i]) for i in body.mine}
+        smaller = [body.roots[i] for i, of in sizes.items() if len(of) < len(dims)]
+        together = [i for i, of in sizes.items() if of == dims]
+        if len(smaller) + len(together) < len(body.mine):
+            return None
+        walk = _Reads(body, Loops(), self.layouts)
+        point = [walk.loops.new(extent) for extent in dims]
+        indices = tuple(walk.loops.simplify(d) for d in point)
+        around = frozenset(d.position for d in point)
+        for i in together:
+            walk.visit(body.roots[i], indices, around)
+        allowed = (1 << len(body.tensors)) - 1
+        # What is smaller is another nest, which may run before or after this one.
+        allowed &= ~self._union(smaller) & ~self._union(walk.shifted)
+        used = {d for _, at in walk.reduced for e in at for d in affine.dims_in(e) if d < len(dims)}
+        for operand, reads in walk.reads.items():
+            if body.dims(body.tensors[operand]) != dims:
+                continue  # no result of these sizes may have it
+            if any(at != indices for at in reads) and (smaller or not _rows_first(reads, indices, used)):
+                allowed &= ~(1 << operand)
+        later: dict[int, int] = {}
+        behind = 0
+        for i in reversed(together):
+            later[i] = behind
+            behind |= self._read[body.roots[i]]
+        return _Nest(allowed, later, _is_loaded_once(body))
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Results that one nest stores. operands: what it reads at the point that it writes, or before it writes. later:
+    operands that the results behind each one are computed from. is_loaded_once: see there."""
+
+    operands: int
+    later: dict[int, int]
+    is_loaded_once: bool
 
 
 def _is_loaded_once(body: FusionBody) -> bool:
@@ -98,13 +124,13 @@ def _is_loaded_once(body: FusionBody) -> bool:
     )
 
 
-def _rows_first(walk: "_Reads", reads: Sequence[Indices], point: Indices) -> bool:
+def _rows_first(reads: Sequence[Indices], point: Indices, used: set[int]) -> bool:
     """Whether each read is at `point` but for dims that one thread reduces as a whole: no reduction is indexed by them.
 
-    Reductions without such a dim in their index are done before anything of the rest of it is stored.
+    Reductions without such a dim in their index are done before anything of the rest of it is stored. used: dims that
+    reductions are indexed by.
     """
     rank = len(point)
-    used = {d for _, indices in walk.reduced for e in indices for d in affine.dims_in(e) if d < rank}
     for indices in reads:
         for d, (e, here) in enumerate(zip(indices, point, strict=True)):
             is_whole = isinstance(e, ir.AffineDimExpr) and e.position >= rank and d not in used
@@ -113,47 +139,41 @@ def _rows_first(walk: "_Reads", reads: Sequence[Indices], point: Indices) -> boo
     return True
 
 
-def _captured(body: FusionBody) -> set[int]:
-    """Operands that a table lookup reads, at places that no index expression tells."""
-    found: set[int] = set()
+def _operands_read(body: FusionBody) -> dict[ir.Value, int]:
+    """The operands that each value is computed from, table lookups aside: operand i is bit i."""
+    found = {value: 1 << i for i, value in enumerate(body.tensors)}
+    for op in body.operations:
+        read = 0
+        for value in op.operands:
+            read |= found.get(value, 0)
+        found.update(dict.fromkeys(op.results, read))
+    return found
+
+
+def _captured(body: FusionBody, read: Mapping[ir.Value, int]) -> int:
+    """Operands that a table lookup reads, at places that no index expression tells: operand i is bit i."""
+    found = 0
     for op in body.operations:
         if op.operation.name != "linalg.generic":
             continue
         for inner in op.regions[0].blocks[0].operations:
             if inner.operation.name == "tensor.extract":
-                _arguments(body, inner.operands[0], found)
+                found |= read[inner.operands[0]]
     return found
-
-
-def _read(body: FusionBody, value: ir.Value) -> set[int]:
-    """Operands that `value` is computed from, table lookups aside."""
-    found: set[int] = set()
-    _arguments(body, value, found)
-    return found
-
-
-def _arguments(body: FusionBody, value: ir.Value, found: set[int]) -> None:
-    """Adds the operands that `value` is computed from."""
-    position = body.argument_position(value)
-    if position is not None:
-        found.add(position)
-    elif not isinstance(value.owner, ir.Block):
-        for operand in value.owner.operands:
-            _arguments(body, operand, found)
 
 
 class _Reads(Accesses):
-    """Also which operand is read at which index; `shifted` are those read through a pad or a concatenation."""
+    """Also at which indices each operand is read; `shifted` are values that are read through a pad or concatenation."""
 
     def __init__(self, body: FusionBody, loops: Loops, layouts: Sequence[ir.AffineMap]) -> None:
         super().__init__(body, loops, layouts)
-        self.reads: list[tuple[int, Indices]] = []
-        self.shifted: set[int] = set()
+        self.reads: dict[int, list[Indices]] = {}
+        self.shifted: set[ir.Value] = set()
 
     def visit(self, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         position = self.body.argument_position(value)
         if position is not None:
-            self.reads.append((position, indices))
+            self.reads.setdefault(position, []).append(indices)
         elif name_of(value.owner) in ("kiln.pad", "kiln.cat"):
-            _arguments(self.body, value, self.shifted)
+            self.shifted.add(value)
         super().visit(value, indices, around)
