@@ -148,7 +148,7 @@ class AssignLayouts(Pass):
                 continue
             for number, value in enumerate(op.operation.operands):
                 layout = graph.layout(value) if isinstance(value.type, ir.RankedTensorType) else None
-                if layout is None or not needs_channels_last(op.operation.op_operands[number]):
+                if layout is None or not needs_channels_last(graph, op.operation.op_operands[number]):
                     continue
                 if is_constant(layout.shape[1], 1) or is_constant(layout.strides[1], 1):
                     continue

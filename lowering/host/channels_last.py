@@ -15,7 +15,6 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
-from kiln.lowering.tile.body import indexing_maps
 
 CONVOLUTION = "aten.convolution.default"
 IMAGE = "channels_last_image"
@@ -108,7 +107,7 @@ def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:
         return None
     for use in value.uses:
         view = use.owner.operation
-        if name_of(view) != "kiln.view" or not any(_reads_image(reader) for reader in view.results[0].uses):
+        if name_of(view) != "kiln.view" or not any(_reads_image(graph, reader) for reader in view.results[0].uses):
             continue
         dims = [ir.AffineExpr.get_dim(d) for d in range(ir.RankedTensorType(view.results[0].type).rank)]
         size = graph.shape(value)
@@ -125,9 +124,9 @@ def _of_groups(graph: HostGraph, value: ir.Value) -> Exprs | None:
     return None
 
 
-def _reads_image(use: ir.OpOperand) -> bool:
+def _reads_image(graph: HostGraph, use: ir.OpOperand) -> bool:
     """Whether a use is that of a kernel whose convolution, a channels-last one, has the value as its image."""
-    conv = _convolution_of(use)
+    conv = _convolution_of(graph, use)
     if conv is None:
         return False
     strides = conv.attributes["strides"] if "strides" in conv.attributes else None
@@ -135,9 +134,9 @@ def _reads_image(use: ir.OpOperand) -> bool:
     return last or IMAGE in conv.attributes
 
 
-def needs_channels_last(use: ir.OpOperand) -> bool:
+def needs_channels_last(graph: HostGraph, use: ir.OpOperand) -> bool:
     """Whether a use is that of a kernel whose convolution has to have the value, its image, channels-last."""
-    conv = _convolution_of(use)
+    conv = _convolution_of(graph, use)
     return conv is not None and IMAGE in conv.attributes
 
 
@@ -172,14 +171,10 @@ def _walks_channels(use: ir.OpOperand) -> bool:
     return bool(readers)
 
 
-def _convolution_of(use: ir.OpOperand) -> ir.Operation | None:
+def _convolution_of(graph: HostGraph, use: ir.OpOperand) -> ir.Operation | None:
     """The convolution, in the kernel of a use, that has the value as its image."""
     fusion = use.owner.operation
-    if name_of(fusion) != "kiln.fusion":
-        return None
-    block = fusion.regions[0].blocks[0]
-    found = (op.operation for op in block if name_of(op) == "kiln.conv")
-    return next((op for op in found if op.operands[0] == block.arguments[use.operand_number]), None)
+    return graph.kernel(fusion).image_of(use.operand_number) if name_of(fusion) == "kiln.fusion" else None
 
 
 def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value) -> bool:
@@ -187,17 +182,15 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
     result = graph.shape(value)
     if type_.rank < 3 or not is_channels_last(result, channels_last(result)):
         return False
-    needed = any(needs_channels_last(use) for use in value.uses) or _is_walked_along_channels(value)
-    for op in fusion.regions[0].blocks[0]:
-        if name_of(op) == "kiln.conv":
-            attributes = op.operation.attributes
-            if _places(op.operation.results[0], value)[1] != 1:
-                return False
-            if needed or "strides" not in attributes:
-                return needed
-            return is_constant(ir.AffineMapAttr(attributes["strides"]).value.results[1], 1)
-        if name_of(op) == "kiln.matmul":
+    needed = any(needs_channels_last(graph, use) for use in value.uses) or _is_walked_along_channels(value)
+    kernel = graph.kernel(fusion)
+    if kernel.named:
+        op = kernel.named[0]
+        if name_of(op) == "kiln.matmul" or kernel.places(op.results[0], value)[1] != 1:
             return False
+        if needed or "strides" not in op.attributes:
+            return needed
+        return is_constant(ir.AffineMapAttr(op.attributes["strides"]).value.results[1], 1)
     if needed or any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
         return True
     votes = 0
@@ -209,7 +202,7 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
         if layout is None:
             continue
         # A permuted operand has the order that it is read in; one whose channels do not get to the result has none.
-        places = _places(argument, value)
+        places = kernel.places(argument, value)
         if places[1] is None or all(p is None or is_constant(layout.shape[p], 1) for p in places[2:]):
             continue
         dims = [p for p in places if p is not None]
@@ -221,43 +214,7 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
             known = affine.constant_of(n)
             size *= 1 if known is None else known
         votes += size if is_channels_last(tuple(shape), tuple(strides)) else -size
-    return votes > 0 or votes == 0 and any(_reads_image(use) for use in value.uses)
-
-
-def _places(source: ir.Value, result: ir.Value) -> list[int | None]:
-    """Which dim of a value in a fusion's body, or None, each dim of one of its results is, on some way between them.
-
-    Ops other than loops and views (windows, pads, concatenations) leave dims in their places.
-    """
-    block = source.owner if isinstance(source.owner, ir.Block) else source.owner.operation.block
-    root = list(block.operations)[-1].operation.operands[ir.OpResult(result).result_number]
-    found: list[int | None] = [None] * ir.RankedTensorType(result.type).rank
-    for dim in reversed(range(ir.RankedTensorType(source.type).rank)):
-        places: dict[ir.Value, set[int]] = {source: {dim}}
-        for op in block.operations:
-            for number, operand in enumerate(op.operands):
-                if operand not in places:
-                    continue
-                for target in op.results:
-                    if isinstance(target.type, ir.RankedTensorType):
-                        moved = {_moved(op, number, target, place) for place in places[operand]}
-                        places.setdefault(target, set()).update(place for place in moved if place is not None)
-        for place in places.get(root, set()):
-            found[place] = dim
-    return found
-
-
-def _moved(op: ir.OpView, number: int, target: ir.Value, place: int) -> int | None:
-    """Which dim of `target`, a result, is dim `place` of an op's operand; None where there is none."""
-    if op.operation.name == "linalg.generic":
-        maps = indexing_maps(op)
-        walked, written = maps[number].results, maps[len(op.operands) - len(op.results)].results
-        used = affine.dims_in(walked[place]) if place < len(walked) else set()
-        return next((i for i, e in enumerate(written) if isinstance(e, ir.AffineDimExpr) and e.position in used), None)
-    if name_of(op) == "kiln.view":
-        walked = ir.AffineMapAttr(op.operation.attributes["map"]).value.results
-        return min(affine.dims_in(walked[place]), default=None) if place < len(walked) else None
-    return place if place < ir.RankedTensorType(target.type).rank else None
+    return votes > 0 or votes == 0 and any(_reads_image(graph, use) for use in value.uses)
 
 
 def views_of(value: ir.Value) -> Iterator[ir.Operation]:

@@ -15,6 +15,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
+from kiln.lowering.host.kernel_dims import KernelDims
 
 __all__ = ["HostGraph", "Layout", "add", "constant", "contiguous_strides", "is_constant", "mul"]
 
@@ -75,6 +76,8 @@ class HostGraph:
         self.assigned: dict[ir.Value, Exprs] = {}
         self._shapes: dict[ir.Value, Exprs] = {}
         self._layouts: dict[ir.Value, Layout | None] = {}
+        self._kernels: dict[ir.Operation, KernelDims] = {}
+        self._symbols_of: dict[ir.Operation, dict[int, ir.AffineExpr]] = {}
         self.symbols: list[ir.Value] = [a for a in self.arguments if isinstance(a.type, ir.IndexType)]
         for op in self.block:
             if name_of(op) == "kiln.aten":
@@ -127,10 +130,12 @@ class HostGraph:
 
     def local_map(self, op: ir.Operation, map_: ir.AffineMap) -> Exprs:
         """A map over an op's trailing index operands (then, for kiln.aten, its index results), in this numbering."""
-        values = [v for v in op.operands if isinstance(v.type, ir.IndexType)]
-        if name_of(op) == "kiln.aten":
-            values += [r for r in op.results if isinstance(r.type, ir.IndexType)]
-        replace = {i: self.symbol(v) for i, v in enumerate(values)}
+        replace = self._symbols_of.get(op)
+        if replace is None:
+            values = [v for v in op.operands if isinstance(v.type, ir.IndexType)]
+            if name_of(op) == "kiln.aten":
+                values += [r for r in op.results if isinstance(r.type, ir.IndexType)]
+            replace = self._symbols_of[op] = {i: self.symbol(v) for i, v in enumerate(values)}
         return tuple(affine.substitute(e, {}, replace) for e in map_.results)
 
     def symbol(self, value: ir.Value) -> ir.AffineExpr:
@@ -197,12 +202,29 @@ class HostGraph:
     def assign(self, value: ir.Value, strides: Exprs) -> None:
         """Fixes the strides of a root value."""
         self.assigned[value] = strides
-        self._layouts.clear()
+        self._drop(value)
 
     def forget(self, value: ir.Value) -> None:
         """Undo `assign`."""
         self.assigned.pop(value, None)
-        self._layouts.clear()
+        self._drop(value)
+
+    def _drop(self, value: ir.Value) -> None:
+        """Forgets where a value lies, and the views of it."""
+        pending = [value]
+        while pending:
+            value = pending.pop()
+            self._layouts.pop(value, None)
+            for use in value.uses:
+                if name_of(use.owner) == "kiln.view":
+                    pending += use.owner.operation.results
+
+    def kernel(self, fusion: ir.Operation) -> KernelDims:
+        """Where the dims of a fusion's operands are in its results."""
+        found = self._kernels.get(fusion)
+        if found is None:
+            found = self._kernels[fusion] = KernelDims(fusion)
+        return found
 
     def _layout(self, value: ir.Value) -> Layout | None:
         shape = self.shape(value)
