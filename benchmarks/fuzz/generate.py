@@ -32,7 +32,8 @@ SMALL_FLOATS = (torch.float32,) * 3 + (torch.float64, torch.bfloat16, torch.floa
 OTHERS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
           torch.bool)  # fmt: skip
 
-_MOVES = (movement.move, movement.mix, movement.scatter, movement.scan, movement.mutate, movement.look_up)
+_MOVES = (movement.move, movement.mix, movement.scatter, movement.scan, movement.mutate, movement.look_up,
+          movement.part, movement.part)  # fmt: skip
 _ROWS: tuple[Family, ...] = (
     *[rows.linear] * 6, *[rows.norm] * 3, rows.softmax, rows.softmax, rows.siblings, rows.batched, rows.residual,
     rows.residual, rows.reduce_rows, rows.loss, attention.heads_of_rows, movement.rotate, movement.move, movement.move,
@@ -41,7 +42,7 @@ _ROWS: tuple[Family, ...] = (
 _IMAGES: tuple[Family, ...] = (
     *[images.convolve] * 8, images.channel_norm, images.channel_norm, images.pool, images.squeeze_and_excite,
     images.rearrange, images.rearrange, images.rearrange, rows.residual, rows.residual, rows.softmax, rows.linear,
-    attention.heads_of_rows, any_rank.unary, movement.mutate, rows.reduce_rows,
+    attention.heads_of_rows, any_rank.unary, movement.mutate, rows.reduce_rows, movement.part, movement.part,
 )  # fmt: skip
 _VECTORS: tuple[Family, ...] = (
     *[any_rank.unary] * 2, any_rank.binary, any_rank.where, any_rank.compare, rows.reduce_rows, rows.reduce_rows,

@@ -66,6 +66,7 @@ class Grower:
         self.values: list[Value] = []
         self._inputs: list[Input] = []
         self._texts: dict[str, str] = {}  # of lines, by the name of the value
+        self._kept: list[Value] = []
         for leaf in inputs:
             self._new(leaf, leaf.make(device), True)
 
@@ -150,6 +151,10 @@ class Grower:
         self.values.append(value)
         return value
 
+    def keep(self, value: Value) -> None:
+        """The program returns it, also where lines read it."""
+        self._kept.append(value)
+
     @property
     def made(self) -> list[Value]:
         """The values of lines."""
@@ -161,7 +166,7 @@ class Grower:
         numbers = {name: i for i, name in enumerate(order)}
         lines = [_NAME.sub(lambda m: f"v{numbers[m[0]]}", text) for text in self._texts.values()]
         used = {name for text in self._texts.values() for name in _NAME.findall(text)}
-        returned = [v.name for v in self.made if v.name not in used] + [v.name for v in extra]
+        returned = [v.name for v in self.made if v.name not in used] + [v.name for v in (*self._kept, *extra)]
         return Program(self._inputs, lines, sorted({numbers[name] for name in returned}))
 
 

@@ -43,7 +43,7 @@ def test_float32_inside_of_a_program_is_right(name: str, gradients: bool) -> Non
 def test_one_wrong_element_is_found(name: str) -> None:
     program = PROGRAMS[name]
     found = reference(program, "cpu")
-    ours = [found.eager[i].clone() for i in program.results]
+    ours = [value.clone() for i in program.results if (value := found.eager[i]) is not None]
     ours[0].view(-1)[-1] += 0.25 * ours[0].abs().max()
     with pytest.raises(WrongResult, match="1 of"):
         check(found, program.make("cpu"), ours)

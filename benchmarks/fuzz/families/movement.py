@@ -27,6 +27,10 @@ def move(g: Grower) -> None:
         f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)",
         f"{v.name}[..., {n // 3}:]",
         f"{v.name}[..., ::2]",
+        f"{v.name}[..., :{half}]",
+        f"{v.name}[..., :{max(1, m // 2)}, :]",
+        f"{v.name}[:{g.one_of((1, 2))}]",
+        f"{v.name}[..., -1:, :]",
         f"{v.name}[..., {m // 4}:{max(m // 2, m // 4 + 1)}, :]",
         f"torch.roll({v.name}, {g.number(-3, 5)}, -1)",
         f"torch.roll({v.name}, {g.number(1, 5)}, -2)",
@@ -43,6 +47,22 @@ def move(g: Grower) -> None:
     exact = v.exact
     text = g.one_of(options)
     g.add(text, exact and "sigmoid" not in text and not v.is_bool)
+
+
+def part(g: Grower) -> None:
+    """A part of a value joins what is computed from another; the value is needed as a whole, too."""
+    v = g.pick(lambda v: rows(v) and v.is_float and 2 * v.tensor.numel() <= g.budget.elements)
+    if v is None:
+        return
+    d, n = (at := g.number(0, v.rank - 1)), v.shape[at]
+    more = g.one_of((1, 8, n))
+    wide = g.input((*v.shape[:d], n + more, *v.shape[d + 1 :]), v.dtype)
+    whole = g.add(g.one_of((f"{wide.name} * 2", f"torch.relu({wide.name})", f"{wide.name}.float().sigmoid()")))
+    if whole is not None:
+        g.add(f"{v.name} + {whole.name}.narrow({d}, {g.one_of((0, 0, more))}, {n})")
+        g.keep(whole)
+    if not g.chance(3):
+        g.keep(v)
 
 
 def rotate(g: Grower) -> None:
