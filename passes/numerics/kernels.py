@@ -15,7 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, parse, to_text
 from kiln.dialects.kiln import name_of
-from kiln.errors import KilnError, NumericsError
+from kiln.errors import CheckError, KilnError, NumericsError
 from kiln.passes.numerics.compare import compare
 from kiln.passes.numerics.evaluate import evaluate, longest_sum
 from kiln.passes.numerics.sample import KINDS, Sample, random_samples
@@ -51,6 +51,23 @@ def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = ())
             wrong = compare(exact, declared, found, terms=terms, roundings=False)
             if wrong is not None:
                 raise NumericsError(f"the kernels compute other numbers ({sample.kind} inputs): {wrong}")
+            if target == "tt-cpu" and _has_specialized(module):
+                _verify_shipped(module, sample)
+
+
+def _has_specialized(module: ir.Module) -> bool:
+    from kiln.lowering.ttcpu.ttgir.shipped import is_specialized
+
+    fusions = (op.operation for op in entry_function(module).regions[0].blocks[0].operations)
+    return any(name_of(op) == "kiln.fusion" and is_specialized(op) for op in fusions)
+
+
+def _verify_shipped(module: ir.Module, sample: Sample) -> None:
+    """Each kernel checked as it runs, and with it what a GPU would run in place of its Triton IR."""
+    try:
+        run_compiled(module, sample, "tt-cpu", is_checked=True)
+    except CheckError as error:
+        raise NumericsError("; ".join(error.differences)) from error
 
 
 def _samples(module: ir.Module, given: Sequence[Sample]) -> tuple[list[Sample], Exception | None]:
@@ -67,8 +84,11 @@ def _samples(module: ir.Module, given: Sequence[Sample]) -> tuple[list[Sample], 
     return [], reason
 
 
-def run_compiled(module: ir.Module, sample: Sample, target: str) -> list[torch.Tensor]:
-    """Results of the module's kernels on ``sample``. The module stays as it is."""
+def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: bool = False) -> list[torch.Tensor]:
+    """Results of the module's kernels on ``sample``. The module stays as it is.
+
+    is_checked: raise CheckError where a kernel computes something else than its IR says.
+    """
     from kiln.frontend.options import Options
     from kiln.frontend.runners import make_runner
     from kiln.frontend.targets import Target
@@ -77,11 +97,13 @@ def run_compiled(module: ir.Module, sample: Sample, target: str) -> list[torch.T
 
     device = "cuda:0" if target == "cuda" else "cpu"
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability(0)) if target == "cuda" else ""
-    options = Options.build(None, {"target": target, "cache": False})
+    options = Options.build(None, {"target": target, "cache": False, "check": is_checked})
     work = parse(to_text(module))
     _name_main(entry_function(work))
     with isa.compiling_for(isa.named(options.cpu, options.float_parts)):
-        plan = build_plan(work, None, kernels=_kernels(Target(target, device, arch)), device=device)
+        plan = build_plan(
+            work, None, kernels=_kernels(Target(target, device, arch)), device=device, is_checked=is_checked
+        )
         run = make_runner(plan, _constants(work, sample, device), options)
     signature = signature_of(entry_function(work))
     tensors = iter(sample.tensors)

@@ -6,14 +6,15 @@ import logging
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kiln.errors import CheckError, UnsupportedError
+from kiln.dialects.interpret.bounds import Bounded
+from kiln.errors import CheckError, KilnError, UnsupportedError
 from kiln.runtime.binding import segments
 from kiln.runtime.checked.comparison import Difference, compare
 from kiln.runtime.checked.reference import Reference
@@ -41,6 +42,8 @@ class LaunchChecker:
 
     policy: "error": the first step that is off raises CheckError; "warn": each kernel that is off warns once.
     tf32: products of f32 may be computed in TF32. settings: how the kernels were compiled, for the folder.
+    shipped: of a reference's text, a step's operands and results, what another form of its kernel computes that a GPU
+    would run in place of the one that ran here, in each of some orders; empty where there is none.
     checked, skipped: how many steps were compared, and how often each reason not to was met.
     """
 
@@ -49,6 +52,7 @@ class LaunchChecker:
     tf32: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
+    shipped: Callable[[str, Sequence[Tensor], Sequence[Tensor]], list[list[Tensor]]] | None = None
     checked: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
@@ -80,10 +84,9 @@ class LaunchChecker:
         try:
             with self._lock:  # the bindings' contexts are not safe to share
                 expected = reference.evaluate(seen.operands, seen.symbols)
-                found = [
-                    compare(i, x, e, t)
-                    for i, (x, e, t) in enumerate(zip(results, expected, reference.elements, strict=True))
-                ]
+                differences = [str(d) for d in _differences(reference, results, expected)]
+                if not differences:
+                    differences = self._shipped_differences(reference, seen, results, expected)
         except UnsupportedError as error:
             return self._skip(str(error))
         except IndexError as error:
@@ -91,10 +94,22 @@ class LaunchChecker:
                 return self._skip(f"a position out of bounds: {error}")
             raise
         self.checked += 1
-        differences = [d for d in found if d is not None]
         if differences:
             self._report(seen, results, differences)
         return None
+
+    def _shipped_differences(
+        self, reference: Reference, seen: _Seen, results: Sequence[Tensor], expected: Sequence[Bounded]
+    ) -> list[str]:
+        if self.shipped is None:
+            return []
+        try:
+            found = self.shipped(reference.text, seen.operands, results)
+        except UnsupportedError:
+            raise
+        except KilnError as error:
+            return [f"what a GPU would run: {error}"]
+        return [f"what a GPU would run: {d}" for x in found for d in _differences(reference, x, expected)]
 
     # -- its parts -----------------------------------------------------------------------------------
 
@@ -124,7 +139,7 @@ class LaunchChecker:
             log.info("graph %s: a step is not checked: %s", self.plan.name, reason)
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
-    def _report(self, seen: _Seen, results: Sequence[Tensor], differences: Sequence[Difference]) -> None:
+    def _report(self, seen: _Seen, results: Sequence[Tensor], differences: Sequence[str]) -> None:
         if self.policy == "warn" and seen.part in self._reported:
             return
         self._reported.add(seen.part)
@@ -139,7 +154,7 @@ class LaunchChecker:
         error = CheckError(
             name,
             self.plan.name,
-            [str(d) for d in differences],
+            differences,
             ops=reference.ops(),
             lines=reference.lines(),
             folder=str(path),
@@ -148,6 +163,13 @@ class LaunchChecker:
             warnings.warn(str(error), RuntimeWarning, stacklevel=3)
             return
         raise error
+
+
+def _differences(reference: Reference, found: Sequence[Tensor], expected: Sequence[Bounded]) -> list[Difference]:
+    compared = (
+        compare(i, x, e, t) for i, (x, e, t) in enumerate(zip(found, expected, reference.elements, strict=True))
+    )
+    return [difference for difference in compared if difference is not None]
 
 
 def _extent(x: Tensor) -> tuple[int, int]:

@@ -16,13 +16,18 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "gpu", "dot"))
 
 from fusion_support import close, emit_fusion, function, run_fusion  # noqa: E402  # pyright: ignore[reportMissingImports]
 from test_specialized import MAPS, attention, schedule  # noqa: E402  # pyright: ignore[reportMissingImports]
+from torch_mlir import ir  # noqa: E402
 
-from kiln.errors import InvalidIRError, UnsupportedError  # noqa: E402
+from kiln.dialects import create_context, parse  # noqa: E402
+from kiln.errors import InvalidIRError, NumericsError, UnsupportedError  # noqa: E402
+from kiln.lowering.gpu import ttir  # noqa: E402
 from kiln.lowering.gpu.dot.specialized import Place, Specialized  # noqa: E402
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir  # noqa: E402
+from kiln.lowering.schedule_attr import to_attribute  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.memory import TtgirError  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.run import run_specialized  # noqa: E402
+from kiln.passes.numerics.kernels import verify_kernels  # noqa: E402
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,3 +189,36 @@ def test_what_is_not_interpreted_is_named():
         run_ttgir(
             text.replace("    ttng.fence_async_shared {bCluster = false}\n", "    something else\n", 1), tensors, 1
         )
+
+
+def scheduled() -> str:
+    """A module whose attention is scheduled for warps with different jobs."""
+    t = "tensor<1x2x200x128xbf16>"
+    with create_context(tt=True), ir.Location.unknown():
+        chosen = str(to_attribute(schedule(1, 3)))  # an attribute dies with its context
+    layout = "affine_map<(d0, d1, d2, d3) -> (d0 * 51200 + d1 * 25600 + d2 * 128 + d3)>"
+    return f"""
+func.func @main(%q: {t}, %k: {t}, %v: {t}) -> {t} {{
+  %0 = "kiln.fusion"(%q, %k, %v) ({{
+  ^bb0(%q_: {t}, %k_: {t}, %v_: {t}):
+    %1 = "kiln.attention"(%q_, %k_, %v_) {{scale = 0.125 : f64, causal = false}} : ({t}, {t}, {t}) -> {t}
+    "kiln.yield"(%1) : ({t}) -> ()
+  }}) {{kind = "attention", name = "attention", layouts = [{layout}, {layout}, {layout}, {layout}],
+      schedule = {chosen}}} : ({t}, {t}, {t}) -> {t}
+  return %0 : {t}
+}}
+"""
+
+
+@pytest.mark.parametrize("name", ["", "no wait for keys", "a product is read too early"])
+def test_checks_run_what_is_shipped(name, monkeypatch):
+    """The loops in Triton IR, which are what runs, are right whatever the text for a GPU is."""
+    if name:
+        monkeypatch.setattr(ttir, "specialized_ttgir", lambda p, kernel: defect(name, specialized_ttgir(p, kernel)))
+    with create_context(tt=True), ir.Location.unknown():
+        module = parse(scheduled())
+        if name:
+            with pytest.raises(NumericsError, match="what a GPU would run"):
+                verify_kernels(module, "tt-cpu")
+        else:
+            verify_kernels(module, "tt-cpu")
