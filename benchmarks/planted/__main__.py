@@ -164,7 +164,8 @@ def find(bug: Bug) -> Row:
         row.seconds = round(time.monotonic() - start, 1)
         row.debug = text[-1500:].replace(folder, "")
         wrong = re.search(r"^wrong: (.*)$", text, re.MULTILINE)
-        row.is_named = wrong is not None and any(name in wrong[1] for name in bug.names)
+        culprits = tuple("kernel " if name == "kernel" else f"pass {name}" for name in bug.names)
+        row.is_named = wrong is not None and wrong[1].startswith(culprits)
         ops = re.search(r"^test: .* \((\d+) ops\)", text, re.MULTILINE)
         row.ops = int(ops[1]) if ops else -1
         computed = re.search(r"([\d.]+) s computed", text)

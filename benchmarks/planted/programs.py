@@ -45,16 +45,22 @@ def odd_linear() -> Made:
     return lambda x, w: torch.tanh(x @ w), (x, w)
 
 
+def few_rows() -> Made:
+    """A few f32 rows times a matrix whose sums run along memory."""
+    x, w = randn(4, 333), randn(8, 333, scale=333**-0.5)
+    return lambda x, w: torch.tanh(F.linear(x, w)), (x, w)
+
+
 def one_row() -> Made:
     """A vector times a matrix, with sums that end inside of a step."""
     x, w = randn(1, 1000, dtype=torch.bfloat16), randn(96, 1000, dtype=torch.bfloat16, scale=1000**-0.5)
     return lambda x, w: F.relu(F.linear(x, w)), (x, w)
 
 
-def sliced_linear() -> Made:
-    """A product of a slice that starts inside of its tensor, large enough that hardware moves its blocks."""
-    x, w = randn(1088, 576, dtype=torch.bfloat16), randn(320, 512, dtype=torch.bfloat16, scale=512**-0.5)
-    return lambda x, w: F.relu(F.linear(x[64:, 64:], w)), (x, w)
+def batched_product() -> Made:
+    """A product of each pair of matrices of two batches, large enough that hardware moves its blocks."""
+    x, w = randn(3, 1024, 512, dtype=torch.bfloat16), randn(3, 512, 320, dtype=torch.bfloat16, scale=512**-0.5)
+    return lambda x, w: F.relu(x @ w), (x, w)
 
 
 def small_sums() -> Made:
@@ -94,6 +100,13 @@ def float_attention() -> Made:
     """Causal attention in f32 over several blocks of keys."""
     q, k, v = (randn(1, 2, 300, 32) for _ in range(3))
     return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v)
+
+
+def sink_attention() -> Made:
+    """The scores of the first keys are far above those of all others."""
+    q, k, v = (randn(1, 2, 300, 32) for _ in range(3))
+    k = torch.where(torch.arange(300)[:, None] < 16, k + 4.2, k - 4.2)
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (q + 4.2, k, v)
 
 
 def conv(channels: int = 40, out: int = 72, groups: int = 1, dtype: torch.dtype = torch.bfloat16) -> Made:
@@ -155,6 +168,11 @@ def scatter() -> Made:
 def pointwise() -> Made:
     """Pointwise ops on a size that no block divides, with a broadcast and a transposed operand."""
     return lambda x, y, z: torch.sigmoid(x) * y + z.t(), (randn(101, 67), randn(67), randn(67, 101))
+
+
+def scaled_planes() -> Made:
+    """Planes, each with a factor of its own: two of three loops are one."""
+    return lambda x, s: F.relu(x) * s[:, None, None], (randn(6, 10, 8), randn(6))
 
 
 def max_pool() -> Made:
@@ -275,10 +293,6 @@ def add_neg() -> Made:
     return lambda x, y: x + (-y), (randn(40), randn(40))
 
 
-def softmax_backward() -> Made:
-    """The gradient of softmax as an op."""
-
-    def model(g: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten._softmax_backward_data(g, y, -1, torch.float32)
-
-    return model, (randn(20, 50), torch.softmax(randn(20, 50), -1))
+def quotient() -> Made:
+    """One tensor over another."""
+    return lambda x, y: x / y, (randn(20, 50), randn(20, 50).abs() + 1)

@@ -73,7 +73,8 @@ def _verify_shipped(module: ir.Module, sample: Sample) -> None:
 def _samples(module: ir.Module, given: Sequence[Sample]) -> tuple[list[Sample], Exception | None]:
     """Those that the module runs on by its meaning."""
     reason: Exception | None = None
-    for drawn in random_samples(signature_of(entry_function(module)), KINDS):
+    # Negative numbers alone show what a maximum starts with, wide ones how functions reduce their argument.
+    for drawn in random_samples(signature_of(entry_function(module)), (*KINDS, "negative", "wide")):
         try:
             chosen = [*given, *drawn]
             for sample in chosen:
@@ -107,13 +108,17 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
         run = make_runner(plan, _constants(work, sample, device), options)
     signature = signature_of(entry_function(work))
     tensors = iter(sample.tensors)
-    arguments = [
-        sample.symbols[a.symbol] if a.symbol else next(tensors).clone(memory_format=torch.preserve_format).to(device)
-        for a in signature.arguments
-    ]
+    arguments = [sample.symbols[a.symbol] if a.symbol else _copied(next(tensors), device) for a in signature.arguments]
     is_constant = _constant_names(work)
     given = [value for value, name in zip(arguments, is_constant, strict=True) if not name]
     return [value.cpu() if isinstance(value, torch.Tensor) else torch.tensor(value) for value in run(given)]
+
+
+def _copied(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """A copy with the same strides, gaps and repeated elements among them, for which kernels are compiled."""
+    size = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.as_strided((size if tensor.numel() else 0,), (1,)).clone().to(device)
+    return memory.as_strided(tensor.shape, tensor.stride())
 
 
 def _kernels(target: "Target") -> "KernelSet":

@@ -150,8 +150,11 @@ def _values(
     if dtype.is_complex:
         return torch.randn(shape, dtype=dtype, generator=generator)
     normal = torch.randn(shape, dtype=torch.float64, generator=generator)
-    if kind == "positive":
+    if kind in ("positive", "negative"):
         normal = torch.rand(shape, dtype=torch.float64, generator=generator) + 0.5
+        normal = -normal if kind == "negative" else normal
+    elif kind == "wide":
+        normal = normal * 2.0 ** torch.randint(-4, 5, shape, generator=generator).double()
     elif kind == SPECIALS:
         places = torch.rand(shape, dtype=torch.float64, generator=generator)
         chosen = torch.randint(0, 9, shape, generator=generator)

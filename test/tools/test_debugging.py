@@ -19,6 +19,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 from kiln.dialects import create_context, parse
 from kiln.errors import CompileError
 from kiln.passes.numerics.compare import compare
+from kiln.passes.numerics.kernels import _copied
+from kiln.passes.numerics.sample import random_samples
+from kiln.passes.numerics.signature import entry_function, signature_of
 from kiln.passes.registry import load_passes_from
 from kiln.tools import kiln_bisect, kiln_opt, kiln_reduce
 from kiln.tools.debugging.attempts import KERNELS, Finding
@@ -184,6 +187,23 @@ def test_mean_of_a_row_with_an_infinity() -> None:
     run = torch.compile(norm, backend="kiln", options={"fallback": False, "verify": "numerics"})
     x, w = torch.randn(64, 16, requires_grad=True), torch.randn(16, requires_grad=True)
     torch.testing.assert_close(run(x, w), norm(x, w))
+
+
+@pytest.mark.parametrize(("sizes", "strides"), [((4, 5), (9, 1)), ((3, 5), (0, 1)), ((0, 5), (5, 1)), ((2, 3), (1, 2))])
+def test_a_kernel_gets_the_strides_that_it_is_compiled_for(sizes: tuple[int, int], strides: tuple[int, int]) -> None:
+    given = torch.empty_strided(sizes, strides).fill_(7.0)
+    copy = _copied(given, "cpu")
+    assert copy.stride() == strides and torch.equal(copy, given)
+    assert not given.numel() or copy.data_ptr() != given.data_ptr()
+
+
+def test_kinds_of_inputs_for_kernels() -> None:
+    with create_context():
+        module = parse(SOURCE)
+        signature = signature_of(entry_function(module))
+        negative, wide = next(random_samples(signature, ("negative", "wide")))
+    assert bool((negative.tensors[0] < 0).all())
+    assert float(wide.tensors[0].abs().max()) > 8.0
 
 
 def test_an_access_outside_and_an_error_are_not_alike() -> None:

@@ -4,13 +4,13 @@
 """From a model that is wrong to what is wrong: eager against each stage of each graph, in order."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects import create_context, parse
-from kiln.errors import KilnError, NumericsError
+from kiln.errors import CheckError, KilnError, NumericsError
 from kiln.frontend.capture import CapturedGraph
 from kiln.passes.manager import PassManager, PipelineStep, run_pipeline
 from kiln.passes.pipeline_parser import parse_pipeline
@@ -162,7 +162,34 @@ def _wrong_kernel(graph: CapturedGraph, specs: Sequence[str], timeout: float) ->
         return Diagnosis("passes", f"pass {found.name}", found.message)
     options = [f"--pass-pipeline={','.join(specs)}", option]
     culprit = "the host plan: its kernels are right by themselves"
+    for number in range(fused + 1, len(specs)):
+        others = [*specs[:number], *specs[number + 1 :]]
+        if not attempt(replace(whole, steps=lambda others=others: _parsed(others)), graph.text):
+            culprit = f"pass {specs[number]}: kernels are right by themselves, and the host plan is without this pass"
+            break
+    else:
+        name = _kernel_off_on(graph, specs, timeout)
+        culprit = f"kernel {name}, with the given inputs" if name else culprit
     return Diagnosis("plan", culprit, found.message, _reduced(whole, graph.text), options)
+
+
+def _kernel_off_on(graph: CapturedGraph, specs: Sequence[str], timeout: float) -> str:
+    """The kernel that a checked run on the given inputs calls wrong; empty where none is, or the run ends otherwise."""
+
+    def work(tell: Callable[[Any], None]) -> str:
+        from kiln.passes.numerics.kernels import run_compiled
+
+        with create_context(), ir.Location.unknown():
+            module = parse(graph.text)
+            PassManager(_parsed(specs)).run(module)
+            try:
+                run_compiled(module, graph.sample, graph.target, is_checked=True)
+            except CheckError as error:
+                return error.kernel
+        return ""
+
+    outcome = in_child(work, timeout)
+    return outcome.value if outcome.kind == "ok" else ""
 
 
 def _first_wrong_fusion(

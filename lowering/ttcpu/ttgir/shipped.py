@@ -20,7 +20,7 @@ from kiln.lowering.ttcpu.ttgir.run import run_specialized
 __all__ = ["is_specialized", "shipped_results"]
 
 _SEEDS = (1, 2)
-"""Of orders in which copies arrive late; with seed 0 all arrive as soon as they may."""
+"""The last partition, which copies, first, with copies as late as they can be; and an order by chance."""
 
 
 def is_specialized(fusion: ir.Operation) -> bool:
