@@ -27,7 +27,7 @@ from kiln.tools import kiln_bisect, kiln_opt, kiln_reduce
 from kiln.tools.debugging.attempts import KERNELS, Finding
 from kiln.tools.debugging.children import in_child
 from kiln.tools.debugging.editing import size_of
-from kiln.tools.debugging.reduction import reduce_module
+from kiln.tools.debugging.reduction import _Reducer, reduce_module
 from kiln.tools.debugging.sizes import smaller, tensor_sizes
 
 INPUTS = Path(__file__).parent / "debugging" / "Inputs"
@@ -204,6 +204,13 @@ def test_kinds_of_inputs_for_kernels() -> None:
         negative, wide = next(random_samples(signature, ("negative", "wide")))
     assert bool((negative.tensors[0] < 0).all())
     assert float(wide.tensors[0].abs().max()) > 8.0
+
+
+def test_an_edit_that_ends_its_process_is_not_taken() -> None:
+    with create_context():
+        reducer = _Reducer(SOURCE, lambda text: True, 10, 10.0)
+        assert not reducer._try(lambda module: os.abort())
+        assert reducer.text == SOURCE
 
 
 def test_an_access_outside_and_an_error_are_not_alike() -> None:

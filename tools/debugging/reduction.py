@@ -9,6 +9,7 @@ pieces are tried first: the ops behind a place, those before it, halves of the r
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from torch_mlir import ir
 
@@ -16,9 +17,12 @@ from kiln.dialects import create_context, parse, to_text
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
 from kiln.tools.debugging import editing
+from kiln.tools.debugging.children import in_child
 from kiln.tools.debugging.sizes import simpler_numbers, smaller, tensor_sizes
 
 __all__ = ["reduce_module"]
+
+_EDIT_SECONDS = 60.0
 
 Edit = Callable[[ir.Module], bool]
 """Changes a module; whether it did."""
@@ -77,15 +81,23 @@ class _Reducer:
         return True
 
     def _try(self, edit: Edit) -> bool:
-        """Whether the module is still broken after an edit, which it keeps then."""
-        try:
-            with ir.Location.unknown():
-                module = parse(self.text)
-                if not edit(module) or not module.operation.verify():
-                    return False
-                return self._accepts(to_text(module))
-        except (KilnError, ir.MLIRError, ValueError, IndexError, KeyError, TypeError, RuntimeError):
-            return False  # an edit that does not fit this op
+        """Whether the module is still broken after an edit, which it keeps then.
+
+        The edit is made in a child: one that does not fit may leave a value that nothing computes, and end its process.
+        """
+
+        def work(tell: Callable[[Any], None]) -> str | None:
+            try:
+                with ir.Location.unknown():
+                    module = parse(self.text)
+                    if not edit(module) or not module.operation.verify():
+                        return None
+                    return to_text(module)
+            except (KilnError, ir.MLIRError, ValueError, IndexError, KeyError, TypeError, RuntimeError):
+                return None  # an edit that does not fit this op
+
+        outcome = in_child(work, _EDIT_SECONDS)
+        return outcome.kind == "ok" and self._accepts(outcome.value)
 
     def _printed(self, text: str) -> str | None:
         """In its final form: without locations, and with what a parser changes."""
