@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The table, the markdown for docs/performance.md, and the machine it was measured on."""
+"""The tables of one run, on the console and as Markdown, and the machine they were measured on."""
 
 import os
 import platform

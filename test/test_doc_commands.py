@@ -23,6 +23,7 @@ from benchmarks.__main__ import _arguments
 from benchmarks.fuzz.__main__ import _arguments as fuzz
 from benchmarks.gpu.breadth.__main__ import parser as breadth
 from benchmarks.gpu.breadth.table import parser as breadth_table
+from benchmarks.report_page.__main__ import parser as report_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -64,6 +65,7 @@ ARGUMENTS = {
     "benchmarks.fuzz": fuzz,
     "benchmarks.gpu.breadth": breadth().parse_args,
     "benchmarks.gpu.breadth.table": breadth_table().parse_args,
+    "benchmarks.report_page": report_page().parse_args,
 }
 
 SAMPLES = [
