@@ -178,7 +178,10 @@ class AssignLayouts(Pass):
             if all(graph.layout(view.results[0]) is not None for view in views_of(root)):
                 return True
             graph.forget(root)
-        return layout.same_strides(wanted)
+        fits = layout.same_strides(wanted)
+        if free and fits:
+            graph.assign(root, graph.strided_layout(root).strides)  # another result must not rearrange it any more
+        return fits
 
 
 def _with_strides(function: ir.OpView, assigned: Mapping[ir.Value, Exprs]) -> HostGraph:
