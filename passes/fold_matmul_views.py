@@ -96,7 +96,8 @@ class FoldMatmulViews(Pass):
         user = expanding_view(op.results[0])
         if user is None:
             return
-        candidates = [find_split(views, view), split_of_user(views.read_one(user))]
+        rows = views.sizes(op.results[0])[0]
+        candidates = [find_split(views, view), split_of_user(views.read_one(user), rows)]
         for split in [candidate for candidate in candidates if candidate is not None]:
             new_lhs = split_view(view, split)
             new_rhs = split_view(views.read(rhs), split) if batched else None
@@ -149,11 +150,14 @@ class FoldMatmulViews(Pass):
         from kiln.passes.views.function_views import View
         from kiln.passes.views.split import split_view
 
-        split = next((splits[v] for v in op.operands if v in splits), None)
-        if split is None or not is_elementwise(op) or expanding_view(op.results[0]) is None:
+        if not any(v in splits for v in op.operands) or not is_elementwise(op):
             return
-        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
         result = op.results[0]
+        maps = [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        # What is broadcast along other leading dims has its split dim further behind.
+        split = next((splits[v] for v, m in zip(op.operands, maps, strict=True) if v in splits and _leads(m)), None)
+        if split is None or expanding_view(result) is None:
+            return
         sizes = views.sizes(result)
         new_sizes = (*split.sizes, *sizes[1:])
         loops = [ir.AffineExpr.get_dim(k) for k in range(len(new_sizes))]
@@ -219,6 +223,11 @@ class FoldMatmulViews(Pass):
                 op.erase()
         for kind in kinds:
             self.count(kind)
+
+
+def _leads(map_: ir.AffineMap) -> bool:
+    """Whether the first dim of an operand is the first of the loops."""
+    return map_.n_dims > 0 and map_.results[0] == ir.AffineExpr.get_dim(0)
 
 
 def _reads_whole(index: ir.AffineExpr, size: ir.AffineExpr, loops: "tuple[ir.AffineExpr, ...]") -> bool:

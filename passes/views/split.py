@@ -10,6 +10,8 @@ between them and fusion needs no index arithmetic.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 
 from torch_mlir import ir
 
@@ -61,23 +63,27 @@ def find_split(views: FunctionViews, view: View) -> Split | None:
             return None
     if len(sizes) < 2 or not found:
         return None
-    product = sizes[0]
-    for size in sizes[1:]:
-        product = product * size
-    if not affine.equal(product, view.sizes[0]):
+    if not affine.equal(_product(sizes), view.sizes[0]):
         return None
     # Longer runs of unit dims than the source has before its other dims would only move them around.
     return Split(tuple(sizes)) if len(source) == len(sizes) + len(view.sizes) - 1 else None
 
 
-def split_of_user(view: View) -> Split | None:
-    """How a view splits dim 0 of its source: into its own leading dims, row-major, the others staying last."""
+def split_of_user(view: View, size: Expr) -> Split | None:
+    """How a view splits dim 0, of ``size``, of its source: into its own leading dims, row-major, the others staying
+    last. A view of the first rows alone is at the same index, but no split."""
     trailing = len(view.indices) - 1
     leading = len(view.sizes) - trailing
     if leading < 2 or any(d < leading for e in view.indices[1:] for d in affine.dims_in(e)):
         return None
     split = Split(view.sizes[:leading])
+    if not affine.equal(_product(split.sizes), size):
+        return None
     return split if affine.equal(split.flat(), view.indices[0], view.sizes) else None
+
+
+def _product(sizes: Sequence[Expr]) -> Expr:
+    return reduce(mul, sizes, ir.AffineExpr.get_constant(1))
 
 
 def split_view(view: View, split: Split) -> View | None:
