@@ -31,7 +31,9 @@ def attend(g: Grower) -> None:
         names[2] = names[1]
     extra = ", enable_gqa=True" if shared != heads else ""
     extra += masked(g, batch, heads, queries, keys, dtype)
-    extra += g.one_of(("", "", ", scale=0.5", ", scale=-0.1"))
+    scale = g.one_of(("", "", ", scale=0.5", ", scale=-0.1"))
+    # PyTorch's kernel for the CPU fills with minus infinity before it scales: NaN with a negative scale.
+    extra += scale.replace("-", "") if "is_causal" in extra else scale
     result = f"F.scaled_dot_product_attention({', '.join(names)}{extra})"
     made = g.add(result)
     if made is not None and g.number(0, 2):
