@@ -3,7 +3,7 @@
 
 """Values of 16-bit tensors that only a kernel sees, in f32."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
@@ -32,7 +32,7 @@ class DropRoundings(Pass):
     Eager rounds the result of each op, for it is stored. Inside of a fusion a value is rounded only where it is stored,
     where a product reads it, where the program casts it (an ``arith.truncf`` without ``fastmath<contract>``), and where
     it decides: compared, rounded to integers, or the stored maximum of something. All readers of such a value see the
-    rounded one. Everything else is f32, sums of products among it.
+    rounded one. Everything else is f32, sums of products among it: a bias is added to these in any case, as in eager.
 
     Before::
 
@@ -91,6 +91,9 @@ class DropRoundings(Pass):
     """
 
     name = "drop-roundings"
+    sums_only: bool = field(
+        default=False, metadata={"help": "only those that eager has not: between a product and its bias"}
+    )
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every fusion."""
@@ -110,8 +113,9 @@ class DropRoundings(Pass):
         deciding.update(fusion.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
         if not any(is_narrow(element_type(r)) for op in flow.ops for r in op.results):
             return
-        compute_in_f32(flow)
-        values = widened(flow, wanted)
+        if not self.sums_only:
+            compute_in_f32(flow)
+        values = widened(flow, wanted, self.sums_only)
         if values:
             self.count("values in f32", len(values))
             self.count("roundings left out", widen(fusion, flow, values))

@@ -64,9 +64,13 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
 def _fusion(text: str, why: str, options: object | None) -> list[PipelineStep]:
     """Fusion, and what follows from it for roundings, unless eager's are wanted."""
     if _emulates(options):
-        return [PipelineStep(text, why, stage="fused")]
-    drop = "what only one kernel sees is f32, once it is known what that is"
-    return [PipelineStep(text, why), PipelineStep("drop-roundings", drop, stage="fused")]
+        drop = PipelineStep(
+            "drop-roundings{sums-only=true}", "a bias is added before rounding, as in eager", stage="fused"
+        )
+    else:
+        reason = "what only one kernel sees is f32, once it is known what that is"
+        drop = PipelineStep("drop-roundings", reason, stage="fused")
+    return [PipelineStep(text, why), drop]
 
 
 def _emulates(options: object | None) -> bool:

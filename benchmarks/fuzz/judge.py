@@ -48,6 +48,8 @@ class Reference:
     eager: Sequence[Values]
     wide: Sequence[Values]
     sample: Callable[[int], Sequence[Values]]
+    floor: float = 0.0
+    """An error that any element may have: of differences inside of a call, which noise around calls does not show."""
 
     @functools.cached_property
     def noisy(self) -> list[Sequence[Values]]:
@@ -77,17 +79,17 @@ class Reference:
         eager, wide = self.eager[number], self.wide[number]
         assert eager is not None and wide is not None
         try:
-            judge(name, ours, eager, wide, allowance(eager, wide))
+            judge(name, ours, eager, wide, allowance(eager, wide) + self.floor)
         except WrongResult:
             if not eager.dtype.is_floating_point:
                 raise
             runs = [_clean(x - wide) for run in self.noisy if (x := run[number]) is not None]
             spread = _SPREAD * torch.stack(runs).square().mean(0).sqrt()
             try:
-                judge(name, ours, eager, wide, allowance(eager, wide, spread))
+                judge(name, ours, eager, wide, allowance(eager, wide, spread) + self.floor)
             except WrongResult:
                 far = torch.maximum(spread, _FARTHEST * self.farthest[number])
-                judge(name, ours, eager, wide, allowance(eager, wide, far))
+                judge(name, ours, eager, wide, allowance(eager, wide, far) + self.floor)
 
 
 def reference(program: Program, device: str) -> Reference:

@@ -19,27 +19,34 @@ __all__ = ["CHOICES", "element_type", "widened"]
 CHOICES = {"arith.negf", "arith.select", "math.absf", "math.copysign"}
 """Ops that give an operand, or its negative: exact in any type."""
 
+_ADDING = ("adds_to_product", "conv_bias")
+"""Attributes of loops that add what eager's op adds to a product before it rounds."""
+
 
 def element_type(value: ir.Value) -> ir.Type:
     """The type of a scalar, or of a tensor's elements."""
     return value.type.element_type if isinstance(value.type, ir.RankedTensorType) else value.type
 
 
-def widened(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> set[ir.Value]:
+def widened(flow: Dataflow, wanted: Sequence[ir.Value] = (), sums_only: bool = False) -> set[ir.Value]:
     """The 16-bit scalars and tensors that hold an implicit rounding's result and need not.
 
-    wanted: results of the fusion with which other kernels decide. Values that are one number are one class: a tensor,
+    wanted: results of the fusion with which other kernels decide. sums_only: nothing but the sums of products to which
+    the same op of the program adds something; eager does not round these, so that what decides has them, too.
+
+    Values that are one number are one class: a tensor,
     its views, the arguments of loops that it is read by, the scalar that is yielded for it. A class stays if a member
     is stored, read by a product or decides, or is a cast that the program asks for; then every reader sees the same
     rounded number.
     """
     classes = _Classes(flow)
-    kept = {classes.find(v) for v in _needed(flow, wanted)}
+    sums = {classes.find(v) for v in _unrounded_sums(flow)}
+    kept = {classes.find(v) for v in _needed(flow)} | ({classes.find(v) for v in decided(flow, wanted)} - sums)
     cats = [op for op in flow.ops if name_of(op) == "kiln.cat"]
     for op in reversed(cats):  # operands have the type of the result
         if classes.find(op.results[0]) in kept:
             kept.update(classes.find(v) for v in op.operands if is_narrow(element_type(v)))
-    wide = {classes.find(v) for v in _rounded(flow)} - kept
+    wide = (sums if sums_only else {classes.find(v) for v in _rounded(flow)}) - kept
     derived = [
         (op.results[0], list(op.operands))
         for op in [*cats, *(op for g in flow.generics for op in scalar_ops(g) if op.name in CHOICES)]
@@ -63,11 +70,29 @@ def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
         yield from (op.results[0] for op in scalar_ops(generic) if is_implicit(op))
 
 
-def _needed(flow: Dataflow, wanted: Sequence[ir.Value]) -> Iterator[ir.Value]:
-    """16-bit values that cannot become f32."""
+def _unrounded_sums(flow: Dataflow) -> Iterator[ir.Value]:
+    """Results of products that are read only to add what the program's op adds to its sums (`addmm`, a bias)."""
+    for op in flow.ops:
+        if name_of(op) in PRODUCTS and is_narrow(element_type(op.results[0])) and _is_added_to(op.results[0]):
+            yield op.results[0]
+
+
+def _is_added_to(value: ir.Value) -> bool:
+    """Whether all that read a product's result add to it as its own op of the program does."""
+    for use in value.uses:
+        op = use.owner.operation
+        if name_of(op) == "kiln.view":
+            if not _is_added_to(op.results[0]):
+                return False
+        elif use.operand_number != 0 or not any(name in op.attributes for name in _ADDING):
+            return False
+    return True
+
+
+def _needed(flow: Dataflow) -> Iterator[ir.Value]:
+    """16-bit values that cannot become f32, whether something decides or not."""
     yield from flow.block.arguments
     yield from flow.roots
-    yield from decided(flow, wanted)
     for op in flow.ops:
         if op.name == "linalg.generic":
             yield from _needed_by_loops(op)

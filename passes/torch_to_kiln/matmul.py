@@ -50,7 +50,13 @@ def _scale_and_add(cx: LoweringContext, product: ir.Value, added: ir.Value, beta
     inputs: list[Argument] = [product] if beta == 0 else [product, added]
     if beta == 0 and alpha == 1:
         return product
-    return cx.elementwise(inputs, body, round_numbers=False)
+    return _of_one_rounding(cx.elementwise(inputs, body, round_numbers=False))
+
+
+def _of_one_rounding(summed: ir.Value) -> ir.Value:
+    """Says that something is added to a product's sums, before the rounding, as in PyTorch: `drop-roundings` asks."""
+    summed.owner.operation.attributes["adds_to_product"] = ir.UnitAttr.get()
+    return summed
 
 
 @lowers("torch.aten.addmm", "torch.aten.baddbmm")
@@ -124,7 +130,9 @@ def linear(cx: LoweringContext) -> ir.Value:
         product = cx.view(product, [0, dim(0)], shape)
     else:
         product = product_of(cx, x, weight, shape, transpose_rhs=True)
-    return product if bias is None else cx.elementwise([product, bias], lambda b, p, v: b.add(p, v))
+    if bias is None:
+        return product
+    return _of_one_rounding(cx.elementwise([product, bias], lambda b, p, v: b.add(p, v)))
 
 
 @lowers("torch.aten.matmul")

@@ -217,3 +217,25 @@ def test_the_epilogue_of_a_product_reads_its_sums(target):
     exact = program(*(x.double() for x in inputs))
     difference = (compiled(program, target)(*inputs).double() - exact).abs()
     assert (difference <= exact.abs() * 2**-8 * 1.01 + 1e-4).all()
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["", "emulated"])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_bias_is_added_before_what_decides_is_rounded(target, dtype, emulated):
+    linear = torch.nn.functional.linear
+    torch.manual_seed(0)
+    x, w = torch.randn(16, 40).to(dtype), torch.randn(48, 40).to(dtype)
+    near = -linear(x, w)[0]  # the first row of sums is a rounding away from zero
+
+    def program(x, w, bias):
+        return linear(x, w, bias) > 0, torch.relu(linear(x, w, bias))
+
+    positive, values = compiled(program, target, emulate_precision_casts=emulated)(x, w, near)
+    exact = linear(x.double(), w.double(), near.double())
+    assert torch.equal(positive, exact > 0) and positive[0].any() and not positive[0].all()
+    assert torch.equal(values > 0, exact > 0)
+    parameters = [t.clone().requires_grad_() for t in (x, w, near)]
+    trained = compiled(lambda *given: torch.relu(linear(*given)), target, emulate_precision_casts=emulated)
+    (gradient,) = torch.autograd.grad(trained(*parameters).float().sum(), parameters[2])
+    assert torch.equal(gradient.double(), (exact > 0).sum(0).double())

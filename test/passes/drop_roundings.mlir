@@ -1,4 +1,5 @@
 // RUN: kiln-opt --pass-pipeline=drop-roundings --split-input-file %s | filecheck %s
+// RUN: kiln-opt --pass-pipeline="drop-roundings{sums-only=true}" --split-input-file %s | filecheck %s --check-prefix=BIAS
 
 // A chain: one rounding, where the result is stored. Sums of a product come as they are.
 
@@ -291,4 +292,44 @@ func.func @cat(%x: tensor<?xbf16> {kiln.shape = affine_map<()[s0] -> (s0)>}, %n:
     "kiln.yield"(%2) : (tensor<?xbf16>) -> ()
   }) {kind = "pointwise", name = "cat", shapes = [affine_map<()[s0] -> (s0 * 2)>]} : (tensor<?xbf16>, index) -> tensor<?xbf16>
   return %0 : tensor<?xbf16>
+}
+
+// -----
+
+// What the program's op adds to a product is added to its sums, also before something that decides, and where eager's
+// roundings are asked for. A product of its own has eager's rounding there.
+
+// CHECK-LABEL: func.func @added
+// CHECK: "kiln.matmul"{{.*}} -> tensor<4x4xf32>
+// CHECK: "kiln.matmul"{{.*}} -> tensor<4x4xbf16>
+// CHECK: arith.addf %{{.*}} : f32
+// CHECK-NEXT: arith.truncf %{{.*}} fastmath<contract> : f32 to bf16
+// CHECK: arith.cmpf oge
+// BIAS-LABEL: func.func @added
+// BIAS: "kiln.matmul"{{.*}} -> tensor<4x4xf32>
+// BIAS: "kiln.matmul"{{.*}} -> tensor<4x4xbf16>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @added(%x: tensor<4x4xbf16>, %y: tensor<4x4xbf16>) -> tensor<4x4xi1> {
+  %0 = "kiln.fusion"(%x, %y) ({
+  ^bb0(%a: tensor<4x4xbf16>, %b: tensor<4x4xbf16>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4, 4)>} : () -> tensor<4x4xbf16>
+    %f = "kiln.empty"() {shape = affine_map<() -> (4, 4)>} : () -> tensor<4x4xi1>
+    %p = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
+    %q = "kiln.matmul"(%a, %a) {transpose_lhs = false, transpose_rhs = false} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
+    %1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %b : tensor<4x4xbf16>, tensor<4x4xbf16>) outs(%e : tensor<4x4xbf16>) attrs = {adds_to_product} {
+    ^bb0(%in: bf16, %in_0: bf16, %out: bf16):
+      %3 = arith.extf %in : bf16 to f32
+      %4 = arith.extf %in_0 : bf16 to f32
+      %5 = arith.addf %3, %4 : f32
+      %6 = arith.truncf %5 fastmath<contract> : f32 to bf16
+      linalg.yield %6 : bf16
+    } -> tensor<4x4xbf16>
+    %2 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%1, %q : tensor<4x4xbf16>, tensor<4x4xbf16>) outs(%f : tensor<4x4xi1>) {
+    ^bb0(%in: bf16, %in_0: bf16, %out: i1):
+      %3 = arith.cmpf oge, %in, %in_0 : bf16
+      linalg.yield %3 : i1
+    } -> tensor<4x4xi1>
+    "kiln.yield"(%2) : (tensor<4x4xi1>) -> ()
+  }) {kind = "matmul", name = "added"} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xi1>
+  return %0 : tensor<4x4xi1>
 }
