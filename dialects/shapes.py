@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sizes of tensors as expressions over the symbols of the enclosing function or fusion."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -112,9 +112,7 @@ class SymbolicShapes:
         if isinstance(value, ir.BlockArgument) or isinstance(value.owner, ir.Block):
             return self._argument(ir.BlockArgument(value))
         op = value.owner.operation
-        rule: Callable[..., Any] | None = shape_rules.RULES.get(name_of(op))
-        if rule is None and name_of(op).startswith("linalg."):
-            rule = shape_rules.destination
+        rule = shape_rules.shape_rule(op)
         return rule(self, op, ir.OpResult(value).result_number) if rule is not None else None
 
     def _argument(self, argument: ir.BlockArgument) -> Sequence[ir.AffineExpr | None] | None:

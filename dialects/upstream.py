@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, scf, tensor
 
+from kiln.dialects import kiln
 from kiln.dialects.kiln.family import name_of
 from kiln.dialects.reference.builder import index_value
 from kiln.errors import UnsupportedError
@@ -145,10 +146,12 @@ def _cat(op: ir.Operation) -> ir.Value:
     return _elementwise(op, element)
 
 
-_RULES: dict[str, Callable[[ir.Operation], ir.Value]] = {
-    "kiln.view": _view,
-    "kiln.empty": _empty,
-    "kiln.pad": _pad,
-    "kiln.cat": _cat,
-    "kiln.pack": lambda op: op.operands[0],
-}
+_RULES: dict[str, Callable[[ir.Operation], ir.Value]] = kiln.by_name(
+    {
+        kiln.ViewOp: _view,
+        kiln.EmptyOp: _empty,
+        kiln.PadOp: _pad,
+        kiln.CatOp: _cat,
+        kiln.PackOp: lambda op: op.operands[0],
+    }
+)

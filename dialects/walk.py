@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import EmptyOp, PackOp, YieldOp
 from kiln.dialects.memo import type_text
 
-__all__ = ["BlockTail", "defining_op", "ops_inside", "tensors_among"]
+__all__ = ["BlockTail", "defining_op", "is_structural", "ops_inside", "tensors_among"]
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -19,6 +20,12 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
         return None
     owner = value.owner
     return None if type(owner) is ir.Block else owner.operation
+
+
+def is_structural(op: ir.Operation) -> bool:
+    """Whether an op stands for nothing in the model: ends of blocks, constants, destinations, packing."""
+    names_nothing = isinstance(op.opview, EmptyOp | PackOp | YieldOp)
+    return names_nothing or op.name in ("arith.constant", "func.return")
 
 
 def ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -8,7 +8,7 @@ import re
 from torch.fx import GraphModule
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.walk import is_structural
 from kiln.frontend.eager_memory import eager_memory, symbol_hints
 from kiln.frontend.report import CompileReport, Decision, Kernel
 from kiln.passes.core import Pass
@@ -70,6 +70,6 @@ def _held_by_fusion(module: ir.Module) -> dict[str, tuple[str, ...]]:
 def _held(fusion: ir.Operation) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for op in fusion.regions[0].blocks[0].operations:
-        if name_of(op) not in ("kiln.yield", "kiln.empty", "arith.constant"):
+        if not is_structural(op.operation):
             names.update(dict.fromkeys(names_in_location(str(op.operation.location))))
     return tuple(names)

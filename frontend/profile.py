@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from torch.fx import GraphModule
 
+from kiln.dialects.kiln import opdef_of_kind
 from kiln.frontend.backend import kiln as backend
 from kiln.runtime.profile import LaunchTimes, recording
 
@@ -50,7 +51,8 @@ class Profile:
             each = sum(launch.median for launch in group) / len(group)
             first = group[0]
             # Products and convolutions count a multiplication with its addition as one operation.
-            rate = f"{2e-9 * first.work / each:.1f}" if first.kind in _PRODUCTS and first.work > 0 and each else ""
+            is_product = opdef_of_kind(first.kind).flops is not None
+            rate = f"{2e-9 * first.work / each:.1f}" if is_product and first.work > 0 and each else ""
             shapes = ", ".join("x".join(map(str, shape)) for shape in first.results)
             share = f"{100 * each * len(group) / total:.1f} %"
             table.add_row(first.name, first.kind, shapes, str(len(group)), f"{1e6 * each:.1f}", share, rate)
@@ -68,9 +70,6 @@ class Profile:
 
     def __str__(self) -> str:
         return self.to_text()
-
-
-_PRODUCTS = ("matmul", "conv", "attention")
 
 
 def profile(

@@ -58,18 +58,22 @@ def _call_of(value: ir.Value) -> ir.Operation:
     return op if kiln.name_of(op) == "kiln.aten" else _call_of(op.operands[0])
 
 
-# (target, op) -> how and why.
-_TABLE: dict[tuple[str, str], VendorRule] = {
-    ("cpu", "kiln.conv"): VendorRule(vendor_reason, convolution, kept=_image),
-    ("cuda", "kiln.conv"): VendorRule(convolution_reason, convolution_alone),
-    ("cuda", "kiln.attention"): VendorRule(attention_reason, attention, ("tensor_maps", "arch")),
-    ("cuda", "kiln.matmul"): VendorRule(product_reason, product, ("tensor_maps",)),
+# target -> op -> how and why.
+_TABLE: dict[str, dict[str, VendorRule]] = {
+    "cpu": kiln.by_name({kiln.ConvOp: VendorRule(vendor_reason, convolution, kept=_image)}),
+    "cuda": kiln.by_name(
+        {
+            kiln.ConvOp: VendorRule(convolution_reason, convolution_alone),
+            kiln.AttentionOp: VendorRule(attention_reason, attention, ("tensor_maps", "arch")),
+            kiln.MatmulOp: VendorRule(product_reason, product, ("tensor_maps",)),
+        }
+    ),
 }
 
 
 def _caller(name: str) -> Callable[[ir.Operation], None]:
     """What puts the call in the place of such an op."""
-    rule = _TABLE["cuda", name]
+    rule = _TABLE["cuda"][name]
 
     def call(op: ir.Operation) -> None:
         function = op.parent
@@ -182,7 +186,7 @@ class ChooseVendor(RemembersSchedules, Pass):
                 self.count("matched")
 
     def _check_names(self) -> None:
-        ops = sorted({op.removeprefix("kiln.") for _, op in _TABLE})
+        ops = sorted({op.removeprefix("kiln.") for rules in _TABLE.values() for op in rules})
         for name in self.keep:
             if name not in ops:
                 raise PassOptionError(self.name, f"keep: no rule for {name!r}{did_you_mean(name, ops)}")
@@ -216,11 +220,13 @@ class ChooseVendor(RemembersSchedules, Pass):
 
         given = self.store, DotOptions(self.arch, self.tf32, self.tensor_maps, self.roundings), self.device
         times = self.seconds, self.graph_seconds
-        return {
-            "kiln.matmul": ProductJudge(*given, *times),
-            "kiln.conv": ConvolutionJudge(*given, _caller("kiln.conv"), *times),
-            "kiln.attention": AttentionJudge(*given, _caller("kiln.attention"), *times),
-        }
+        return kiln.by_name(
+            {
+                kiln.MatmulOp: ProductJudge(*given, *times),
+                kiln.ConvOp: ConvolutionJudge(*given, _caller("kiln.conv"), *times),
+                kiln.AttentionOp: AttentionJudge(*given, _caller("kiln.attention"), *times),
+            }
+        )
 
     def _rule(self, name: str) -> VendorRule | None:
-        return None if name.removeprefix("kiln.") in self.keep else _TABLE.get((self.target, name))
+        return None if name.removeprefix("kiln.") in self.keep else _TABLE.get(self.target, {}).get(name)

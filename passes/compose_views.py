@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 
-__all__ = ["ComposeViews", "compose_views", "erase_dead_views"]
+__all__ = ["ComposeViews", "compose_views"]
 
 
 @register_pass
@@ -77,12 +77,5 @@ def compose_views(function: ir.Operation) -> int:
             continue
         result.replace_all_uses_with(replacement)
         rewritten += 1
-    erase_dead_views(block)
+    erase_dead(block)
     return rewritten
-
-
-def erase_dead_views(block: ir.Block) -> None:
-    """Erase views, concatenations, empties and the like that nothing uses."""
-    for op in reversed([op.operation for op in block.operations]):
-        if name_of(op) in ("kiln.view", "kiln.cat", "kiln.empty") and not any(True for r in op.results for _ in r.uses):
-            op.erase()

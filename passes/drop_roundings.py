@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import Role, SortOp, TopkOp, name_of, opdef
 from kiln.dialects.rounding import is_narrow
-from kiln.lowering.tile.dataflow import MOVES, Dataflow
+from kiln.lowering.tile.dataflow import Dataflow
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.roundings.decisions import deciding_arguments
 from kiln.passes.roundings.kept import element_type, widened
@@ -124,9 +124,9 @@ class DropRoundings(Pass):
 def _deciding_operands(op: ir.Operation, deciding: set[ir.Value]) -> list[ir.Value]:
     """The operands of an op between kernels that decide: what is moved and decides later, and what is put in order."""
     name = name_of(op)
-    if name in MOVES and any(r in deciding for r in op.results):
+    if opdef(op).role is Role.MOVEMENT and any(r in deciding for r in op.results):
         return list(op.operands)
     if name == "kiln.aten":
         called = ir.StringAttr(op.attributes["op"]).value.split(".")
         return list(op.operands) if len(called) > 1 and called[1] in _SELECTING else []
-    return list(op.operands) if name in ("kiln.sort", "kiln.topk") else []
+    return list(op.operands) if isinstance(op.opview, SortOp | TopkOp) else []

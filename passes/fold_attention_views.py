@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from kiln.passes.compose_views import erase_dead_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class FoldAttentionViews(Pass):
             for op in [op.operation for op in block.operations]:
                 if op.name.startswith("kiln.attention"):
                     self._fold(op, views)
-            erase_dead_views(block)
+            erase_dead(block)
 
     def _fold(self, op: ir.Operation, views: "FunctionViews") -> None:
         from kiln.dialects import affine

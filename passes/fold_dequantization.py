@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.views.elementwise import is_elementwise
 
@@ -79,7 +80,7 @@ class FoldDequantization(Pass):
                 self._fold(op) for op in [op.operation for op in block.operations] if kiln.name_of(op) == "kiln.matmul"
             ]
             if any(folded):
-                _erase_dead(block)
+                erase_dead(block, also=("linalg.generic",))
 
     def _fold(self, op: ir.Operation) -> bool:
         rhs = op.operands[1]
@@ -185,11 +186,3 @@ def _scale_result(op: ir.Operation, scale: ir.Operation, column: int) -> None:
                 values.update(zip(inner.results, clone.results, strict=True))
     for use in readers:
         use.owner.operands[use.operand_number] = made.results[0]
-
-
-def _erase_dead(block: ir.Block) -> None:
-    """Conversions that nothing reads any more."""
-    for op in reversed([op.operation for op in block.operations]):
-        dead = op.name in ("kiln.empty", "linalg.generic")
-        if dead and not any(True for r in op.results for _ in r.uses):
-            op.erase()

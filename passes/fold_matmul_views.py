@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from kiln.passes.compose_views import compose_views, erase_dead_views
+from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class FoldMatmulViews(Pass):
             if op.name == "kiln.matmul":
                 self._fold_transposes(op, views)
         compose_views(function)
-        erase_dead_views(block)
+        erase_dead(block)
 
     # -- leading dims
 

@@ -13,47 +13,51 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import AtenOp, FusionOp, OpDef, PackOp, Role, YieldOp, name_of, op_names, opdef
 from kiln.errors import InvalidIRError, KilnError, did_you_mean
 
 __all__ = ["STAGES", "Stage", "check_stage"]
 
-# What a linalg body and the scalar parts of a fusion consist of.
-_SCALAR = ("arith.*", "math.*", "linalg.index", "linalg.yield", "tensor.extract")
-# What a fusion's body may hold at its top level: the code generation language.
-_CODEGEN = (
-    "linalg.generic",
-    "kiln.view",
-    "kiln.pad",
-    "kiln.cat",
-    "kiln.empty",
-    "kiln.matmul",
-    "kiln.attention",
-    "kiln.scan",
-    "kiln.scatter_nd",
-    "kiln.conv",
-    "kiln.yield",
-    "arith.constant",
-)
-# Ops for which a schedule is chosen.
-_SCHEDULED_OPS = ("kiln.matmul", "kiln.attention", "kiln.conv")
+Allowed = tuple[str | Callable[[OpDef], bool], ...]
+"""Names of ops, of whole dialects (``torch.*``), and what tells of an op by its row in the table of ops."""
 
-_FUSED_TOP = ("kiln.fusion", "kiln.aten", "kiln.view", "kiln.empty", "arith.constant", "func.return")
-_SCHED_TOP = (*_FUSED_TOP, "kiln.pack")
+
+def _is_free(entry: OpDef) -> bool:
+    return entry.is_free
+
+
+def _is_generated(entry: OpDef) -> bool:
+    """Whether code generation takes an op, as data movement or as a kind of kernel."""
+    return entry.role is Role.MOVEMENT or entry.has_kernel
+
+
+# What a linalg body and the scalar parts of a fusion consist of.
+_SCALAR: Allowed = ("arith.*", "math.*", "linalg.index", "linalg.yield", "tensor.extract")
+# What a fusion's body may hold at its top level: the code generation language.
+_CODEGEN: Allowed = ("linalg.generic", "arith.constant", _is_generated, YieldOp.OPERATION_NAME)
+
+_FUSED_TOP: Allowed = (
+    FusionOp.OPERATION_NAME,
+    AtenOp.OPERATION_NAME,
+    _is_free,
+    "arith.constant",
+    "func.return",
+)
+_SCHED_TOP: Allowed = (*_FUSED_TOP, PackOp.OPERATION_NAME)
 
 Rule = Callable[[ir.Operation], str | None]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Names may end in ``.*``, which allows a whole dialect; ``regions`` are keyed by the op that owns the region.
+    """What functions may hold directly (``top``), and regions, keyed by the op that owns the region.
 
     ``rules`` see every op and return what is wrong with it, or None.
     """
 
     name: str
-    top: tuple[str, ...]
-    regions: dict[str, tuple[str, ...]]
+    top: Allowed
+    regions: dict[str, Allowed]
     rules: tuple[Rule, ...] = ()
 
 
@@ -73,7 +77,7 @@ def _scheduled(op: ir.Operation) -> str | None:
     if name_of(op) != "kiln.fusion" or "schedule" in op.attributes:
         return None
     bodies = (inner for block in op.regions[0].blocks for inner in block.operations)
-    needs = next((name_of(inner) for inner in bodies if name_of(inner) in _SCHEDULED_OPS), None)
+    needs = next((name_of(inner) for inner in bodies if opdef(inner).role is Role.CONTRACTION), None)
     return f"holds {needs} and lacks attribute 'schedule'" if needs else None
 
 
@@ -90,8 +94,8 @@ def _isolated(op: ir.Operation) -> str | None:
     return None
 
 
-_LINALG_BODY: dict[str, tuple[str, ...]] = {"linalg.generic": _SCALAR}
-_FUSED_REGIONS: dict[str, tuple[str, ...]] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
+_LINALG_BODY: dict[str, Allowed] = {"linalg.generic": _SCALAR}
+_FUSED_REGIONS: dict[str, Allowed] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
 
 STAGES: dict[str, Stage] = {
     stage.name: stage
@@ -136,11 +140,11 @@ def check_stage(module: ir.Module, stage: str) -> None:
             _check(inner, spec, "func.func", spec.top)
 
 
-def _check(op: ir.Operation, spec: Stage, owner: str, allowed: tuple[str, ...]) -> None:
+def _check(op: ir.Operation, spec: Stage, owner: str, allowed: Allowed) -> None:
     name = name_of(op)
-    if not _matches(name, allowed):
+    if not _matches(op, allowed):
         place = "in a function" if owner == "func.func" else f"in the body of {owner}"
-        raise _violation(op, spec, f"is not allowed {place}; allowed: {', '.join(allowed)}")
+        raise _violation(op, spec, f"is not allowed {place}; allowed: {', '.join(_names(allowed))}")
     for rule in spec.rules:
         complaint = rule(op)
         if complaint is not None:
@@ -159,8 +163,16 @@ def _regions(op: ir.Operation) -> Iterator[ir.Operation]:
                 yield inner.operation
 
 
-def _matches(name: str, allowed: tuple[str, ...]) -> bool:
-    return name in allowed or f"{name.split('.', 1)[0]}.*" in allowed
+def _matches(op: ir.Operation, allowed: Allowed) -> bool:
+    name = name_of(op)
+    if name in allowed or f"{name.split('.', 1)[0]}.*" in allowed:
+        return True
+    entry = opdef(op)
+    return any(not isinstance(given, str) and given(entry) for given in allowed)
+
+
+def _names(allowed: Allowed) -> list[str]:
+    return [name for given in allowed for name in ([given] if isinstance(given, str) else op_names(given))]
 
 
 def _violation(op: ir.Operation, spec: Stage, complaint: str) -> InvalidIRError:

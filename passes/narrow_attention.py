@@ -12,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects.walk import defining_op
 from kiln.lowering import paths
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class NarrowAttention(Pass):
             for op in attentions:
                 self._mask(op, views)
                 self._narrow(op, views)
-            _erase_dead(block)
+            erase_dead(block, also=("linalg.generic", "kiln.attention"))
 
     def _mask(self, op: ir.Operation, views: "FunctionViews") -> None:
         """The boolean mask, or the one that was converted, in the place of the mask."""
@@ -235,11 +236,3 @@ def _number(op: ir.Operation, value: ir.Value) -> float | None:
         return None
     number = constant.attributes["value"]
     return ir.FloatAttr(number).value if isinstance(number, ir.FloatAttr) else None
-
-
-def _erase_dead(block: ir.Block) -> None:
-    """Conversions, views and attentions that nothing reads any more."""
-    for op in reversed([op.operation for op in block.operations]):
-        dead = op.name in ("kiln.view", "kiln.empty", "linalg.generic") or op.name.startswith("kiln.attention")
-        if dead and not any(True for r in op.results for _ in r.uses):
-            op.erase()

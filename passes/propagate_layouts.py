@@ -176,7 +176,7 @@ class _Connections:
     def _links(self, op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
         """(operand, result) pairs of an op that can have one order of dims."""
         name = kiln.name_of(op)
-        if _is_convolution(op) or name in ("kiln.batch_norm", "kiln.pad"):
+        if _is_convolution(op) or isinstance(op.opview, kiln.BatchNormOp | kiln.PadOp):
             yield op.operands[0], op.results[0]
         elif name == "kiln.cat":
             for operand in op.operands:

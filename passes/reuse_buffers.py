@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import AtenOp, FusionOp, name_of, opdef_of_kind
 from kiln.errors import InvalidIRError
-from kiln.lowering.cpu.emit import KERNEL_KINDS
 from kiln.lowering.cpu.tile.overwrite import Overwriting
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
@@ -182,7 +181,7 @@ class _Function:
         self.owned: set[ir.Value] = set()  # tensors of their own: returned ones and operands of ATen calls
         for step, op in enumerate(graph.operations):
             kind = name_of(op)
-            if kind not in ("kiln.fusion", "kiln.aten"):
+            if not isinstance(op.operation.opview, FusionOp | AtenOp):
                 continue
             for value in op.operation.operands:
                 root = self._root(value)
@@ -265,7 +264,7 @@ class _Function:
         if that is not known, since nothing can be written over."""
         operation = op.operation
         kind = ir.StringAttr(operation.attributes["kind"]).value
-        if kind in (*KERNEL_KINDS, "scatter_nd") or not (places.dying or target in places.operands):
+        if opdef_of_kind(kind).has_kernel or not (places.dying or target in places.operands):
             return None
         tensors = len(places.roots)
         if "offsets" in operation.attributes:

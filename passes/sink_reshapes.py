@@ -14,6 +14,7 @@ from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.passes.compose_views import compose_views
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.dead import erase_dead
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.views.refine import reshaped, split_rows
 
@@ -115,7 +116,7 @@ class SinkReshapes(Pass):
                     self.count("matched" if moved else "failed")
                     if not moved:
                         self.note(op, "not before the reshape: an operand is not read along whole dims")
-            _erase_dead(block)
+            erase_dead(block, also=("linalg.generic",))
 
     def _split_rows(self, block: ir.Block) -> int:
         """Takes rows apart where the reshape behind them does; returns how often."""
@@ -134,15 +135,8 @@ class SinkReshapes(Pass):
             done += 1
         self.count("rows taken apart", done)
         if done:
-            _erase_dead(block)
+            erase_dead(block, also=("linalg.generic",))
         return done
-
-
-def _erase_dead(block: ir.Block) -> None:
-    for op in reversed([op.operation for op in block.operations]):
-        is_free = op.name in ("kiln.view", "kiln.empty", "linalg.generic")
-        if is_free and not any(True for r in op.results for _ in r.uses):
-            op.erase()
 
 
 def _reshape_of_rows(op: ir.Operation, split: bool = False) -> ir.Operation | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.dialects.interpret import calls, generic, movement, named_ops, torch_ops
 from kiln.dialects.interpret.numbers import Numbers
 from kiln.dialects.interpret.types import Precision, dtype_of, is_float
@@ -43,7 +43,7 @@ def evaluate(
     if isinstance(op, ir.Module):
         op = _function(op, function)
     op = op.operation
-    if any(name_of(inner) in named_ops.EXPANDED for inner in ops_inside(op)):
+    if any(_is_expanded(inner) for inner in ops_inside(op)):
         return _expanded(op, inputs, precision, device)
     return Interpreter(Numbers(Precision.named(precision)), device).run(op, inputs)
 
@@ -64,8 +64,12 @@ def _expanded(op: ir.Operation, inputs: Sequence[Any], precision: str, device: A
     with op.context, ir.Location.unknown():
         copy = parse(f"module {{\n{to_text(op, print_generic_op_form=False, enable_debug_info=True)}\n}}")
         found = copy.body.operations[0].operation
-        expand_all(found, lambda inner: name_of(inner) in named_ops.EXPANDED)
+        expand_all(found, _is_expanded)
     return Interpreter(Numbers(Precision.named(precision)), device).run(found, inputs)
+
+
+def _is_expanded(op: Any) -> bool:
+    return kiln.opdef(op).reference is not None and name_of(op) not in _RULES
 
 
 class Interpreter:
@@ -206,12 +210,10 @@ def _same(interpreter: Interpreter, op: Any) -> list[Any]:
 
 _RULES: dict[str, Rule] = {
     "arith.constant": _constant,
-    "kiln.fusion": _fusion,
-    "kiln.pack": _same,
     "tensor.cast": _same,
     "tensor.dim": _dim,
     "linalg.generic": generic.run_generic,
-    "kiln.aten": calls.run_aten,
+    **kiln.by_name({kiln.FusionOp: _fusion, kiln.PackOp: _same, kiln.AtenOp: calls.run_aten}),
     **movement.RULES,
     **named_ops.RULES,
 }

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.dialects.interpret.reads import Box, read
 from kiln.dialects.interpret.types import dtype_of
 
@@ -83,4 +84,4 @@ def contents(attribute: Any, shape: list[int], dtype: torch.dtype) -> torch.Tens
     return flat.view(shape)
 
 
-RULES = {"kiln.view": _view, "kiln.empty": _empty, "kiln.pad": _pad, "kiln.cat": _cat}
+RULES = kiln.by_name({kiln.ViewOp: _view, kiln.EmptyOp: _empty, kiln.PadOp: _pad, kiln.CatOp: _cat})

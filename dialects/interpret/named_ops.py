@@ -1,23 +1,18 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Kiln's named ops by ATen's; those whose meaning is a few loops are expanded to them before (`EXPANDED`)."""
+"""Kiln's named ops by ATen's. Of those without a rule here the reference lowerings are evaluated."""
 
 from typing import Any
 
 import torch
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.dialects.interpret.attention import attention
 from kiln.dialects.interpret.types import element_of, is_float
 
-__all__ = ["EXPANDED", "RULES"]
-
-EXPANDED = {
-    *("kiln.layer_norm", "kiln.rms_norm", "kiln.batch_norm", "kiln.group_norm", "kiln.softmax", "kiln.pool"),
-    "kiln.random",
-}
-"""Ops without a rule here: their reference lowerings are evaluated."""
+__all__ = ["RULES"]
 
 Tensor = torch.Tensor
 PRODUCTS = 1 << 24
@@ -239,8 +234,8 @@ def _scatter_nd(interpreter: Any, op: Any) -> list[Any]:
     return [_put(interpreter, op, x, _positions(interpreter.shape(x), at), source, reduce)]
 
 
-RULES = {
-    "kiln.matmul": _matmul, "kiln.conv": _conv, "kiln.attention": attention, "kiln.scan": _scan, "kiln.sort": _sort,
-    "kiln.topk": _topk, "kiln.gather": _gather, "kiln.index_select": _index_select, "kiln.embedding": _embedding,
-    "kiln.index": _index, "kiln.scatter": _scatter, "kiln.scatter_nd": _scatter_nd,
-}  # fmt: skip
+RULES = kiln.by_name({
+    kiln.MatmulOp: _matmul, kiln.ConvOp: _conv, kiln.AttentionOp: attention, kiln.ScanOp: _scan, kiln.SortOp: _sort,
+    kiln.TopkOp: _topk, kiln.GatherOp: _gather, kiln.IndexSelectOp: _index_select, kiln.EmbeddingOp: _embedding,
+    kiln.IndexOp: _index, kiln.ScatterOp: _scatter, kiln.ScatterNdOp: _scatter_nd,
+})  # fmt: skip

@@ -5,22 +5,7 @@
 from kiln.dialects.kiln.attention import AttentionOp, attention
 from kiln.dialects.kiln.base import Dim, Kiln
 from kiln.dialects.kiln.conv import ConvOp, conv
-from kiln.dialects.kiln.core import (
-    AtenOp,
-    CatOp,
-    EmptyOp,
-    FusionOp,
-    PadOp,
-    ViewOp,
-    YieldOp,
-    aten,
-    cat,
-    empty,
-    fusion,
-    pad,
-    view,
-    yield_,
-)
+from kiln.dialects.kiln.core import AtenOp, FusionOp, YieldOp, aten, fusion, yield_
 from kiln.dialects.kiln.family import FAMILIES, name_of, parse, to_text
 from kiln.dialects.kiln.index import (
     EmbeddingOp,
@@ -37,6 +22,7 @@ from kiln.dialects.kiln.index import (
     scatter_nd,
 )
 from kiln.dialects.kiln.matmul import MatmulOp, matmul
+from kiln.dialects.kiln.movement import CatOp, EmptyOp, PadOp, ViewOp, cat, empty, pad, view
 from kiln.dialects.kiln.norm import (
     BatchNormOp,
     GroupNormOp,
@@ -54,6 +40,7 @@ from kiln.dialects.kiln.random import RandomOp, random
 from kiln.dialects.kiln.scan import ScanOp, scan
 from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
 from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
+from kiln.dialects.kiln.table import OpDef, Role, by_name, define, op_names, opdef, opdef_of_kind, opdefs
 
 OPS: list[type] = sorted(
     [*Kiln.operations, *(f for f in FAMILIES.values() if f.DIALECT is Kiln)], key=lambda op: op.OPERATION_NAME
@@ -81,12 +68,14 @@ __all__ = [
     "LayerNormOp",
     "MatmulOp",
     "OPS",
+    "OpDef",
     "OutputOp",
     "PackOp",
     "PadOp",
     "PoolOp",
     "RandomOp",
     "RmsNormOp",
+    "Role",
     "ScanOp",
     "ScatterNdOp",
     "ScatterOp",
@@ -98,8 +87,10 @@ __all__ = [
     "aten",
     "attention",
     "batch_norm",
+    "by_name",
     "cat",
     "conv",
+    "define",
     "embedding",
     "empty",
     "fusion",
@@ -110,6 +101,10 @@ __all__ = [
     "layer_norm",
     "matmul",
     "name_of",
+    "op_names",
+    "opdef",
+    "opdef_of_kind",
+    "opdefs",
     "pack",
     "pad",
     "parse",

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Scaled dot-product attention."""
 
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Optional
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
 
 class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
@@ -70,6 +73,27 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
         aligned = scores[len(scores) - len(sizes) :]
         fits = all(n == 1 or checks.agree(n, s) for n, s in zip(sizes, aligned, strict=True))
         checks.require(fits, "mask sizes", f"to broadcast to {checks.text(scores)}", checks.text(sizes))
+
+
+def _shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    return [*shapes.dims(op.operands[0])[:-1], shapes.dims(op.operands[2])[-1]]
+
+
+def _flops(op: ir.Operation, sizes: Callable[[ir.Value], Sequence[int]]) -> int:
+    """Of both products, of all keys: those that `causal` removes as well."""
+    *rows, depth = sizes(op.operands[0])
+    keys, columns = sizes(op.operands[1])[-2], sizes(op.results[0])[-1]
+    return 2 * prod(rows) * keys * (depth + columns)
+
+
+define(
+    AttentionOp,
+    Role.CONTRACTION,
+    shape=_shape,
+    reference="kiln.dialects.reference.attention:attention",
+    flops=_flops,
+    has_kernel=True,
+)
 
 
 def attention(

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Convolutions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
 
 class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
@@ -68,6 +71,40 @@ class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
                 spatial.append(conv_size(n, k, stride[i], padding[i], dilation[i]))
         out = ws[0] if not transposed else None if ws[1] is None else ws[1] * groups
         checks.same_sizes("result", [xs[0], out, *spatial], self.result)
+
+
+def _shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    x, weight = shapes.dims(op.operands[0]), shapes.dims(op.operands[1])
+    stride, padding, dilation, extra = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("stride", "padding", "dilation", "output_padding")
+    )
+    transposed = ir.BoolAttr(op.attributes["transposed"]).value
+    spatial: list[ir.AffineExpr] = []
+    for i, (size, kernel) in enumerate(zip(x[2:], weight[2:], strict=True)):
+        if transposed:
+            out = conv_transpose_size(size, kernel, stride[i], padding[i], dilation[i], extra[i])
+        else:
+            out = conv_size(size, kernel, stride[i], padding[i], dilation[i])
+        spatial.append(affine.simplify(out))
+    groups = ir.IntegerAttr(op.attributes["groups"]).value
+    channels = affine.simplify(weight[1] * groups) if transposed else weight[0]
+    return [x[0], channels, *spatial]
+
+
+def _flops(op: ir.Operation, sizes: Callable[[ir.Value], Sequence[int]]) -> int:
+    """Of windows that lie in the image as a whole; not of a transposed convolution's zeros between the pixels."""
+    return 2 * prod(sizes(op.results[0])) * prod(sizes(op.operands[1])[1:])
+
+
+define(
+    ConvOp,
+    Role.CONTRACTION,
+    shape=_shape,
+    reference="kiln.dialects.reference.conv:conv",
+    flops=_flops,
+    has_kernel=True,
+    takes_any_sizes=True,
+)
 
 
 def conv_size(size: Any, kernel: Any, stride: int, padding: int, dilation: int) -> Any:

@@ -7,9 +7,11 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
 from kiln.dialects.kiln.family import Family
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define, same_as_first, same_as_second
 
 
 class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
@@ -39,6 +41,9 @@ class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
         checks.same_sizes("result", checks.sizes_of(self.index), self.result)
 
 
+define(GatherOp, Role.GATHER, shape=same_as_second, reference="kiln.dialects.reference.index:gather")
+
+
 class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
     """The slices of `x` along `dim` at the positions in the one-dimensional `index`.  As `torch.index_select`.
 
@@ -66,6 +71,15 @@ class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
         checks.same_sizes("result", sizes, self.result)
 
 
+def _index_select_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    sizes = list(shapes.dims(op.operands[0]))
+    sizes[ir.IntegerAttr(op.attributes["dim"]).value] = shapes.dims(op.operands[1])[0]
+    return sizes
+
+
+define(IndexSelectOp, Role.GATHER, shape=_index_select_shape, reference="kiln.dialects.reference.index:index_select")
+
+
 class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
     """Rows of `weight` `[V, E]` at `index` `[*i]`: the result is `[*i, E]`.  As `torch.nn.functional.embedding`.
 
@@ -87,6 +101,13 @@ class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
         checks.is_integer("index", self.index)
         checks.same_element("result", self.result, self.weight)
         checks.same_sizes("result", [*checks.sizes_of(self.index), checks.sizes_of(self.weight)[1]], self.result)
+
+
+def _embedding_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    return [*shapes.dims(op.operands[1]), shapes.dims(op.operands[0])[1]]
+
+
+define(EmbeddingOp, Role.GATHER, shape=_embedding_shape, reference="kiln.dialects.reference.index:embedding")
 
 
 class IndexOp(Family):
@@ -124,6 +145,24 @@ class IndexOp(Family):
         checks.same_sizes("result", indexed_shape(checks.sizes_of(x), dims, sizes), op.results[0])
 
 
+def _index_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    x, *indices = (shapes.dims(v) for v in op.operands)
+    return indexed_shape(x, list(ir.DenseI64ArrayAttr(op.attributes["dims"])), broadcast_dims(indices))
+
+
+def broadcast_dims(shapes: Sequence[Sequence[ir.AffineExpr]]) -> list[ir.AffineExpr]:
+    """Sizes of the broadcast of `shapes`; sizes that are not the constant 1 are taken to agree."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[ir.AffineExpr] = []
+    for i in range(rank):
+        sizes = [s[i - rank + len(s)] for s in shapes if i - rank + len(s) >= 0]
+        out.append(next((s for s in sizes if affine.constant_of(s) != 1), sizes[0]))
+    return out
+
+
+define(IndexOp, Role.GATHER, shape=_index_shape, reference="kiln.dialects.reference.index:index")
+
+
 class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
     """`x` with `src[.., i, ..]` put at position `index[.., i, ..]` of `dim`; `index` and `src` have the same sizes.
 
@@ -158,6 +197,9 @@ class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
         for i, (n, m) in enumerate(zip(checks.sizes_of(self.x), checks.sizes_of(self.index), strict=True)):
             if i != dim and n is not None and m is not None:
                 checks.require(m <= n, f"index size of dim {i}", f"at most {n}", m)
+
+
+define(ScatterOp, Role.SCATTER, shape=same_as_first, reference="kiln.dialects.reference.index:scatter")
 
 
 class ScatterNdOp(Family):
@@ -209,6 +251,15 @@ class ScatterNdOp(Family):
             n, m = checks.sizes_of(x)[d], checks.sizes_of(src)[k]
             if n is not None and m is not None:
                 checks.require(m <= n, f"src size of dim {k}", f"at most {n}", m)
+
+
+define(
+    ScatterNdOp,
+    Role.SCATTER,
+    shape=same_as_first,
+    reference="kiln.dialects.reference.index:scatter_nd",
+    has_kernel=True,
+)
 
 
 def gather(x: Any, dim: int, index: Any) -> ir.Value:

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Matrix products."""
 
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
 
 class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
@@ -55,6 +58,30 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
                 all(map(checks.agree, a[:-2], b[:-2])), "rhs batch sizes", checks.text(a[:-2]), checks.text(b[:-2])
             )
         checks.same_sizes("result", [*a[:-2], m, n], result)
+
+
+def _shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    lhs, rhs = shapes.dims(op.operands[0]), shapes.dims(op.operands[1])
+    m = lhs[-1] if ir.BoolAttr(op.attributes["transpose_lhs"]).value else lhs[-2]
+    n = rhs[-2] if ir.BoolAttr(op.attributes["transpose_rhs"]).value else rhs[-1]
+    return [*lhs[:-2], m, n]
+
+
+def _flops(op: ir.Operation, sizes: Callable[[ir.Value], Sequence[int]]) -> int:
+    lhs = sizes(op.operands[0])
+    depth = lhs[-2] if ir.BoolAttr(op.attributes["transpose_lhs"]).value else lhs[-1]
+    return 2 * prod(sizes(op.results[0])) * depth
+
+
+define(
+    MatmulOp,
+    Role.CONTRACTION,
+    shape=_shape,
+    reference="kiln.dialects.reference.matmul:matmul",
+    flops=_flops,
+    has_kernel=True,
+    takes_any_sizes=True,
+)
 
 
 def matmul(

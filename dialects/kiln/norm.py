@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
+from kiln.dialects.kiln.table import Role, define, same_as_first
 
 
 def _check_params(op: Any, others: Sequence[tuple[str, ir.Value]], sizes: Sequence[int | None], most: int) -> None:
@@ -56,6 +57,9 @@ class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
         _check_trailing(self, 2)
 
 
+define(LayerNormOp, Role.REDUCTION, shape=same_as_first, reference="kiln.dialects.reference.norm:layer_norm")
+
+
 class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
     """RMS norm of `x` over `axes`, its trailing dims: `x / sqrt(mean(x * x) + eps) * weight`.
 
@@ -82,6 +86,9 @@ class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         _check_trailing(self, 1)
+
+
+define(RmsNormOp, Role.REDUCTION, shape=same_as_first, reference="kiln.dialects.reference.norm:rms_norm")
 
 
 class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
@@ -112,6 +119,9 @@ class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
         checks.same_type("result", self.result, self.x)
         checks.rank_at_least("x", self.x, 2)
         _check_params(self, [("mean", self.mean), ("variance", self.variance)], [checks.sizes_of(self.x)[1]], 2)
+
+
+define(BatchNormOp, Role.POINTWISE, shape=same_as_first, reference="kiln.dialects.reference.norm:batch_norm")
 
 
 class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
@@ -145,6 +155,9 @@ class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
             channels is None or channels % groups == 0, "attribute groups", f"a divisor of {channels}", groups
         )
         _check_params(self, [], [channels], 2)
+
+
+define(GroupNormOp, Role.REDUCTION, shape=same_as_first, reference="kiln.dialects.reference.norm:group_norm")
 
 
 def _params(weight: Any, bias: Any) -> list[ir.Value]:

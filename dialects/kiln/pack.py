@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, define, same_as_first
 
 
 class PackOp(base.Operation, name="pack", traits=[base.Pure]):
@@ -40,6 +41,9 @@ class PackOp(base.Operation, name="pack", traits=[base.Pure]):
             count *= n
         elements = ir.IntegerAttr(self.operation.attributes["elements"]).value
         checks.require(elements >= count, "attribute elements", f"at least {count}", elements)
+
+
+define(PackOp, Role.OPAQUE, shape=same_as_first)
 
 
 def pack(x: Any, layout: ir.AffineMap, elements: int) -> ir.Value:

@@ -7,6 +7,7 @@ The plan itself is data (`kiln.runtime.plan.Plan`); these ops make it readable, 
 
 from kiln.dialects.kiln import base
 from kiln.dialects.kiln.family import Family
+from kiln.dialects.kiln.table import Role, define
 
 _EFFECTS = (base.PureUnless(lambda op: True),)
 
@@ -84,3 +85,7 @@ class OutputOp(Family):
 
     NAME = "output"
     TRAITS = _EFFECTS
+
+
+for _step in (BufferOp, LaunchOp, CallOp, OutputOp):
+    define(_step, Role.OPAQUE)

@@ -7,8 +7,11 @@ from typing import Any, Optional
 
 from torch_mlir import ir
 
+from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import I64Array, Tensor
+from kiln.dialects.kiln.conv import conv_size
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
 
 class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
@@ -66,6 +69,23 @@ class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
         if self.indices is not None:
             checks.is_integer("indices", self.indices, 64)
             checks.same_sizes("indices", checks.sizes_of(self.result), self.indices)
+
+
+def _shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    x = shapes.dims(op.operands[0])
+    kernel, stride, padding, dilation = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("kernel", "stride", "padding", "dilation")
+    )
+    # Rounding up drops a window that starts in the right padding: not affine (a minimum), so unknown.
+    known = not ir.BoolAttr(op.attributes["ceil"]).value
+    spatial: list[ir.AffineExpr | None] = []
+    for i, size in enumerate(x[2:]):
+        out = conv_size(size, kernel[i], stride[i], padding[i], dilation[i]) if known else None
+        spatial.append(None if out is None else affine.simplify(out))
+    return [*x[:2], *spatial]
+
+
+define(PoolOp, Role.REDUCTION, shape=_shape, reference="kiln.dialects.reference.pool:pool", takes_any_sizes=True)
 
 
 def pool_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:

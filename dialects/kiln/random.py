@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Index, Tensor
+from kiln.dialects.kiln.table import Role, define, shape_attribute
 
 
 class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op: True)]):
@@ -45,6 +46,9 @@ class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op:
         checks.require(found == element, "result element type", element, found)
         shape = checks.map_of(self, "shape", 0, self.result.type.rank, len(self.symbols))
         checks.shape_matches("result", shape, self.result)
+
+
+define(RandomOp, Role.POINTWISE, shape=shape_attribute, reference="kiln.dialects.reference.random:random")
 
 
 def random(

@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, define, same_as_first
 
 
 class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
@@ -41,6 +42,9 @@ class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
             checks.require(kind in ("max", "min"), "results", f"1 for kind {kind}", 2)
             checks.is_integer("indices", self.indices, 64)
             checks.same_sizes("indices", checks.sizes_of(self.x), self.indices)
+
+
+define(ScanOp, Role.SCAN, shape=same_as_first, reference="kiln.dialects.reference.order:scan", has_kernel=True)
 
 
 def scan(x: Any, dim: int, kind: str, with_indices: bool = False) -> ScanOp:

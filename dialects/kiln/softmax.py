@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, define, same_as_first
 
 
 class SoftmaxOp(base.Operation, name="softmax", traits=[base.Pure]):
@@ -35,6 +36,9 @@ class SoftmaxOp(base.Operation, name="softmax", traits=[base.Pure]):
         checks.same_type("result", self.result, self.x)
         checks.dim_in_range(self, "dim", self.x.type.rank)
         checks.flag(self, "log")
+
+
+define(SoftmaxOp, Role.REDUCTION, shape=same_as_first, reference="kiln.dialects.reference.softmax:softmax")
 
 
 def softmax(x: Any, dim: int, log: bool = False) -> ir.Value:

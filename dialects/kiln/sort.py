@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Tensor
+from kiln.dialects.kiln.table import Role, Shapes, Sizes, define, same_as_first
 
 
 class SortOp(base.Operation, name="sort", traits=[base.Pure]):
@@ -44,6 +45,9 @@ class SortOp(base.Operation, name="sort", traits=[base.Pure]):
         checks.same_sizes("indices", sizes, self.indices)
 
 
+define(SortOp, Role.OPAQUE, shape=same_as_first, reference="kiln.dialects.reference.order:sort")
+
+
 class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
     """The `k` largest (or smallest) elements along `dim`, sorted, and their positions as i64.  As `torch.topk`.
 
@@ -77,6 +81,16 @@ class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
         sizes[dim] = k
         checks.same_sizes("values", sizes, self.values)
         checks.same_sizes("indices", sizes, self.indices)
+
+
+def _topk_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
+    sizes = list(shapes.dims(op.operands[0]))
+    k, dim = (ir.IntegerAttr(op.attributes[name]).value for name in ("k", "dim"))
+    sizes[dim] = ir.AffineExpr.get_constant(k)
+    return sizes
+
+
+define(TopkOp, Role.OPAQUE, shape=_topk_shape, reference="kiln.dialects.reference.order:topk")
 
 
 def _values_and_indices(x: ir.Value, shape: list[int | None]) -> list[ir.Type]:

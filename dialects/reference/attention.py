@@ -9,11 +9,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dim, dims, here
-from kiln.dialects.reference.registry import reference_of
 from kiln.errors import UnsupportedError
 
 
-@reference_of("kiln.attention")
 def attention(op: Any, b: Builder) -> ir.Value:
     """Loops of the scores: batch dims, head, s, t, then e."""
     query, key, value, mask = op.query, op.key, op.value, op.mask

@@ -9,11 +9,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.reference.builder import Builder, dim, dims
 from kiln.dialects.reference.matmul import contract
-from kiln.dialects.reference.registry import reference_of
 from kiln.errors import UnsupportedError
 
 
-@reference_of("kiln.conv")
 def conv(op: Any, b: Builder) -> ir.Value:
     """Loops: n, o, output positions, then input channel of the group and window positions."""
     stride, padding, dilation = list(op.stride), list(op.padding), list(op.dilation)

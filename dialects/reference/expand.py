@@ -9,6 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
 from kiln.dialects.kiln.family import name_of
+from kiln.dialects.kiln.table import opdef
 from kiln.dialects.reference.registry import has_reference, reference
 from kiln.dialects.shapes import SymbolicShapes
 
@@ -35,10 +36,6 @@ def expand_all(parent: ir.Operation, chosen: Callable[[Any], bool] = has_referen
     return count + len(erased)
 
 
-_SIZED_BY_ATTRIBUTES = ("kiln.view", "kiln.pad", "kiln.cat", "kiln.matmul", "kiln.conv", "kiln.pool", "kiln.aten")
-"""Ops whose result has sizes that its type, an attribute or all operands together tell, not those of one operand."""
-
-
 def _replace(old: ir.Value, new: ir.Value) -> None:
     """Let all read `new`, of which the reference may know more sizes than the op's type says, or fewer.
 
@@ -59,4 +56,4 @@ def _takes_any_sizes(use: ir.OpOperand) -> bool:
     op = use.owner.operation
     if op.name == "linalg.generic":
         return use.operand_number < len(op.operands) - len(op.results)
-    return name_of(op) in _SIZED_BY_ATTRIBUTES
+    return opdef(op).takes_any_sizes

@@ -7,19 +7,16 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln.index import index_position
+from kiln.dialects.kiln.index import broadcast_dims, index_position
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.attention import broadcast_index
 from kiln.dialects.reference.builder import Builder, dim, dims, extract, here
-from kiln.dialects.reference.registry import reference_of
-from kiln.dialects.shape_rules import broadcast
 
 
 def _as_index(value: ir.Value) -> ir.Value:
     return scalar.cast(value, ir.IndexType.get())
 
 
-@reference_of("kiln.gather")
 def gather(op: Any, b: Builder) -> ir.Value:
     """The table is read in the body, at the loops' positions but for `dim`."""
     x, at = op.x, op.dim.value
@@ -32,7 +29,6 @@ def gather(op: Any, b: Builder) -> ir.Value:
     return b.map([(op.index, dims(rank))], sizes, x.type.element_type, body)
 
 
-@reference_of("kiln.index_select")
 def index_select(op: Any, b: Builder) -> ir.Value:
     """As gather, with one index per slice."""
     x, at = op.x, op.dim.value
@@ -44,7 +40,6 @@ def index_select(op: Any, b: Builder) -> ir.Value:
     return b.map([(op.index, [dim(at)])], sizes, x.type.element_type, body)
 
 
-@reference_of("kiln.embedding")
 def embedding(op: Any, b: Builder) -> ir.Value:
     """The row is read in the body; the last loop runs along it."""
     sizes = b.sizes(op.result)
@@ -56,14 +51,13 @@ def embedding(op: Any, b: Builder) -> ir.Value:
     return b.map([(op.index, dims(last))], sizes, op.weight.type.element_type, body)
 
 
-@reference_of("kiln.index")
 def index(op: Any, b: Builder) -> ir.Value:
     """Index tensors broadcast over a block of loops; the other loops run along the dims that are not indexed."""
     x, *indices = list(op.operation.operands)
     positions = list(op.attributes["dims"])
     sizes = b.sizes(op.operation.results[0])
     lengths = [b.size_value(b.sizes(x)[d]) for d in positions]
-    block = len(broadcast([b.sizes(i) for i in indices]))
+    block = len(broadcast_dims([b.sizes(i) for i in indices]))
     start = index_position(positions)
     point = [dim(start + k) for k in range(block)]
     loops = [k for k in range(len(sizes)) if not start <= k < start + block]
@@ -94,7 +88,6 @@ _COMBINE = {
 }
 
 
-@reference_of("kiln.scatter")
 def scatter(op: Any, b: Builder) -> ir.Value:
     """For each position of `x`, a reduction over the updates along `dim` that name it."""
     x, at = op.x, op.dim.value
@@ -118,7 +111,6 @@ def scatter(op: Any, b: Builder) -> ir.Value:
     return b.generic([index, source], [start], [point, point, dims(rank)], "p" * rank + "r", body)[0]
 
 
-@reference_of("kiln.scatter_nd")
 def scatter_nd(op: Any, b: Builder) -> ir.Value:
     """For each position of `x`, a reduction over all updates, of which those count that name it."""
     x, src, *indices = list(op.operation.operands)

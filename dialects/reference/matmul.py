@@ -8,7 +8,6 @@ from torch_mlir import ir
 
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dim, dims
-from kiln.dialects.reference.registry import reference_of
 
 
 def contract(
@@ -37,7 +36,6 @@ def contract(
     return b.cast(total, rounded or element)
 
 
-@reference_of("kiln.matmul")
 def matmul(op: Any, b: Builder) -> ir.Value:
     """Loops: batch dims, m, n, then the reduction k."""
     lhs, rhs = op.lhs, op.rhs

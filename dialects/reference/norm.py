@@ -9,7 +9,6 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dims
-from kiln.dialects.reference.registry import reference_of
 
 
 def _mean(
@@ -55,7 +54,6 @@ def _normalised(
     return centred, b.map([(total, dims(len(row_sizes)))], row_sizes, compute, inverse)
 
 
-@reference_of("kiln.layer_norm")
 def layer_norm(op: Any, b: Builder) -> ir.Value:
     """Mean, centred values, variance, scale: over the trailing `axes`."""
     element = op.x.type.element_type
@@ -75,7 +73,6 @@ def layer_norm(op: Any, b: Builder) -> ir.Value:
     )
 
 
-@reference_of("kiln.rms_norm")
 def rms_norm(op: Any, b: Builder) -> ir.Value:
     """Mean of squares, then scale."""
     element = op.x.type.element_type
@@ -102,7 +99,6 @@ def rms_norm(op: Any, b: Builder) -> ir.Value:
     )
 
 
-@reference_of("kiln.batch_norm")
 def batch_norm(op: Any, b: Builder) -> ir.Value:
     """`x * scale + shift`, with both computed once per channel: eager's order of operations (`batch_norm_cpu`)."""
     element = op.x.type.element_type
@@ -128,7 +124,6 @@ def batch_norm(op: Any, b: Builder) -> ir.Value:
     return b.map([(op.x, here), (scale, here[1:2]), (shift, here[1:2])], sizes, element, body)
 
 
-@reference_of("kiln.group_norm")
 def group_norm(op: Any, b: Builder) -> ir.Value:
     """As layer norm on `[N, groups, C / groups, *]`, a view of the input."""
     element = op.x.type.element_type

@@ -8,10 +8,8 @@ from torch_mlir import ir
 
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dim, dims, here
-from kiln.dialects.reference.registry import reference_of
 
 
-@reference_of("kiln.scan")
 def scan(op: Any, b: Builder) -> Any:
     """`result[i] = combine of x[j] for j <= i`, in order of j."""
     x, at, kind = op.x, op.dim.value, op.kind.value
@@ -98,13 +96,11 @@ def _log_sum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any)
     )
 
 
-@reference_of("kiln.sort")
 def sort(op: Any, b: Builder) -> list[ir.Value]:
     """Each element's rank, then for each place the element of that rank."""
     return _sorted(op, b, op.descending.value, b.sizes(op.x)[op.dim.value])
 
 
-@reference_of("kiln.topk")
 def topk(op: Any, b: Builder) -> list[ir.Value]:
     """The first `k` places of a stable sort."""
     return _sorted(op, b, op.largest.value, ir.AffineExpr.get_constant(op.k.value))

@@ -9,7 +9,6 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dim, dims, here
-from kiln.dialects.reference.registry import reference_of
 
 
 class _Window:
@@ -54,7 +53,6 @@ def _mul(a: ir.Value, factor: int) -> ir.Value:
     return a if factor == 1 else scalar.mul(a, _index(factor))
 
 
-@reference_of("kiln.pool")
 def pool(op: Any, b: Builder) -> Any:
     """Maximum or sum over the window; the average divides by what it counts."""
     window = _Window(op, b)

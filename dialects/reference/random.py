@@ -13,7 +13,6 @@ from torch_mlir.dialects import arith, math
 
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, here
-from kiln.dialects.reference.registry import reference_of
 
 # The multipliers and the key increments (golden ratio, sqrt(3) - 1) of the paper.
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
@@ -66,7 +65,6 @@ def _normal(first: ir.Value, second: ir.Value) -> ir.Value:
     return arith.mulf(radius, math.cos(arith.mulf(scalar.constant(f32, 2 * python_math.pi), _uniform(second))))
 
 
-@reference_of("kiln.random")
 def random(op: Any, b: Builder) -> ir.Value:
     """One block of Philox per element."""
     sizes = b.sizes(op.result)

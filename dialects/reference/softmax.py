@@ -8,10 +8,8 @@ from torch_mlir import ir
 
 from kiln.dialects.reference import scalar
 from kiln.dialects.reference.builder import Builder, dims
-from kiln.dialects.reference.registry import reference_of
 
 
-@reference_of("kiln.softmax")
 def softmax(op: Any, b: Builder) -> ir.Value:
     """Max-reduction, exp(x - m), sum-reduction, division; with `log`, x - m - log(sum)."""
     x, at = op.x, op.dim.value

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from kiln.dialects.kiln import Role, opdef_of_kind
 from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
@@ -36,8 +37,7 @@ __all__ = [
 ]
 
 # Hand-tiled kernels leave LLVM nothing to unroll or vectorise: -O1 gives the same code in half the time.
-_OPT_LEVEL = {"matmul": 1, "attention": 1, "conv": 1}
-_DEFAULT_OPT_LEVEL = 2
+_OPT_LEVEL, _DEFAULT_OPT_LEVEL = 1, 2
 
 _NOT_UNROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 """For all loops of hand-tiled kernels: LLVM would unroll their loops over k once more, and those that copy or finish,
@@ -116,12 +116,13 @@ def start_kernel(
         clone = _clone(module)
         checks, sites = _checks(clone, name), _sites(clone, name)
         scratch, work = _func_maps(clone, name)
-        if kind in _OPT_LEVEL:
+        is_tiled = opdef_of_kind(kind).role is Role.CONTRACTION
+        if is_tiled:
             _keep_loops(clone, sums=kind != "conv")
         signature = prepare_kernel(clone, name)
         if dump is not None:
             dump("llvm", clone)
-        level = _OPT_LEVEL.get(kind, _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
+        level = (_OPT_LEVEL if is_tiled else _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
         code = jit.start(clone, f"{name}_entry", level)
     kernel = KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks, sites)
     return PendingKernel(kernel, code, clone)

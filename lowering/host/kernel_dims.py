@@ -6,7 +6,7 @@
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import ConvOp, MatmulOp, name_of
 from kiln.lowering.tile.body import indexing_maps
 
 __all__ = ["KernelDims"]
@@ -20,7 +20,7 @@ class KernelDims:
 
     def __init__(self, fusion: ir.Operation) -> None:
         self._block = fusion.regions[0].blocks[0]
-        self.named = [op.operation for op in self._block if name_of(op) in ("kiln.matmul", "kiln.conv")]
+        self.named = [op.operation for op in self._block if isinstance(op.operation.opview, MatmulOp | ConvOp)]
         self._places: dict[ir.Value, list[int]] | None = None
         self._first: list[int] = []  # per result, the bit of its first dim
 

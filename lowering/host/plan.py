@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import PackOp, name_of, opdef
 from kiln.dialects.walk import defining_op
 from kiln.errors import InvalidIRError, location_text
 from kiln.lowering.cpu.codegen import KernelObject
@@ -108,7 +108,7 @@ class _Planner(PlanValues):
                 step = self._aten(op.operation, epoch)
                 plan.steps.append(step)
                 epoch += bool(step.sizes)
-            elif kind not in ("kiln.view", "kiln.empty", "kiln.pack", "arith.constant"):
+            elif not (opdef(op).is_free or isinstance(op.operation.opview, PackOp) or kind == "arith.constant"):
                 raise InvalidIRError(f"{kind} between kernels: expected kiln.fusion, kiln.aten or kiln.view; "
                                      "run the fusion passes first", str(op.location))  # fmt: skip
         plan.outputs = [self._output(i, v) for i, v in enumerate(self.graph.returned)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import name_of, opdef
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
 
 Indices = tuple[ir.AffineExpr, ...]
@@ -85,7 +85,7 @@ class Accesses:
         elif name == "kiln.view":
             m = self.body.local_map(op, "map")
             self.visit(op.operands[0], compose(m, indices, self.loops), around)
-        elif name in ("kiln.pad", "kiln.cat"):
+        elif opdef(op).is_guarded:
             for e in indices:
                 self.opaque |= affine.dims_in(e)
             for operand in op.operands:

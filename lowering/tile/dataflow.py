@@ -11,10 +11,7 @@ from kiln.dialects.kiln import name_of
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
 
-__all__ = ["MOVES", "Dataflow", "scalar_ops", "yielded"]
-
-MOVES = ("kiln.view", "kiln.pad", "kiln.cat")
-"""Ops on tensors that hand elements on as they are."""
+__all__ = ["Dataflow", "scalar_ops", "yielded"]
 
 
 class Dataflow:

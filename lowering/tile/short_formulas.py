@@ -22,6 +22,7 @@ from math import inf, isfinite
 
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.dialects.elements import element_of
 from kiln.dialects.kiln import name_of
 from kiln.dialects.rounding import is_narrow
@@ -240,5 +241,6 @@ _RULES: dict[str, _Rule] = {
     "arith.addf": _sum, "arith.subf": _sum, "arith.mulf": _product, "arith.divf": _quotient,
     "arith.extf": _same, "arith.truncf": _same, "arith.negf": _negative, "math.absf": _size,
     "arith.select": _choice, "arith.maximumf": _choice, "arith.minimumf": _choice, "arith.maxnumf": _choice,
-    "arith.minnumf": _choice, "kiln.view": lambda op, operands: operands[0], "kiln.pad": _choice, "kiln.cat": _choice,
+    "arith.minnumf": _choice,
+    **kiln.by_name({kiln.ViewOp: lambda op, operands: operands[0], kiln.PadOp: _choice, kiln.CatOp: _choice}),
 }  # fmt: skip

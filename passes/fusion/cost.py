@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import Role, opdef
 from kiln.lowering.host.elements import item_bytes
-from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, Read
+from kiln.passes.fusion.graph import FusionGraph, Read
 from kiln.passes.fusion.tally import Cost, Machine, Tally
 
 if TYPE_CHECKING:
@@ -74,31 +74,19 @@ class CostModel:
     def own_operations(self, op: ir.Operation) -> int:
         """Operations of computing each point of `op` once."""
         if op not in self._own:
-            self._own[op] = 0 if op.name in IN_MEMORY else self.count(self.graph.space(op)) * self.graph.cost(op)
+            is_product = opdef(op).role is Role.CONTRACTION
+            self._own[op] = 0 if is_product else self.count(self.graph.space(op)) * self.graph.cost(op)
         return self._own[op]
 
     def products(self, op: ir.Operation) -> int:
         """Multiply-adds of a product, convolution or attention, counted twice as is usual; 0 for other ops."""
-        name = name_of(op)
-        if name not in IN_MEMORY:
-            return 0
-        result = self.count(self.graph.dims(op.results[0]))
-        if name == "kiln.matmul":
-            lhs = self.graph.dims(op.operands[0])
-            transposed = ir.BoolAttr(op.attributes["transpose_lhs"]).value
-            return 2 * result * self._size(lhs[-2] if transposed else lhs[-1])
-        if name == "kiln.attention":
-            scores = self.count(self.graph.dims(op.operands[0])[:-1]) * self._size(self.graph.dims(op.operands[1])[-2])
-            return 2 * scores * self._size(self.graph.dims(op.operands[0])[-1]) + 2 * result * self._size(
-                self.graph.dims(op.operands[1])[-2]
-            )
-        weight = self.graph.dims(op.operands[1])
-        return 2 * result * self.count(weight[1:])
+        flops = opdef(op).flops
+        return 0 if flops is None else flops(op, lambda value: [self._size(e) for e in self.graph.dims(value)])
 
     def bytes_read(self, op: ir.Operation, read: Read) -> int:
         """Bytes that one read by `op` takes."""
         size = self.bytes_of(read.value)
-        if read.whole and op.name not in IN_MEMORY:
+        if read.whole and opdef(op).role is not Role.CONTRACTION:
             # A table: as many elements as are looked up.
             return min(size, self.count(self.graph.space(op)) * item_bytes(read.value.type))
         return size

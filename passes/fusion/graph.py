@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import Role, name_of, opdef
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import OP_COST, indexing_maps, invert, output_map, reduction_dims
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kiln.passes.fusion.order import Schedule
 
 Point = tuple[ir.AffineExpr | None, ...]
-NAMED = ("kiln.matmul", "kiln.attention", "kiln.scan", "kiln.conv", "kiln.scatter_nd")
-"""Ops with a kernel of their own kind; at most one is in a kernel."""
-IN_MEMORY = ("kiln.matmul", "kiln.attention", "kiln.conv")
-"""Named ops that read their operands in place, many times over."""
 ALONE = "alone"
 """Attribute of a named op whose kernel takes nothing behind it."""
-COMPUTE = ("linalg.generic", "kiln.pad", "kiln.cat", *NAMED)
+
+
+def _computes(op: ir.Operation) -> bool:
+    """Whether `op` is computed in some kernel, unless it is free."""
+    return op.name == "linalg.generic" or opdef(op).is_guarded or opdef(op).has_kernel
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class FusionGraph:
         self.operations = [op.operation for op in self.block.operations]
         self.position = {op: i for i, op in enumerate(self.operations)}
         self._free: dict[ir.Operation, bool] = {}
-        self.compute = [op for op in self.operations if name_of(op) in COMPUTE and not self.is_free(op)]
+        self.compute = [op for op in self.operations if _computes(op) and not self.is_free(op)]
         self._compute_set = set(self.compute)
         self._spaces: dict[ir.Operation, tuple[ir.AffineExpr, ...]] = {}
         self._users: dict[ir.Operation, list[int]] = {}
@@ -90,7 +90,7 @@ class FusionGraph:
         return found
 
     def _is_free(self, op: ir.Operation) -> bool:
-        if op.name in ("kiln.view", "kiln.empty"):
+        if opdef(op).is_free:
             return True
         if op.name == "arith.constant":
             value = op.attributes["value"]
@@ -241,7 +241,7 @@ class FusionGraph:
     # -- reads ----------------------------------------
 
     def _reads_of(self, op: ir.Operation) -> Iterator[Read]:
-        if op.name in IN_MEMORY:
+        if opdef(op).role is Role.CONTRACTION:
             for v in op.operands:
                 if isinstance(v.type, ir.RankedTensorType):
                     yield Read(op, self.source(v), (), whole=True)

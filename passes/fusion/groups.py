@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import opdef
 from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import CostModel
-from kiln.passes.fusion.graph import NAMED, FusionGraph, Point, Read
+from kiln.passes.fusion.graph import FusionGraph, Point, Read
 from kiln.passes.fusion.tally import Tally
 
 __all__ = ["Group", "Grouping"]
@@ -70,7 +70,7 @@ class Group:
             kinds = [part.kind for part in self.parts]
             return next((k for k in kinds if k not in ("pointwise", "reduction")), max(kinds))
         if self.named is not None:
-            return name_of(self.named).removeprefix("kiln.")
+            return opdef(self.named).kind
         return "pointwise" if self.reduced is None else "reduction"
 
 
@@ -110,7 +110,7 @@ class Grouping:
         space = list(self.graph.space(op))
         point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
         group = Group([op], space, {op: [point]})
-        if name_of(op) in NAMED:
+        if opdef(op).has_kernel:
             group.named = op
         elif self.graph.reduces(op):
             kept = {d for e in output_map(op.opview).results for d in affine.dims_in(e)}

@@ -10,8 +10,9 @@ from operator import mul
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import Role, opdef
 from kiln.passes.fusion.cost import amount
-from kiln.passes.fusion.graph import ALONE, IN_MEMORY, Read
+from kiln.passes.fusion.graph import ALONE, Read
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import is_one, loops_of
 from kiln.passes.fusion.rows import why_not_joined
@@ -51,7 +52,7 @@ def _try_pointwise(
     stored: bool,
     reads: list[Read],
 ) -> str | None:
-    if stored and group.named is not None and group.named.name not in IN_MEMORY:
+    if stored and group.named is not None and opdef(group.named).role is not Role.CONTRACTION:
         return "needed in memory, and the consumer's kernel writes one result"
     if len(indices) > MOST_INDICES:
         return f"read at {len(indices)} indices: a kernel computes a value at {MOST_INDICES} at most"
@@ -168,7 +169,7 @@ def _try_epilogue(
 ) -> str | None:
     op = own.named
     assert op is not None
-    if op.name not in IN_MEMORY or ALONE in op.attributes:
+    if opdef(op).role is not Role.CONTRACTION or ALONE in op.attributes:
         return "its kernel takes nothing behind it"
     if group.named is not None or group.reduced is not None:
         if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):

@@ -15,9 +15,8 @@ from heapq import heappop, heappush
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import opdef
 from kiln.dialects.walk import defining_op
-from kiln.passes.fusion.graph import NAMED
 from kiln.passes.fusion.groups import Group, Grouping
 
 __all__ = ["SPARE", "Kernels", "Node", "Schedule"]
@@ -68,7 +67,7 @@ class Schedule:
                 below.append({number})
                 self.ops.append(op)
                 self.sources.append(found)
-                self.loops.append(op in grouping.of and name_of(op) not in NAMED)
+                self.loops.append(op in grouping.of and not opdef(op).has_kernel)
                 tensors = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
                 is_constant = op.name == "arith.constant"
                 self.sizes.append(0 if is_constant else sum(grouping.model.bytes_of(r) for r in tensors))

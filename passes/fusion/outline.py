@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.walk import defining_op
-from kiln.passes.fusion.graph import IN_MEMORY, FusionGraph, captured
+from kiln.passes.fusion.graph import FusionGraph, captured
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.order import Schedule
 from kiln.passes.rewrites import may_rewrite
@@ -88,10 +88,10 @@ class Outliner:
             return self.new[value]
         op = defining_op(value)
         assert op is not None, "arguments are known from the start"
-        if op.name in ("linalg.generic", "kiln.pad", "kiln.cat", "kiln.empty"):
-            if op.name == "kiln.empty":
-                self.new[value] = self._clone(op, [self.outside(v) for v in op.operands]).results[0]
-                return self.new[value]
+        if op.name == "kiln.empty":
+            self.new[value] = self._clone(op, [self.outside(v) for v in op.operands]).results[0]
+            return self.new[value]
+        if op.name == "linalg.generic" or kiln.opdef(op).is_guarded:
             space = list(self.graph.space(op))
             point = tuple(ir.AffineDimExpr.get(i) for i in range(len(space)))
             self._outline(Group([op], space, {op: [point]}), wanted=[value])
@@ -198,7 +198,7 @@ class Outliner:
         if len(scatters) == len(readers):
             return True
         # A splat or an iota that a product reads is stored by a kernel of its own.
-        if any(kiln.name_of(r) in IN_MEMORY for r in readers):
+        if any(kiln.opdef(r).role is kiln.Role.CONTRACTION for r in readers):
             return False
         # A scan reads views of what its kernel computes there, others where they lie.
         return op.name != "kiln.view" or defining_op(self.graph.source(op.results[0])) in members

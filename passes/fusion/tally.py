@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import Role, opdef
 from kiln.dialects.walk import defining_op
-from kiln.passes.fusion.graph import IN_MEMORY
 
 if TYPE_CHECKING:
     from kiln.passes.fusion.cost import CostModel
@@ -110,7 +110,7 @@ class Tally:
             if r.value in self.made:
                 self._outside[r.value] -= 1
             maker = defining_op(r.value)
-            if maker is not None and maker.name in IN_MEMORY:
+            if maker is not None and opdef(maker).role is Role.CONTRACTION:
                 self.products[maker] = None
         for value in op.results:
             self._outside[value] = self._count_outside(op, value)

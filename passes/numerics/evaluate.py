@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.dialects.interpret import evaluate as interpret
 from kiln.dialects.memo import type_text
 from kiln.errors import InvalidIRError
@@ -61,7 +62,7 @@ def longest_sum(module: ir.Module) -> int:
     most = 1
     for op in _all_ops(module.operation):
         name = op.name.rpartition(".")[2]
-        if op.name.startswith(_NO_SUMS) or name.startswith(("view", "pad", "slice", "select", "index", "gather")):
+        if _has_no_sums(op) or name.startswith(("view", "pad", "slice", "select", "index", "gather")):
             continue
         sizes = [_elements(v.type) for v in op.operands]
         results = [_elements(v.type) for v in op.results]
@@ -70,7 +71,12 @@ def longest_sum(module: ir.Module) -> int:
     return most
 
 
-_NO_SUMS = ("kiln.view", "kiln.pad", "kiln.cat", "kiln.fusion", "kiln.yield", "func.", "torch.prim.", "torch.constant.")
+_NO_SUMS = ("func.", "torch.prim.", "torch.constant.")
+
+
+def _has_no_sums(op: ir.Operation) -> bool:
+    is_structure = isinstance(op.opview, kiln.FusionOp | kiln.YieldOp)
+    return op.name.startswith(_NO_SUMS) or is_structure or kiln.opdef(op).role is kiln.Role.MOVEMENT
 
 
 def _all_ops(op: ir.Operation) -> "list[ir.Operation]":

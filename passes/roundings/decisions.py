@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import Role, name_of, opdef
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
-from kiln.lowering.tile.dataflow import MOVES, Dataflow, scalar_ops, yielded
+from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
 
-__all__ = ["ARITHMETIC", "PRODUCTS", "decided", "deciding_arguments", "is_float"]
+__all__ = ["ARITHMETIC", "decided", "deciding_arguments", "is_float"]
 
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf")
 _FUNCTIONS = {
@@ -31,9 +31,6 @@ _FUNCTIONS = {
 }
 ARITHMETIC = {*(f"arith.{name}" for name in _BINARY), *(f"math.{name}" for name in _FUNCTIONS)}
 """Ops on floats whose result changes little where an operand does."""
-
-PRODUCTS = ("kiln.matmul", "kiln.conv", "kiln.attention")
-"""Ops that are computed once, and whose operands are rounded wherever they come from."""
 
 _HANDED_ON = {"arith.extf", "arith.truncf", "arith.negf", "math.absf"}
 _CONTINUOUS = ARITHMETIC | _HANDED_ON | {"arith.select", "math.copysign"}
@@ -56,16 +53,17 @@ def decided(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> set[ir.Value]:
 def deciding_arguments(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> list[ir.Value]:
     """The body's arguments from which what decides is computed without a product: one kernel may compute such a value
     from what another has stored, and one from what that was computed from."""
-    found = _computed_from(flow, [*_decisions(flow), *wanted], stops=PRODUCTS)
+    found = _computed_from(flow, [*_decisions(flow), *wanted], through_products=False)
     return [v for v in flow.block.arguments if v in found]
 
 
-def _computed_from(flow: Dataflow, work: list[ir.Value], stops: Sequence[str] = ()) -> set[ir.Value]:
+def _computed_from(flow: Dataflow, work: list[ir.Value], through_products: bool = True) -> set[ir.Value]:
+    """Products are computed once, and their operands are rounded wherever they come from."""
     found: set[ir.Value] = set()
     while work:
         value = work.pop()
         op = defining_op(value)
-        if value not in found and not (op is not None and name_of(op) in stops):
+        if value not in found and (through_products or op is None or opdef(op).role is not Role.CONTRACTION):
             found.add(value)
             work += flow.sources(value)
     return found
@@ -112,6 +110,11 @@ def _constant(value: ir.Value) -> float | None:
     return op.attributes["value"].value
 
 
+def _hands_on(op: ir.Operation) -> bool:
+    """Whether elements pass through an op on tensors as they are; a loop's body says what becomes of them."""
+    return op.name in ("linalg.generic", "linalg.yield") or opdef(op).role is Role.MOVEMENT
+
+
 def _stays_inside(flow: Dataflow, condition: ir.Value) -> bool:
     """Whether a boolean only selects between values, in whichever loops of the fusion."""
     work, seen = [condition], {condition}
@@ -119,7 +122,7 @@ def _stays_inside(flow: Dataflow, condition: ir.Value) -> bool:
         for op, made in flow.readers(work.pop()):
             if op.name == "arith.select" and made is not None and is_float(made.type):
                 continue
-            moved = name_of(op) in ("linalg.generic", "linalg.yield", *MOVES) or op.name in _LOGIC
+            moved = _hands_on(op) or op.name in _LOGIC
             if not moved or made is None or (op.name == "linalg.yield" and reduction_dims(op.parent.opview)):
                 return False
             if made not in seen:
@@ -139,7 +142,7 @@ def _is_stored_extreme(flow: Dataflow, value: ir.Value, result: ir.Value) -> boo
         for reader, made in flow.readers(work.pop()):
             if made is None:
                 return True
-            handed_on = name_of(reader) in ("linalg.generic", "linalg.yield", *MOVES) or reader.name in _HANDED_ON
+            handed_on = _hands_on(reader) or reader.name in _HANDED_ON
             if handed_on and made not in seen:
                 seen.add(made)
                 work.append(made)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import PadOp, Role, ViewOp, name_of, opdef
 from kiln.dialects.rounding import is_implicit, is_narrow
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
-from kiln.passes.roundings.decisions import PRODUCTS, decided
+from kiln.passes.roundings.decisions import decided
 
 __all__ = ["CHOICES", "element_type", "widened"]
 
@@ -64,7 +64,7 @@ def widened(flow: Dataflow, wanted: Sequence[ir.Value] = (), sums_only: bool = F
 def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
     """Results of implicit roundings, and products, whose sums are f32."""
     for op in flow.ops:
-        if name_of(op) in PRODUCTS and is_narrow(element_type(op.results[0])):
+        if opdef(op).role is Role.CONTRACTION and is_narrow(element_type(op.results[0])):
             yield op.results[0]
     for generic in flow.generics:
         yield from (op.results[0] for op in scalar_ops(generic) if is_implicit(op))
@@ -96,9 +96,9 @@ def _needed(flow: Dataflow) -> Iterator[ir.Value]:
     for op in flow.ops:
         if op.name == "linalg.generic":
             yield from _needed_by_loops(op)
-        elif name_of(op) not in ("kiln.view", "kiln.pad", "kiln.cat", "kiln.empty"):
+        elif opdef(op).role is not Role.MOVEMENT:
             yield from op.operands
-            if name_of(op) not in PRODUCTS:
+            if opdef(op).role is not Role.CONTRACTION:
                 yield from op.results
 
 
@@ -133,7 +133,7 @@ class _Classes:
                 inputs = len(op.operands) - len(op.results)
                 self._join(zip(list(op.operands)[:inputs], list(block.arguments)[:inputs], strict=True))
                 self._join(zip(yielded(op), op.results, strict=True))
-            elif name_of(op) in ("kiln.view", "kiln.pad"):
+            elif isinstance(op.opview, ViewOp | PadOp):
                 self._join([(op.operands[0], op.results[0])])
 
     def find(self, value: ir.Value) -> ir.Value:

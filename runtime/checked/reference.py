@@ -12,7 +12,7 @@ from kiln.dialects import create_context, parse
 from kiln.dialects.interpret.bounds import Bounded, BoundedNumbers
 from kiln.dialects.interpret.interpreter import Interpreter
 from kiln.dialects.kiln import name_of
-from kiln.dialects.walk import ops_inside
+from kiln.dialects.walk import is_structural, ops_inside
 
 __all__ = ["Reference"]
 
@@ -55,6 +55,6 @@ class Reference:
         """Names of the graph's nodes that it holds."""
         found: dict[str, None] = {}
         for op in ops_inside(self.function):
-            if name_of(op) not in ("kiln.yield", "kiln.empty", "arith.constant", "func.return", "kiln.pack"):
+            if not is_structural(op.operation):
                 found.update(dict.fromkeys(re.findall(r'"([A-Za-z_]\w*)"\(', str(op.location))))
         return list(found)

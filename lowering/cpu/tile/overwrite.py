@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import opdef
 from kiln.lowering.tile.access import Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody
 
@@ -174,6 +174,6 @@ class _Reads(Accesses):
         position = self.body.argument_position(value)
         if position is not None:
             self.reads.setdefault(position, []).append(indices)
-        elif name_of(value.owner) in ("kiln.pad", "kiln.cat"):
+        elif opdef(value.owner).is_guarded:
             self.shifted.add(value)
         super().visit(value, indices, around)

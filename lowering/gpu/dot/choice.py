@@ -75,7 +75,6 @@ _SMALL_RESULT = 1 << 16
 """Elements of partial sums that are added up in no time."""
 _LONG_TIME = 10_000.0
 """Nanoseconds of a product, by the model, below which there is nothing to gain."""
-_ROW_OPS = ("kiln.softmax", "kiln.layer_norm", "kiln.rms_norm", "kiln.group_norm")
 
 
 def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
@@ -293,7 +292,7 @@ def _ends_in_rows(value: ir.Value, depth: int = 6) -> bool:
     """Whether pointwise readers, and theirs, lead to a reduction over rows: fusion puts them into its kernel."""
     for reader in [use.owner.operation for use in value.uses]:
         name = kiln.name_of(reader)
-        if name in _ROW_OPS or (name == "linalg.generic" and _reduces(reader)):
+        if _reduces_rows(reader):
             return True
         if name in ("linalg.generic", "kiln.view") and depth and _ends_in_rows(reader.results[0], depth - 1):
             return True
@@ -318,8 +317,11 @@ def _comes_from_sibling(op: ir.Operation, value: ir.Value, depth: int = 4) -> bo
     return any(_comes_from_sibling(op, operand, depth - 1) for operand in maker.operands)
 
 
-def _reduces(generic: ir.Operation) -> bool:
-    return "reduction" in str(generic.attributes["iterator_types"])
+def _reduces_rows(op: ir.Operation) -> bool:
+    """Whether an op is a reduction, other than over windows."""
+    if kiln.name_of(op) == "linalg.generic":
+        return "reduction" in str(op.attributes["iterator_types"])
+    return kiln.opdef(op).role is kiln.Role.REDUCTION and not isinstance(op.opview, kiln.PoolOp)
 
 
 def _transposed(op: ir.Operation, name: str) -> bool:
