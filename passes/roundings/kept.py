@@ -73,7 +73,8 @@ def _rounded(flow: Dataflow) -> Iterator[ir.Value]:
 def _unrounded_sums(flow: Dataflow) -> Iterator[ir.Value]:
     """Results of products that are read only to add what the program's op adds to its sums (`addmm`, a bias)."""
     for op in flow.ops:
-        if name_of(op) in PRODUCTS and is_narrow(element_type(op.results[0])) and _is_added_to(op.results[0]):
+        is_product = opdef(op).role is Role.CONTRACTION
+        if is_product and is_narrow(element_type(op.results[0])) and _is_added_to(op.results[0]):
             yield op.results[0]
 
 
