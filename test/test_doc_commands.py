@@ -3,7 +3,7 @@
 
 """The commands and code samples of README.md and docs/ work as written, and the files that they name are there.
 
-Two tutorials have tests of their own: first-pass.md and fusion-pattern.md.
+Three tutorials have tests of their own: first-pass.md, fusion-pattern.md and op-conversion.md.
 """
 
 import importlib.util
@@ -26,8 +26,8 @@ from benchmarks.gpu.breadth.table import parser as breadth_table
 from benchmarks.report_page.__main__ import parser as report_page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"first-pass.md", "fusion-pattern.md"}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {"first-pass.md", "fusion-pattern.md", "op-conversion.md"}
 
 #: What the samples take for granted.
 PRELUDE = """
@@ -147,10 +147,18 @@ def test_commands_are_found() -> None:
     """The patterns above fit what the pages say."""
     assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
     rest = [command for command in commands("") if command[1:]]
-    known = ("kiln-opt", "kiln-cache", "python", "pytest", "scripts/demo", "scripts/test")
+    known = ("kiln-opt", "kiln-cache", "python", "pytest", "scripts/demo", "scripts/setup", "scripts/test")
     known += ("kiln-bisect", "kiln-check", "kiln-debug", "kiln-reduce")  # test/tools, test/runtime run them
+    known += (".", "lit", "pyright", "ruff")
     assert [command for command in rest if command[1] not in known] == []
     assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))
+
+
+def test_checks_of_contributors_are_those_of_the_script() -> None:
+    script = (ROOT / "scripts" / "test").read_text(encoding="utf-8")
+    checks = [" ".join(command) for page, *command in commands("") if page == "CONTRIBUTING.md"]
+    assert {"ruff check .", "ruff format --check .", "python -m kiln.tools.gen_typings"} <= set(checks)
+    assert all(check in script for check in checks if check.startswith(("ruff", "python -m kiln.tools.gen_typings")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -159,7 +167,7 @@ def test_files_and_modules_are_there(page: Path) -> None:
     for module in re.findall(r"python -m ([\w.]+\w)", text):
         assert importlib.util.find_spec(module) is not None, f"{page.name} runs {module}"
     for name in re.findall(r"`((?:[\w.-]+/)*[\w-]+\.py)`", text):
-        if page.name != "first-pass.md":  # whose files the reader writes
+        if page.name not in ("first-pass.md", "op-conversion.md"):  # whose files the reader writes
             assert any(ROOT.glob(name)) or any(path for path in _sources() if path.endswith(f"/{name}")), name
 
 

@@ -5,12 +5,16 @@
 
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
+from kiln.dialects import create_context, kiln, parse
 from kiln.frontend import knobs
 from kiln.frontend.options import Options
+from kiln.passes import run_pipeline
 from kiln.tools import gen_docs, gen_example
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +40,10 @@ def test_readme_lists_the_options_and_the_environment_variables() -> None:
     assert rows == [(knob.name, knob.kind, knob.help) for knob in knobs.KNOBS]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target and "`" not in target:
@@ -45,3 +52,66 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_worked_example_is_fresh() -> None:
     assert gen_example.stale(ROOT / "docs" / "architecture.md") == [], "run python -m kiln.tools.gen_example"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_pages_are_short_and_listed(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 400
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert page.name == "README.md" or f"]({page.name})" in index
+
+
+def test_changelog_is_kept() -> None:
+    """The format of Keep a Changelog, and the package's version among the releases."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, *releases = re.findall(r"^## \[(.+)\](?: - (\d{4}-\d\d-\d\d))?$", text, re.M)
+    assert unreleased == ("Unreleased", "") and all(date for _, date in releases)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert releases[0][0] == project["version"]
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.M)) <= kinds
+
+
+def _fusion_attributes() -> str:
+    return (ROOT / "docs" / "fusion-attributes.md").read_text(encoding="utf-8")
+
+
+def test_layouts_of_the_page_on_attributes() -> None:
+    """`assign-layouts` writes what the page says."""
+    page = _fusion_attributes()
+    (program,) = re.findall(r"^```mlir\n(.*?)^```$", page, re.M | re.S)
+    (promised,) = re.findall(r"`assign-layouts` writes\n\n```\n(.*?)^```$", page, re.M | re.S)
+    with create_context():
+        module = parse(program)
+    run_pipeline(module, "assign-layouts")
+    text = kiln.to_text(module, use_local_scope=True)
+    assert all(line in text for line in promised.splitlines())
+
+
+def _program(x: torch.Tensor, w: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A norm behind a product, independent nests, a slice, and a write to an argument."""
+    state.mul_(2)
+    y = torch.nn.functional.layer_norm(x @ w + x, (64,))
+    return y, x.sum(0), (x[2:] * 3).exp() / 2
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_attributes_of_fusions_are_on_their_page(target: str, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    rows = set(re.findall(r"^\| `(\w+)` \| (?:string|array|unit|dict)", _fusion_attributes(), re.M))
+    options = {"target": target, "debug_dir": str(tmp_path), "cache": False, "fallback": False}
+    with torch.no_grad():
+        call = torch.compile(_program, backend="kiln", options=options, dynamic=True)
+        call(torch.randn(9, 64), torch.randn(64, 64), torch.randn(3))
+    found: set[str] = set()
+    for file in tmp_path.rglob("*.sched.mlir"):
+        with create_context():
+            module = parse(file.read_text(encoding="utf-8"))
+        for function in module.body.operations:
+            for op in function.regions[0].blocks[0].operations:
+                if op.operation.name.startswith("kiln.fusion"):
+                    found |= set(op.operation.attributes)
+    expected = {"kind", "name", "shapes", "layouts", "schedule", "writes"} | (
+        {"narrow"} if target == "tt-cpu" else set()
+    )
+    assert expected <= found <= rows
