@@ -3,10 +3,11 @@
 
 """The pipelines: one readable list per target, each step with one line that says why it stands where it stands."""
 
+from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.passes.manager import PipelineStep
 
-__all__ = ["PIPELINES", "cpu_pipeline", "gpu_pipeline"]
+__all__ = ["PIPELINES", "cpu_pipeline", "gpu_kernels_text", "gpu_pipeline"]
 
 
 # One pattern stays off: where a size is dynamic in one operand and static in another it puts tensor.cast around the op,
@@ -43,7 +44,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep("convert-integer-products", "calls that are products: their kernels take what follows"),
         PipelineStep("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
         PipelineStep(
-            "expand-named-ops{keep=matmul,attention,scan,conv}",
+            _expand("cpu"),
             "norms, softmax, pooling as loops that fusion can take apart",
         ),
         PipelineStep("compose-views", "the expansions bring views of their own"),
@@ -51,7 +52,7 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
         PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
         PipelineStep("split-reductions", "long sums with few results get a loop that threads can share"),
-        *_fusion("fuse", "every computation into a kernel", options),
+        *_fusion("fuse", "every computation into a kernel", _emulates(options)),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep("hoist-slices", "kernels that read other slices are equal, and compiled once"),
@@ -61,9 +62,9 @@ def cpu_pipeline(options: object | None = None) -> list[PipelineStep]:
     ]
 
 
-def _fusion(text: str, why: str, options: object | None) -> list[PipelineStep]:
+def _fusion(text: str, why: str, roundings: bool) -> list[PipelineStep]:
     """Fusion, and what follows from it for roundings, unless eager's are wanted."""
-    if _emulates(options):
+    if roundings:
         drop = PipelineStep(
             "drop-roundings{sums-only=true}", "a bias is added before rounding, as in eager", stage="fused"
         )
@@ -135,10 +136,15 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
         PipelineStep(
             f"convert-scatters{{deterministic={ordered}}}", "writes with indices have kernels here: a CPU's are ATen's"
         ),
-        PipelineStep(
-            "expand-named-ops{keep=matmul,attention,scan,conv,scatter_nd}",
-            "norms, softmax, pooling as loops that fusion can take apart",
-        ),
+        *_gpu_kernels(chip, _emulates(options)),
+        *(_autotuning(options, "gpu", f" device={device} {chip}") if device else []),
+    ]
+
+
+def _gpu_kernels(chip: str, roundings: bool) -> list[PipelineStep]:
+    """From named ops to scheduled kernels; the arguments are those of ``gpu_kernels_text``."""
+    return [
+        PipelineStep(_expand("gpu"), "norms, softmax, pooling as loops that fusion can take apart"),
         PipelineStep("compose-views", "the expansions bring views of their own"),
         PipelineStep(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
         PipelineStep("cse", "equal views, fills and statistics are one value: fusion counts readers"),
@@ -147,13 +153,24 @@ def gpu_pipeline(options: object | None = None, arch: str = "sm_90", device: str
             "long sums with few results get programs that share them",
         ),
         *_fusion(
-            "fuse{row-blocks=false}", "every computation into a kernel; programs never wait for each other", options
+            "fuse{row-blocks=false}", "every computation into a kernel; programs never wait for each other", roundings
         ),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
         PipelineStep(f"schedule-gpu{{{chip}}}", "tiles and warps by the measured rules", stage="sched"),
-        *(_autotuning(options, "gpu", f" device={device} {chip}") if device else []),
     ]
+
+
+def gpu_kernels_text(chip: str, roundings: bool) -> str:
+    """The part of the GPU's pipeline that makes scheduled kernels of named ops, for modules that schedules are tried
+    on: what runs there is then what the graph's kernels are. ``chip``: options of ``schedule-gpu``; ``roundings``:
+    eager's are kept."""
+    return ",".join(step.pass_.spec() for step in _gpu_kernels(chip, roundings))
+
+
+def _expand(target: str) -> str:
+    """Ops without a kernel of their own on a target are taken apart."""
+    return f"expand-named-ops{{keep={','.join(kernel_kinds(target))}}}"
 
 
 # For ``kiln-opt --pipeline=NAME``.

@@ -4,8 +4,6 @@
 """`kiln.fusion` to a vector-stage kernel: `.fused.mlir` / `.sched.mlir` in, one `func.func` per kernel out."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
@@ -13,14 +11,12 @@ from torch_mlir.dialects import func
 
 from kiln.dialects import kiln
 from kiln.lowering import paths
-from kiln.lowering.cpu.tile.attention import emit_attention_fusion, plan_attention
-from kiln.lowering.cpu.tile.conv import emit_conv_fusion, plan_conv
+from kiln.lowering.cpu.tile import attention, conv, rows, scan  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import NestEmitter, plan_nest, work
 from kiln.lowering.cpu.tile.parts import SharedPart, part_key
 from kiln.lowering.cpu.tile.phases import find_phases
-from kiln.lowering.cpu.tile.rows import emit_product_fusion, plan_product_fusion
-from kiln.lowering.cpu.tile.scan import emit_scan_fusion
+from kiln.lowering.emitters import KernelKind, kernel_kinds
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.tile.roots import group_roots
@@ -67,7 +63,9 @@ def _emit(kernel: Kernel) -> None:
         return
     special = _special(kernel.body)
     if special is not None:
-        _TAKEN(next(name for name, kind in KERNEL_KINDS.items() if kind is special))
+        kind = next(name for name, found in kernel_kinds("cpu").items() if found is special)
+        if kind in _TAKEN.paths:  # those of ops from outside are not
+            _TAKEN(kind)
         special.emit(kernel)
         return
     _TAKEN("loops")
@@ -103,33 +101,19 @@ def _emit_parts(kernel: Kernel, parts: list[FusionBody]) -> None:
 def _can_be_function(kernel: Kernel, body: FusionBody) -> bool:
     """Whether a part is a product alone, whose threads do not wait, and which overwrites and checks nothing."""
     attributes = body.fusion.operation.attributes
-    if kernel.checks or "in_place" in attributes or _special(body) is not KERNEL_KINDS["matmul"]:
+    special = _special(body)
+    if kernel.checks or "in_place" in attributes or special is None or special.op is not kiln.MatmulOp:
         return False
     return find_phases(body).count == 1
 
 
-def _special(body: FusionBody) -> "KernelKind | None":
+def _special(body: FusionBody) -> KernelKind | None:
     """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
+    kinds = kernel_kinds("cpu")
     if body.part is None:
-        return KERNEL_KINDS.get(ir.StringAttr(body.fusion.operation.attributes["kind"]).value)
-    names = (kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations)
-    return next((KERNEL_KINDS[name] for name in names if name in KERNEL_KINDS), None)
+        return kinds.get(ir.StringAttr(body.fusion.operation.attributes["kind"]).value)
+    entries = (kiln.opdef(op) for op in body.operations)
+    return next((kinds[entry.kind] for entry in entries if entry.has_kernel and entry.kind in kinds), None)
 
 
-@dataclass(frozen=True)
-class KernelKind:
-    """A kind of fusion with its own emitter. `plan` gives its schedule from the body and the layouts."""
-
-    emit: Callable[[Kernel], None]
-    plan: Callable[[FusionBody, list[ir.AffineMap]], dict[str, Any]] | None = None
-
-
-KERNEL_KINDS = {
-    "matmul": KernelKind(emit_product_fusion, plan_product_fusion),
-    "attention": KernelKind(emit_attention_fusion, plan_attention),
-    "conv": KernelKind(emit_conv_fusion, plan_conv),
-    "scan": KernelKind(emit_scan_fusion),
-}
-"""Fusions that are not generated from their loops alone, by `kind`."""
-
-_TAKEN = paths.group("cpu kind", KERNEL_KINDS, "loops", "parts", "parts with one function")
+_TAKEN = paths.group("cpu kind", kernel_kinds("cpu"), "loops", "parts", "parts with one function")

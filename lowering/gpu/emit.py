@@ -19,7 +19,6 @@ The kernel's contract, which whoever launches or runs it relies on:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
@@ -27,31 +26,22 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
+from kiln.lowering.emitters import KernelKind, kernel_kinds
 from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.device_math import INSTRUCTIONS
-from kiln.lowering.gpu.dot.fusions import (
-    DEFAULTS,
-    DotOptions,
-    emit_attention_fusion,
-    emit_conv_fusion,
-    emit_matmul_fusion,
-    plan_attention,
-    plan_conv,
-    plan_matmul,
-)
+from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
+from kiln.lowering.gpu.tile import scan, scatter  # noqa: F401 - their emitters register themselves
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
-from kiln.lowering.gpu.tile.scan import emit_scan, plan_scan
-from kiln.lowering.gpu.tile.scatter import emit_scatter, plan_scatter
 from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.tile.roots import group_roots
 
-__all__ = ["KERNEL_KINDS", "OBSERVERS", "GpuKernel", "KernelKind", "emit_kernel", "plan_kernel"]
+__all__ = ["OBSERVERS", "GpuKernel", "emit_kernel", "plan_kernel"]
 
 _INT32_ELEMENTS = 1 << 31
 
@@ -231,16 +221,18 @@ def _add(kernel: GpuKernel, schedule: dict[str, Any]) -> None:
         kernel.section(nest.programs(), emit, nest.schedule["num_warps"])
 
 
-def _special(body: FusionBody) -> "KernelKind | None":
+def _special(body: FusionBody) -> KernelKind | None:
     """The emitter of a body that is not generated from its loops alone; a part has the kind of its named op."""
-    names = [kiln.name_of(op.operation).removeprefix("kiln.") for op in body.operations]
-    named = [n for n in names if n in ("matmul", "attention", "conv", "scan", "scatter_nd")]
-    _TAKEN(named[0] if named else "loops")
-    if not named:
+    entry = next((entry for op in body.operations if (entry := kiln.opdef(op)).has_kernel), None)
+    kind = "loops" if entry is None else entry.kind
+    if kind in _TAKEN.paths:  # those of ops from outside are not
+        _TAKEN(kind)
+    if entry is None:
         return None
-    if named[0] not in KERNEL_KINDS:
-        raise UnsupportedError(f"kiln.{named[0]}", str(body.fusion.location), "no kernel on the GPU")
-    return KERNEL_KINDS[named[0]]
+    found = kernel_kinds("gpu").get(kind)
+    if found is None:
+        raise UnsupportedError(entry.name, str(body.fusion.location), "no kernel on the GPU")
+    return found
 
 
 def clean(module: ir.Module) -> None:
@@ -276,21 +268,4 @@ def _unaligned(fusion: ir.OpView) -> set[int]:
     return set(ir.DenseI64ArrayAttr(attributes["unaligned"])) if "unaligned" in attributes else set()
 
 
-@dataclass(frozen=True)
-class KernelKind:
-    """A kind of fusion with its own emitter. `emit(kernel, schedule)` adds sections; `plan` gives the schedule."""
-
-    emit: Callable[[GpuKernel, dict[str, Any]], None]
-    plan: Callable[[FusionBody, list[ir.AffineMap], DotOptions], dict[str, Any]] | None = None
-
-
-KERNEL_KINDS: dict[str, KernelKind] = {
-    "matmul": KernelKind(emit_matmul_fusion, plan_matmul),
-    "attention": KernelKind(emit_attention_fusion, plan_attention),
-    "conv": KernelKind(emit_conv_fusion, plan_conv),
-    "scan": KernelKind(emit_scan, lambda body, layouts, _: plan_scan(body)),
-    "scatter_nd": KernelKind(emit_scatter, lambda body, layouts, _: plan_scatter(body)),
-}
-"""Fusions that are not generated from their loops alone, by named op."""
-
-_TAKEN = paths.group("gpu kind", KERNEL_KINDS, "loops", "parts", "parts with one code", "positions of 64 bits")
+_TAKEN = paths.group("gpu kind", kernel_kinds("gpu"), "loops", "parts", "parts with one code", "positions of 64 bits")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects import kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import (
@@ -22,6 +23,7 @@ from kiln.lowering.cpu.matmul.problem import Size
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import static_size
+from kiln.lowering.emitters import emits
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
@@ -100,6 +102,7 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
     return choose_attention_schedule(find_attention(body, layouts).problem(static_size), isa.target())
 
 
+@emits(kiln.AttentionOp, target="cpu", plan=plan_attention)
 def emit_attention_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "attention"."""
     e = kernel.evaluator()

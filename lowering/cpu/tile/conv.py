@@ -10,7 +10,7 @@ from math import prod
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
@@ -31,6 +31,7 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import static_size
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
+from kiln.lowering.emitters import emits
 from kiln.lowering.tile.access import Indices
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
@@ -197,6 +198,7 @@ def _is_packed(body: FusionBody, layouts: Sequence[ir.AffineMap], conv: Conv, sc
     return False
 
 
+@emits(kiln.ConvOp, target="cpu", plan=plan_conv)
 def emit_conv_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "conv"."""
     e = kernel.evaluator()

@@ -25,7 +25,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu import isa
@@ -58,6 +58,7 @@ from kiln.lowering.cpu.tile.product import (
     static_size,
 )
 from kiln.lowering.cpu.tile.scopes import Scope
+from kiln.lowering.emitters import emits
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of as layout_offset
 from kiln.lowering.tile.roots import group_roots
@@ -146,6 +147,7 @@ def _leaves(schedule: dict[str, Any]) -> list[dict[str, Any]]:
     return [schedule]
 
 
+@emits(kiln.MatmulOp, target="cpu", plan=plan_product_fusion)
 def emit_product_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "matmul"."""
     phases = find_phases(kernel.body)

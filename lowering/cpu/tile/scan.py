@@ -16,17 +16,20 @@ of 200000 122 -> 42 us, with a fifth to a hundredth of the error (PyTorch: 434 a
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects import kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.scopes import Lane
+from kiln.lowering.emitters import emits
 from kiln.lowering.tile.combiner import SCANS
 
 _TAKEN = paths.group("cpu scan", "along memory", "across memory")
 
 
+@emits(kiln.ScanOp, target="cpu")
 def emit_scan_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
     e, body, b = kernel.evaluator(), kernel.body, kernel.b

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine, tt
+from kiln.dialects import affine, kiln, tt
 from kiln.errors import UnsupportedError
+from kiln.lowering.emitters import emits
 from kiln.lowering.gpu.builder import Index
 from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import choose_attention
@@ -46,6 +47,12 @@ class DotOptions:
     tf32: bool = False
     descriptors: bool = False
     roundings: bool = False
+
+    @property
+    def chip(self) -> str:
+        """As the options of ``schedule-gpu``."""
+        flags = {"tf32": self.tf32, "descriptors": self.descriptors}
+        return " ".join([f"arch={self.arch}", *(f"{name}={str(value).lower()}" for name, value in flags.items())])
 
 
 DEFAULTS = DotOptions()
@@ -120,6 +127,7 @@ def _describable(body: FusionBody, products: Sequence[Product]) -> bool:
     return alone and None not in product_places(products)
 
 
+@emits(kiln.MatmulOp, target="gpu", plan=plan_matmul)
 def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     """Add the section of a product, or of several products of one lhs whose results meet in the epilogue."""
     body, layouts = kernel.body, kernel.layouts
@@ -217,6 +225,7 @@ def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> li
     return found
 
 
+@emits(kiln.AttentionOp, target="gpu", plan=plan_attention)
 def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     """Add the section of attention."""
     body, layouts = kernel.body, kernel.layouts
@@ -280,6 +289,7 @@ def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOpt
     return schedule | {"precision": "tf32" if tf32 else "ieee"}
 
 
+@emits(kiln.ConvOp, target="gpu", plan=plan_conv)
 def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
     """Add the section of a convolution."""
     body, layouts = kernel.body, kernel.layouts

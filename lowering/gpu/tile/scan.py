@@ -9,9 +9,10 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
+from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator
@@ -26,7 +27,7 @@ LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""
 
 
-def plan_scan(body: FusionBody) -> dict[str, Any]:
+def plan_scan(body: FusionBody, *_: object) -> dict[str, Any]:
     """Rows per program, elements of a row per step, warps."""
     op = _scan(body)
     at = ir.IntegerAttr(op.operation.attributes["dim"]).value
@@ -45,6 +46,7 @@ def plan_scan(body: FusionBody) -> dict[str, Any]:
     return {"tile": [tile], "row": step, "num_warps": rules.warps_for(tile * step)}
 
 
+@emits(kiln.ScanOp, target="gpu", plan=plan_scan)
 def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
     """Add the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
     body: FusionBody = kernel.body

@@ -12,10 +12,11 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
+from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.tile.evaluator import Evaluator
@@ -40,7 +41,7 @@ _TAKEN = paths.group(
 )
 
 
-def plan_scatter(body: FusionBody) -> dict[str, Any]:
+def plan_scatter(body: FusionBody, *_: object) -> dict[str, Any]:
     """Elements of a program, warps."""
     elements: int | None = 1
     for size in body.dims(_scatter(body).operands[1]):
@@ -49,6 +50,7 @@ def plan_scatter(body: FusionBody) -> dict[str, Any]:
     return dict(rules.choose_pointwise(elements))
 
 
+@emits(kiln.ScatterNdOp, target="gpu", plan=plan_scatter)
 def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
     """Add the kernel of a fusion around one kiln.scatter_nd, whose values and indices may be computed on the way."""
     body: FusionBody = kernel.body

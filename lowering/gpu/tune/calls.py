@@ -30,7 +30,6 @@ __all__ = ["AttentionJudge", "ConvolutionJudge"]
 Replace = Callable[[ir.Operation], None]
 """Puts the call in an op's place."""
 
-_FRONT = "expand-named-ops{keep=matmul,attention,scan,conv},compose-views,"
 _HOPELESS = 1.3
 """Times the library's: no schedule of the own kernel was seen to make up for that."""
 _LEAST_CONVOLUTION = 1 << 24
@@ -89,7 +88,7 @@ class _CallJudge(Judge[_CallCase]):
             return None
         ops = self.ops(op)
         found = extracted(ops, [], lambda value: self.strides(op, value))
-        kernels = None if found is None else schedule_module(found[0], self.options, _FRONT)
+        kernels = None if found is None else schedule_module(found[0], self.options)
         if found is None or not kernels:
             return None
         return _CallCase(op, tuple(fusion_key(k.operation) for k in kernels), ops, found[0], kernels)
@@ -117,7 +116,7 @@ class _CallJudge(Judge[_CallCase]):
         function = next(op for op in found[0].body if op.operation.name == "func.func")
         block = function.regions[0].blocks[0]
         self.replace(next(op.operation for op in block if name_of(op.operation) == name_of(case.op)))
-        if schedule_module(found[0], self.options, _FRONT) is None:
+        if schedule_module(found[0], self.options) is None:
             raise KilnError("what follows the call has no kernel")
         return found[0]
 

@@ -105,13 +105,9 @@ def schedule_module(module: ir.Module, options: DotOptions, front: str = "") -> 
     """Fuses and schedules what `extracted` gives; its kernels, None where one has no schedule. front: as above."""
     from kiln.passes import run_pipeline
     from kiln.passes.fusion.kernels import fusions_of
+    from kiln.passes.pipelines import gpu_kernels_text
 
-    o = options
-    chip = f"arch={o.arch} tf32={str(o.tf32).lower()} descriptors={str(o.descriptors).lower()}"
-    drop = "" if o.roundings else "drop-roundings,"
-    run_pipeline(
-        module, f"{front}canonicalize,cse,fuse{{row-blocks=false}},{drop}assign-layouts,schedule-gpu{{{chip}}}"
-    )
+    run_pipeline(module, front + gpu_kernels_text(options.chip, options.roundings))
     fusions = fusions_of(module)
     return fusions if all("schedule" in f.operation.attributes for f in fusions) else None
 
