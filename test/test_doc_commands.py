@@ -154,6 +154,34 @@ def test_commands_are_found() -> None:
     assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))
 
 
+def programs_with_options() -> dict[str, set[str]]:
+    """Module -> the long options that pages give it, in code blocks and in sentences; benchmarks without any, too.
+
+    `kiln-cache` has subcommands, and is run as the pages have it.
+    """
+    found: dict[str, set[str]] = {}
+    for page in PAGES:
+        inline = re.findall(r"`((?:python -m|kiln-)[^`\n]+)`", page.read_text(encoding="utf-8"))
+        for line in [*"\n".join(blocks(page, "sh")).splitlines(), *inline]:
+            words = shlex.split(line.removeprefix("python -m "), comments=True)
+            if not words or not line.startswith(("python -m ", "kiln-")):
+                continue
+            module = f"kiln.tools.{words[0].replace('-', '_')}" if words[0].startswith("kiln-") else words[0]
+            options = {word.split("=")[0] for word in words[1:] if word.startswith("--")}
+            if module != "kiln.tools.kiln_cache" and (options or module.startswith("benchmarks")):
+                found.setdefault(module, set()).update(options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("module", "options"), programs_with_options().items(), ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_programs_know_their_options(module: str, options: set[str], tmp_path: Path) -> None:
+    done = run(module, ["--help"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert options <= set(re.findall(r"--[a-z][\w-]*", done.stdout))
+
+
 def test_checks_of_contributors_are_those_of_the_script() -> None:
     script = (ROOT / "scripts" / "test").read_text(encoding="utf-8")
     checks = [" ".join(command) for page, *command in commands("") if page == "CONTRIBUTING.md"]
