@@ -93,6 +93,7 @@ define(
     reference="kiln.dialects.reference.attention:attention",
     flops=_flops,
     has_kernel=True,
+    takes_any_sizes=True,
 )
 
 

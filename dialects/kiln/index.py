@@ -41,7 +41,9 @@ class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
         checks.same_sizes("result", checks.sizes_of(self.index), self.result)
 
 
-define(GatherOp, Role.GATHER, shape=same_as_second, reference="kiln.dialects.reference.index:gather")
+define(
+    GatherOp, Role.GATHER, shape=same_as_second, reference="kiln.dialects.reference.index:gather", takes_any_sizes=True
+)
 
 
 class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
@@ -77,7 +79,13 @@ def _index_select_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
     return sizes
 
 
-define(IndexSelectOp, Role.GATHER, shape=_index_select_shape, reference="kiln.dialects.reference.index:index_select")
+define(
+    IndexSelectOp,
+    Role.GATHER,
+    shape=_index_select_shape,
+    reference="kiln.dialects.reference.index:index_select",
+    takes_any_sizes=True,
+)
 
 
 class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
@@ -107,7 +115,13 @@ def _embedding_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
     return [*shapes.dims(op.operands[1]), shapes.dims(op.operands[0])[1]]
 
 
-define(EmbeddingOp, Role.GATHER, shape=_embedding_shape, reference="kiln.dialects.reference.index:embedding")
+define(
+    EmbeddingOp,
+    Role.GATHER,
+    shape=_embedding_shape,
+    reference="kiln.dialects.reference.index:embedding",
+    takes_any_sizes=True,
+)
 
 
 class IndexOp(Family):
@@ -160,7 +174,7 @@ def broadcast_dims(shapes: Sequence[Sequence[ir.AffineExpr]]) -> list[ir.AffineE
     return out
 
 
-define(IndexOp, Role.GATHER, shape=_index_shape, reference="kiln.dialects.reference.index:index")
+define(IndexOp, Role.GATHER, shape=_index_shape, reference="kiln.dialects.reference.index:index", takes_any_sizes=True)
 
 
 class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):

@@ -45,7 +45,7 @@ class SortOp(base.Operation, name="sort", traits=[base.Pure]):
         checks.same_sizes("indices", sizes, self.indices)
 
 
-define(SortOp, Role.OPAQUE, shape=same_as_first, reference="kiln.dialects.reference.order:sort")
+define(SortOp, Role.OPAQUE, shape=same_as_first, reference="kiln.dialects.reference.order:sort", takes_any_sizes=True)
 
 
 class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
@@ -90,7 +90,7 @@ def _topk_shape(shapes: Shapes, op: ir.Operation, number: int) -> Sizes:
     return sizes
 
 
-define(TopkOp, Role.OPAQUE, shape=_topk_shape, reference="kiln.dialects.reference.order:topk")
+define(TopkOp, Role.OPAQUE, shape=_topk_shape, reference="kiln.dialects.reference.order:topk", takes_any_sizes=True)
 
 
 def _values_and_indices(x: ir.Value, shape: list[int | None]) -> list[ir.Type]:
