@@ -62,6 +62,7 @@ def _join(grouping: Grouping, group: Group, reader: Group) -> bool:
         ops=sorted([*group.ops, *reader.ops], key=lambda o: grouping.graph.position[o]),
         points=group.points | points,
         recomputed=group.recomputed + reader.recomputed,
+        guarded=group.guarded | reader.guarded,
     )
     model = grouping.model
     before, after = model.cost(group) + model.cost(reader), model.cost(merged)
@@ -85,7 +86,7 @@ def _same_rows(grouping: Grouping, group: Group, reader: Group) -> dict[int, ir.
             if maker is None or grouping.of.get(maker) is not group:
                 continue
             found = grouping.indices(reader, [read])
-            if read.guarded or read.whole or found is None or len(found) != 1:
+            if read.whole or grouping.is_guarded(reader, [read]) or found is None or len(found) != 1:
                 return None
             made = _index_of(group, maker)
             if made is None:

@@ -48,6 +48,12 @@ def test_rows_of_products_taken_apart(name: str, target: str) -> None:
     assert run(SPLITS[name], Setting("static", {"target": target}))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_mean_below_padding_as_wide_as_its_rows(target: str) -> None:
+    program = _program([(4, 6, 2)], "v0.mean(2, keepdim=True)", "F.pad(v1, (0, 1))", results=[2])
+    assert run(program, Setting("static", {"target": target}))
+
+
 def _channels_last(x: torch.Tensor) -> torch.Tensor:
     return x.to(memory_format=torch.channels_last)
 
