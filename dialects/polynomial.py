@@ -213,31 +213,44 @@ def _nested(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly] | None:
 
 
 def recombine(p: Poly, ranges: Ranges) -> Poly:
-    """`k * (x floordiv k) + x mod k` is `x`, at any common factor."""
-    changed = True
-    while changed:
-        changed = False
-        terms = dict(p)
-        for m, c in p:
-            for a in m:
-                if a[0] != "m" or _is_undefined(a[2]):
-                    continue
-                rest = divide_mono(m, (a,))
-                assert rest is not None
-                _, x, k = a
-                quotient = divmod_(x, k, ranges)[0]
-                if len(quotient) != 1 or quotient[0][1] != 1 or len(k) != 1:
-                    continue
-                # The partner: c * rest * k * (x floordiv k).
-                partner = tuple(sorted(rest + quotient[0][0] + k[0][0]))
-                if terms.get(partner) == c * k[0][1]:
-                    pair: Poly = tuple(sorted([(m, c), (partner, c * k[0][1])]))
-                    p = add(sub(p, pair), mul(((rest, c),), x))
-                    changed = True
-                    break
-            if changed:
-                break
+    """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k) mod b) + x mod k` is `x mod (k * b)`, at any
+    common factor."""
+    while (found := _recombined(p, ranges)) is not None:
+        p = found
     return p
+
+
+def _recombined(p: Poly, ranges: Ranges) -> Poly | None:
+    """`p` with one pair of terms as one; None if it has none."""
+    terms = dict(p)
+    for m, c in p:
+        for a in m:
+            if a[0] != "m" or _is_undefined(a[2]):
+                continue
+            rest = divide_mono(m, (a,))
+            assert rest is not None
+            _, x, k = a
+            quotient = divmod_(x, k, ranges)[0]
+            if len(quotient) != 1 or quotient[0][1] != 1 or len(k) != 1:
+                continue
+            # The partner: c * rest * k * (x floordiv k), or the same of its remainder.
+            factor, by = c * k[0][1], k[0][0]
+            partner = tuple(sorted(rest + quotient[0][0] + by))
+            if terms.get(partner) == factor:
+                return _with_pair(p, (m, c), (partner, factor), mul(((rest, c),), x))
+            for other, coefficient in p:
+                last = divide_mono(other, tuple(sorted(rest + by))) if coefficient == factor else None
+                if last is None or len(last) != 1 or last[0][0] != "m" or last[0][1] != quotient:
+                    continue
+                if not _is_undefined(last[0][2]):
+                    remainder = divmod_(x, mul(k, last[0][2]), ranges)[1]
+                    return _with_pair(p, (m, c), (other, factor), mul(((rest, c),), remainder))
+    return None
+
+
+def _with_pair(p: Poly, one: tuple[Mono, int], other: tuple[Mono, int], both: Poly) -> Poly:
+    """`p` with what two of its terms are together in their place."""
+    return add(sub(p, tuple(sorted([one, other]))), both)
 
 
 # ----------------------------------------------------------------------------------------------------------- ranges
