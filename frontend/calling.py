@@ -130,7 +130,9 @@ def _returned_constants(signature: Signature) -> list[str]:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides."""
+    """A copy with the same strides. Of elements that share memory (an expanded tensor), the memory is copied."""
+    if any(stride == 0 and n > 1 for n, stride in zip(tensor.size(), tensor.stride(), strict=True)):
+        return _memory_of(tensor).clone().as_strided(tensor.size(), tensor.stride())
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
 
@@ -139,9 +141,13 @@ def _resolve(tensor: torch.Tensor) -> torch.Tensor:
     """A conjugated or negated view as memory of its own, with the same strides."""
     if tensor.numel() == 0:
         return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return _memory_of(tensor).resolve_conj().resolve_neg().as_strided(tensor.size(), tensor.stride())
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory from the first to the last element, as one dim."""
     extent = 1 + sum((n - 1) * stride for n, stride in zip(tensor.size(), tensor.stride(), strict=True))
-    memory = tensor.as_strided((extent,), (1,)).resolve_conj().resolve_neg()
-    return memory.as_strided(tensor.size(), tensor.stride())
+    return tensor.as_strided((extent if tensor.numel() else 0,), (1,))
 
 
 def _value_function(signature: Signature, outputs: Sequence[OutputSpec]) -> Callable[[list[Any], Sequence[Any]], Any]:

@@ -32,6 +32,9 @@ SPLITS = {
     "first of a batch": _program(
         _BATCHES, "torch.bmm(v0.transpose(1, 2), v1)", "v2[:4].reshape(2, 2, 8, 16) + 1", results=[2, 3]
     ),
+    "tokens in two dims": _program(
+        [(3, 16, 4, 4), (16, 4)], "F.linear(v0, v1)", "v2.reshape(3, 16, 2, 2, 16)", "v3 + v3", results=[4]
+    ),
     "one for many experts": _program(
         [*_TOKENS, (40, 16, 32)], "v0.view(16, 24) @ v1", "v3.view(4, 4, 32) + 1",
         "v3 * v2", "v5.view(10, 4, 16, 32).sum(2)", results=[4, 5, 6],
@@ -51,6 +54,12 @@ def test_rows_of_products_taken_apart(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_mean_below_padding_as_wide_as_its_rows(target: str) -> None:
     program = _program([(4, 6, 2)], "v0.mean(2, keepdim=True)", "F.pad(v1, (0, 1))", results=[2])
+    assert run(program, Setting("static", {"target": target}))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_expanded_copy(target: str) -> None:
+    program = _program([(8,)], "v0.clone()", "v1[:3].expand(12, 3)", results=[2])
     assert run(program, Setting("static", {"target": target}))
 
 
