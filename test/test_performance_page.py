@@ -93,6 +93,32 @@ def test_a_run_of_the_benchmark_is_stored(tmp_path: Path) -> None:
     assert compiled["compile_memory_mib"] == {"inductor": 3.0}
 
 
+def test_a_recorded_run_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
+    """From the benchmark's JSON to the page, in one command."""
+    results, docs, file = tmp_path / "results", tmp_path / "docs", tmp_path / "benchmarks.json"
+    shutil.copytree(FOLDER, results)
+    docs.mkdir()
+    outcomes = {"eager": _outcome(4e-3), "inductor": _outcome(0.7654), "kiln": _outcome(1e-3)}
+    document = {
+        "machine": {"processor": "P", "cores": 2, "torch": "2", "python": "3"},
+        "clock": "wall time",
+        "results": [{"case": "bert", "group": "model", "dtype": "f32", "threads": 1, "outcomes": outcomes}],
+        "cold": {},
+    }
+    file.write_text(json.dumps(document))
+    given = ["--results", str(results), "--docs", str(docs), "--record", str(file), "--machine", "epyc"]
+    assert main([*given, "--date", "2031-05-06"]) == 0
+    run = load(results)["epyc-models-f32-1t"]
+    assert run.head["date"] == "2031-05-06" and run.head["commit"] and len(run.rows) == 1
+    page = (docs / "performance.md").read_text(encoding="utf-8")
+    assert "| bert | 4 | 765 | 1 | 765.40 |" in page and "| 2031-05-06 |" in page
+
+
+def test_a_record_needs_a_machine(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--record needs --machine"):
+        main(["--record", str(tmp_path / "x.json")])
+
+
 def test_a_run_on_a_gpu_is_stored() -> None:
     shared = {"cpu_us": {"kiln": 30.0}, "first_s": {"kiln": 2.0}, "error": {"eager": 1e-3, "kiln": 2e-3}}
     model = {
