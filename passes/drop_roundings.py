@@ -9,9 +9,9 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import Role, SortOp, TopkOp, name_of, opdef
 from kiln.dialects.rounding import is_narrow
-from kiln.lowering.tile.dataflow import Dataflow
+from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.roundings.decisions import deciding_arguments
+from kiln.passes.roundings.decisions import decided, deciding_arguments
 from kiln.passes.roundings.kept import element_type, widened
 from kiln.passes.roundings.rewrite import compute_in_f32, widen
 
@@ -111,6 +111,7 @@ class DropRoundings(Pass):
         flow = Dataflow(fusion)
         wanted = [root for root, result in zip(flow.roots, fusion.results, strict=True) if result in deciding]
         deciding.update(fusion.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
+        _mark_quotients(flow, wanted)
         if not any(is_narrow(element_type(r)) for op in flow.ops for r in op.results):
             return
         if not self.sums_only:
@@ -119,6 +120,17 @@ class DropRoundings(Pass):
         if values:
             self.count("values in f32", len(values))
             self.count("roundings left out", widen(fusion, flow, values))
+
+
+def _mark_quotients(flow: Dataflow, wanted: list[ir.Value]) -> None:
+    """Asks for quotients as eager rounds them, where something decides: a GPU's own are a few units off, and
+    `log(16 / 8) / log(16) * 8` as an integer (the bucket of a position) is then 1 instead of 2."""
+    quotients = [op for g in flow.generics for op in scalar_ops(g) if op.name == "arith.divf"]
+    if quotients:
+        found = decided(flow, wanted)
+        for op in quotients:
+            if op.results[0] in found:
+                op.attributes["kiln.exact"] = ir.UnitAttr.get()
 
 
 def _deciding_operands(op: ir.Operation, deciding: set[ir.Value]) -> list[ir.Value]:

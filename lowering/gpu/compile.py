@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kiln.errors import CompileError, UnsupportedError
+from kiln.lowering.gpu.packed_integers import has_packed_integers, unpacked
 
 __all__ = ["Artifacts", "compile_ttir", "gpu_target", "triton_problem"]
 
@@ -115,9 +116,11 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         try:
             compiled: Any = triton.compile(str(path), target=wanted, options=chosen)
             described = _descriptors(path, wanted) if is_scheduled else None
+            asm = dict(compiled.asm)
+            if has_packed_integers(asm.get("ptx", "")):
+                asm |= _assembled(unpacked(asm["ptx"]), wanted, chosen)
         except Exception as error:
             raise CompileError(f"Triton cannot compile for {target} with {chosen}: {error}") from error
-    asm = compiled.asm
     metadata = compiled.metadata._asdict()
     if described is not None:
         metadata["tensordesc_meta"] = described
@@ -129,6 +132,17 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         binary=next((asm[k] for k in _BINARY if k in asm), None),
         metadata=metadata,
     )
+
+
+def _assembled(ptx: str, target: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The text, and the machine code that the last of Triton's stages makes of it."""
+    from triton.backends.compiler import Language
+    from triton.compiler.compiler import make_backend
+
+    backend: Any = make_backend(target)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, backend.parse_options(dict(options)), Language.TRITON)
+    return {"ptx": ptx, "cubin": stages["cubin"](ptx, {})}
 
 
 def _descriptors(path: Path, target: Any) -> Any:

@@ -239,3 +239,15 @@ def test_a_bias_is_added_before_what_decides_is_rounded(target, dtype, emulated)
     trained = compiled(lambda *given: torch.relu(linear(*given)), target, emulate_precision_casts=emulated)
     (gradient,) = torch.autograd.grad(trained(*parameters).float().sum(), parameters[2])
     assert torch.equal(gradient.double(), (exact > 0).sum(0).double())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_integers_are_made_of_exact_quotients(target):
+    def wholes(n):
+        x = n.float()
+        return [(x / 3).to(torch.long), torch.floor(x / 7), (1 / (x / 3)) == (3 / x), torch.sigmoid(x)]
+
+    n = torch.arange(1, 4096)
+    *found, _ = compiled(wholes, target)(n)  # on tt-cpu, quotients that need not be exact have the error of a GPU's
+    *expected, _ = wholes(n)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -333,3 +333,34 @@ func.func @added(%x: tensor<4x4xbf16>, %y: tensor<4x4xbf16>) -> tensor<4x4xi1> {
   }) {kind = "matmul", name = "added"} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xi1>
   return %0 : tensor<4x4xi1>
 }
+
+// -----
+
+// A quotient that becomes an integer is asked for as eager rounds it; one that is only stored is not.
+
+// CHECK-LABEL: func.func @quotients
+// CHECK: arith.divf %{{.*}}, %{{.*}} {kiln.exact} : f32
+// CHECK: arith.fptosi
+// CHECK: arith.divf %{{.*}}, %{{.*}} : f32
+#id = affine_map<(d0) -> (d0)>
+func.func @quotients(%x: tensor<4xf32>) -> (tensor<4xi64>, tensor<4xf32>) {
+  %0:2 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<4xf32>):
+    %e = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xi64>
+    %f = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xf32>
+    %c = arith.constant 3.0 : f32
+    %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<4xf32>) outs(%e : tensor<4xi64>) {
+    ^bb0(%in: f32, %out: i64):
+      %3 = arith.divf %in, %c : f32
+      %4 = arith.fptosi %3 : f32 to i64
+      linalg.yield %4 : i64
+    } -> tensor<4xi64>
+    %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<4xf32>) outs(%f : tensor<4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %3 = arith.divf %in, %c : f32
+      linalg.yield %3 : f32
+    } -> tensor<4xf32>
+    "kiln.yield"(%1, %2) : (tensor<4xi64>, tensor<4xf32>) -> ()
+  }) {kind = "pointwise", name = "quotients"} : (tensor<4xf32>) -> (tensor<4xi64>, tensor<4xf32>)
+  return %0#0, %0#1 : tensor<4xi64>, tensor<4xf32>
+}

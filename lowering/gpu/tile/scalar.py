@@ -53,6 +53,8 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         results = [_SHORT[name](b, wide[0])]
     elif name == "math.sqrt" and element == b.f32:
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
+    elif name == "arith.divf" and "kiln.exact" in op.operation.attributes:
+        results = [b.divf(*wide, precise=True)]
     elif name in INSTRUCTIONS and element == b.f32 and backend == "cuda":
         results = [b.instruction(INSTRUCTIONS[name], *wide)]
     elif (symbol := library_symbol(name, element, backend)) is not None:
