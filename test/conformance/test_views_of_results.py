@@ -35,6 +35,10 @@ SPLITS = {
     "tokens in two dims": _program(
         [(3, 16, 4, 4), (16, 4)], "F.linear(v0, v1)", "v2.reshape(3, 16, 2, 2, 16)", "v3 + v3", results=[4]
     ),
+    "one matrix and one for each": _program(
+        [(4, 12, 6, 2)], "v0 @ torch.tanh(v0).transpose(-1, -2)", "v0 @ v0.mean(1, keepdim=True).transpose(-1, -2)",
+        "v1 + v2", results=[3],
+    ),
     "one for many experts": _program(
         [*_TOKENS, (40, 16, 32)], "v0.view(16, 24) @ v1", "v3.view(4, 4, 32) + 1",
         "v3 * v2", "v5.view(10, 4, 16, 32).sum(2)", results=[4, 5, 6],

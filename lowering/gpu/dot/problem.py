@@ -77,15 +77,21 @@ def find_products(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> list[Pro
     Raises UnsupportedError where they differ, for element types without a product and for operands that are computed in
     the fusion or are not strided.
     """
-    found = [_product(body, layouts, op) for op in body.operations if isinstance(op, kiln.MatmulOp)]
-    first = found[0]
-    for other in found[1:]:
-        if (other.batch, other.m, other.n, other.k, other.lhs) != (first.batch, first.m, first.n, first.k, first.lhs):
-            raise UnsupportedError("kiln.matmul", str(other.op.location), "products of different rows in one kernel")
-    return found
+    ops = [op for op in body.operations if isinstance(op, kiln.MatmulOp)]
+    for merge in (True, False):  # rows of one lhs follow each other from batch to batch, those of another do not
+        found = [_product(body, layouts, op, merge) for op in ops]
+        if all(_rows(other) == _rows(found[0]) for other in found):
+            return found
+    reason = "products of different rows in one kernel"
+    raise UnsupportedError("kiln.matmul", str(found[-1].op.location), reason)
 
 
-def _product(body: FusionBody, layouts: Sequence[ir.AffineMap], op: ir.OpView) -> Product:
+def _rows(product: Product) -> tuple[object, ...]:
+    return product.batch, product.m, product.n, product.k, product.lhs
+
+
+def _product(body: FusionBody, layouts: Sequence[ir.AffineMap], op: ir.OpView, merge: bool) -> Product:
+    """merge: a batch whose rhs is one matrix becomes rows."""
     element = element_name(op.operands[0])
     if element not in _INTEGERS + _FLOATS:
         raise UnsupportedError("kiln.matmul", str(op.location), f"element type {element} on a GPU")
@@ -96,8 +102,10 @@ def _product(body: FusionBody, layouts: Sequence[ir.AffineMap], op: ir.OpView) -
     rhs = find_operand(body, layouts, op, 1, len(dims), rhs_transposed)
     k = body.dims(op.operands[0])[-2 if lhs_transposed else -1]
     lhs_strides, rhs_strides = list(lhs.strides), list(rhs.strides)
-    while batch and rhs_strides[len(batch) - 1] == _zero() and _same(lhs_strides[len(batch) - 1], lhs_strides[-2] * m):
+    while merge and batch and rhs_strides[len(batch) - 1] == _zero():
         position = len(batch) - 1
+        if not _same(lhs_strides[position], lhs_strides[-2] * m):
+            break
         m = affine.simplify(m * batch.pop())
         del lhs_strides[position], rhs_strides[position]
     lhs = Operand(lhs.position, tuple(lhs_strides), lhs.offset)
