@@ -106,3 +106,30 @@ def test_gradients_of_attention_keep_the_strides(name):
     """cuDNN's is wrong for others (test/runtime/cuda/test_attention_gradients.py runs it)."""
     assert needs_strides(getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention_backward").default)
     assert not needs_strides(torch.ops.aten._scaled_dot_product_flash_attention.default)
+
+
+def test_group_norm_of_unknown_channels_reads_what_eager_gave_it(fresh_compiler):
+    """It is a call of ATen then, which on CUDA rejects an image that lies neither planar nor channels-last."""
+    seen = []
+
+    class Calls(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.native_group_norm.default:
+                seen.append(args[0].stride())
+            return func(*args, **(kwargs or {}))
+
+    def model(x, weight, scale, shift):
+        y = F.softplus(F.conv2d(x, weight, padding=1))
+        return F.silu(F.group_norm(y, 4, scale, shift))
+
+    given = [torch.randn(2, 8, 9, 9).to(memory_format=torch.channels_last), torch.randn(16, 8, 3, 3)]
+    given += [torch.randn(16), torch.randn(16)]
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="kiln", dynamic=True)
+        torch.testing.assert_close(compiled(*given), model(*given))
+        with Calls():
+            compiled(*given)
+    expected = F.conv2d(*given[:2], padding=1).stride()
+    assert all(stride == expected for stride in seen)
+    assert needs_strides(torch.ops.aten.native_group_norm.default)
+    assert needs_strides(torch.ops.aten.native_group_norm_backward.default)
