@@ -65,6 +65,32 @@ def part(g: Grower) -> None:
         g.keep(v)
 
 
+def take_apart(g: Grower) -> None:
+    """Rows of a product as several dims: all of them, the first ones, or of what one product is for each of many."""
+    v = g.pick(lambda v: v.is_float and v.rank in (2, 3) and v.tensor.numel() > 0)
+    if v is None:
+        return
+    text, (n, terms) = f"{v.name}.mT", v.shape[::-1] if v.rank == 2 else (v.shape[0] * v.shape[1], v.shape[2])
+    if v.rank == 3:
+        text = f"{v.name}.flatten(0, 1)"
+    columns = g.one_of((1, 8, 32))
+    if not g.spend(2 * n * terms * columns):
+        return
+    product = g.add(f"{text} @ {g.weight((terms, columns), v.dtype, terms).name}")
+    if product is None:
+        return
+    many = g.one_of((2, 6, 40))
+    if g.chance(2) and many * n * columns <= g.budget.elements:
+        whole = g.add(f"{product.name} * {g.input((many, n, columns), v.dtype).name}")
+        if whole is not None:
+            g.add(f"{whole.name}.unflatten(0, (2, {many // 2})).sum({g.number(1, 2)})")
+            g.keep(whole)
+    first = g.one_of((n, n // 2, n // 3)) // 2 * 2
+    if first:
+        g.add(f"torch.relu({product.name}[:{first}].unflatten(0, (2, {first // 2})))")
+    g.keep(product)
+
+
 def rotate(g: Grower) -> None:
     """Rotary positions."""
     v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.shape[-1] % 2 == 0 and v.tensor.numel() > 0)
