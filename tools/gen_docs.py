@@ -93,8 +93,26 @@ def _dialect_page(dialect: Any, ops_of_dialect: list[Any]) -> str:
         about = inspect.cleandoc(sys.modules[module].__doc__ or "").split("\n\n")[0]
         lines += [f"## {module.rsplit('.', 1)[-1]}", "", " ".join(about.split()), ""]
         for op in ops:
-            lines += [f"### `{op.OPERATION_NAME}`", "", _doc(op), "", *_fields(op)]
+            lines += [f"### `{op.OPERATION_NAME}`", "", _doc(op), "", *_row(op), *_fields(op)]
     return _join(lines)
+
+
+def _row(op: Any) -> list[str]:
+    """What the table of ops says of an op; nothing for ops of other dialects and those that are no part of fusion."""
+    from kiln.dialects import kiln
+    from kiln.lowering.emitters import kernel_kinds
+
+    entry = next((entry for entry in kiln.opdefs() if entry.op is op), None)
+    if entry is None or (entry.role is kiln.Role.OPAQUE and entry.reference is None):
+        return []
+    facts = [f"Role in fusion: {entry.role.value}."]
+    if entry.reference is not None:
+        module = entry.reference if isinstance(entry.reference, str) else entry.reference.__module__
+        facts.append(f"Reference: `{module.partition(':')[0].removeprefix('kiln.').replace('.', '/')}.py`.")
+    targets = [target for target in ("cpu", "gpu") if entry.kind in kernel_kinds(target)]
+    if targets:
+        facts.append(f"Kernels of its own: {', '.join(targets)}.")
+    return [" ".join(facts), ""]
 
 
 def _fields(op: Any) -> list[str]:

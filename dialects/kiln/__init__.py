@@ -40,7 +40,7 @@ from kiln.dialects.kiln.random import RandomOp, random
 from kiln.dialects.kiln.scan import ScanOp, scan
 from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
 from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
-from kiln.dialects.kiln.table import OpDef, Role, by_name, define, op_names, opdef, opdef_of_kind, opdefs
+from kiln.dialects.kiln.table import OpDef, Role, by_name, define, op_names, opdef, opdef_of_kind, opdefs, static_flops
 
 OPS: list[type] = sorted(
     [*Kiln.operations, *(f for f in FAMILIES.values() if f.DIALECT is Kiln)], key=lambda op: op.OPERATION_NAME
@@ -116,6 +116,7 @@ __all__ = [
     "scatter_nd",
     "softmax",
     "sort",
+    "static_flops",
     "to_text",
     "topk",
     "view",

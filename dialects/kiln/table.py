@@ -132,6 +132,12 @@ def opdef_of_kind(kind: str) -> OpDef:
     return next((entry for entry in _OPDEFS.values() if entry.has_kernel and entry.kind == kind), _FOREIGN)
 
 
+def static_flops(op: ir.Operation) -> int:
+    """Floating-point operations of a product of static sizes, a multiply-add as two; 0 for ops that are none."""
+    flops = opdef(op).flops
+    return 0 if flops is None else flops(op, lambda value: ir.RankedTensorType(value.type).shape)
+
+
 def opdefs() -> Iterator[OpDef]:
     """The whole table, by name."""
     return iter(sorted(_OPDEFS.values(), key=lambda entry: entry.name))

@@ -113,6 +113,21 @@ def test_products_count_two_operations_per_term(op: type, count: int) -> None:
         assert entry.flops(found, lambda v: [7 if n < 0 else n for n in ir.RankedTensorType(v.type).shape]) == count
 
 
+def test_operations_of_static_sizes() -> None:
+    text = """
+    func.func @main(%x: tensor<3x4x8xf32>, %y: tensor<16x8xf32>) -> tensor<3x4x16xf32> {
+      %0 = "kiln.matmul"(%x, %y) {transpose_lhs = false, transpose_rhs = true}
+        : (tensor<3x4x8xf32>, tensor<16x8xf32>) -> tensor<3x4x16xf32>
+      %1 = "kiln.softmax"(%0) {dim = 2, log = false} : (tensor<3x4x16xf32>) -> tensor<3x4x16xf32>
+      return %1 : tensor<3x4x16xf32>
+    }
+    """
+    with create_context(), ir.Location.unknown():
+        module = kiln.parse(text)
+        assert kiln.static_flops(first(module, "kiln.matmul")) == 2 * (3 * 4 * 16) * 8
+        assert kiln.static_flops(first(module, "kiln.softmax")) == 0
+
+
 def test_an_op_from_outside_is_known_everywhere() -> None:
     """An op of another dialect with a record of its own: no list of names has to hear of it."""
     from kiln.dialects.kiln import table

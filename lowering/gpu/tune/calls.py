@@ -6,12 +6,11 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import name_of, static_flops
 from kiln.errors import KilnError
 from kiln.lowering.cpu.tune.measure import Measure
 from kiln.lowering.cpu.tune.operands import is_close
@@ -142,8 +141,7 @@ class ConvolutionJudge(_CallJudge):
     def work(self, op: ir.Operation) -> int:
         if bool(ir.IntegerAttr(op.attributes["transposed"]).value):
             return 0
-        weight = ir.RankedTensorType(op.operands[1].type).shape
-        return prod(ir.RankedTensorType(op.results[0].type).shape) * prod(weight[1:])
+        return static_flops(op) // 2
 
     def ops(self, op: ir.Operation) -> list[ir.Operation]:
         return [op, *pointwise_chain(op.results[0], ("kiln.batch_norm",))]
@@ -168,10 +166,7 @@ class AttentionJudge(_CallJudge):
         query = ir.RankedTensorType(op.operands[0].type)
         if len(op.operands) > 3 or query.rank != 4 or "fill" in op.attributes:  # noqa: PLR2004 - [batch, head, row, column]
             return 0
-        value = ir.RankedTensorType(op.operands[2].type)
-        causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
-        sides = query.shape[-1] + value.shape[-1]
-        return 2 * prod(query.shape[:-1]) * value.shape[-2] * sides // (2 if causal else 1)
+        return static_flops(op) // (2 if ir.BoolAttr(op.attributes["causal"]).value else 1)
 
     def ops(self, op: ir.Operation) -> list[ir.Operation]:
         """With the views that queries, keys and values are of larger tensors, whose strides they have."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.kiln import static_flops
 from kiln.errors import KilnError
 from kiln.lowering.cpu.tune.store import Found, TriedSchedule
 from kiln.lowering.gpu.dot.activation import gelu_behind
@@ -53,7 +54,7 @@ class ProductJudge(Judge[_ProductCase]):
             return None
         if bool(ir.IntegerAttr(op.attributes["transpose_lhs"]).value) or prod(result.shape) == 0:
             return None
-        if prod(result.shape) * lhs.shape[-1] < _LEAST_WORK or op.operands[0] == op.operands[1]:
+        if static_flops(op) < 2 * _LEAST_WORK or op.operands[0] == op.operands[1]:
             return None
         if not stands_alone(op):
             return None
