@@ -68,7 +68,7 @@ def _compare(found: Any, results: Any, operands: Any) -> int:
     from kiln.runtime.checked.reference import Reference
 
     reference = Reference(found.text, bool(found.settings.get("tf32")))
-    expected = reference.evaluate(operands, found.symbols)
+    expected = reference.evaluate(operands, found.symbols, next((r.device for r in results), None))
     rows = enumerate(zip(results, expected, reference.elements, strict=True))
     differences = [d for i, (x, e, t) in rows if (d := compare(i, x, e, t)) is not None]
     if differences:

@@ -83,7 +83,8 @@ class LaunchChecker:
         reference = self._reference(seen.part)
         try:
             with self._lock:  # the bindings' contexts are not safe to share
-                expected = reference.evaluate(seen.operands, seen.symbols)
+                device = next((r.device for r in results), None)
+                expected = reference.evaluate(seen.operands, seen.symbols, device)
                 differences = [str(d) for d in _differences(reference, results, expected)]
                 if not differences:
                     differences = self._shipped_differences(reference, seen, results, expected)

@@ -32,9 +32,11 @@ class Reference:
         tensors = [ir.RankedTensorType(t) for t in types.inputs if isinstance(t, ir.RankedTensorType)]
         self.shapes = [list(t.shape) if t.has_static_shape else None for t in tensors]
 
-    def evaluate(self, operands: Sequence[torch.Tensor], symbols: Sequence[int]) -> list[Bounded]:
-        """Its results."""
-        device = next((x.device for x in operands), torch.device("cpu"))
+    def evaluate(
+        self, operands: Sequence[torch.Tensor], symbols: Sequence[int], device: torch.device | str | None = None
+    ) -> list[Bounded]:
+        """Its results, on `device`: that of the operands, by default. Positions and masks may have no operands."""
+        device = device or next((x.device for x in operands), torch.device("cpu"))
         with torch.no_grad(), self._context:
             return Interpreter(BoundedNumbers(self.tf32), device).values(self.function, [*operands, *symbols])
 

@@ -20,6 +20,7 @@ from kiln.dialects import parse
 from kiln.errors import BackendOptionError, CheckError
 from kiln.frontend.options import Options
 from kiln.runtime.checked.checker import LaunchChecker
+from kiln.runtime.checked.reference import Reference
 from kiln.tools.kiln_check import main
 
 TARGETS = ["cpu", "tt-cpu"]
@@ -266,3 +267,22 @@ def test_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, check in (("1", "error"), ("warn", "warn"), ("0", "")):
         monkeypatch.setenv("KILN_CHECK", text)
         assert Options.build().check == check
+
+
+def test_a_reference_without_operands_is_where_the_results_are() -> None:
+    text = """module {
+      func.func @main() -> tensor<4xf32> {
+        %e = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xf32>
+        %0 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+            outs(%e : tensor<4xf32>) {
+        ^bb0(%o: f32):
+          %i = linalg.index 0 : index
+          %j = arith.index_cast %i : index to i32
+          %f = arith.sitofp %j : i32 to f32
+          linalg.yield %f : f32
+        } -> tensor<4xf32>
+        return %0 : tensor<4xf32>
+      }
+    }"""
+    assert Reference(text).evaluate([], [])[0].value.tolist() == [0, 1, 2, 3]
+    assert Reference(text).evaluate([], [], "meta")[0].value.device.type == "meta"

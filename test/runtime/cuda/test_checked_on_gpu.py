@@ -48,6 +48,14 @@ def test_right_convolutions_pass() -> None:
     compiled(model)(x).float().square().sum().backward()
 
 
+def test_a_kernel_without_operands_passes() -> None:
+    def positions(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        n = torch.arange(64, device=x.device)
+        return x + 1, (n[None, :] - n[:, None]).clamp(min=0).float()
+
+    compiled(positions)(torch.randn(8, device="cuda"))
+
+
 def test_a_wrong_kernel_is_named_and_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     after = LaunchChecker.after
 
