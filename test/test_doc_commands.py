@@ -147,7 +147,16 @@ def test_commands_are_found() -> None:
     """The patterns above fit what the pages say."""
     assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
     rest = [command for command in commands("") if command[1:]]
-    known = ("kiln-opt", "kiln-cache", "python", "pytest", "scripts/demo", "scripts/setup", "scripts/test")
+    known = (
+        "kiln-opt",
+        "kiln-cache",
+        "python",
+        "pytest",
+        "scripts/compare_kernels",
+        "scripts/demo",
+        "scripts/setup",
+        "scripts/test",
+    )
     known += ("kiln-bisect", "kiln-check", "kiln-debug", "kiln-reduce")  # test/tools, test/runtime run them
     known += (".", "lit", "pyright", "ruff")
     assert [command for command in rest if command[1] not in known] == []
