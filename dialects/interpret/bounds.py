@@ -222,7 +222,7 @@ class BoundedNumbers(Numbers):
             a, b = (v.double().abs() for v in values)
             return Bounded(result, a * d[1] + b * d[0] + d[0] * d[1])
         if name[6:9] in ("max", "min"):
-            return Bounded(result, torch.maximum(*torch.broadcast_tensors(d[0], d[1])))
+            return Bounded(result, torch.maximum(d[0], d[1]))
         open_ = _plus(*d)
         assert open_ is not None
         return Bounded(result, torch.where(open_ > 0, float("inf"), 0.0))

@@ -98,7 +98,7 @@ def propagated(name: str, operands: Sequence[Tensor], result: Tensor, moved: Seq
         moved_by = (d[0] + result.abs() * d[1]) / left
         return torch.where((d[0] == 0) & (d[1] == 0), 0.0, torch.where(left > 0, moved_by, float("inf")))
     if name in ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"):
-        return torch.maximum(*torch.broadcast_tensors(d[0], d[1]))
+        return torch.maximum(d[0], d[1])
     if name in ("math.sin", "math.cos"):
         return d[0].clamp(max=2.0)
     return _corners(name, operands, result, d)

@@ -286,3 +286,29 @@ def test_a_reference_without_operands_is_where_the_results_are() -> None:
     }"""
     assert Reference(text).evaluate([], [])[0].value.tolist() == [0, 1, 2, 3]
     assert Reference(text).evaluate([], [], "meta")[0].value.device.type == "meta"
+
+
+def test_numbers_of_the_ir_meet_tensors_of_another_device() -> None:
+    text = """module {
+      func.func @main(%x: tensor<4xf32>) -> (tensor<4xi64>, tensor<4xf32>) {
+        %m = arith.constant 31 : i64
+        %f = arith.constant 2.5 : f32
+        %e = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xi64>
+        %g = "kiln.empty"() {shape = affine_map<() -> (4)>} : () -> tensor<4xf32>
+        %0:2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>,
+            affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+            ins(%x : tensor<4xf32>) outs(%e, %g : tensor<4xi64>, tensor<4xf32>) {
+        ^bb0(%a: f32, %o: i64, %p: f32):
+          %l = math.log %a : f32
+          %i = arith.fptosi %l : f32 to i64
+          %j = arith.minsi %i, %m : i64
+          %k = arith.maxnumf %l, %f : f32
+          linalg.yield %j, %k : i64, f32
+        } -> (tensor<4xi64>, tensor<4xf32>)
+        return %0#0, %0#1 : tensor<4xi64>, tensor<4xf32>
+      }
+    }"""
+    there = Reference(text).evaluate([torch.empty(4, device="meta")], [])
+    assert [x.value.device.type for x in there] == ["meta", "meta"]
+    here = Reference(text).evaluate([torch.tensor([1.0, 2.0, 8.0, 1e30])], [])
+    assert [x.value.tolist() for x in here] == [[0, 0, 2, 31], pytest.approx([2.5, 2.5, 2.5, 69.07755])]
