@@ -21,17 +21,18 @@ given, so that `has_amx` is the one question to ask.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, memref
 
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 
 __all__ = [
     "BYTES",
     "ROWS",
     "TILES",
+    "Features",
     "configure",
     "has_amx",
     "load",
@@ -50,10 +51,15 @@ _PALETTE_BYTES, _ROW_BYTES, _ROWS = 64, 16, 48
 """LDTILECFG's operand: palette at 0, bytes of a row (16 bits each) from 16 on, rows (8 bits each) from 48 on."""
 
 
-def has_amx(dtype: str) -> bool:
-    """Whether the CPU that code is made for multiplies tiles of `dtype` ("bf16", or "i8": signed)."""
-    target = isa.target()
-    return dtype in _FEATURES and target.has("amx-tile") and target.has(_FEATURES[dtype])
+class Features(Protocol):
+    """What is asked of a CPU: `kiln.lowering.cpu.isa.Isa`."""
+
+    def has(self, feature: str) -> bool: ...
+
+
+def has_amx(dtype: str, cpu: Features) -> bool:
+    """Whether a CPU multiplies tiles of `dtype` ("bf16", or "i8": signed)."""
+    return dtype in _FEATURES and cpu.has("amx-tile") and cpu.has(_FEATURES[dtype])
 
 
 def configure(b: Builder, shapes: Sequence[tuple[Index, int]] | None = None) -> None:

@@ -9,6 +9,7 @@ from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
 from kiln.lowering.cpu.attention.tiles import TiledAttention
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
 
@@ -34,7 +35,7 @@ def emit_attention(
     `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
     scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
-    kind = PairedAttention if has_pairs(problem.dtype, schedule["width"]) else Attention
+    kind = PairedAttention if has_pairs(problem.dtype, schedule["width"], target()) else Attention
     if schedule.get("tiles"):
         kind = TiledAttention
     _TAKEN({PairedAttention: "pairs", TiledAttention: "tiles"}.get(kind, "vectors"))

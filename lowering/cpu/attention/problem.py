@@ -86,7 +86,7 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
     if isinstance(problem.queries, int) and problem.queries:
         queries = round_up(-(-problem.queries // -(-problem.queries // 128)), mr)  # equal blocks
     keys = 64 if problem.causal else 128
-    tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16")
+    tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16", isa)
     if tiles:
         keys = _TILES_KEYS
     if isinstance(problem.keys, int):

@@ -14,6 +14,7 @@ from kiln.lowering.cpu.conv.product import emit_product, product_layout
 from kiln.lowering.cpu.conv.tiles import emit_tiles
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles, tiles_layout
 from kiln.lowering.cpu.conv.transposed import emit_transposed, emit_transposed_pairs
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
 _KERNELS = {
@@ -49,11 +50,11 @@ def emit_conv(
         raise ValueError(f"unknown convolution kernel {kernel!r}; expected {' or '.join(_KERNELS)}")
     if kernel in ("depthwise", "planar") and not problem.depthwise:
         raise ValueError(f"convolution kernel {kernel!r} needs one channel in each group")
-    if kernel == "pairs" and not takes_pairs(problem, schedule["width"]):
+    if kernel == "pairs" and not takes_pairs(problem, schedule["width"], target()):
         raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
-    if kernel == "column_pairs" and not takes_column_pairs(problem, schedule["width"]):
+    if kernel == "column_pairs" and not takes_column_pairs(problem, schedule["width"], target()):
         raise ValueError("convolution kernel 'column_pairs' needs bf16, an even window without padding, AVX512-BF16")
-    if kernel == "tiles" and not takes_tiles(problem):
+    if kernel == "tiles" and not takes_tiles(problem, target()):
         raise ValueError("convolution kernel 'tiles' needs bf16, neighbouring channels or columns, AMX")
     if kernel == "planar" and not problem.planar:
         raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")

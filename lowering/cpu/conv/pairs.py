@@ -13,6 +13,7 @@ from dataclasses import replace
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.lowering.cpu.amx import Features
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
@@ -23,9 +24,9 @@ from kiln.lowering.cpu.matmul.problem import KernelContext
 __all__ = ["PairsOfChannels", "emit_column_pairs", "emit_direct_pairs", "takes_column_pairs", "takes_pairs"]
 
 
-def takes_pairs(p: ConvProblem, width: int) -> bool:
-    """Whether input channels come in pairs that the CPU multiplies at once."""
-    return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width)
+def takes_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+    """Whether input channels come in pairs that a CPU multiplies at once."""
+    return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width, cpu)
 
 
 def emit_direct_pairs(
@@ -35,11 +36,11 @@ def emit_direct_pairs(
     PairsOfChannels(b, p, s, operands, epilogue, ctx).emit()
 
 
-def takes_column_pairs(p: ConvProblem, width: int) -> bool:
-    """Whether the CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
+def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+    """Whether a CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
     padding. So are the windows of patches."""
     window = p.kernel[1] % 2 == 0 and p.padding[1] == 0 and p.dilation[1] == 1 and not p.transposed
-    return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width)
+    return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width, cpu)
 
 
 def emit_column_pairs(

@@ -33,8 +33,8 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
     product = choose_product(p, isa)
     if product is not None:
         return product
-    if takes_tiles(p):
-        return choose_tiles(p)
+    if takes_tiles(p, isa):
+        return choose_tiles(p, isa)
     mr, nv = _tile(p, width, isa.vector_registers)
     phases = p.stride[1] if p.transposed else 1
     tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))
@@ -45,7 +45,8 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
         if lines is not None and lines < _DEPTHWISE_TASKS:
             # One tall row of pixels: parts that threads can share.
             tiles = max(1, min(tiles, -(-p.columns // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1))
-    kernel = "pairs" if takes_pairs(p, width) else "column_pairs" if takes_column_pairs(p, width) else "direct"
+    in_columns = takes_column_pairs(p, width, isa)
+    kernel = "pairs" if takes_pairs(p, width, isa) else "column_pairs" if in_columns else "direct"
     return {"kernel": kernel, "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
 
 

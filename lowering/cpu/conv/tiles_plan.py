@@ -18,10 +18,10 @@ from math import prod
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.matmul.microkernel import round_up
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.matmul.problem import Isa, Size
 
 __all__ = [
     "BLOCK",
@@ -97,9 +97,9 @@ def _order(p: ConvProblem) -> str:
     return "channels"
 
 
-def takes_tiles(p: ConvProblem) -> bool:
+def takes_tiles(p: ConvProblem, cpu: amx.Features) -> bool:
     """Whether a convolution is one that the kernel of tiles takes, on a CPU that has them, and does well."""
-    if p.dtype != "bf16" or p.transposed or p.depthwise or p.planes is not None or not amx.has_amx("bf16"):
+    if p.dtype != "bf16" or p.transposed or p.depthwise or p.planes is not None or not amx.has_amx("bf16", cpu):
         return False
     if 1 not in (p.x_strides[1], p.x_strides[3]) and not (is_flat(p) and p.x_strides[1] == 1):
         return False
@@ -125,7 +125,7 @@ def is_flat(p: ConvProblem) -> bool:
     return (p.rows, p.kernel, p.stride, p.padding) == (1, (1, 1), (1, 1), (0, 0))
 
 
-def choose_tiles(p: ConvProblem) -> dict:
+def choose_tiles(p: ConvProblem, isa: Isa) -> dict:
     """The schedule. `rows`: rows of the result of a unit of work (pixels, where they are a line); `chunk`: of these, so
     many whose sums lie in scratch at once (of a line all); `units`: so many units are copied before any of them is
     multiplied, so that packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not
@@ -145,7 +145,7 @@ def choose_tiles(p: ConvProblem) -> dict:
         and p.columns >= ROWS
     )
     schedule = {"kernel": "tiles", "width": width, "nv": nv, "order": order, "in_place": in_place}
-    budget = isa.target().l2_bytes // _RATIO
+    budget = isa.l2_bytes // _RATIO
     if is_flat(p):
         rows = chunk = _PIXELS
         if isinstance(p.columns, int):  # even parts

@@ -9,7 +9,7 @@ The instruction takes subnormal numbers as zero, as oneDNN's kernels, which use 
 from torch_mlir import ir
 from torch_mlir.dialects import llvm, vector
 
-from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.amx import Features
 from kiln.lowering.cpu.builder import Builder, Index
 
 __all__ = [
@@ -29,9 +29,9 @@ LANES = 16
 """Sums in a vector: the instruction is used at 64 bytes."""
 
 
-def has_pairs(dtype: str, width: int) -> bool:
-    """Whether the CPU that code is made for multiplies operands of `dtype` in pairs, with `width` f32 sums a vector."""
-    return dtype == "bf16" and width == LANES and isa.target().has("avx512bf16")
+def has_pairs(dtype: str, width: int, cpu: Features) -> bool:
+    """Whether a CPU multiplies operands of `dtype` in pairs, with `width` f32 sums a vector."""
+    return dtype == "bf16" and width == LANES and cpu.has("avx512bf16")
 
 
 def as_pairs(b: Builder, x: ir.Value) -> ir.Value:

@@ -12,6 +12,7 @@ bf16 is multiplied in pairs where the CPU can (AVX512-BF16), which takes subnorm
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, from_memory, has_pairs
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -57,7 +58,7 @@ def emit_dot(
     vector = b.vec(width, sum_type)
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
     k, kc, nr, unroll = known(problem.k), s["kc"], s["nr"], s.get("unroll", 1)
-    paired = has_pairs(problem.dtype, width)
+    paired = has_pairs(problem.dtype, width, target())
     lanes = 2 * width if paired else width  # elements of k in a step
     lhs_row, rhs_col = known(problem.lhs_strides[-2]), known(problem.rhs_strides[-1])
 

@@ -3,10 +3,10 @@
 
 """When products of f32 are made by AMX (float_tiles.py), and with which blocks."""
 
-from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS
 from kiln.lowering.cpu.matmul.microkernel import round_up
-from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = ["DEPTH", "ROWS", "choose_float_tiles", "float_tiles_schedule"]
@@ -21,13 +21,13 @@ _ROWS, _COLUMNS, _FAR_COLUMNS = 256, 256, 512  # of a block at most, the last wh
 _STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
 
 
-def choose_float_tiles(problem: MatmulProblem, m: int) -> dict | None:
+def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> dict | None:
     """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
     `float_tiles_schedule`."""
-    return float_tiles_schedule(problem, m) if isa.target().float_parts else None
+    return float_tiles_schedule(problem, m, isa) if isa.float_parts else None
 
 
-def float_tiles_schedule(problem: MatmulProblem, m: int) -> dict | None:
+def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> dict | None:
     """The schedule of this kernel for about m rows; None where the CPU has no AMX, where there is no library for what
     parts of bf16 cannot hold, or where the product is too small.
 
@@ -56,7 +56,7 @@ def float_tiles_schedule(problem: MatmulProblem, m: int) -> dict | None:
     ms, ATen's 6.2 (bf16: 2.5); else 3.0 and 5.3 (1.3). So this is no rule's choice by default, in spite of its error.
     """
     n, k = problem.n, problem.k
-    if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16"):
+    if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16", isa):
         return None
     if problem.lhs_strides[-1] != 1 or 1 not in problem.rhs_strides[-2:]:
         return None

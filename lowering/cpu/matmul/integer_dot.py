@@ -7,6 +7,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.dot import collapse, dot_layout
 from kiln.lowering.cpu.matmul.integers import OFFSET, units_of
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -20,7 +21,7 @@ def emit_integer_dot(
 ) -> None:
     """Emits the kernel; schedule keys: mr, nr (a power of two <= width), width, mc, nc."""
     lay, width, mr, nr = dot_layout(problem, s), s["width"], s["mr"], s["nr"]
-    units = units_of(width)
+    units = units_of(width, target())
     vector, step = b.vec(width, b.i32), width * units.group
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.i32)
     k, lhs_row, rhs_col = known(problem.k), known(problem.lhs_strides[-2]), known(problem.rhs_strides[-1])

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
@@ -90,21 +91,21 @@ class Units:
         return arith.extsi(b.vec(self.width * self.group, b.i16), x)
 
 
-def units_of(width: int) -> Units:
-    """The instructions for `width` sums a vector on the CPU that code is made for."""
-    target = isa.target()
-    if width == 16 and target.has("avx512vnni"):
+def units_of(width: int, cpu: amx.Features) -> Units:
+    """The instructions of a CPU for `width` sums a vector."""
+    if width == 16 and cpu.has("avx512vnni"):
         return Units(width, 4, True, "avx512.vpdpbusd.512")
-    if width == 8 and (target.has("avxvnni") or target.has("avx512vnni") and target.has("avx512vl")):
+    if width == 8 and (cpu.has("avxvnni") or cpu.has("avx512vnni") and cpu.has("avx512vl")):
         return Units(width, 4, True, "avx512.vpdpbusd.256")
     names = {16: ("avx512bw", "avx512.pmaddw.d.512"), 8: ("avx2", "avx2.pmadd.wd"), 4: ("sse2", "sse2.pmadd.wd")}
     feature, intrinsic = names.get(width, ("", ""))
-    return Units(width, 2, False, intrinsic if feature and target.has(feature) else "")
+    return Units(width, 2, False, intrinsic if feature and cpu.has(feature) else "")
 
 
 def units_for(schedule: dict) -> Units:
-    """The instructions of a schedule of kernel "integers": AMX with "tiles" in it, else those of `units_of`."""
-    return Units(16, 4, False, "", tiles=True) if schedule.get("tiles") else units_of(schedule["width"])
+    """The instructions for a schedule of kernel "integers" on the CPU that code is made for: AMX with "tiles" in it,
+    else those of `units_of`."""
+    return Units(16, 4, False, "", tiles=True) if schedule.get("tiles") else units_of(schedule["width"], target())
 
 
 def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
@@ -136,7 +137,7 @@ def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> dict | None:
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
         return None
-    fewest = _AMX_ROWS if amx.has_amx("i8") else _PACKED_ROWS
+    fewest = _AMX_ROWS if amx.has_amx("i8", isa) else _PACKED_ROWS
     if m < fewest or n < isa.vector_bytes // 4 or k < 16:
         return None
     return _tiles(problem, isa, m) | {"packed": True}
@@ -169,7 +170,7 @@ def _tile_cycles(m: int, mr: int, nv: int) -> float:
 
 
 def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
-    if amx.has_amx("i8") and isa.vector_bytes == amx.BYTES and m >= _AMX_ROWS:
+    if amx.has_amx("i8", isa) and isa.vector_bytes == amx.BYTES and m >= _AMX_ROWS:
         return _amx_tiles(problem, m)
     width = isa.vector_bytes // 4
     wide = isa.vector_registers >= 32
@@ -182,7 +183,7 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     highest = (24 if wide else 8) // nv
     mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (_tile_cycles(m, r, nv), -r))
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
-    in_place = units_of(width).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
+    in_place = units_of(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
     longest, mc, columns = (_KC_IN_PLACE, _MC_IN_PLACE, _NC_IN_PLACE) if in_place else (_KC, _MC, _NC)
     kc = longest
     if isinstance(k, int) and k > 0:

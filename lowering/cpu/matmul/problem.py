@@ -25,6 +25,9 @@ class Isa(Protocol):
     def library_bytes(self) -> int: ...  # of the vectors that the vendor's gemm uses
     @property
     def l2_bytes(self) -> int: ...  # of the second-level cache of a core
+    @property
+    def float_parts(self) -> bool: ...  # products of f32 may be made of bf16
+    def has(self, feature: str) -> bool: ...  # an instruction set, by LLVM's name
 
 
 @dataclass(frozen=True)

@@ -128,15 +128,15 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
-    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
-        return _packed_pairs(problem)
+    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
+        return _packed_pairs(problem, isa)
     if problem.dtype == "i8":
         return choose_packed_integers(problem, isa)
     if problem.batch or problem.dtype not in ("f32", "f64") or problem.lhs_strides[-1] != 1:
         return None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or m < _PACKED_ROWS:
         return None
-    if choose_float_tiles(problem, m) is not None:
+    if choose_float_tiles(problem, m, isa) is not None:
         return None
     panels = choose_panels(problem, isa, packed=True)
     if panels is not None:
@@ -167,7 +167,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     }
 
 
-def _packed_pairs(problem: MatmulProblem) -> dict | None:
+def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
     """`choose_packed_schedule` of bf16 in pairs; fewer than 4 rows of a weight [n, k] are dot products as before."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or problem.lhs_strides[-1] != 1:
@@ -176,9 +176,9 @@ def _packed_pairs(problem: MatmulProblem) -> dict | None:
         return None
     if m < _PACKED_ROWS and problem.rhs_strides[-2] == 1:
         return None
-    if is_better_in_place(problem, m):
+    if is_better_in_place(problem, m, isa):
         return None
-    return choose_tiles(problem, m, packed=True) or choose_pairs(problem, m, packed=True)
+    return choose_tiles(problem, m, isa, packed=True) or choose_pairs(problem, m, packed=True)
 
 
 def _bytes(isa: Isa) -> int:
@@ -187,22 +187,22 @@ def _bytes(isa: Isa) -> int:
 
 def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
     """Up to how many rows products with a rhs [n, k] are dot products."""
-    if not has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
+    if not has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
         return _DOT_ROWS[_bytes(isa)]
-    return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1)), _DOT_ROWS_BF16)
+    return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1, isa)), _DOT_ROWS_BF16)
 
 
 def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     """The schedule for about m rows (exactly m where the problem knows its rows)."""
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     few_columns = isinstance(problem.n, int) and problem.n <= 2
-    first = (choose_float_tiles(problem, m) if vendor else None) or choose_panels(problem, isa)
+    first = (choose_float_tiles(problem, m, isa) if vendor else None) or choose_panels(problem, isa)
     if first is not None:
         return first
     if lhs_k == 1 and rhs_k == 1 and (m <= _dot_rows(problem, isa) or few_columns):
         return _dot(problem, isa, m)
-    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes):
-        return choose_tiles(problem, m) or choose_pairs(problem, m)
+    if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
+        return choose_tiles(problem, m, isa) or choose_pairs(problem, m)
     if problem.m == 1 and rhs_n == 1:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096

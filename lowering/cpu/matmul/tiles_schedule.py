@@ -6,7 +6,7 @@
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import round_up
-from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
 __all__ = ["DEPTH", "ROWS", "choose_tiles", "is_better_in_place", "packed_tile_strides", "share_lhs"]
 
@@ -27,7 +27,7 @@ scratch, us, [768, 768] on another day: 64 rows 136 and 161, 128 rows 234 and 22
 241 and 320)."""
 
 
-def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict | None:
+def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> dict | None:
     """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
     for it. `packed`: the rhs is a constant, packed by the compiler.
 
@@ -52,7 +52,7 @@ def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict |
     columns, 1.50), if the lhs, which is read again for each, is near: 2048 rows 1.55 with 512 columns, 1.15.
     """
     n, k = problem.n, problem.k
-    if problem.dtype != "bf16" or not amx.has_amx("bf16") or m < _FEWEST_ROWS:
+    if problem.dtype != "bf16" or not amx.has_amx("bf16", isa) or m < _FEWEST_ROWS:
         return None
     if isinstance(n, int) and n < ROWS or isinstance(k, int) and k < DEPTH:
         return None
@@ -85,10 +85,10 @@ def choose_tiles(problem: MatmulProblem, m: int, packed: bool = False) -> dict |
     }
 
 
-def is_better_in_place(problem: MatmulProblem, m: int) -> bool:
+def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
     """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
     are far away, and long (512 rows of [4096, 4096]: 1.17 to 1.46 times ATen's speed, packed 0.93 to 1.02)."""
-    schedule = choose_tiles(problem, m)
+    schedule = choose_tiles(problem, m, isa)
     return bool(schedule and schedule.get("swapped")) and isinstance(problem.k, int) and _is_far(m, problem.k)
 
 

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.matmul.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.tile.evaluator import Evaluator
@@ -109,6 +110,7 @@ def rounded(b: Builder, value: ir.Value) -> ir.Value:
         return value
     wide = rounding.operands[0]
     lanes, narrow_enough = value.type.shape[0], isinstance(ir.VectorType(wide.type).element_type, ir.F32Type)
-    if lanes not in (LANES, 2 * LANES) or not narrow_enough or not has_pairs(str(value.type.element_type), LANES):
+    has_rounding = has_pairs(str(value.type.element_type), LANES, target())
+    if lanes not in (LANES, 2 * LANES) or not narrow_enough or not has_rounding:
         return value
     return narrow(b, wide)

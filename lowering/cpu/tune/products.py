@@ -45,7 +45,7 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
         return
     families = [
         list(_packed(problem, isa, rows) if packed else ()),
-        list(_amx(problem, default, rows)),
+        list(_amx(problem, isa, default, rows)),
         list(_vendor(problem, isa, rows)),
         list(_blocked(problem, isa, default, rows)),
         list(_dot(problem, isa, rows)),
@@ -57,7 +57,7 @@ def _in_turn(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int, pac
                 yield family[place]
 
 
-def _amx(problem: MatmulProblem, default: Schedule, rows: int) -> Iterator[Schedule]:
+def _amx(problem: MatmulProblem, isa: Isa, default: Schedule, rows: int) -> Iterator[Schedule]:
     """Other blocks of the kernel of tiles, where the rule takes that; f32 in parts, where it does not."""
     if default["kernel"] == "tiles" and not default.get("packed"):
         unit = default["nv"] * default["width"]
@@ -69,7 +69,7 @@ def _amx(problem: MatmulProblem, default: Schedule, rows: int) -> Iterator[Sched
             yield default | {"ks": ks}
         yield default | {"nc": 2 * default["nc"]}
     elif default["kernel"] != "tiles":
-        parts = float_tiles_schedule(problem, rows)
+        parts = float_tiles_schedule(problem, rows, isa)
         if parts is not None:
             yield parts
 

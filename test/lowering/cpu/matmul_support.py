@@ -11,6 +11,7 @@ import torch
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.matmul.problem import Destination, KernelContext
@@ -23,12 +24,17 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", to
 
 @dataclass(frozen=True)
 class Machine:
-    """A stated machine, so that tests do not depend on the host's."""
+    """A stated machine, so that tests do not depend on the host's; with the instructions of the CPU that code is made
+    for, since tests run what they emit."""
 
     vector_bytes: int = 32
     vector_registers: int = 16
     library_bytes: int = 64
     l2_bytes: int = 256 << 10
+    float_parts: bool = False
+
+    def has(self, feature: str) -> bool:
+        return isa.target().has(feature)
 
 
 class StoreEpilogue:

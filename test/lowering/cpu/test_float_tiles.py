@@ -57,7 +57,7 @@ def kernel(m: int | None, lhs: torch.Tensor, rhs: torch.Tensor, blocks: dict) ->
 
     with emulated_amx(pytest.MonkeyPatch()):
         strides = (512, 1) if rhs.stride(1) == 1 else (1, 512)  # the rule has a least size
-        schedule = float_tiles_schedule(MatmulProblem((), m, 512, 512, (512, 1), strides, "f32"), 256)
+        schedule = float_tiles_schedule(MatmulProblem((), m, 512, 512, (512, 1), strides, "f32"), 256, isa.target())
         assert schedule is not None
         schedule |= blocks
 

@@ -35,7 +35,7 @@ def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
     problem = dynamic_problem(left, right)
     known = problem(None, None, None, None, None)
     with emulated_amx(pytest.MonkeyPatch()):
-        schedule = choose_tiles(known, m)
+        schedule = choose_tiles(known, m, isa.target())
         assert schedule is not None and schedule["pack_lhs"]
         schedule |= BLOCKS
 
@@ -67,7 +67,7 @@ def dynamic_rows(right: str, k: int) -> Kernel:
         return MatmulProblem((), m, 70, k, (k + 3, 1), rhs, "bf16")
 
     with emulated_amx(pytest.MonkeyPatch()):
-        schedule = choose_tiles(problem(None), 24)
+        schedule = choose_tiles(problem(None), 24, isa.target())
         assert schedule is not None and not schedule["pack_lhs"]
         assert schedule.get("swapped", False) == (right == "t")
         schedule |= BLOCKS
@@ -107,7 +107,7 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
         if kind == "packed":
             schedule = choose_packed_schedule(problem, MACHINE)
         else:
-            schedule = choose_tiles(normalise(problem), m)
+            schedule = choose_tiles(normalise(problem), m, isa.target())
         assert schedule is not None and schedule["kernel"] == "tiles"
         assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0 and (m <= 16 or 4 * m <= k))
         given = rhs
@@ -138,7 +138,7 @@ def test_batches(right: str) -> None:
     out = torch.empty(2, 3, 20, 40, dtype=torch.bfloat16)
     problem = MatmulProblem((2, 3), 20, 40, 64, (0, *lhs.stride()), rhs.stride(), "bf16")
     with emulated_amx(pytest.MonkeyPatch()):
-        schedule = choose_tiles(problem, 20)
+        schedule = choose_tiles(problem, 20, isa.target())
         assert schedule is not None
 
         def emit(b, buffers, symbols, ctx):
@@ -159,7 +159,7 @@ def test_candidates(right: str) -> None:
     lhs, rhs = bf16_operand(m, k, "n"), bf16_operand(k, n, right)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
     with emulated_amx(pytest.MonkeyPatch()):
-        default = choose_tiles(problem, m)
+        default = choose_tiles(problem, m, isa.target())
         assert default is not None
         found = product_schedules(problem, MACHINE, default, m, packed=True)
         assert sum(s.get("packed", False) for s in found if s["kernel"] == "tiles") >= 2
@@ -179,7 +179,7 @@ def test_orientation() -> None:
     """Which operand is read as it is: the weight for few rows, and where those of the input are long and many."""
 
     def swapped(m, n, k, rhs=None):
-        schedule = choose_tiles(MatmulProblem((), m, n, k, (k, 1), rhs or (1, k), "bf16"), m)
+        schedule = choose_tiles(MatmulProblem((), m, n, k, (k, 1), rhs or (1, k), "bf16"), m, isa.target())
         return bool(schedule and schedule.get("swapped"))
 
     def packed(m, n, k):
