@@ -9,7 +9,7 @@ from pathlib import Path
 from kiln.frontend import knobs
 from kiln.frontend.graph_key import version_text
 from kiln.frontend.options import Options
-from kiln.lowering.cpu.tune.store import TunedSchedules
+from kiln.lowering.tune.store import TunedSchedules
 from kiln.runtime.disk_cache import DiskCache
 
 __all__ = ["tuned_schedules"]

@@ -5,8 +5,9 @@
 
 from dataclasses import dataclass
 
-from kiln.lowering.cpu.tune.measure import interleaved, processor_time
-from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.lowering.cpu.tune.tuner import CpuTuner
+from kiln.lowering.tune.measure import interleaved, processor_time
+from kiln.lowering.tune.tuner import Tuner
 from kiln.passes.core import register_pass
 from kiln.passes.tuning import AutotunePass
 from kiln.runtime.threads import max_threads
@@ -61,4 +62,4 @@ class AutotuneCpu(AutotunePass):
     graph_seconds: float = 60.0  # from when on, compilation included, the other kernels keep their schedules
 
     def tuner(self) -> Tuner:
-        return Tuner(self.store, self.seconds, interleaved if max_threads() > 1 else processor_time)
+        return CpuTuner(self.store, self.seconds, interleaved if max_threads() > 1 else processor_time)

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.lowering.tune.tuner import Tuner
 from kiln.passes.core import register_pass
 from kiln.passes.tuning import AutotunePass
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from kiln.errors import KilnError, UnsupportedError
-from kiln.lowering.cpu.tune.store import Found, TunedSchedules
-from kiln.lowering.cpu.tune.tuner import Contest, Tuner
 from kiln.lowering.schedule_attr import to_attribute
+from kiln.lowering.tune.store import Found, TunedSchedules
+from kiln.lowering.tune.tuner import Contest, Tuner
 from kiln.passes.core import Pass
 from kiln.passes.fusion.kernels import fusions_of
 

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which schedule is fastest, by trying: candidates, trial runs, timing, and what was found before.
+"""Which schedule of a CPU kernel is fastest, by trying: candidates and trial runs.
 
-`Tuner` puts them together; the pass ``autotune-cpu`` runs it on the kernels of a module.
+What decides and remembers is in lowering/tune; the pass ``autotune-cpu`` runs it on the kernels of a module.
 """

@@ -25,15 +25,9 @@ from kiln.lowering.cpu.tile.rows import ROW_UNIT, find_products
 from kiln.lowering.cpu.tune.products import product_schedules
 from kiln.lowering.tile.body import FusionBody
 
-__all__ = ["candidates", "difference"]
+__all__ = ["candidates"]
 
 Schedule = dict[str, Any]
-
-_TELLING = (
-    "mr", "nv", "nr", "mc", "nc", "depth", "pack_rhs", "packed", "products", "parts", "product",
-    "block_m", "block_n", "block_k", "num_stages", "num_warps",
-)  # fmt: skip
-"""Entries that are shown of a schedule for another kernel than the default's."""
 
 
 def candidates(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule) -> list[Schedule]:
@@ -63,36 +57,6 @@ def candidates(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Sche
         if other != schedule and other not in found:
             found.append(other)
     return found
-
-
-def difference(schedule: Schedule, default: Schedule) -> str:
-    """What a schedule has that the default has not, for people: ``blocked kc=256 mr=8``."""
-    changed: dict[str, str] = {}
-
-    def walk(mine: Any, other: Any, path: str) -> None:
-        if isinstance(mine, dict) and isinstance(other, dict):
-            same = mine.get("kernel") == other.get("kernel")
-            for key in sorted(mine):
-                if key in ("kernel", "fallback", "width") or same and mine[key] == other.get(key):
-                    continue
-                if not same and key not in _TELLING:
-                    continue
-                walk(mine[key], other.get(key) if same else None, f"{path}{key}")
-            if not same and "kernel" in mine:
-                changed[f"{path}kernel"] = str(mine["kernel"])
-        elif isinstance(mine, list):
-            pairs = zip(mine, other if isinstance(other, list) else [None] * len(mine), strict=False)
-            for i, (x, y) in enumerate(pairs):
-                if x != y:
-                    walk(x, y, f"{path}[{i}].")
-        elif isinstance(mine, dict):
-            walk(mine, {}, f"{path}.")
-        else:
-            changed[path] = str(mine).lower() if isinstance(mine, bool) else str(mine)
-
-    walk(schedule, default, "")
-    leading = changed.pop("kernel", schedule.get("kernel", ""))
-    return " ".join([leading, *(f"{k}={v}" for k, v in changed.items())]).strip()
 
 
 def _products(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule) -> Iterator[Schedule]:

@@ -17,10 +17,10 @@ from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.cpu.tune.guarded import Guarded
-from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
 from kiln.lowering.cpu.tune.residence import copies_of, outside, reach_of
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.schedule_attr import to_attribute
+from kiln.lowering.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
 from kiln.runtime.binding import WORK_PER_THREAD
 from kiln.runtime.loader import LoadedCode, load
 from kiln.runtime.packing import packed

@@ -1,82 +1,39 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Choosing a kernel's schedule by running candidates."""
+"""Choosing a CPU kernel's schedule by running candidates."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from torch_mlir import ir
 
-from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.tune.candidates import candidates, difference
-from kiln.lowering.cpu.tune.measure import Measure, interleaved
+from kiln.lowering.cpu.tune.candidates import candidates
 from kiln.lowering.cpu.tune.residence import outside, reach_of
-from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
-from kiln.lowering.host.constants import constant_name
-from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.difference import difference
+from kiln.lowering.tune.tuner import Contest, Tuner
 from kiln.runtime.threads import max_threads
 
-__all__ = ["Contest", "Tuner"]
+__all__ = ["CpuTuner"]
 
-MARGIN = 1.03
-"""A candidate has to be faster than the default by more than this: timing is not more exact."""
 MAX_CANDIDATES = 8
-_FINALISTS = 2
 
 
-class Tuner:
-    """Finds schedules, remembering them in `store`.
+class CpuTuner(Tuner):
+    """Finds schedules of kernels for the CPU that code is made for, in this thread and those that share its kernels."""
 
-    Args:
-        seconds: how long the candidates of one kernel are timed; compiling them comes on top.
-        measure: times runs, see `Measure`.
-    """
-
-    margin = MARGIN
-
-    def __init__(self, store: TunedSchedules, seconds: float = 0.5, measure: Measure = interleaved) -> None:
-        self.store, self.seconds, self.measure = store, seconds, measure
-
-    def key(self, fusion: ir.OpView) -> str:
-        """What a kernel's time depends on: all that its code does, which operands are constants, and the machine."""
-        attributes = fusion.operation.attributes
-        schedule = attributes["schedule"]
-        del attributes["schedule"]
-        try:
-            text = fusion_key(fusion.operation)
-        finally:
-            attributes["schedule"] = schedule
-        frozen = [i for i, v in enumerate(fusion.operation.operands) if constant_name(v) is not None]
-        return self.store.key(text, frozen, *self.machine(), *self.circumstances(fusion))
+    margin = 1.03
 
     def circumstances(self, fusion: ir.OpView) -> tuple[object, ...]:
-        """What times depend on of the rest of the graph."""
         return outside(fusion), reach_of(fusion)
 
     def machine(self) -> tuple[object, ...]:
-        """What times depend on besides the kernel."""
         return isa.target(), max_threads()
 
-    def known(self, fusion: ir.OpView) -> Found | None:
-        """What was found for an equal kernel before."""
-        return self.store.get(self.key(fusion))
-
-    def find(self, fusion: ir.OpView) -> Found:
-        """Time the candidates for a fusion with a schedule, and remember the winner.
-
-        Raises:
-            UnsupportedError: it cannot be run by itself, or timed now, with the reason.
-            KilnError: the default does not compile.
-        """
-        return self.decide(fusion, self.prepared(fusion))
-
-    def prepared(self, fusion: ir.OpView) -> "Contest":
-        """Compile the candidates for a fusion, and run each once. Raises as `find` does."""
+    def prepared(self, fusion: ir.OpView) -> Contest:
+        """Compile the candidates for a fusion, and run each once."""
         default: dict[str, Any] = from_attribute(fusion.operation.attributes["schedule"])
         trial = Trial(fusion, max_threads())
         others = candidates(trial.body, trial.layouts, default)[:MAX_CANDIDATES]
@@ -89,53 +46,3 @@ class Tuner:
             except Exception as error:  # noqa: BLE001 - whatever is wrong with a candidate, the default is there
                 contest.discard(label, error)
         return contest
-
-    def decide(self, fusion: ir.OpView, contest: "Contest") -> Found:
-        """Time what was prepared for a fusion, and remember the winner.
-
-        The best ones of the first half of the time meet the default in the second half, which decides.
-        Raises UnsupportedError where times vary too much.
-        """
-        runs = contest.runs
-        times = self.measure([run for *_, run in runs], self.seconds / 2)
-        order = sorted(range(1, len(runs)), key=lambda i: times[i].median)[:_FINALISTS]
-        last = [0, *order]
-        final = self.measure([runs[i][2] for i in last], self.seconds / 2) if order else [times[0]]
-        if final[0].is_disturbed:
-            where = str(fusion.operation.location)
-            raise UnsupportedError("kiln.fusion", where, "calls of one kernel vary too much: the machine is busy")
-        best = 0
-        for i in range(1, len(last)):
-            if final[i].beats(final[0], self.margin) and (best == 0 or final[i].median < final[best].median):
-                best = i
-        schedule, label, _ = runs[last[best]]
-        # Those that met in the end have the times of that: the clock may be another one by then.
-        latest = dict(enumerate(times)) | dict(zip(last, final, strict=True))
-        tried = [TriedSchedule(name, latest[i].median) for i, (_, name, _) in enumerate(runs)]
-        found = Found(schedule, label, final[0].median, final[best].median, [*tried, *contest.failed])
-        self.store.put(self.key(fusion), found)
-        return found
-
-
-@dataclass
-class Contest:
-    """What is compared for one kernel: schedule, label and run of each entry, the default first; and what failed."""
-
-    runs: list[tuple[dict[str, Any], str, Callable[[], None]]] = field(default_factory=list)
-    failed: list[TriedSchedule] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, fusion: ir.OpView, default: dict[str, Any], others: Sequence[dict[str, Any]]) -> Self:
-        """An empty one. Raises UnsupportedError where nothing can be compared with the default."""
-        if not default or not others:
-            raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")
-        return cls()
-
-    def enter(self, schedule: dict[str, Any], label: str, run: Callable[[], None]) -> None:
-        """Add an entry that runs."""
-        self.runs.append((schedule, label, run))
-
-    def discard(self, label: str, error: Exception) -> None:
-        """Say why a candidate is none."""
-        reason = str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}"
-        self.failed.append(TriedSchedule(label, 0.0, reason.splitlines()[0] if reason else "it failed"))

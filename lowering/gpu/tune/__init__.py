@@ -3,5 +3,5 @@
 
 """Which schedule of a GPU kernel is fastest, by trying: candidates, trial runs, timing by replays of CUDA graphs.
 
-What decides and remembers is the CPU's (lowering/cpu/tune); the pass ``autotune-gpu`` runs it on a module's kernels.
+What decides and remembers is in lowering/tune; the pass ``autotune-gpu`` runs it on a module's kernels.
 """

@@ -12,9 +12,6 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of, static_flops
 from kiln.errors import KilnError
-from kiln.lowering.cpu.tune.measure import Measure
-from kiln.lowering.cpu.tune.operands import is_close
-from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain, schedule_module
 from kiln.lowering.gpu.tune.judge import Case, Judge
@@ -23,6 +20,9 @@ from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.channels_last import channels_last
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import to_attribute
+from kiln.lowering.tune.measure import Measure
+from kiln.lowering.tune.operands import is_close
+from kiln.lowering.tune.store import Found, TriedSchedule, TunedSchedules
 
 __all__ = ["AttentionJudge", "ConvolutionJudge"]
 

@@ -12,10 +12,10 @@ from typing import ClassVar, Generic, TypeVar
 from torch_mlir import ir
 
 from kiln.errors import KilnError
-from kiln.lowering.cpu.tune.measure import Measure
-from kiln.lowering.cpu.tune.store import Found, TunedSchedules
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.tuner import GpuTuner, chip_name
+from kiln.lowering.tune.measure import Measure
+from kiln.lowering.tune.store import Found, TunedSchedules
 
 __all__ = ["Case", "Judge", "Verdict"]
 

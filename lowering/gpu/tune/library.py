@@ -17,7 +17,6 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import static_flops
 from kiln.errors import KilnError
-from kiln.lowering.cpu.tune.store import Found, TriedSchedule
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product, stands_alone
 from kiln.lowering.gpu.tune.extract import pointwise_chain, scheduled
@@ -27,6 +26,7 @@ from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.store import Found, TriedSchedule
 
 __all__ = ["ProductJudge"]
 

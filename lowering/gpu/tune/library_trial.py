@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kiln.lowering.cpu.tune.operands import is_close
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.library_calls import LIBRARY_KERNEL
+from kiln.lowering.tune.operands import is_close
 from kiln.runtime.cuda.cublaslt import LibraryError, Matrix, Problem, cublaslt
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Kernel, Launch, Plan, Pointer, Product

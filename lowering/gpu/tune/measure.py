@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kiln.lowering.cpu.tune.measure import Timing
+from kiln.lowering.tune.measure import Timing
 
 __all__ = ["replay_times"]
 

@@ -11,13 +11,13 @@ import torch
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
-from kiln.lowering.cpu.tune.operands import random_values
 from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.gpu.tune.trial import MAX_BYTES, number_of_sets
 from kiln.lowering.host.elements import dtype_name
 from kiln.lowering.host.gpu_kernels import GpuKernelSet
 from kiln.lowering.host.layout import HostGraph
 from kiln.lowering.host.plan import build_plan
+from kiln.lowering.tune.operands import random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 
 __all__ = ["PlanTrial"]

@@ -14,12 +14,12 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.errors import KilnError
-from kiln.lowering.cpu.tune.operands import KnownTensors, is_close, random_values
 from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dtype_name
 from kiln.lowering.host.gpu_kernels import GpuKernelSet
 from kiln.lowering.schedule_attr import to_attribute
+from kiln.lowering.tune.operands import KnownTensors, is_close, random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
 

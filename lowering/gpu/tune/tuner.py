@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from kiln.lowering.cpu.tune.candidates import difference
-from kiln.lowering.cpu.tune.measure import Measure
-from kiln.lowering.cpu.tune.operands import no_trial
-from kiln.lowering.cpu.tune.store import Found, TunedSchedules
-from kiln.lowering.cpu.tune.tuner import Contest, Tuner
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.lowering.gpu.tune.trial import GpuTrial, Started
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.difference import difference
+from kiln.lowering.tune.measure import Measure
+from kiln.lowering.tune.operands import no_trial
+from kiln.lowering.tune.store import Found, TunedSchedules
+from kiln.lowering.tune.tuner import Contest, Tuner
 
 __all__ = ["GpuTuner"]
 

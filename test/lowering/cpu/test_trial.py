@@ -16,10 +16,10 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import emit_kernel
 from kiln.lowering.cpu.tune.candidates import candidates
 from kiln.lowering.cpu.tune.residence import outside
-from kiln.lowering.cpu.tune.store import TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
-from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.lowering.cpu.tune.tuner import CpuTuner
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.store import TunedSchedules
 
 
 def check_all(text, exact, tolerance=1e-5):
@@ -128,5 +128,5 @@ def test_what_other_kernels_write_has_no_copies():
     cpu = dataclasses.replace(isa.host(), l2_bytes=1 << 20, l3_bytes=8 << 20)
     with isa.compiling_for(cpu), Scheduled(product(16, 768, 1024)) as alone, Scheduled(text) as fusion:
         assert (outside(alone), outside(fusion)) == ([0, 1], [1])
-        tuner = Tuner(TunedSchedules())
+        tuner = CpuTuner(TunedSchedules())
         assert tuner.key(alone) != tuner.key(fusion)

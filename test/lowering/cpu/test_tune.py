@@ -12,12 +12,12 @@ from tune_support import Scheduled, error, product
 import kiln
 from kiln.dialects import create_context
 from kiln.errors import KilnError, UnsupportedError
-from kiln.lowering.cpu.tune.candidates import difference
-from kiln.lowering.cpu.tune.measure import Timing, interleaved, processor_time
-from kiln.lowering.cpu.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.lowering.cpu.tune.trial import Trial
-from kiln.lowering.cpu.tune.tuner import Tuner
+from kiln.lowering.cpu.tune.tuner import CpuTuner
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.difference import difference
+from kiln.lowering.tune.measure import Timing, interleaved, processor_time
+from kiln.lowering.tune.store import Found, TriedSchedule, TunedSchedules
 from kiln.passes.autotune_cpu import AutotuneCpu
 from kiln.runtime.disk_cache import DiskCache
 
@@ -37,12 +37,12 @@ def test_the_winner_is_taken_and_remembered():
     store = TunedSchedules()
     with Scheduled(product(33, 130, 64)) as fusion:
         default = from_attribute(fusion.operation.attributes["schedule"])
-        found = Tuner(store, measure=favour(1)).find(fusion)
+        found = CpuTuner(store, measure=favour(1)).find(fusion)
         assert found.schedule != default
         assert (found.label, found.default, found.seconds) == (difference(found.schedule, default), 1.0, 0.5)
-        assert Tuner(store).known(fusion) == found
+        assert CpuTuner(store).known(fusion) == found
     with Scheduled(product(33, 130, 65)) as fusion:
-        assert Tuner(store).known(fusion) is None
+        assert CpuTuner(store).known(fusion) is None
 
 
 def test_the_default_stays_within_the_margin():
@@ -50,7 +50,7 @@ def test_the_default_stays_within_the_margin():
         return [Timing(1.0, 1.0) if i == 0 else Timing(0.98, 0.98) for i in range(len(runs))]
 
     with Scheduled(product(33, 130, 64)) as fusion:
-        found = Tuner(TunedSchedules(), measure=close).find(fusion)
+        found = CpuTuner(TunedSchedules(), measure=close).find(fusion)
         assert found.label == "default"
         assert found.schedule == from_attribute(fusion.operation.attributes["schedule"])
 
@@ -58,7 +58,7 @@ def test_the_default_stays_within_the_margin():
 def test_on_a_busy_machine_nothing_is_decided():
     store = TunedSchedules()
     with Scheduled(product(33, 130, 64)) as fusion:
-        tuner = Tuner(store, measure=lambda runs, seconds: [Timing(9.0, 1.0)] * len(runs))
+        tuner = CpuTuner(store, measure=lambda runs, seconds: [Timing(9.0, 1.0)] * len(runs))
         with pytest.raises(UnsupportedError, match="busy"):
             tuner.find(fusion)
         assert tuner.known(fusion) is None
@@ -72,7 +72,7 @@ def test_a_candidate_that_does_not_compile_is_skipped(monkeypatch):
     monkeypatch.setattr(tuner, "candidates", lambda *args: [broken, *whole(*args)])
     with Scheduled(product(33, 130, 64)) as fusion:
         before = str(fusion)
-        found = Tuner(TunedSchedules(), measure=favour(1)).find(fusion)
+        found = CpuTuner(TunedSchedules(), measure=favour(1)).find(fusion)
         assert str(fusion) == before
     failed = [t for t in found.tried if t.reason]
     assert [t.label for t in failed] == ["no such kernel"]

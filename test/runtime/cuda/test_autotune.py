@@ -16,14 +16,14 @@ from kiln.dialects import create_context
 from kiln.dialects import kiln as dialect
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.report import collect
-from kiln.lowering.cpu.tune.candidates import difference
-from kiln.lowering.cpu.tune.measure import Timing
-from kiln.lowering.cpu.tune.store import TunedSchedules
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import GpuTuner
 from kiln.lowering.schedule_attr import from_attribute
+from kiln.lowering.tune.difference import difference
+from kiln.lowering.tune.measure import Timing
+from kiln.lowering.tune.store import TunedSchedules
 from kiln.passes import run_pipeline
 from kiln.passes.autotune_gpu import AutotuneGpu
 from kiln.passes.fusion.kernels import fusions_of

@@ -18,8 +18,8 @@ import kiln.lowering.gpu.tune.judge as judge_module
 import kiln.lowering.gpu.tune.plan_trial as plan_trial
 import kiln.lowering.gpu.tune.tuner as tuner_module
 from kiln.frontend.report import collect
-from kiln.lowering.cpu.tune.measure import Timing
 from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
+from kiln.lowering.tune.measure import Timing
 
 BF16 = torch.bfloat16
 
