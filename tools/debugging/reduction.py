@@ -8,8 +8,9 @@ pieces are tried first: the ops behind a place, those before it, halves of the r
 """
 
 import os
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch_mlir import ir
 
@@ -23,6 +24,7 @@ from kiln.tools.debugging.sizes import simpler_numbers, smaller, tensor_sizes
 __all__ = ["reduce_module"]
 
 _EDIT_SECONDS = 60.0
+_BATCH_SECONDS = 0.1
 
 Edit = Callable[[ir.Module], bool]
 """Changes a module; whether it did."""
@@ -81,23 +83,42 @@ class _Reducer:
         return True
 
     def _try(self, edit: Edit) -> bool:
-        """Whether the module is still broken after an edit, which it keeps then.
+        """Whether the module is still broken after an edit, which it keeps then."""
+        return self._first([edit]) is not None
 
-        The edit is made in a child: one that does not fit may leave a value that nothing computes, and end its process.
+    def _first(self, edits: Sequence[Edit]) -> int | None:
+        """The index of the first edit after which the module is still broken, which it keeps then.
+
+        Edits are made in a child, as one that does not fit may leave a value that nothing computes, and end its
+        process. A child takes many, each from the module as it is now: to fork takes longer than an edit of few ops.
         """
+        start = 0
+        while start < len(edits) and self._is_going():
+            outcome = in_child(partial(self._candidates, edits[start:]), _EDIT_SECONDS)
+            for index, text in enumerate(outcome.events, start):
+                if self._accepts(text):
+                    return index
+            # An edit that ended the child told nothing.
+            start += len(outcome.events) + (outcome.kind != "ok")
+        return None
 
-        def work(tell: Callable[[Any], None]) -> str | None:
-            try:
-                with ir.Location.unknown():
-                    module = parse(self.text)
-                    if not edit(module) or not module.operation.verify():
-                        return None
-                    return to_text(module)
-            except (KilnError, ir.MLIRError, ValueError, IndexError, KeyError, TypeError, RuntimeError):
-                return None  # an edit that does not fit this op
+    def _candidates(self, edits: Sequence[Edit], tell: Callable[[str | None], None]) -> None:
+        """Tells the text after each edit, or None, for a while: if the first is accepted, the others are made again."""
+        end = time.monotonic() + _BATCH_SECONDS
+        for edit in edits:
+            tell(self._edited(edit))
+            if time.monotonic() > end:
+                return
 
-        outcome = in_child(work, _EDIT_SECONDS)
-        return outcome.kind == "ok" and self._accepts(outcome.value)
+    def _edited(self, edit: Edit) -> str | None:
+        try:
+            with ir.Location.unknown():
+                module = parse(self.text)
+                if not edit(module) or not module.operation.verify():
+                    return None
+                return to_text(module)
+        except (KilnError, ir.MLIRError, ValueError, IndexError, KeyError, TypeError, RuntimeError):
+            return None  # an edit that does not fit this op
 
     def _printed(self, text: str) -> str | None:
         """In its final form: without locations, and with what a parser changes."""
@@ -174,15 +195,11 @@ class _Reducer:
         """Runs of ops whose results become arguments: halves, quarters, and so on."""
         size = self._count() // 2
         while size > 1:
-            start = 0
-            while start < self._count():
-
-                def edit(module: ir.Module, start: int = start, size: int = size) -> bool:
-                    function = _entry(module)
-                    return editing.cut(function, _computing(function)[start : start + size])
-
-                if not self._try(edit):
-                    start += size
+            start: int | None = 0
+            while start is not None:
+                starts = range(start, self._count(), size)
+                found = self._first([partial(_without, start=first, size=size) for first in starts])
+                start = None if found is None else starts[found]
             size //= 2
 
     def _count(self) -> int:
@@ -192,13 +209,15 @@ class _Reducer:
 
     def _ops(self) -> None:
         """Each op, from the last: without it, or with something simpler in its place."""
-        number = self._ask(lambda module: len(_all(module))) - 1
-        while number >= 0:
-            for edit in _EDITS:
-                for choice in range(4):
-                    if self._try(lambda module, e=edit, n=number, c=choice: e(module, _all(module)[n], c)):
-                        break
-            number = min(number, self._ask(lambda module: len(_all(module)))) - 1
+        number, kind = self._ask(lambda module: len(_all(module))) - 1, 0
+        while True:
+            places = [(n, k) for n in range(number, -1, -1) for k in range(kind if n == number else 0, len(_EDITS))]
+            tries = [(n, k, choice) for n, k in places for choice in range(4)]
+            found = self._first([partial(_edit_one, *each) for each in tries])
+            if found is None:
+                return
+            # The op has another edit's turn; what is now at its place is another one where it went.
+            number, kind = tries[found][0], tries[found][1] + 1
 
     # -- the text
 
@@ -247,6 +266,16 @@ def _length(module: ir.Module) -> int:
 
 def _last(function: ir.Operation) -> ir.Operation:
     return list(function.regions[0].blocks[0].operations)[-1].operation
+
+
+def _without(module: ir.Module, start: int, size: int) -> bool:
+    """Makes arguments of what ``size`` ops compute, from the one numbered ``start``."""
+    function = _entry(module)
+    return editing.cut(function, _computing(function)[start : start + size])
+
+
+def _edit_one(number: int, kind: int, choice: int, module: ir.Module) -> bool:
+    return _EDITS[kind](module, _all(module)[number], choice)
 
 
 def _all(module: ir.Module) -> list[ir.Operation]:
