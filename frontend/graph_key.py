@@ -197,13 +197,13 @@ def version_text() -> str:
 
 
 def _source_digest() -> str:
-    """Digest of Kiln's Python files: a checkout that is being worked on never runs code of another state."""
+    """Digest of Kiln's Python files and tables: a checkout that is being worked on never runs code of another state."""
     import kiln
 
     digest = hashlib.sha256()
     root = Path(kiln.__file__).resolve().parent
     for folder in sorted(entry.resolve() for entry in root.iterdir() if entry.is_dir()):
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")]):
             digest.update(f"{folder.name}/{path.relative_to(folder)}\0".encode())
             digest.update(path.read_bytes())
     for path in sorted(root.glob("*.py")):

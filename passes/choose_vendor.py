@@ -63,9 +63,9 @@ _TABLE: dict[str, dict[str, VendorRule]] = {
     "cpu": kiln.by_name({kiln.ConvOp: VendorRule(vendor_reason, convolution, kept=_image)}),
     "cuda": kiln.by_name(
         {
-            kiln.ConvOp: VendorRule(convolution_reason, convolution_alone),
+            kiln.ConvOp: VendorRule(convolution_reason, convolution_alone, ("arch",)),
             kiln.AttentionOp: VendorRule(attention_reason, attention, ("tensor_maps", "arch")),
-            kiln.MatmulOp: VendorRule(product_reason, product, ("tensor_maps",)),
+            kiln.MatmulOp: VendorRule(product_reason, product, ("tensor_maps", "arch")),
         }
     ),
 }

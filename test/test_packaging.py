@@ -37,8 +37,10 @@ def build(source: Path, kind: str, out: Path) -> Path:
 
 
 def modules() -> set[str]:
-    """Every module of the checkout as a path in the wheel."""
-    files = {f"kiln/{p.relative_to(ROOT)}" for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")}
+    """Every module and table of the checkout as a path in the wheel."""
+    files = {
+        f"kiln/{p.relative_to(ROOT)}" for f in FOLDERS for kind in ("py", "toml") for p in (ROOT / f).rglob(f"*.{kind}")
+    }
     return files | {f"kiln/{p.name}" for p in (ROOT / "kiln").glob("*.py")}
 
 

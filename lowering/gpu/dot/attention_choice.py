@@ -25,7 +25,7 @@ _NARROW = (ir.BF16Type, ir.F16Type)
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes, which hardware moves at once."""
 _SMALL_ATTENTION = 1 << 33
-"""Floating-point operations that take some 15 us, as long as a call through ATen takes the CPU."""
+"""Floating-point operations that take an H200 some 15 us, as long as a call through ATen takes the CPU."""
 _FEW_KEYS = 2048
 """Up to which programs of 64 queries with heads of 128, a multiprocessor for each, are 1.2 to 1.6 times as fast as
 cuDNN."""
@@ -49,7 +49,7 @@ def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DE
     rows, size = query.shape[-2:]
     is_causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
     work = 4 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1)
-    if size == value.shape[-1] == 64 and value.has_static_shape and work <= _SMALL_ATTENTION:
+    if size == value.shape[-1] == 64 and value.has_static_shape and work <= machine(arch).scaled(_SMALL_ATTENTION):
         return _OWN("small attention")
     if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
         return None

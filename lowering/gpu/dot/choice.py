@@ -14,7 +14,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
-from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
+from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.dot.readers import generic_readers, source
 from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, choose_product, tile_time
 from kiln.lowering.gpu.dot.split import split_parts
@@ -54,10 +54,13 @@ _OWN = paths.group(
 _NARROW = (ir.BF16Type, ir.F16Type)
 _FEW = 16
 """Rows up to which the weights' memory decides, which our kernels read at full speed."""
+# Multiplications of an H200; other chips have as many as take them as long (`Machine.scaled`).
 _LARGE = 1 << 31
-"""Multiplications from which the difference is more than a kernel for what follows costs."""
+"""From here the difference is more than a kernel for what follows costs."""
 _LARGE_ALONE = 1 << 28
 """The same where nothing follows: from here the difference is more than the call costs."""
+_LARGE_WIDE = 1 << 25
+"""The same for f32 and f64."""
 _SOME, _LARGE_WEIGHTS = 128, 1 << 24
 """Rows, and elements of the matrix that they are multiplied with, of products that wait for that matrix's memory."""
 _GRAIN = 8
@@ -65,7 +68,6 @@ _GRAIN = 8
 _LINE = 64
 """Elements of 16 bits in 128 bytes."""
 _WIDE = (ir.F32Type, ir.F64Type)
-_LARGE_WIDE = 1 << 25
 _LARGE_FOR_ANY_ROWS = 1 << 20
 _LONG = 8192
 """Terms of a sum from which 4 % of the product's time is more than one pass over its result."""
@@ -77,7 +79,7 @@ _LONG_TIME = 10_000.0
 """Nanoseconds of a product, by the model, below which there is nothing to gain."""
 
 
-def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
+def product_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
     """Products that cuBLAS does faster, the pass over memory included that what follows costs then.
 
     Against cuBLAS, 16 bits: 0.96 at 4096 cubed, 0.94 at 1024 cubed, 0.84 to 0.87 where rows are no whole lines, 0.65
@@ -87,6 +89,7 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     vocabulary of 50257): cuBLAS has slow kernels only for these, while ours need that of operands alone.
     """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    chip = machine(arch)
     is_turned = _transposed(op, "transpose_lhs")
     if lhs.element_type != rhs.element_type:
         return None
@@ -95,42 +98,42 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     if not (lhs.has_static_shape and result.has_static_shape):
         return _reason_for_any_rows(op) if rhs.rank == 2 and not is_turned else None
     if rhs.rank > 2:
-        return _reason_for_batch(op, tensor_maps)
+        return _reason_for_batch(op, tensor_maps, chip)
     rows, terms = prod(result.shape[:-1]), lhs.shape[-2 if is_turned else -1]
     weights = terms * result.shape[-1]
     work = rows * weights
     if rows <= _FEW:
         return _OWN("few rows")
     if isinstance(lhs.element_type, _WIDE):
-        if work < _LARGE_WIDE:
+        if work < chip.scaled(_LARGE_WIDE):
             return _OWN("small product of wide floats")
         return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
     if (
         isinstance(lhs.element_type, _NARROW)
-        and parts_of_product(op, DEFAULT_ARCH) > 1
+        and parts_of_product(op, arch) > 1
         and (prod(result.shape) <= _SMALL_RESULT or list(generic_readers(op.results[0])))
     ):
         return _OWN("in parts")  # in parts: 1.06 to 1.5 of cuBLAS without what follows, 1.2 to 1.9 with it
-    if isinstance(lhs.element_type, _NARROW) and _leaves_idle(op, rows):
+    if isinstance(lhs.element_type, _NARROW) and _leaves_idle(op, rows, chip):
         return _LIBRARY("few tiles", "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums")
-    if not isinstance(lhs.element_type, _NARROW) or work < _LARGE_ALONE:
+    if not isinstance(lhs.element_type, _NARROW) or work < chip.scaled(_LARGE_ALONE):
         return None
     grain = _row_grain(*op.operands)
     if grain % _GRAIN == 0 and _row_grain(op.results[0]) % _GRAIN:
         return _OWN("rows of results anywhere")
     bias, value = added_bias(op.results[0])
     readers = list(generic_readers(value))
-    if bias is not None and work >= _LARGE and gelu_behind(value) is not None:
+    if bias is not None and work >= chip.scaled(_LARGE) and gelu_behind(value) is not None:
         return _LIBRARY("GELU", "cuBLAS: GELU through tanh is part of its products")
-    if not readers and work < _LARGE and _siblings(op) > 1:
+    if not readers and work < chip.scaled(_LARGE) and _siblings(op) > 1:
         return _OWN("siblings")  # one launch in place of three; not measured against three calls
     if not readers:
         what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
         return _LIBRARY("nothing behind", f"cuBLAS: {what} is faster there")
-    through_maps = tensor_maps and not is_turned and _takes_descriptors(op, rows)
+    through_maps = tensor_maps and not is_turned and _takes_descriptors(op, rows, chip)
     if rows <= _SOME and weights >= _LARGE_WEIGHTS and not through_maps:
         return _LIBRARY("some rows", "cuBLAS: a product with 17 to 128 rows is faster there")
-    if work < _LARGE:
+    if work < chip.scaled(_LARGE):
         return None
     if _ends_in_rows(value):
         return _LIBRARY("reduction behind", "cuBLAS: what follows this product belongs to the kernel of a reduction")
@@ -143,7 +146,7 @@ def product_reason(op: ir.Operation, tensor_maps: bool = False) -> str | None:
     return _OWN("with something behind")
 
 
-def _reason_for_batch(op: ir.Operation, tensor_maps: bool) -> str | None:
+def _reason_for_batch(op: ir.Operation, tensor_maps: bool, chip: Machine) -> str | None:
     """The same for a product of each pair of matrices of two batches: where nothing follows, or a reduction. Through
     `tensor_maps` ours are 0.98 to 1.14 of cuBLAS (384 of 512x512x64 and of 512x64x512, 16 of 1024 cubed, 128 of 256
     cubed, 8 of 2048x2048x512), without a call. Operands whose rows start anywhere take cuBLAS a third of our time (16
@@ -157,10 +160,14 @@ def _reason_for_batch(op: ir.Operation, tensor_maps: bool) -> str | None:
     work = prod(result.shape) * lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
     readers = list(generic_readers(op.results[0]))
     if isinstance(lhs.element_type, _WIDE):
-        if work < _LARGE_WIDE:
+        if work < chip.scaled(_LARGE_WIDE):
             return _OWN("small product of wide floats")
         return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
-    if not isinstance(lhs.element_type, _NARROW) or lhs.rank > 3 or work < (_LARGE if readers else _LARGE_ALONE):
+    if (
+        not isinstance(lhs.element_type, _NARROW)
+        or lhs.rank > 3
+        or work < chip.scaled(_LARGE if readers else _LARGE_ALONE)
+    ):
         return None
     if _row_grain(*op.operands) % _GRAIN and _row_grain(op.results[0]) % _GRAIN == 0:
         return _LIBRARY(
@@ -224,15 +231,15 @@ def _row_length(matrix: ir.Value) -> int:
     return ir.RankedTensorType(matrix.type).shape[-1]
 
 
-def _takes_descriptors(op: ir.Operation, rows: int) -> bool:
+def _takes_descriptors(op: ir.Operation, rows: int, chip: Machine) -> bool:
     """Whether the schedule of the product's own kernel would load row-major operands through descriptors."""
-    return choose_product(_shape(op, rows), machine(), descriptors=True)["kernel"] == "tensor_map"
+    return choose_product(_shape(op, rows), chip, descriptors=True)["kernel"] == "tensor_map"
 
 
-def _leaves_idle(op: ir.Operation, rows: int) -> bool:
+def _leaves_idle(op: ir.Operation, rows: int, chip: Machine) -> bool:
     """Whether the best tile makes so few programs, each with so long a sum, that most multiprocessors wait for them, or
     is so small to make more that it takes longer than the model says (128x256x8192: 16.4 us, the library 8.5)."""
-    shape, chip = _shape(op, rows), machine()
+    shape = _shape(op, rows)
     assert shape.n is not None
     if shape.n == 1:
         return False

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
+from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 
 __all__ = ["convolution_reason"]
 
@@ -40,14 +41,14 @@ _FEW_TERMS = 64
 _NEAR_TAPS = 9
 """Elements of the largest window of single channels whose overlap the first-level cache holds."""
 _SMALL_WORK = 1 << 27
-"""Multiply-adds of a convolution that leaves multiprocessors idle, whatever the kernel."""
+"""Multiply-adds of a convolution that leaves an H200's multiprocessors idle, whatever the kernel."""
 _SHORT_SUM = 2304
 """Terms of a sum up to which such a convolution takes less time than the pass behind cuDNN's."""
 _SHORTER_SUM = 1152
 """Terms of a sum up to which cuDNN gains less, in a convolution of any size, than the pass behind it costs."""
 
 
-def convolution_reason(op: ir.Operation) -> str | None:
+def convolution_reason(op: ir.Operation, arch: str = DEFAULT_ARCH) -> str | None:
     """cuDNN, unless the convolution is a matrix product (one tap, no padding, channels last; 16 bits where it has a
     stride), or has windows that are measured to be faster here (channels last, or of single channels)."""
     if ir.IntegerAttr(op.attributes["transposed"]).value:
@@ -59,7 +60,9 @@ def convolution_reason(op: ir.Operation) -> str | None:
     groups = ir.IntegerAttr(op.attributes["groups"]).value
     has_windows = any(n != 1 for n in weight.shape[2:]) or _is_padded(op) or groups != 1
     # Images of other types with strides are not measured.
-    reason = _windows_reason(op, weight, groups) if has_windows or not (ones or _is_narrow(weight)) else None
+    reason = (
+        _windows_reason(op, weight, groups, machine(arch)) if has_windows or not (ones or _is_narrow(weight)) else None
+    )
     if reason is not None:
         return reason
     if groups == 1 and not _channels_last(op):
@@ -67,7 +70,7 @@ def convolution_reason(op: ir.Operation) -> str | None:
     return _OWN("windows" if has_windows else "product")
 
 
-def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) -> str | None:
+def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int, chip: Machine) -> str | None:
     """Measured on an H200 with bf16, channels last, bias, scale and relu behind, microseconds:
 
     | window, stride, channels -> outputs @ size, images | here           | cuDNN          |
@@ -108,7 +111,7 @@ def _windows_reason(op: ir.Operation, weight: ir.RankedTensorType, groups: int) 
         return _OWN("rows as channels")
     result = ir.RankedTensorType(op.results[0].type)
     terms = taps * channels
-    if result.has_static_shape and terms <= _SHORT_SUM and prod(result.shape) * terms <= _SMALL_WORK:
+    if result.has_static_shape and terms <= _SHORT_SUM and prod(result.shape) * terms <= chip.scaled(_SMALL_WORK):
         return _OWN("little work")
     if result.has_static_shape and terms <= _SHORTER_SUM and _is_followed(op):
         return _OWN("short sums with something behind")

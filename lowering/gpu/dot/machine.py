@@ -1,53 +1,98 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What schedules of products need to know about a GPU."""
+"""What schedules and choices of libraries need to know about a GPU: one file of `lowering/gpu/machines` each."""
 
 import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from kiln.errors import KilnError
+
+__all__ = ["DEFAULT_ARCH", "Machine", "machine", "machines", "read_machine"]
+
+_FOLDER = Path(__file__).resolve().parent.parent / "machines"
+DEFAULT_ARCH = "sm_90"
+"""The GPU that rules were measured on."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """sms: multiprocessors. shared_bytes: shared memory that one program may have. tensor_maps: whether blocks can
-    be loaded through descriptors (TMA). fma_rate: multiply-adds a nanosecond that one multiprocessor does on its
-    tensor cores with 16-bit operands. load_rate: bytes a nanosecond that it loads from the second-level cache. float8:
-    whether it has conversions of float8_e4m3fn."""
+    """name: the chip's product name. arch: what its code is for ("sm_90", "gfx942").
 
+    sms: multiprocessors. shared_bytes: shared memory that one program may have. tensor_maps: whether blocks can be
+    loaded through descriptors (TMA). float8: whether it has conversions of float8_e4m3fn. fma_rate: multiply-adds a
+    nanosecond that one multiprocessor does on its tensor cores with 16-bit operands. load_rate: bytes a nanosecond that
+    it loads from the second-level cache. memory_rate: bytes a nanosecond that the chip reads from its memory.
+    sums_rate: bytes a nanosecond of partial sums that the chip writes to the second-level cache and reads again.
+    """
+
+    name: str
+    arch: str
     sms: int
     shared_bytes: int
     tensor_maps: bool
+    float8: bool
     fma_rate: float
     load_rate: float
-    float8: bool = True
+    memory_rate: float
+    sums_rate: float
+
+    def scaled(self, work: int) -> float:
+        """Multiply-adds on tensor cores that take this chip as long as `work` of them take the one that rules were
+        measured on: what a launch, a call or a pass over memory is compared with."""
+        measured = machine(DEFAULT_ARCH)
+        return work * (self.fma_rate * self.sms) / (measured.fma_rate * measured.sms)
 
 
-# Shared memory: CUDA programming guide, table of compute capabilities. Rates: measured on an H200 (cuBLAS at 8192
-# cubed; the second-level cache under 128 programs that each load 64 + 64 rows), else in proportion to the vendors'
-# figures.
-_MACHINES = {
-    "sm_80": Machine(sms=108, shared_bytes=166912, tensor_maps=False, fma_rate=1440, load_rate=55, float8=False),
-    "sm_89": Machine(sms=128, shared_bytes=101376, tensor_maps=False, fma_rate=1290, load_rate=45),
-    "sm_90": Machine(sms=132, shared_bytes=232448, tensor_maps=True, fma_rate=3030, load_rate=90),
-    "sm_100": Machine(sms=148, shared_bytes=232448, tensor_maps=True, fma_rate=6000, load_rate=110),
-    "gfx942": Machine(sms=304, shared_bytes=65536, tensor_maps=False, fma_rate=1070, load_rate=40, float8=False),
-}
-DEFAULT_ARCH = "sm_90"
+def read_machine(path: Path) -> Machine:
+    """The machine of a file: name, arch, and each other field of `Machine` with its value and where that comes from.
+
+    Raises KilnError, naming the field, for one that is missing, of another type, unknown, or without a source.
+    """
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
+    values: dict[str, Any] = {}
+    for field in fields(Machine):
+        fact = found.pop(field.name, None)
+        values[field.name] = fact if field.name in ("name", "arch") else _value(path, field.name, fact)
+        accepted = (int, float) if field.type is float else (field.type,)
+        if type(values[field.name]) not in accepted:
+            raise KilnError(f"{path}: {field.name} must be a {field.type}, found {values[field.name]!r}")
+    if found:
+        raise KilnError(f"{path}: unknown {', '.join(sorted(found))}")
+    return Machine(**values)
 
 
+def _value(path: Path, name: str, fact: Any) -> Any:
+    if not isinstance(fact, Mapping) or set(fact) != {"value", "source"} or not fact["source"]:
+        raise KilnError(f"{path}: {name} must be {{ value = ..., source = ... }}, found {fact!r}")
+    return fact["value"]
+
+
+@cache
+def machines() -> Mapping[str, Machine]:
+    """All machines that there is a file of, by `arch`."""
+    found = [read_machine(path) for path in sorted(_FOLDER.glob("*.toml"))]
+    return {m.arch: m for m in found}
+
+
+@cache
 def machine(arch: str = DEFAULT_ARCH) -> Machine:
     """The facts of an architecture ("sm_90", "gfx942"); of the nearest older one of its maker if it is not known.
 
     Raises KilnError for what names no architecture.
     """
-    if arch in _MACHINES:
-        return _MACHINES[arch]
+    known = machines()
+    if arch in known:
+        return known[arch]
     if re.fullmatch(r"gfx[0-9a-f]+", arch):
-        return _MACHINES["gfx942"]
+        return known["gfx942"]
     found = re.fullmatch(r"sm_([0-9]+)[af]?", arch)
     if found is None:
         raise KilnError(f"unknown GPU architecture {arch!r}: expected one like 'sm_90' or 'gfx942'")
-    older = [a for a in _MACHINES if a.startswith("sm_") and int(a[3:]) <= int(found[1])]
-    return _MACHINES[max(older, key=lambda a: int(a[3:]))] if older else _MACHINES["sm_80"]
+    older = [a for a in known if a.startswith("sm_") and int(a[3:]) <= int(found[1])]
+    return known[max(older, key=lambda a: int(a[3:]))] if older else known["sm_80"]

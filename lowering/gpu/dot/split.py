@@ -17,10 +17,6 @@ _GRAIN = 64
 _MOST_PARTS = 64
 _SECOND_KERNEL = 500.0
 """Nanoseconds of a kernel that adds up, with little to add."""
-_ADDED_RATE = 2000.0
-"""Bytes a nanosecond of partial sums, which are written to and read from the second-level cache."""
-_MEMORY_RATE = 4000.0
-"""Bytes a nanosecond of operands, which come from memory."""
 _GAIN = 1.25
 """How many times faster the model has to find it."""
 
@@ -48,14 +44,14 @@ def split_parts(shape: ProductShape, machine: Machine) -> int:
         return 1
     if shape.m is None or shape.n is None or 1 in (shape.m, shape.n):
         return 1
-    loads = 2 * shape.k * (shape.m + shape.n) / _MEMORY_RATE
+    loads = 2 * shape.k * (shape.m + shape.n) / machine.memory_rate
     whole = max(loads, tile_time(shape, machine, best_tile(shape, machine)))
     best, parts = whole / _GAIN, 1
     for count in range(2, min(_MOST_PARTS, shape.k // _LEAST_PART) + 1):
         if shape.k % (count * _GRAIN):
             continue
         part = replace(shape, batch=count, k=shape.k // count)
-        added = 2 * 4 * count * shape.m * shape.n / _ADDED_RATE + _SECOND_KERNEL
+        added = 2 * 4 * count * shape.m * shape.n / machine.sums_rate + _SECOND_KERNEL
         time = max(loads, tile_time(part, machine, best_tile(part, machine))) + added
         if time < best:
             best, parts = time, count

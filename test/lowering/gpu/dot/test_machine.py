@@ -1,0 +1,46 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The files of lowering/gpu/machines: each fact has a source, and wrong files are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from kiln.errors import KilnError
+from kiln.lowering.gpu.dot.machine import machine, machines, read_machine
+
+FOLDER = Path(__file__).resolve().parents[4] / "lowering" / "gpu" / "machines"
+
+
+def test_every_file_is_a_machine_of_its_own() -> None:
+    assert len(machines()) == len(list(FOLDER.glob("*.toml"))) >= 5
+    assert {"sm_80", "sm_89", "sm_90", "sm_100"} <= set(machines())
+
+
+def test_work_is_scaled_by_the_rate_of_the_chip() -> None:
+    assert machine("sm_90").scaled(1 << 31) == 1 << 31
+    assert (
+        machine("sm_89").scaled(1 << 31)
+        < machine("sm_80").scaled(1 << 31)
+        < 1 << 31
+        < machine("sm_100").scaled(1 << 31)
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sms = { value = 132,", "sms = { value = 1.5,", "sms must be a .*int.*, found 1.5"),
+        (', source = "data sheet"', "", "sms must be { value = ..., source"),
+        ("float8 =", "float9 =", "float8 must be .*, found None"),
+        ('arch = "sm_90"', 'arch = "sm_90"\nwarps = 4', "unknown warps"),
+        ('name = "NVIDIA H200"\n', "", "name must be a .*str.*, found None"),
+    ],
+)
+def test_wrong_files_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    text = (FOLDER / "h200.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "wrong.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(KilnError, match=message):
+        read_machine(tmp_path / "wrong.toml")
