@@ -21,6 +21,17 @@ def _plain(batch: int) -> Built:
     return model, lambda generator: (torch.randn(batch, 16, generator=generator),)
 
 
+class _Asking(nn.Module):
+    """Computes something else where it is compiled."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin() if torch.compiler.is_compiling() else x.cos()
+
+
+def _asking(batch: int) -> Built:
+    return _Asking(), lambda generator: (torch.randn(batch, 40, generator=generator),)
+
+
 def _failing(how: str) -> Callable[[int], Built]:
     def build(batch: int) -> Built:
         if how == "no model":
@@ -38,6 +49,7 @@ def _failing(how: str) -> Callable[[int], Built]:
 
 ENTRIES = [
     Entry("plain", "test", _plain, 8, True),
+    Entry("asking", "test", _asking, 8, True),
     *(Entry(how, "test", _failing(how), 8) for how in ("no model", "exit", "signal", "hang", "eager raises")),
 ]
 

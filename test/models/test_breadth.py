@@ -72,6 +72,15 @@ def test_planted_mistakes_of_a_backend(backend: str, status: str, reason: str) -
     assert row["status"] == status and reason in row["reason"], row
 
 
+def test_a_model_that_asks_whether_it_is_compiled() -> None:
+    """It is right where it is what Dynamo captured, and a mistake in that is seen."""
+    jobs = [Job("asking", kind, "f32", 8) for kind in ("forward", "train")]
+    found = rows_of(jobs)
+    assert [row["status"] for row in found.values()] == ["right"] * 2, found
+    assert all(row["reference"] == "float64, as Dynamo captures it" for row in found.values())
+    assert [row["status"] for row in rows_of(jobs[:1], "scaled").values()] == ["wrong"]
+
+
 def test_few_wrong_elements_of_many() -> None:
     """A kernel that leaves out the last columns of one tile: 2 % of eager's error in the norm."""
     torch.manual_seed(0)

@@ -30,7 +30,10 @@ class NotRun(Exception):
 
 @dataclass
 class Comparison:
-    """`sets`: arguments in `dtype`; of a training step one. `row` is filled as the comparison goes on."""
+    """`sets`: arguments in `dtype`; of a training step one. `row` is filled as the comparison goes on.
+
+    through: what is called in place of a module, for eager's results and the wider ones.
+    """
 
     module: nn.Module
     sets: list[Arguments]
@@ -39,6 +42,7 @@ class Comparison:
     is_step: bool = False
     input_gradients: bool = True
     device: str = "cuda"
+    through: Callable[[nn.Module], Callable[..., Any]] = lambda module: module
     _eager: list[Values] = field(default_factory=list)
     _exact: list[Values] = field(default_factory=list)
     _perturbed: list[Values] = field(default_factory=list)
@@ -49,7 +53,8 @@ class Comparison:
         Raises NotRun.
         """
         try:
-            self._eager = [self._called(self.module, self.module, a) for a in self.sets]
+            call = self.through(self.module)
+            self._eager = [self._called(call, self.module, a) for a in self.sets]
         except Exception as error:
             traceback.print_exc()
             raise NotRun(f"eager fails: {error}") from error
@@ -109,15 +114,15 @@ class Comparison:
         others = []
         for seed in range(PERTURBATIONS):
             module = perturbed(reference(self.module, wide), epsilon, seed)
-            others.append(
-                self._called(module, module, perturbed(to(self.sets[index], self.device, wide), epsilon, seed))
-            )
+            arguments = perturbed(to(self.sets[index], self.device, wide), epsilon, seed)
+            others.append(self._called(self.through(module), module, arguments))
         self.row["perturbed"] = True
         return judge(found, eager, exact, self.dtype, others)
 
     def _wide_results(self, dtype: torch.dtype) -> list[Values]:
         module = reference(self.module, dtype)
-        return [self._called(module, module, to(arguments, self.device, dtype)) for arguments in self.sets]
+        call = self.through(module)
+        return [self._called(call, module, to(arguments, self.device, dtype)) for arguments in self.sets]
 
     def _called(self, call: Callable[..., Any], module: nn.Module, arguments: Arguments) -> Values:
         """One call, after which the buffers of `module` are as before: those it changed are among the results."""
