@@ -23,6 +23,10 @@ Tensor = torch.Tensor
 
 _SCALE = 0.3
 
+_LARGEST_HEAD = 512
+"""Elements. A kernel keeps a tile of queries and its sums at the whole head size: beyond this, half of the registers of
+a multiprocessor. Two products with a softmax between them need no such tile."""
+
 
 def _tensors(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Query, transposed key, value."""
@@ -37,6 +41,8 @@ def _fits(q: Tensor, kt: Tensor, v: Tensor, *rest: object) -> str | None:
         return "query, key and value have different dtypes"
     if not isinstance(q.shape[-1], int) or not isinstance(v.shape[-1], int):
         return "a head size that is known only at run time"
+    if max(q.shape[-1], v.shape[-1]) > _LARGEST_HEAD:
+        return f"heads of more than {_LARGEST_HEAD} elements"
     if not 3 <= q.dim() == kt.dim() == v.dim() or not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2]:
         return "the products are not of the same batches"
     if any(isinstance(mask, Tensor) and mask.dim() > q.dim() for mask in rest):

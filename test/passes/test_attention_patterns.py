@@ -294,3 +294,17 @@ def test_attention_that_pytorch_takes_apart(mask: str, dtype: torch.dtype, targe
     scale = expected.abs().max()
     error, of_eager = ((x.double() - expected).abs().max() / scale for x in (actual, eager))
     assert error <= 2 * of_eager + 1e-6
+
+
+def test_large_heads_stay_products() -> None:
+    """No multiprocessor holds a tile of them: 4096 elements of f32 want 512 KiB of shared memory."""
+    model = lambda q, k, v: torch.softmax(q @ k.mT * 0.015625, -1) @ v  # noqa: E731
+    check(model, *(torch.randn(2, n, 512) for n in (S, T, T)))
+    large = [torch.randn(2, n, 4096) for n in (S, T, T)]
+    with torch.no_grad():
+        found = kiln.explain(model, *large)
+        actual = torch.compile(model, backend="kiln", options={"fallback": False})(*large)
+    assert found.fallbacks == []
+    assert "attention" not in [kernel.kind for graph in found.graphs for kernel in graph.kernels]
+    expected = model(*(x.double() for x in large)).float()
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
