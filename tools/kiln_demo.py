@@ -7,6 +7,7 @@ The model is a BERT encoder from transformers with random weights; nothing is do
 """
 
 import argparse
+import importlib
 import statistics
 import sys
 import time
@@ -80,10 +81,11 @@ def _bert(arguments: argparse.Namespace) -> tuple[Any, Any]:
     import torch
 
     try:
-        from transformers import BertConfig, BertModel
+        # By name: for an import statement, pyright reads all of transformers, which takes it 20 s.
+        transformers = importlib.import_module("transformers")
     except ImportError:
         raise SystemExit("kiln-demo: error: needs transformers: pip install 'kiln-mlir[test]'") from None
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=1000,
         hidden_size=arguments.width,
         num_hidden_layers=arguments.layers,
@@ -91,7 +93,7 @@ def _bert(arguments: argparse.Namespace) -> tuple[Any, Any]:
         intermediate_size=4 * arguments.width,
         max_position_embeddings=max(512, arguments.length),
     )
-    model = BertModel(config, add_pooling_layer=False).eval()
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
     return model, torch.randint(0, 1000, (arguments.batch, arguments.length))
 
 

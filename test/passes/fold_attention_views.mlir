@@ -1,8 +1,8 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-attention-views | filecheck %s
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-attention-views --remarks 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-attention-views --remarks 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 
 // Keys are heads of their own; values lie in a projection's result: its view without the repetition is strided.
 

@@ -1,8 +1,8 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-dequantization | filecheck %s
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-dequantization --remarks 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-dequantization --remarks 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 
 // A weight [k, n] in bf16, converted by way of f32; the conversion stays for its other reader.
 

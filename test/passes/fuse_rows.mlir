@@ -1,8 +1,8 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fuse | filecheck %s
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=fuse --remarks 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --pass-pipeline=fuse --remarks 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse{row-blocks=false}" | filecheck %s --check-prefix=APART
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse,assign-layouts,schedule-cpu,emit-cpu-kernels" | filecheck %s --check-prefix=CODE
 

@@ -1,5 +1,5 @@
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=simplify-algebra,rewrite-patterns | filecheck %s
-// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=simplify-algebra,rewrite-patterns 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=simplify-algebra,rewrite-patterns 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 // Scores over sqrt(d).
 // CHECK-LABEL: func.func @scaled(
 // CHECK: torch.aten.scaled_dot_product_attention %arg0, %{{.*}}, %arg2

@@ -1,5 +1,5 @@
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=rewrite-patterns | filecheck %s
-// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=rewrite-patterns 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=rewrite-patterns 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 // With weight and bias.
 // CHECK-LABEL: func.func @layer_norm(
 // CHECK: torch.aten.native_layer_norm %arg0, %{{.*}}, %arg1, %arg2

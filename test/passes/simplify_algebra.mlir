@@ -1,5 +1,5 @@
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=simplify-algebra | filecheck %s
-// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=simplify-algebra 2>&1 | filecheck %s --check-prefix=WHY
+// RUN: kiln-opt %s --split-input-file --remarks --pass-pipeline=simplify-algebra 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 // RUN: kiln-opt %s --split-input-file --pass-pipeline='simplify-algebra{fast-math=true}' | filecheck %s --check-prefix=FAST
 
 // x * 1.0 is x where nobody but relu sees it.

@@ -1,8 +1,8 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" | filecheck %s
-// RUN: kiln-opt %s --remarks --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" 2>&1 | filecheck %s --check-prefix=REMARK
+// RUN: kiln-opt %s --remarks --pass-pipeline="schedule-gpu,emit-gpu-kernels,validate-gpu-kernels" 2> %t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=REMARK --input-file %t.remarks
 
 // Rows of 500 elements and their sums of 7, and rows of a size that is known at run time only, of which all but the
 // coverage of the result is proved.
