@@ -5,13 +5,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules import Schedule, from_attribute, to_attribute
 from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import from_attribute, to_attribute
 from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["Rejected", "SmallerSchedules"]
@@ -25,7 +24,7 @@ class Rejected:
     """A kernel that Triton did not compile: which one, the schedule to try next (None: there is none), and why."""
 
     key: str
-    smaller: dict[str, Any] | None
+    smaller: Schedule | None
     reason: str
 
     @classmethod
@@ -58,7 +57,7 @@ class SmallerSchedules:
         if not self._known:
             return
         for fusion in fusions_of(module):
-            while (known := self._known.get(_key(fusion))) is not None:
+            while (known := self._known.get(_key(fusion))) is not None and known.smaller is not None:
                 fusion.operation.attributes["schedule"] = to_attribute(known.smaller)
                 note(fusion.operation, f"a smaller schedule: {known.reason}")
 

@@ -15,10 +15,14 @@ emitter for all.
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, TypeVar
 
+from torch_mlir import ir
+
 from kiln.dialects.kiln import opdefs
-from kiln.errors import KilnError, did_you_mean
+from kiln.dialects.schedules import Schedule
+from kiln.errors import KilnError, UnsupportedError, did_you_mean
 
 __all__ = ["KernelKind", "emits", "kernel_kinds"]
 
@@ -29,19 +33,36 @@ _Emit = TypeVar("_Emit", bound=Callable[..., None])
 class KernelKind:
     """How the kernels of one op are made. What the functions take is the target's: see its ``emit.py``.
 
-    emit: writes the kernel of a fusion. plan: its schedule; None where the layouts alone give the loops.
+    emit: writes the kernel of a fusion. plan: its schedule; None where the layouts alone give the loops. schedules: the
+    class of these, or a union of classes.
     """
 
     op: type[Any]
     emit: Callable[..., None]
-    plan: Callable[..., dict[str, Any]] | None = None
+    plan: Callable[..., Any] | None = None
+    schedules: type[Schedule] | UnionType | None = None
+
+    def accepted(self, schedule: Schedule | None, fusion: ir.OpView) -> Schedule | None:
+        """A fusion's schedule, for its emitter. Raises UnsupportedError for that of another kernel."""
+        if schedule is not None and self.schedules is not None and not isinstance(schedule, self.schedules):
+            raise UnsupportedError(
+                self.op.__name__, str(fusion.location), f"no kernel for a schedule {schedule.kernel}"
+            )
+        return schedule
 
 
 _KINDS: dict[str, dict[str, KernelKind]] = {"cpu": {}, "gpu": {}}
 
 
-def emits(op: type[Any], target: str, plan: Callable[..., dict[str, Any]] | None = None) -> Callable[[_Emit], _Emit]:
+def emits(
+    op: type[Any],
+    target: str,
+    plan: Callable[..., Any] | None = None,
+    schedules: type[Schedule] | UnionType | None = None,
+) -> Callable[[_Emit], _Emit]:
     """Decorator: the function writes kernels of fusions around ``op`` for ``target``, "cpu" or "gpu".
+
+    ``plan`` chooses a schedule, of the class or union of classes ``schedules``.
 
     Raises KilnError for another target, a second emitter of an op, and an op whose row says that it has no kernels.
     """
@@ -54,7 +75,7 @@ def emits(op: type[Any], target: str, plan: Callable[..., dict[str, Any]] | None
         raise KilnError(f"{entry.name} has two emitters for {target!r}")
 
     def register(emit: _Emit) -> _Emit:
-        _KINDS[target][entry.kind] = KernelKind(op, emit, plan)
+        _KINDS[target][entry.kind] = KernelKind(op, emit, plan, schedules)
         return emit
 
     return register

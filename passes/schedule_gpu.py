@@ -5,23 +5,20 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.positions import narrow_positions
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["ScheduleGpu"]
-
-Schedule = dict[str, Any]
 
 _FLOAT8 = re.compile("f8E4M3FN|f8E5M2")
 
@@ -31,10 +28,8 @@ _FLOAT8 = re.compile("f8E4M3FN|f8E5M2")
 class ScheduleGpu(Pass):
     """Choose a tile and a number of warps for every kernel by rules that were measured on an H200.
 
-    Sets the dictionary `schedule` on each `kiln.fusion`: `nests` has, for each of its loop nests, `tile` (elements of
-    a program along the results' loops), and for reductions `row` (elements of a row at a time) and `persistent`
-    (whether that is all of them); products, attention and convolutions have schedules of their own (docs/gpu.md). A
-    fusion of several parts gets `{parts = [...]}`. A schedule that is there already is kept.
+    Sets the attribute `schedule` on each `kiln.fusion` (docs/reference/schedules.md). A schedule that is there already
+    is kept.
 
     Before::
 
@@ -68,7 +63,8 @@ class ScheduleGpu(Pass):
               linalg.yield %3 : f32
             } -> tensor<4096xf32>
             "kiln.yield"(%2) : (tensor<4096xf32>) -> ()
-          }) {kind = "pointwise", name = "neg", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}}
+          }) {kind = "pointwise", name = "neg",
+              schedule = {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}}
               : (tensor<4096xf32>) -> tensor<4096xf32>
           return %0 : tensor<4096xf32>
         }
@@ -85,7 +81,7 @@ class ScheduleGpu(Pass):
 
     def run(self, module: ir.Module) -> None:
         self.count("with narrow positions", sum(narrow_positions(f) for f in module.body if _has_body(f)))
-        known: dict[str, Schedule | UnsupportedError] = {}
+        known: dict[str, Schedule | UnsupportedError | None] = {}
         for fusion in fusions_of(module):
             attributes = fusion.operation.attributes
             if not machine(self.arch).float8 and _FLOAT8.search(str(fusion.operation)):
@@ -100,11 +96,11 @@ class ScheduleGpu(Pass):
             if isinstance(schedule, UnsupportedError):
                 self.note(fusion.operation, f"no schedule: {schedule.reason}")
                 self.count("without a schedule")
-            elif schedule:
+            elif schedule is not None:
                 attributes["schedule"] = to_attribute(schedule)
                 self.count("scheduled")
 
-    def _schedule(self, fusion: ir.OpView) -> Schedule | UnsupportedError:
+    def _schedule(self, fusion: ir.OpView) -> Schedule | UnsupportedError | None:
         """That of a kernel, and so of all equal ones; or why there is none."""
         from kiln.lowering.gpu.dot.fusions import DotOptions
         from kiln.lowering.gpu.emit import plan_kernel

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules import to_attribute
 from kiln.errors import KilnError, UnsupportedError
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tune.store import Found, TunedSchedules
 from kiln.lowering.tune.tuner import Contest, Tuner
 from kiln.passes.core import Pass
@@ -80,7 +80,7 @@ class AutotunePass(RemembersSchedules, Pass):
 
     def _take(self, found: Found, fusions: list[ir.OpView], remembered: bool = False) -> None:
         for i, fusion in enumerate(fusions):
-            fusion.operation.attributes["schedule"] = to_attribute(found.schedule)
+            fusion.operation.attributes["schedule"] = to_attribute(found.kernel_schedule)
             self.count("failed" if found.label == "default" else "matched")
             before = ", found before" if remembered or i else ""
             self.note(fusion.operation, f"{_name(fusion)}: {_summary(found)}{before}")

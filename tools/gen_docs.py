@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The generated references: ``python -m kiln.tools.gen_docs`` writes ``docs/reference/passes.md`` and ``ops.md``.
+"""The generated references: ``python -m kiln.tools.gen_docs`` writes ``docs/reference/``: passes, ops, schedules.
 
 Everything comes from the code: docstrings, pass options, op fields, the pipeline with its reasons. ``--check`` writes
 nothing and fails when a file is stale. References are made in a checkout; an installation has no ``docs``.
@@ -21,7 +21,7 @@ from kiln.passes.options import options_of
 from kiln.passes.registry import all_passes
 from kiln.tools.list_passes import default_text
 
-__all__ = ["main", "ops_page", "passes_page", "stale"]
+__all__ = ["main", "ops_page", "passes_page", "schedules_page", "stale"]
 
 _NOTICE = "<!-- Written by `python -m kiln.tools.gen_docs` from the code. Do not edit. -->"
 
@@ -81,6 +81,34 @@ def tt_page() -> str:
     from kiln.dialects import tt
 
     return _dialect_page(tt.Tt, tt.OPS)
+
+
+def schedules_page() -> str:
+    """The reference of the kernels' schedules as Markdown."""
+    from kiln.dialects import schedules
+
+    lines = [_NOTICE, "", "# Schedules", ""]
+    lines += [
+        "The attribute `schedule` of a `kiln.fusion` ([fusion-attributes.md](../fusion-attributes.md)), by its entry"
+    ]
+    lines += ["`kernel`. Fields with their default are not printed. The verifier checks all fields.", ""]
+    named = [*schedules.kernels().items(), *((class_.__name__, class_) for class_ in schedules.pieces())]
+    for name, class_ in named:
+        lines += [f"## `{name}`", "", f"`{class_.__name__}` in `{_file(class_)}`", "", _doc(class_), ""]
+        lines += _schedule_fields(class_)
+    return _join(lines)
+
+
+def _schedule_fields(class_: Any) -> list[str]:
+    """A table of the fields of a schedule, those of parts without a kernel of their own included."""
+    from kiln.dialects import schedules
+
+    rows = [f"| `{name}` | {kind} | {default} |" for name, kind, default in schedules.field_texts(class_)]
+    return ["| field | allowed | default |", "|---|---|---|", *(row.replace("||", "| |") for row in rows), ""]
+
+
+def _file(class_: type) -> str:
+    return class_.__module__.removeprefix("kiln.").replace(".", "/") + ".py"
 
 
 def _dialect_page(dialect: Any, ops_of_dialect: list[Any]) -> str:
@@ -166,7 +194,12 @@ def _join(lines: list[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-_PAGES: dict[str, Callable[[], str]] = {"passes.md": passes_page, "ops.md": ops_page, "tt.md": tt_page}
+_PAGES: dict[str, Callable[[], str]] = {
+    "passes.md": passes_page,
+    "ops.md": ops_page,
+    "schedules.md": schedules_page,
+    "tt.md": tt_page,
+}
 
 
 def stale(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import PureUnless
 from kiln.dialects.kiln.family import Family
+from kiln.dialects.kiln.fusion_attributes import check_attributes
 from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
 Symbols = Sequence[ir.Value]
@@ -103,9 +104,10 @@ class FusionOp(Family):
     """A region that becomes exactly one kernel.  Its body sees only its block arguments, one per operand.
 
     `kind` says which lowering takes it (pointwise, reduction, matmul, attention, ...), `name` what the kernel is
-    called.  Discardable attributes: `shapes`, one map per tensor operand over the fusion's own symbols, present when
-    an operand is dynamic; `layouts`, the linear element offset of each tensor operand, then each result;
-    `schedule`, how to tile and vectorise.
+    called.  Discardable attributes, which the verifier knows (docs/fusion-attributes.md): `shapes`, one map per tensor
+    operand over the fusion's own symbols, present when an operand is dynamic; `layouts` and `offsets`, where the elements
+    of each tensor lie; `schedule`, how to tile and vectorise; `parts`, `waits`, `in_place`, `writes`, `unaligned`,
+    `narrow`, `software_float8`.
 
     ```mlir
     func.func @relu(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
@@ -155,6 +157,7 @@ class FusionOp(Family):
             for i, (m, x) in enumerate(zip(maps, op.inputs, strict=True)):
                 checks.check_map(f"attribute shapes entry {i}", m.value, 0, x.type.rank, len(op.symbols))
                 checks.shape_matches(f"operand {i}", m.value, x)
+        check_attributes(op)
 
     @property
     def body(self) -> ir.Region:

@@ -7,18 +7,21 @@ Three sections with a product each took Triton three times as long as one, and t
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.schedules import Schedule
 from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["alike_parts"]
 
 
 def alike_parts(
-    parts: Sequence[FusionBody], layouts: Sequence[ir.AffineMap], unaligned: set[int], schedules: Sequence[Any]
+    parts: Sequence[FusionBody],
+    layouts: Sequence[ir.AffineMap],
+    unaligned: set[int],
+    schedules: Sequence[Schedule | None],
 ) -> list[list[tuple[int, dict[int, int]]]]:
     """Groups of parts with products that differ in nothing but the tensors they read and write, in order.
 

@@ -8,13 +8,12 @@ times values say it: within a factor of two for most of a ResNet-50's and a BERT
 What it does not see is what registers that do not suffice cost ptxas.
 """
 
-from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 from torch_mlir import ir
 
-from kiln.lowering.schedule_attr import from_attribute
+from kiln.dialects.schedules import PartsSchedule, Schedule, from_attribute
+from kiln.dialects.schedules.gpu import DotSchedule, GemvSchedule, LoopsSchedule, ScanSchedule, ScatterSchedule
 
 __all__ = ["compile_cost"]
 
@@ -28,20 +27,25 @@ _BESIDE_SUMS = 64
 def compile_cost(fusion: ir.Operation) -> float:
     """The cost of a fusion's kernel; larger for what takes longer."""
     attributes = fusion.attributes
-    schedule = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+    schedule = from_attribute(attributes["schedule"]) if "schedule" in attributes else None
     values = _values(fusion)
-    return sum(_cost(part, values) for part in schedule.get("parts") or [schedule])
+    parts = schedule.parts if isinstance(schedule, PartsSchedule) else [schedule]
+    return sum(_cost(part, values) for part in parts)
 
 
-def _cost(schedule: Mapping[str, Any], values: int) -> float:
+def _cost(schedule: Schedule | None, values: int) -> float:
     """That of one part: elements that a thread holds of its tiles, times values."""
-    if "block_m" in schedule:
-        tile = schedule["block_m"] * schedule["block_n"]
-        return tile / (_WARP * schedule.get("num_warps", 4)) * (_BESIDE_SUMS + values)
-    nests = schedule.get("nests") or [schedule]
-    elements = sum(
-        prod(nest.get("tile", (1,))) * nest.get("row", 1) / (_WARP * nest.get("num_warps", 4)) for nest in nests
-    )
+    if isinstance(schedule, DotSchedule):
+        tile = schedule.block_m * schedule.block_n
+        return tile / (_WARP * schedule.num_warps) * (_BESIDE_SUMS + values)
+    if isinstance(schedule, LoopsSchedule):
+        elements = sum(prod(nest.tile) * (nest.row or 1) / (_WARP * nest.num_warps) for nest in schedule.nests)
+    elif isinstance(schedule, ScanSchedule):
+        elements = schedule.rows * schedule.row / (_WARP * schedule.num_warps)
+    elif isinstance(schedule, ScatterSchedule):
+        elements = schedule.block / (_WARP * schedule.num_warps)
+    else:
+        elements = 1 / (_WARP * (schedule.num_warps if isinstance(schedule, GemvSchedule) else 4))
     return elements * (_BESIDE + values)
 
 

@@ -24,6 +24,8 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln, tt
+from kiln.dialects.schedules import PartsSchedule, Schedule, from_attribute
+from kiln.dialects.schedules.gpu import LoopsSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.emitters import KernelKind, kernel_kinds
@@ -35,7 +37,6 @@ from kiln.lowering.gpu.tile import scan, scatter  # noqa: F401 - their emitters 
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
 from kiln.lowering.gpu.tile.plan import plan_nest
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
@@ -84,7 +85,7 @@ class GpuKernel:
         self.num_warps, self.num_stages = 1, 3
         self.zero: set[int] = set()
         attributes = body.fusion.operation.attributes
-        self.schedule: Any = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+        self.schedule = from_attribute(attributes["schedule"]) if "schedule" in attributes else None
         self.programs: ir.AffineExpr = ir.AffineConstantExpr.get(0)
         self.sections: list[tuple[ir.AffineExpr, Callable[[Index], None]]] = []
 
@@ -169,7 +170,8 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
         module = ir.Module.create()
         kernel = GpuKernel(module, name, body, layouts, backend)
         with ir.InsertionPoint(kernel.entry):
-            schedules = kernel.schedule.get("parts") or []
+            given = kernel.schedule
+            schedules = given.parts if isinstance(given, PartsSchedule) else ()
             parts = body.parts()
             if len(parts) > 1:
                 _TAKEN("parts")
@@ -179,7 +181,7 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
                 number = group[0][0]
                 kernel.body = parts[number]
                 before = len(kernel.sections)
-                _add(kernel, schedules[number] if schedules else kernel.schedule)
+                _add(kernel, schedules[number] if schedules else given)
                 kernel.repeat(before, [pointers for _, pointers in group[1:]])
                 if len(group) > 1:
                     _TAKEN("parts with one code")
@@ -191,26 +193,28 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
     return module
 
 
-def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
-    """The schedule of a fusion, as `schedule-gpu` writes it: a list `nests` of one dictionary per loop nest, or what
-    the kind's own planner gives; `{"parts": [...]}` for a fusion of several parts."""
+def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptions = DEFAULTS) -> Schedule | None:
+    """The schedule of a fusion, as `schedule-gpu` writes it: one of the kind's own planner, or one nest of loops after
+    the other; None where the kind has no planner."""
     parts = body.parts()
     if len(parts) > 1:
-        return {"parts": [plan_kernel(part, layouts, options) for part in parts]}
+        return PartsSchedule(parts=tuple(plan_kernel(part, layouts, options) for part in parts))
     special = _special(body)
     if special is not None:
-        return special.plan(body, layouts, options) if special.plan is not None else {}
-    return {"nests": [plan_nest(body, layouts, group).schedule for group in group_roots(body)]}
+        return special.plan(body, layouts, options) if special.plan is not None else None
+    return LoopsSchedule(nests=tuple(plan_nest(body, layouts, group).schedule for group in group_roots(body)))
 
 
-def _add(kernel: GpuKernel, schedule: dict[str, Any]) -> None:
+def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
     """The sections of one part."""
     body = kernel.body
     special = _special(body)
     if special is not None:
-        special.emit(kernel, schedule)
+        special.emit(kernel, special.accepted(schedule, body.fusion))
         return
-    given = schedule.get("nests")
+    if schedule is not None and not isinstance(schedule, LoopsSchedule):
+        raise UnsupportedError("kiln.fusion", str(body.fusion.location), f"a schedule {schedule.kernel} for loops")
+    given = schedule.nests if schedule is not None else ()
     for i, group in enumerate(group_roots(body)):
         nest = plan_nest(body, kernel.layouts, group, given[i] if given else None)
 
@@ -218,7 +222,7 @@ def _add(kernel: GpuKernel, schedule: dict[str, Any]) -> None:
             e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
             emit_nest(e, nest, program)
 
-        kernel.section(nest.programs(), emit, nest.schedule["num_warps"])
+        kernel.section(nest.programs(), emit, nest.schedule.num_warps)
 
 
 def _special(body: FusionBody) -> KernelKind | None:

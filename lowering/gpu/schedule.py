@@ -4,6 +4,8 @@
 
 from dataclasses import dataclass
 
+from kiln.dialects.schedules.gpu import NestSchedule
+
 __all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "warps_for"]
 
 BLOCK = 1024
@@ -43,7 +45,7 @@ def warps_for(elements: int) -> int:
     return max(1, min(32, elements // 512))
 
 
-def choose_pointwise(elements: int | None, gathers: bool = False) -> dict[str, int | list[int]]:
+def choose_pointwise(elements: int | None, gathers: bool = False) -> NestSchedule:
     """The tile of a kernel without reductions, over its elements in a row.
 
     gathers: it loads from where loaded indices say. Each thread then has more of these loads under way: an embedding of
@@ -54,16 +56,16 @@ def choose_pointwise(elements: int | None, gathers: bool = False) -> dict[str, i
     if elements is not None:
         # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
         block = min(most, pow2(elements), max(128, pow2(elements // (2 * PROCESSORS))))
-    return {"tile": [block], "num_warps": max(1, min(4, block // 128))}
+    return NestSchedule(tile=(block,), num_warps=max(1, min(4, block // 128)))
 
 
-def choose_transpose(sizes: tuple[int | None, int | None]) -> dict[str, int | list[int]]:
+def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:
     """The tile of a kernel that reads along one dim and writes along another one."""
-    tile = [64 if n is None else min(64, pow2(n)) for n in sizes]
-    return {"tile": tile, "num_warps": max(1, min(8, tile[0] * tile[1] // 512))}
+    rows, columns = (64 if n is None else min(64, pow2(n)) for n in sizes)
+    return NestSchedule(tile=(rows, columns), num_warps=max(1, min(8, rows * columns // 512)))
 
 
-def choose_row(shape: RowShape) -> dict[str, int | bool | list[int]]:
+def choose_row(shape: RowShape) -> NestSchedule:
     """Rows per program, elements of a row per step, whether that is the whole row, and warps."""
     longest = LONGEST_ROW if shape.inputs <= 2 else LONGEST_ROW // 2 if shape.inputs <= 4 else LONGEST_ROW // 4
     if not shape.contiguous:
@@ -81,10 +83,10 @@ def choose_row(shape: RowShape) -> dict[str, int | bool | list[int]]:
         rows = min(rows, pow2(shape.rows))
         while rows > 1 and shape.rows // rows < 2 * PROCESSORS:
             rows //= 2
-    return {"tile": [rows], "row": step, "persistent": whole, "num_warps": warps_for(rows * step)}
+    return NestSchedule(tile=(rows,), row=step, persistent=whole, num_warps=warps_for(rows * step))
 
 
-def _columns(shape: RowShape) -> dict[str, int | bool | list[int]]:
+def _columns(shape: RowShape) -> NestSchedule:
     """Neighbours in memory are neighbouring results: a program takes a strip of these."""
     columns = 64 if shape.rows is None or shape.rows >= 64 * PROCESSORS else 32
     if shape.rows is not None:
@@ -95,4 +97,5 @@ def _columns(shape: RowShape) -> dict[str, int | bool | list[int]]:
     )
     if whole and shape.length is not None:
         step = pow2(shape.length)
-    return {"tile": [columns], "row": step, "persistent": whole, "num_warps": max(1, min(8, columns * step // 512))}
+    warps = max(1, min(8, columns * step // 512))
+    return NestSchedule(tile=(columns,), row=step, persistent=whole, num_warps=warps)

@@ -3,16 +3,30 @@
 
 """The next schedule where a kernel does not compile or wants more than a multiprocessor has: less at a time."""
 
+from dataclasses import fields, replace
 from typing import Any
 
-__all__ = ["smaller_schedule"]
+from kiln.dialects.schedules import PartsSchedule, Schedule
+from kiln.dialects.schedules.gpu import (
+    DepthwiseConvSchedule,
+    FlashSchedule,
+    GemvSchedule,
+    ImplicitConvSchedule,
+    LoopsSchedule,
+    NestSchedule,
+    TileSchedule,
+    TmaConvSchedule,
+    TmaSchedule,
+    WarpSpecializedSchedule,
+)
 
-Schedule = dict[str, Any]
+__all__ = ["smaller_schedule", "through_pointers"]
 
 _LEAST_TILE = 16
 """Sides of a tile for tensor cores."""
 _LEAST_BLOCK = 32
 """Elements of a program, of a row: one a thread of a warp."""
+_FEW_STAGES = 2
 
 
 def smaller_schedule(schedule: Schedule) -> Schedule | None:
@@ -20,44 +34,60 @@ def smaller_schedule(schedule: Schedule) -> Schedule | None:
 
     Operands are loaded through pointers, in two stages, before tiles get smaller.
     """
-    for key in ("parts", "nests"):
-        if key in schedule:
-            smaller = [smaller_schedule(part) for part in schedule[key]]
-            if not any(smaller):
-                return None
-            return schedule | {key: [new or old for new, old in zip(smaller, schedule[key], strict=True)]}
-    if "tile" in schedule:
-        return _nest(schedule)
-    if "num_stages" not in schedule:
+    if isinstance(schedule, PartsSchedule):
+        parts = [part and smaller_schedule(part) for part in schedule.parts]
+        return replace(schedule, parts=_replaced(schedule.parts, parts)) if any(parts) else None
+    if isinstance(schedule, LoopsSchedule):
+        nests = [_nest(nest) for nest in schedule.nests]
+        return replace(schedule, nests=_replaced(schedule.nests, nests)) if any(nests) else None
+    if isinstance(schedule, WarpSpecializedSchedule):
+        return FlashSchedule(
+            block_m=64, block_n=64, num_warps=4, num_stages=3, masks="branch", tma=True, precision=schedule.precision
+        )
+    if not isinstance(schedule, (GemvSchedule, TileSchedule, DepthwiseConvSchedule, FlashSchedule)):
         return None
-    if schedule.get("kernel") == "specialized":
-        plain = {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3, "masks": "branch"}
-        return plain | {"descriptors": True, "precision": schedule["precision"]}
-    plain = {key: value for key, value in schedule.items() if key not in ("persistent", "programs", "descriptors")}
-    if plain.get("kernel") == "tensor_map":
-        plain["kernel"] = "tile"
-    plain["num_stages"] = min(2, plain["num_stages"])
-    if plain != schedule:
-        return plain
-    sides = [side for side in ("block_m", "block_n") if plain.get(side, 0) > _LEAST_TILE]
-    if plain.get("kernel") == "gemv":
-        sides = [side for side in ("block_n", "block_k") if plain[side] > (1 if side == "block_n" else _LEAST_BLOCK)]
-    if plain.get("block_k", 0) > 2 * _LEAST_BLOCK and plain.get("kernel") != "gemv":
-        return plain | {"block_k": plain["block_k"] // 2}
+    plain = through_pointers(schedule)
+    plain = replace(plain, num_stages=min(_FEW_STAGES, plain.num_stages))
+    return plain if plain != schedule else _smaller_tile(plain)
+
+
+def through_pointers(schedule: Any) -> Any:
+    """The same tile with operands that are loaded through pointers."""
+    if isinstance(schedule, FlashSchedule):
+        return replace(schedule, tma=False)
+    if not isinstance(schedule, TmaSchedule):
+        return schedule
+    kernel = ImplicitConvSchedule if isinstance(schedule, TmaConvSchedule) else TileSchedule
+    return kernel(**{field.name: getattr(schedule, field.name) for field in fields(kernel)})
+
+
+def _smaller_tile(schedule: Any) -> Any:
+    """Half of the terms at a time, then half of the longer side of the tile."""
+    if isinstance(schedule, GemvSchedule):
+        least = {"block_n": 1, "block_k": _LEAST_BLOCK}
+    else:
+        if isinstance(schedule, TileSchedule) and schedule.block_k > 2 * _LEAST_BLOCK:
+            return replace(schedule, block_k=schedule.block_k // 2)
+        least = {"block_m": _LEAST_TILE, "block_n": _LEAST_TILE}
+    sides = {side: getattr(schedule, side) for side in least if getattr(schedule, side) > least[side]}
     if not sides:
         return None
-    largest = max(sides, key=lambda side: plain[side])
-    return plain | {largest: plain[largest] // 2, "num_warps": max(1, min(4, plain["num_warps"]))}
+    largest = max(sides, key=lambda side: sides[side])
+    return replace(schedule, **{largest: sides[largest] // 2}, num_warps=max(1, min(4, schedule.num_warps)))
 
 
-def _nest(nest: Schedule) -> Schedule | None:
+def _nest(nest: NestSchedule) -> NestSchedule | None:
     """Fewer rows a program, then a row in blocks, then shorter blocks; of a pointwise kernel, fewer elements."""
-    tile = nest["tile"]
-    if max(tile) > (1 if "row" in nest else _LEAST_BLOCK):
+    tile, row = nest.tile, nest.row
+    if max(tile) > (1 if row is not None else _LEAST_BLOCK):
         at = tile.index(max(tile))
-        return nest | {"tile": [n // 2 if i == at else n for i, n in enumerate(tile)]}
-    if nest.get("persistent") and nest["row"] > 1024:
-        return nest | {"persistent": False, "row": 1024, "num_warps": min(4, nest["num_warps"])}
-    if "row" in nest and not nest.get("persistent") and nest["row"] > _LEAST_BLOCK:
-        return nest | {"row": nest["row"] // 2}
+        return replace(nest, tile=tuple(n // 2 if i == at else n for i, n in enumerate(tile)))
+    if row is not None and nest.persistent and row > 1024:
+        return replace(nest, persistent=False, row=1024, num_warps=min(4, nest.num_warps))
+    if row is not None and not nest.persistent and row > _LEAST_BLOCK:
+        return replace(nest, row=row // 2)
     return None
+
+
+def _replaced(given: tuple[Any, ...], smaller: list[Any]) -> tuple[Any, ...]:
+    return tuple(new or old for new, old in zip(smaller, given, strict=True))

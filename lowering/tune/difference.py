@@ -3,11 +3,12 @@
 
 """What distinguishes a schedule from another one, for people."""
 
+from dataclasses import fields
 from typing import Any
 
-__all__ = ["difference"]
+from kiln.dialects.schedules import Schedule
 
-Schedule = dict[str, Any]
+__all__ = ["difference"]
 
 _TELLING = (
     "mr", "nv", "nr", "mc", "nc", "depth", "pack_rhs", "packed", "products", "parts", "product",
@@ -16,9 +17,10 @@ _TELLING = (
 """Entries that are shown of a schedule for another kernel than the default's."""
 
 
-def difference(schedule: Schedule, default: Schedule) -> str:
+def difference(schedule: Any, default: Any) -> str:
     """What a schedule has that the default has not, for people: ``blocked kc=256 mr=8``."""
     changed: dict[str, str] = {}
+    schedule, default = _entries(schedule), _entries(default)
 
     def walk(mine: Any, other: Any, path: str) -> None:
         if isinstance(mine, dict) and isinstance(other, dict):
@@ -44,3 +46,12 @@ def difference(schedule: Schedule, default: Schedule) -> str:
     walk(schedule, default, "")
     leading = changed.pop("kernel", schedule.get("kernel", ""))
     return " ".join([leading, *(f"{k}={v}" for k, v in changed.items())]).strip()
+
+
+def _entries(value: Any) -> Any:
+    """A schedule as dictionaries with all of its fields."""
+    if isinstance(value, (tuple, list)):
+        return [_entries(x) for x in value]
+    if not isinstance(value, Schedule):
+        return value
+    return {"kernel": value.kernel, **{field.name: _entries(getattr(value, field.name)) for field in fields(value)}}

@@ -8,11 +8,12 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kiln.dialects.schedules import Schedule, from_plain, to_plain
 from kiln.runtime.disk_cache import DiskCache
 
-__all__ = ["Found", "TunedSchedules", "TriedSchedule"]
+__all__ = ["Found", "LibraryVerdict", "TriedSchedule", "TunedSchedules"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -25,17 +26,37 @@ class TriedSchedule:
 
 
 @dataclass(frozen=True)
+class LibraryVerdict:
+    """Whether a library is faster than a kernel of its own.
+
+    candidate: which of the library's algorithms, by its own ranking. parts: into how many the own kernel's sums are
+    split; parts_seconds: the time of that.
+    """
+
+    library: bool
+    candidate: int = 0
+    parts: int = 1
+    parts_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Found:
     """The schedule to use for a kernel; `label` is "default" where that was not beaten.
 
     `default` and `seconds`: the times of the default's kernel and of this one in the last comparison.
     """
 
-    schedule: dict[str, Any]
+    schedule: Schedule | LibraryVerdict
     label: str
     default: float
     seconds: float
     tried: list[TriedSchedule] = field(default_factory=list)
+
+    @property
+    def kernel_schedule(self) -> Schedule:
+        """The schedule, of what is no verdict about a library."""
+        assert not isinstance(self.schedule, LibraryVerdict), "the key of a kernel is that of no verdict"
+        return self.schedule
 
 
 class TunedSchedules:
@@ -69,13 +90,25 @@ class TunedSchedules:
         """Keep what was found."""
         self._memory[key] = found
         if self._cache is not None:
-            self._cache.put(key, json.dumps(asdict(found), sort_keys=True).encode())
+            self._cache.put(key, _encoded(found))
+
+
+def _encoded(found: Found) -> bytes:
+    schedule = found.schedule
+    plain = {"verdict": asdict(schedule)} if isinstance(schedule, LibraryVerdict) else {"schedule": to_plain(schedule)}
+    plain |= {"label": found.label, "default": found.default, "seconds": found.seconds}
+    return json.dumps(plain | {"tried": [asdict(t) for t in found.tried]}, sort_keys=True).encode()
 
 
 def _decoded(data: bytes) -> Found:
     fields = json.loads(data)
     tried = [TriedSchedule(str(t["label"]), float(t["seconds"]), str(t["reason"])) for t in fields["tried"]]
-    schedule = fields["schedule"]
-    if not isinstance(schedule, dict):
-        raise TypeError("the schedule is no dictionary")
+    schedule = LibraryVerdict(**fields["verdict"]) if "verdict" in fields else _schedule(fields["schedule"])
     return Found(schedule, str(fields["label"]), float(fields["default"]), float(fields["seconds"]), tried)
+
+
+def _schedule(plain: Any) -> Any:
+    """A schedule; a dictionary for those that have no class yet."""
+    if not isinstance(plain, dict):
+        raise TypeError("the schedule is no dictionary")
+    return from_plain(plain) if "." in str(plain.get("kernel", "")) else plain

@@ -103,17 +103,17 @@ class Tuner(ABC):
 class Contest:
     """What is compared for one kernel: schedule, label and run of each entry, the default first; and what failed."""
 
-    runs: list[tuple[dict[str, Any], str, Callable[[], None]]] = field(default_factory=list)
+    runs: list[tuple[Any, str, Callable[[], None]]] = field(default_factory=list)
     failed: list[TriedSchedule] = field(default_factory=list)
 
     @classmethod
-    def of(cls, fusion: ir.OpView, default: dict[str, Any], others: Sequence[dict[str, Any]]) -> Self:
+    def of(cls, fusion: ir.OpView, default: Any, others: Sequence[Any]) -> Self:
         """An empty one. Raises UnsupportedError where nothing can be compared with the default."""
         if not default or not others:
             raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")
         return cls()
 
-    def enter(self, schedule: dict[str, Any], label: str, run: Callable[[], None]) -> None:
+    def enter(self, schedule: Any, label: str, run: Callable[[], None]) -> None:
         """Add an entry that runs."""
         self.runs.append((schedule, label, run))
 

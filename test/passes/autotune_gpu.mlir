@@ -12,7 +12,7 @@
 // LATE: neg: not tuned: the -1 s for this graph are over
 // CHECK-LABEL: func.func @pointwise
 // CHECK: kind = "pointwise"
-// CHECK-SAME: schedule = {nests = [{num_warps = {{[0-9]+}} : i64, tile = [{{[0-9]+}}]}]}
+// CHECK-SAME: schedule = {kernel = "gpu.loops", nests = [{num_warps = {{[0-9]+}} : i64, tile = [{{[0-9]+}}]}]}
 func.func @pointwise(%x: tensor<4096xf32>) -> tensor<4096xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4096xf32>):
@@ -35,7 +35,7 @@ func.func @pointwise(%x: tensor<4096xf32>) -> tensor<4096xf32> {
 // LATE: f: not tuned: the -1 s for this graph are over
 // LATE: g: not tuned: the -1 s for this graph are over
 // CHECK-LABEL: func.func @equal
-// CHECK: kernel = "[[KERNEL:[a-z_]+]]"
+// CHECK: kernel = "[[KERNEL:[a-z_.]+]]"
 // CHECK: kernel = "[[KERNEL]]"
 func.func @equal(%x: tensor<32x64xbf16>, %w: tensor<64x64xbf16>) -> (tensor<32x64xbf16>, tensor<32x64xbf16>) {
   %0 = "kiln.fusion"(%x, %w) ({

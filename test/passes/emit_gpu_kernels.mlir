@@ -22,7 +22,7 @@ func.func @main(%x: tensor<512xf32>) -> (tensor<512xf32>, tensor<512xf32>) {
       linalg.yield %s : f32
     } -> tensor<512xf32>
     "kiln.yield"(%r) : (tensor<512xf32>) -> ()
-  }) {kind = "pointwise", name = "tanh", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<512xf32>) -> tensor<512xf32>
+  }) {kind = "pointwise", name = "tanh", schedule = {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<512xf32>) -> tensor<512xf32>
   %1 = "kiln.fusion"(%0) ({
   ^bb0(%a: tensor<512xf32>):
     %e = "kiln.empty"() {shape = affine_map<() -> (512)>} : () -> tensor<512xf32>
@@ -32,6 +32,6 @@ func.func @main(%x: tensor<512xf32>) -> (tensor<512xf32>, tensor<512xf32>) {
       linalg.yield %s : f32
     } -> tensor<512xf32>
     "kiln.yield"(%r) : (tensor<512xf32>) -> ()
-  }) {kind = "pointwise", name = "again", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<512xf32>) -> tensor<512xf32>
+  }) {kind = "pointwise", name = "again", schedule = {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<512xf32>) -> tensor<512xf32>
   return %0, %1 : tensor<512xf32>, tensor<512xf32>
 }

@@ -7,7 +7,7 @@
 // Attention with heads of 128 on Hopper: programs that take tiles of 128 queries in turn, each in two halves. The first
 // step, of the last keys, is the one with a mask. What the TTGIR is written from is an attribute.
 
-// SCHEDULE: kernel = "specialized"
+// SCHEDULE: kernel = "gpu.attention.warp_specialized"
 // SCHEDULE-SAME: programs = 132
 
 // CHECK: "tt.func"()

@@ -6,8 +6,8 @@
 // A row of 8192 is held in registers by 16 warps; one of 64 shares a program with others.
 
 // CHECK-LABEL: func.func @rows
-// CHECK: schedule = {nests = [{num_warps = 16 : i64, persistent = true, row = 8192 : i64, tile = [1]}]}
-// CHECK: schedule = {nests = [{num_warps = 2 : i64, persistent = true, row = 64 : i64, tile = [16]}]}
+// CHECK: schedule = {kernel = "gpu.loops", nests = [{num_warps = 16 : i64, persistent = true, row = 8192 : i64, tile = [1]}]}
+// CHECK: schedule = {kernel = "gpu.loops", nests = [{num_warps = 2 : i64, persistent = true, row = 64 : i64, tile = [16]}]}
 func.func @rows(%x: tensor<1000x8192xf32>, %y: tensor<16384x64xf32>) -> (tensor<1000x8192xf32>, tensor<16384x64xf32>) {
   %0 = "kiln.softmax"(%x) {dim = 1 : i64, log = false} : (tensor<1000x8192xf32>) -> tensor<1000x8192xf32>
   %1 = "kiln.softmax"(%y) {dim = 1 : i64, log = false} : (tensor<16384x64xf32>) -> tensor<16384x64xf32>
@@ -19,12 +19,12 @@ func.func @rows(%x: tensor<1000x8192xf32>, %y: tensor<16384x64xf32>) -> (tensor<
 // A schedule that is there is kept.
 
 // CHECK-LABEL: func.func @kept
-// CHECK: schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}
+// CHECK: schedule = {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}
 func.func @kept(%x: tensor<4096xf32>) -> tensor<4096xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4096xf32>):
     "kiln.yield"(%a) : (tensor<4096xf32>) -> ()
-  }) {kind = "pointwise", name = "copy", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<4096xf32>) -> tensor<4096xf32>
+  }) {kind = "pointwise", name = "copy", schedule = {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}} : (tensor<4096xf32>) -> tensor<4096xf32>
   return %0 : tensor<4096xf32>
 }
 

@@ -32,10 +32,10 @@ func.func @plain(%x: tensor<1024x1024xbf16>, %w: tensor<1024x1024xbf16>) -> tens
 
 // MAPS-LABEL: func.func @large_gelu
 // MAPS: block_m = 128 : i64, block_n = 256 : i64
-// MAPS-SAME: persistent = true, pieces = 4 : i64
+// MAPS-SAME: epilogue_pieces = 4 : i64{{.*}}persistent = true
 // MAPS-LABEL: func.func @large
 // MAPS: block_m = 128 : i64, block_n = 256 : i64
-// MAPS-SAME: persistent = true, pieces = 2 : i64
+// MAPS-SAME: epilogue_pieces = 2 : i64{{.*}}persistent = true
 func.func @large_gelu(%x: tensor<8192x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<8192x4096xbf16> {
   %p = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<8192x1024xbf16>, tensor<4096x1024xbf16>) -> tensor<8192x4096xbf16>
   %e = "kiln.empty"() {shape = affine_map<() -> (8192, 4096)>} : () -> tensor<8192x4096xbf16>

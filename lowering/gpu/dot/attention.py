@@ -11,6 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.dialects.schedules.gpu import FlashSchedule
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.dot.operands import (
     Described,
@@ -78,20 +79,22 @@ class AttentionProblem:
         return log2(e) if added else 1.0
 
 
-def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
+def emit_attention(
+    b: Builder, p: AttentionProblem, schedule: FlashSchedule, program: Index, epilogue: Epilogue
+) -> None:
     """One program: a block of queries of one head. Of causal heads, the longest rows are started first.
 
-    The schedule's "masks" tells how blocks of keys are masked that end behind the last key or the last query:
+    The schedule's `masks` tells how blocks of keys are masked that end behind the last key or the last query:
 
     - "behind" (the default): in a loop of their own behind the others';
     - "ahead": one by one ahead of the loop; where it is causal and `queries <= keys` are known;
     - "branch": in the one loop, where a branch decides; where a descriptor or full blocks let all keys be loaded;
     - "all": as all others are, in one loop.
 
-    With "across", blocks of all heads that have the same number follow each other; else those of a head.
+    With `across_heads`, blocks of all heads that have the same number follow each other; else those of a head.
     """
-    blocks = b.ceildivi(p.queries, schedule["block_m"])
-    if schedule.get("across"):
+    blocks = b.ceildivi(p.queries, schedule.block_m)
+    if schedule.across_heads:
         count = p.heads
         for size in p.batch:
             count = b.muli(count, size)
@@ -101,7 +104,7 @@ def emit_attention(b: Builder, p: AttentionProblem, schedule: dict, program: Ind
     head = split_batch(b, position, [*p.batch, p.heads])
     if p.causal:
         block = b.subi(b.subi(blocks, 1), block)
-    rows = line(b, b.muli(block, schedule["block_m"]), schedule["block_m"], 0, p.queries)
+    rows = line(b, b.muli(block, schedule.block_m), schedule.block_m, 0, p.queries)
     columns = line(b, 0, max(pow2(p.v_size), _LEAST), 1, p.v_size)
     epilogue.apply(b, head, rows, columns, [_Rows(b, p, schedule, head, rows, columns).attend()])
 
@@ -110,11 +113,11 @@ class _Rows:
     """The loop over keys for one block of queries."""
 
     def __init__(
-        self, b: Builder, p: AttentionProblem, schedule: dict, head: Sequence[Index], rows: Line, columns: Line
+        self, b: Builder, p: AttentionProblem, schedule: FlashSchedule, head: Sequence[Index], rows: Line, columns: Line
     ):
         self.b, self.p, self.rows, self.columns = b, p, rows, columns
-        self.block, self.stages = schedule["block_n"], schedule["num_stages"]
-        self.masks: str = schedule.get("masks", "behind")
+        self.block, self.stages = schedule.block_n, schedule.num_stages
+        self.masks = schedule.masks
         self.head = list(head)
         group = self.head[-1] if p.heads == p.kv_heads else b.divi(self.head[-1], b.divi(p.heads, p.kv_heads))
         kv = [*self.head[:-1], group]

@@ -71,6 +71,7 @@ tokens: 13.6 us, specialized 15.5, cuDNN 17.7; 1 x 4, 2048: 24.3, 26.1, 29.3; 1 
 
 from dataclasses import dataclass
 
+from kiln.dialects.schedules.gpu import FlashSchedule, WarpSpecializedSchedule
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import Known, pow2
 
@@ -102,9 +103,8 @@ class AttentionShape:
     masked: bool = False
 
 
-def choose_attention(shape: AttentionShape, machine: Machine, described: bool = False) -> dict:
-    """The schedule: "block_m" queries by "block_n" keys a step, "num_warps" and "num_stages"; "masks": see
-    `emit_attention`, absent where the default is meant. described: whether keys and values come through descriptors."""
+def choose_attention(shape: AttentionShape, machine: Machine, tma: bool = False) -> FlashSchedule:
+    """The schedule of the kernel for all GPUs. tma: whether keys and values come through tensor maps."""
     size, wide = _BYTES[shape.dtype], max(pow2(shape.qk_size), pow2(shape.v_size), 16)
     if shape.dtype == "f32" and not shape.tf32:
         # Sums on the plain cores: scores, probabilities and operands share the registers.
@@ -121,10 +121,10 @@ def choose_attention(shape: AttentionShape, machine: Machine, described: bool = 
     if narrow and wide <= 64 and shape.masked and _fills(shape, block_m, machine):
         block_n = 64
     ragged = shape.keys is None or shape.keys % _at_most(block_n, shape.keys) != 0
-    masks = {"masks": "branch"} if narrow and (shape.causal or ragged) else {}
+    masks = "branch" if narrow and (shape.causal or ragged) else "behind"
     few = shape.keys is not None and shape.keys <= _ONE_BLOCK
-    if described and narrow and wide <= 64 and not shape.causal and ragged and few:
-        block_n, stages, masks = _ONE_BLOCK, 1, {"masks": "all"}
+    if tma and narrow and wide <= 64 and not shape.causal and ragged and few:
+        block_n, stages, masks = _ONE_BLOCK, 1, "all"
     block_m = _at_most(block_m, shape.queries)
     block_n = _at_most(block_n, shape.keys)
     if stages == 2 and wide <= 64 and not shape.causal and shape.heads is not None and shape.queries is not None:
@@ -135,7 +135,7 @@ def choose_attention(shape: AttentionShape, machine: Machine, described: bool = 
     room = machine.shared_bytes // 2 - block_m * wide * size
     while stages > 1 and stages * 2 * block_n * wide * size > room:
         stages -= 1
-    return {"block_m": block_m, "block_n": block_n, "num_warps": 4, "num_stages": stages, **masks}
+    return FlashSchedule(block_m=block_m, block_n=block_n, num_warps=4, num_stages=stages, masks=masks, tma=tma)
 
 
 def _fills(shape: AttentionShape, block_m: int, machine: Machine) -> bool:
@@ -145,9 +145,8 @@ def _fills(shape: AttentionShape, block_m: int, machine: Machine) -> bool:
     return shape.heads * -(-shape.queries // block_m) > _PROGRAMS * machine.sms
 
 
-def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> dict | None:
-    """The schedule of `dot/specialized.py`, or None where it is not the faster one: `programs` that each take tiles in
-    turn; "heads_together": heads whose keys and values the second-level cache holds; "pingpong": see `Specialized`."""
+def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> WarpSpecializedSchedule | None:
+    """The schedule of `dot/specialized.py`, or None where it is not the faster one."""
     heads, queries, keys = shape.heads, shape.queries, shape.keys
     if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or not 64 < shape.v_size <= 128:
         return None
@@ -155,16 +154,15 @@ def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> di
         return None
     most = max(1, _CACHED_BYTES // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
     together = max(n for n in range(1, min(heads, most) + 1) if heads % n == 0) if shape.causal else 1
-    return {
-        "kernel": "specialized",
-        "block_m": 128,
-        "block_n": 128,
-        "num_warps": 4,
-        "num_stages": 2,
-        "programs": machine.sms,
-        "heads_together": together,
-        "pingpong": shape.causal and keys <= _TURNS_KEYS,
-    }
+    return WarpSpecializedSchedule(
+        block_m=128,
+        block_n=128,
+        num_warps=4,
+        num_stages=2,
+        programs=machine.sms,
+        heads_together=together,
+        pingpong=shape.causal and keys <= _TURNS_KEYS,
+    )
 
 
 def _at_most(block: int, size: Known) -> int:

@@ -12,6 +12,7 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.schedules.gpu import TmaSchedule
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
@@ -233,7 +234,7 @@ def _row_length(matrix: ir.Value) -> int:
 
 def _takes_descriptors(op: ir.Operation, rows: int, chip: Machine) -> bool:
     """Whether the schedule of the product's own kernel would load row-major operands through descriptors."""
-    return choose_product(_shape(op, rows), chip, descriptors=True)["kernel"] == "tensor_map"
+    return isinstance(choose_product(_shape(op, rows), chip, descriptors=True), TmaSchedule)
 
 
 def _leaves_idle(op: ir.Operation, rows: int, chip: Machine) -> bool:

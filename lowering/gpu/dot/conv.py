@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import tt
+from kiln.dialects.schedules.gpu import DepthwiseConvSchedule, ImplicitConvSchedule
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.dot.operands import Epilogue, Line, dot_offset, line, split_batch, tile_position
 
@@ -59,19 +60,29 @@ class ConvProblem:
         return count
 
 
-def emit_conv(b: Builder, p: ConvProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
+def emit_conv(
+    b: Builder,
+    p: ConvProblem,
+    schedule: ImplicitConvSchedule | DepthwiseConvSchedule,
+    program: Index,
+    epilogue: Epilogue,
+) -> None:
     """One program: a tile of output positions by output channels of one group."""
-    rows, columns = schedule["block_m"], schedule["block_n"]
-    depthwise = schedule["kernel"] == "depthwise"
+    rows, columns = schedule.block_m, schedule.block_n
+    depthwise = isinstance(schedule, DepthwiseConvSchedule)
     groups, width = (1, p.out * p.groups) if depthwise else (p.groups, p.out)
     count = p.rows(b)
     down, across = b.ceildivi(count, rows), -(-width // columns)
-    group, i, j = tile_position(b, program, down, across, schedule["group_m"])
+    group, i, j = tile_position(b, program, down, across, schedule.group_m)
     if groups == 1:
         group = 0
     window = _Window(b, p, line(b, b.muli(i, rows), rows, 0, count), count)
     n = line(b, b.muli(j, columns), columns, 1, width)
-    sums = _depthwise(window, n, schedule) if depthwise else _dense(window, n, group, schedule)
+    sums = (
+        _dense(window, n, group, schedule)
+        if not isinstance(schedule, DepthwiseConvSchedule)
+        else _depthwise(window, n, schedule)
+    )
     shift = b.muli(group, p.out)
     channels = Line(b.addi(n.start, shift), b.addi(n.index, shift), n.mask)
     epilogue.apply(b, [], window.line, channels, [sums])
@@ -110,11 +121,11 @@ class _Window:
         return b.load(b.broadcast(b.addptr(p.weight, offset), shape), kept, other=0)
 
 
-def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
+def _dense(window: _Window, n: Line, group: Index, schedule: ImplicitConvSchedule) -> ir.Value:
     """Sums by tensor cores. Where channels fill a step, a step has one tap; else steps run across taps."""
     b, p = window.b, window.p
-    step = schedule["block_k"]
-    left, right = (schedule["block_m"], step), (step, schedule["block_n"])
+    step = schedule.block_k
+    left, right = (schedule.block_m, step), (step, schedule.block_n)
     along, down = b.lanes(step, 1, 2), b.lanes(step, 0, 2)
     shift, out = b.muli(group, p.channels), b.addi(n.index, b.muli(group, p.out))
     steps = -(-p.channels // step)
@@ -137,8 +148,8 @@ def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
 
     multiply = one_tap if p.channels >= step else across_taps
     trips = p.taps * steps if p.channels >= step else -(-p.taps * p.channels // step)
-    zeros = b.constant(0, tt.with_shape([schedule["block_m"], schedule["block_n"]], p.sums))
-    stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
+    zeros = b.constant(0, tt.with_shape([schedule.block_m, schedule.block_n], p.sums))
+    stages = {"tt.num_stages": f"{schedule.num_stages} : i32"}
 
     def body(number: Index, carried: Sequence[ir.Value]) -> list[ir.Value]:
         return [multiply(number, carried[0])]
@@ -146,20 +157,20 @@ def _dense(window: _Window, n: Line, group: Index, schedule: dict) -> ir.Value:
     return b.for_(0, trips, 1, body, [zeros], stages)[0]
 
 
-def _depthwise(window: _Window, n: Line, schedule: dict) -> ir.Value:
+def _depthwise(window: _Window, n: Line, schedule: DepthwiseConvSchedule) -> ir.Value:
     """One input channel a group: a multiplication and an addition per tap, no reduction over channels. The taps of
     small windows are written out: weights, whose channels are apart, are loaded together, and bounds tested once a row
     and once a column of the window."""
     b, p = window.b, window.p
     channel = b.divi(n.index, p.out)
-    shape = schedule["block_m"], schedule["block_n"]
+    shape = schedule.block_m, schedule.block_n
 
     def add(tap: Index, sums: ir.Value) -> ir.Value:
         x = b.cast_float(window.load(tap, channel, n.mask, shape), p.sums)
         w = b.cast_float(window.weights(tap, 0, n.index, n.mask, (1, shape[1])), p.sums)
         return b.addf(sums, b.mulf(x, w))
 
-    sums = b.constant(0.0, tt.with_shape([schedule["block_m"], schedule["block_n"]], p.sums))
+    sums = b.constant(0.0, tt.with_shape([schedule.block_m, schedule.block_n], p.sums))
     if p.taps <= _WRITTEN_OUT:
         for tap in range(p.taps):
             sums = add(tap, sums)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.gpu import TmaConvSchedule
 from kiln.lowering.gpu.dot.described import describe_operands, product_places
 from kiln.lowering.gpu.dot.epilogue import ConvolutionEpilogue
 from kiln.lowering.gpu.dot.problem import Operand, Product
@@ -61,21 +62,21 @@ def describable_product(body: FusionBody, conv: Convolution) -> bool:
     return all(n == 1 for n in uses) and None not in product_places([product])
 
 
-def emit_conv_product(kernel: "GpuKernel", conv: Convolution, schedule: dict[str, Any]) -> None:
+def emit_conv_product(kernel: "GpuKernel", conv: Convolution, schedule: TmaConvSchedule) -> None:
     """Add the section of a convolution that is a `describable_product`."""
     product = conv_product(conv)
     assert product is not None, "the schedule is for a product"
     described = describe_operands(kernel, [product], schedule)
-    tiles = ir.AffineExpr.get_ceil_div(product.m, schedule["block_m"]) * -(-conv.out // schedule["block_n"])
-    if schedule["persistent"]:
+    tiles = ir.AffineExpr.get_ceil_div(product.m, schedule.block_m) * -(-conv.out // schedule.block_n)
+    if schedule.persistent:
         count = affine.constant_of(affine.simplify(tiles))
-        tiles = ir.AffineConstantExpr.get(schedule["programs"] if count is None else min(count, schedule["programs"]))
+        tiles = ir.AffineConstantExpr.get(schedule.programs if count is None else min(count, schedule.programs))
     body = kernel.body
 
     def emit(program: Any) -> None:
         e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
         m, n, k = (e.index(x) for x in (product.m, product.n, product.k))
-        problem = DescribedProblem(m, n, k, *described, schedule["precision"])
+        problem = DescribedProblem(m, n, k, *described, schedule.precision)
         emit_tensor_map(kernel.b, problem, schedule, program, ConvolutionEpilogue(e, conv.op.results[0]))
 
-    kernel.section(affine.simplify(tiles), emit, schedule["num_warps"], schedule["num_stages"])
+    kernel.section(affine.simplify(tiles), emit, schedule.num_warps, schedule.num_stages)

@@ -21,8 +21,15 @@ measured in ResNet-50 with 128 images (H200, bf16, microseconds; 1x1 windows, ea
 A tile of 8 warps fills a multiprocessor, and nothing hides its prologue and its stores; and deep pipelines take the
 shared memory that further programs of the multiprocessor would need."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
+from kiln.dialects.schedules.gpu import (
+    ConvSchedule,
+    DepthwiseConvSchedule,
+    ImplicitConvSchedule,
+    TmaConvSchedule,
+    TmaSchedule,
+)
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import (
     Known,
@@ -64,9 +71,8 @@ class ConvShape:
     dtype: str
 
 
-def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) -> dict:
-    """The schedule: "kernel" is "implicit" (tensor cores), "tensor_map" (the same as a product of matrices; only with
-    `through_maps`: the operands are such) or "depthwise" (one input channel a group)."""
+def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) -> ConvSchedule:
+    """The schedule; through tensor maps only with `through_maps`: the operands are matrices that these describe."""
     if shape.channels == 1 and shape.groups > 1:
         return _depthwise(shape, machine)
     k = shape.taps * shape.channels
@@ -81,19 +87,19 @@ def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) 
     def wasteful(step: int) -> bool:
         return shape.channels < step or shape.channels % step != 0
 
-    while schedule["block_k"] > _LEAST_STEP <= shape.channels and wasteful(schedule["block_k"]):
-        schedule["block_k"] //= 2
-    is_narrow = shape.taps > 1 and (schedule["block_m"], schedule["block_n"]) == _NARROW
-    if is_narrow and shape.rows is not None:
-        rows = 2 * schedule["block_m"]
-        if shape.groups * (shape.rows // rows) >= _WAVES * machine.sms:
-            schedule["block_m"] = rows
-    stages = min(schedule["num_stages"], resident_stages(product, machine, schedule))
-    kernel = "tensor_map" if schedule["kernel"] == "tensor_map" else "implicit"
-    return schedule | {"kernel": kernel, "num_stages": stages}
+    rows, step = schedule.block_m, schedule.block_k
+    while step > _LEAST_STEP <= shape.channels and wasteful(step):
+        step //= 2
+    is_narrow = shape.taps > 1 and (rows, schedule.block_n) == _NARROW
+    if is_narrow and shape.rows is not None and shape.groups * (shape.rows // (2 * rows)) >= _WAVES * machine.sms:
+        rows *= 2
+    schedule = replace(schedule, block_m=rows, block_k=step)
+    schedule = replace(schedule, num_stages=min(schedule.num_stages, resident_stages(product, machine, schedule)))
+    kernel = TmaConvSchedule if isinstance(schedule, TmaSchedule) else ImplicitConvSchedule
+    return kernel(**asdict(schedule))
 
 
-def _depthwise(shape: ConvShape, machine: Machine) -> dict:
+def _depthwise(shape: ConvShape, machine: Machine) -> DepthwiseConvSchedule:
     """A program's weights, 2 bytes each load of which takes as long as 16 of the image's, serve many positions; fewer
     where there would not be programs for all multiprocessors. Microseconds, 3x3, by a program's elements (bf16, H200,
     batch norm and ReLU behind):
@@ -116,11 +122,4 @@ def _depthwise(shape: ConvShape, machine: Machine) -> dict:
         return -(-(shape.rows or 0) // (elements // columns)) * across >= _WAVES * machine.sms
 
     elements = 2048 if shape.rows is None else next((n for n in (4096, 2048) if fills(n)), 1024)
-    return {
-        "kernel": "depthwise",
-        "block_m": elements // columns,
-        "block_n": columns,
-        "group_m": 1,
-        "num_warps": 4,
-        "num_stages": 2,
-    }
+    return DepthwiseConvSchedule(block_m=elements // columns, block_n=columns, group_m=1, num_warps=4, num_stages=2)

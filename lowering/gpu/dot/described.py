@@ -5,11 +5,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, tt
+from kiln.dialects.schedules.gpu import TmaSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.dot.operands import Described
 from kiln.lowering.gpu.dot.problem import Operand, Product
@@ -95,14 +96,14 @@ def product_places(products: Sequence[Product]) -> list[Places | None]:
 
 
 def describe_operands(
-    kernel: "GpuKernel", products: Sequence[Product], schedule: dict[str, Any]
+    kernel: "GpuKernel", products: Sequence[Product], schedule: TmaSchedule
 ) -> tuple[DescribedOperand, tuple[DescribedOperand, ...]]:
     """Turn the arguments of the operands of products with one lhs into descriptors.
 
     Raises UnsupportedError where an operand is two of them: it would need two descriptors.
     """
     places = product_places(products)
-    rows, columns, step = (schedule[key] for key in ("block_m", "block_n", "block_k"))
+    rows, columns, step = schedule.block_m, schedule.block_n, schedule.block_k
     lhs, *rhs = [
         (describe_argument(kernel, x.op, operand.position, block, _known(place)), _known(place).turned)
         for x, operand, block, place in zip(

@@ -5,11 +5,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln, tt
+from kiln.dialects.schedules.gpu import (
+    AttentionSchedule,
+    ConvSchedule,
+    DepthwiseConvSchedule,
+    FlashSchedule,
+    GemmSchedule,
+    GemvSchedule,
+    Precision,
+    TileSchedule,
+    TmaConvSchedule,
+    TmaSchedule,
+    WarpSpecializedSchedule,
+)
 from kiln.errors import UnsupportedError
 from kiln.lowering.emitters import emits
 from kiln.lowering.gpu.builder import Index
@@ -67,21 +80,25 @@ _LONG_PIECES = 4
 193.0 (4096 cubed); a bias only 162.0 and 162.4 (16384 x 3072 x 1024)."""
 
 
-def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
-    """The schedule of a product; `precision` tells how tensor cores take f32 operands.
+def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> GemmSchedule:
+    """The schedule of a product.
 
     Parts of one kernel that multiply the same rows are planned as one product with all their columns.
     """
     shape, descriptors = product_shape(body, layouts, options)
     schedule = choose_product(shape, machine(options.arch), descriptors)
-    if _is_long(body) and schedule["num_warps"] == 4 and schedule.get("block_m", 1) * schedule["block_n"] >= _MANY_SUMS:
-        schedule["num_warps"] = 8
-    if _is_long(body) and schedule.get("persistent") and schedule["block_m"] * schedule["block_n"] >= _LARGE_TILE:
-        schedule["pieces"] = max(schedule["pieces"], _LONG_PIECES)
-    return schedule | {"precision": "tf32" if shape.dtype == "tf32" else _precision(body)}
+    schedule = replace(schedule, precision="tf32" if shape.dtype == "tf32" else _precision(body))
+    if not _is_long(body):
+        return schedule
+    sums = schedule.block_n * (schedule.block_m if isinstance(schedule, TileSchedule) else 1)
+    if schedule.num_warps == 4 and sums >= _MANY_SUMS:
+        schedule = replace(schedule, num_warps=8)
+    if isinstance(schedule, TmaSchedule) and schedule.persistent and sums >= _LARGE_TILE:
+        schedule = replace(schedule, epilogue_pieces=max(schedule.epilogue_pieces, _LONG_PIECES))
+    return schedule
 
 
-def _precision(body: FusionBody) -> str:
+def _precision(body: FusionBody) -> Precision:
     """How tensor cores sum; see `Builder.dot`."""
     products = [op.operation for op in body.operations if op.operation.name == "kiln.matmul"]
     return "fast" if all("fast_sums" in op.attributes for op in products) else "ieee"
@@ -127,43 +144,45 @@ def _describable(body: FusionBody, products: Sequence[Product]) -> bool:
     return alone and None not in product_places(products)
 
 
-@emits(kiln.MatmulOp, target="gpu", plan=plan_matmul)
-def emit_matmul_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+@emits(kiln.MatmulOp, target="gpu", plan=plan_matmul, schedules=GemmSchedule)
+def emit_matmul_fusion(kernel: "GpuKernel", schedule: GemmSchedule | None) -> None:
     """Add the section of a product, or of several products of one lhs whose results meet in the epilogue."""
     body, layouts = kernel.body, kernel.layouts
     products = find_products(body, layouts)
     product = products[0]
     s = schedule or plan_matmul(body, layouts)
-    if s["kernel"] == "tensor_map" and not _aligned(body, product.lhs, *(x.rhs for x in products)):
+    if isinstance(s, TmaSchedule) and not _aligned(body, product.lhs, *(x.rhs for x in products)):
         PRODUCT("unaligned operands")
-        s = plan_matmul(body, layouts, DotOptions(tf32=s["precision"] == "tf32"))
+        s = plan_matmul(body, layouts, DotOptions(tf32=s.precision == "tf32"))
     mark_product(products, s)
-    columns = s["block_n"]
-    if s["kernel"] == "gemv":
-        tiles = _count(product.batch) * _ceil(product.m if s["turned"] else product.n, columns)
+    if isinstance(s, GemvSchedule):
+        tiles = _count(product.batch) * _ceil(product.m if s.transposed else product.n, s.block_n)
     else:
-        tiles = _count(product.batch) * _ceil(product.m, s["block_m"]) * _ceil(product.n, columns)
+        tiles = _count(product.batch) * _ceil(product.m, s.block_m) * _ceil(product.n, s.block_n)
     described: tuple[DescribedOperand, tuple[DescribedOperand, ...]] | None = None
-    if s["kernel"] == "tensor_map":
+    if isinstance(s, TmaSchedule):
         described = describe_operands(kernel, products, s)
-        if s["persistent"]:
+        if s.persistent:
             # With fewer tiles than programs, at run time, some programs have none.
             count = affine.constant_of(affine.simplify(tiles))
-            tiles = ir.AffineConstantExpr.get(s["programs"] if count is None else min(count, s["programs"]))
+            tiles = ir.AffineConstantExpr.get(s.programs if count is None else min(count, s.programs))
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
         results = [x.op.results[0] for x in products]
         epilogue = FusedEpilogue(e, results, product.batch, product.m, product.n)
-        if described is not None:
+        if isinstance(s, TmaSchedule) and described is not None:
             m, n, k = (e.index(x) for x in (product.m, product.n, product.k))
-            problem = DescribedProblem(m, n, k, *described, s["precision"], _indices(e, product.batch))
+            problem = DescribedProblem(m, n, k, *described, s.precision, _indices(e, product.batch))
             emit_tensor_map(kernel.b, problem, s, program, epilogue)
             return
-        emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
-        emitter(kernel.b, _problem(kernel, e, products, s["precision"]), s, program, epilogue)
+        problem = _problem(kernel, e, products, s.precision)
+        if isinstance(s, GemvSchedule):
+            emit_gemv(kernel.b, problem, s, program, epilogue)
+        else:
+            emit_tile(kernel.b, problem, s, program, epilogue)
 
-    kernel.section(affine.simplify(tiles), emit, s["num_warps"], s["num_stages"])
+    kernel.section(affine.simplify(tiles), emit, s.num_warps, s.num_stages)
 
 
 def _problem(kernel: "GpuKernel", e: Evaluator, products: Sequence[Product], precision: str) -> DotProblem:
@@ -182,7 +201,9 @@ def _problem(kernel: "GpuKernel", e: Evaluator, products: Sequence[Product], pre
     )
 
 
-def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
+def plan_attention(
+    body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS
+) -> AttentionSchedule:
     """The schedule of attention."""
     attention = find_attention(body, layouts)
     tf32 = options.tf32 and attention.element == "f32"
@@ -192,9 +213,7 @@ def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap], options: D
     if special is not None:
         return special
     schedule = choose_attention(attention.shape(tf32), machine(options.arch), described)
-    if described:
-        schedule["descriptors"] = True
-    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+    return replace(schedule, precision="tf32" if tf32 else "ieee")
 
 
 def _describable_rows(body: FusionBody, attention: Attention) -> bool:
@@ -225,23 +244,24 @@ def _described_rows(kernel: "GpuKernel", attention: Attention, block: int) -> li
     return found
 
 
-@emits(kiln.AttentionOp, target="gpu", plan=plan_attention)
-def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+@emits(kiln.AttentionOp, target="gpu", plan=plan_attention, schedules=AttentionSchedule)
+def emit_attention_fusion(kernel: "GpuKernel", schedule: AttentionSchedule | None) -> None:
     """Add the section of attention."""
     body, layouts = kernel.body, kernel.layouts
     attention = find_attention(body, layouts)
     s = schedule or plan_attention(body, layouts)
-    if s.get("kernel") == "specialized":
+    if isinstance(s, WarpSpecializedSchedule):
         if emit_specialized_fusion(kernel, attention, s):
-            ATTENTION("specialized")
+            ATTENTION("warp_specialized")
             return
         s = plan_attention(body, layouts)
+    assert isinstance(s, FlashSchedule), "without descriptors there are no warps with different jobs"
     *heads, queries, _ = attention.query_sizes
-    programs = _count(heads) * _ceil(queries, s["block_m"])
+    programs = _count(heads) * _ceil(queries, s.block_m)
     described: list[Described] | None = None
-    if s.get("descriptors") and _aligned(body, *attention.operands[1:3]):
-        described = _described_rows(kernel, attention, s["block_n"])
-    elif s.get("descriptors"):
+    if s.tma and _aligned(body, *attention.operands[1:3]):
+        described = _described_rows(kernel, attention, s.block_n)
+    elif s.tma:
         ATTENTION("unaligned operands")
     mark_attention(attention, s, described is not None)
 
@@ -271,41 +291,43 @@ def emit_attention_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None
             causal=attention.causal,
             mask=scores,
             fill=attention.fill,
-            precision=s["precision"],
+            precision=s.precision,
         )
         columns = ir.AffineConstantExpr.get(attention.v_size)
         epilogue = FusedEpilogue(e, [attention.op.results[0]], heads, queries, columns)
         emit_attention(kernel.b, problem, s, program, epilogue)
 
-    kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])
+    kernel.section(affine.simplify(programs), emit, s.num_warps, s.num_stages)
 
 
-def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> dict[str, Any]:
+def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap], options: DotOptions = DEFAULTS) -> ConvSchedule:
     """The schedule of a convolution."""
     conv = find_conv(body, layouts)
     tf32 = options.tf32 and conv.element == "f32"
     through_maps = options.descriptors and describable_product(body, conv)
     schedule = choose_conv(conv.shape(tf32), machine(options.arch), through_maps)
-    return schedule | {"precision": "tf32" if tf32 else "ieee"}
+    return replace(schedule, precision="tf32" if tf32 else "ieee")
 
 
-@emits(kiln.ConvOp, target="gpu", plan=plan_conv)
-def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
+@emits(kiln.ConvOp, target="gpu", plan=plan_conv, schedules=ConvSchedule)
+def emit_conv_fusion(kernel: "GpuKernel", schedule: ConvSchedule | None) -> None:
     """Add the section of a convolution."""
     body, layouts = kernel.body, kernel.layouts
     conv = find_conv(body, layouts)
     s = schedule or plan_conv(body, layouts)
-    if s["kernel"] == "tensor_map":
+    if isinstance(s, TmaConvSchedule):
         if _aligned(body, conv.x, conv.weight):
-            CONV("tensor_map")
+            CONV("tma")
             emit_conv_product(kernel, conv, s)
             return
         CONV("unaligned operands")
-        s = plan_conv(body, layouts, DotOptions(tf32=s["precision"] == "tf32"))
+        s = plan_conv(body, layouts, DotOptions(tf32=s.precision == "tf32"))
+    assert not isinstance(s, TmaConvSchedule), "the rule takes tensor maps where it may only"
     mark_conv(conv, s)
-    width, groups = (conv.groups * conv.out, 1) if s["kernel"] == "depthwise" else (conv.out, conv.groups)
+    depthwise = isinstance(s, DepthwiseConvSchedule)
+    width, groups = (conv.groups * conv.out, 1) if depthwise else (conv.out, conv.groups)
     rows = _count([conv.result_sizes[0], *conv.result_sizes[2:]])
-    programs = _ceil(rows, s["block_m"]) * (groups * -(-width // s["block_n"]))
+    programs = _ceil(rows, s.block_m) * (groups * -(-width // s.block_n))
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
@@ -326,11 +348,11 @@ def emit_conv_fusion(kernel: "GpuKernel", schedule: dict[str, Any]) -> None:
             x_strides=_indices(e, conv.x.strides),
             weight_strides=_indices(e, conv.weight.strides),
             sums=ir.Type.parse("f64" if conv.element == "f64" else "f32"),
-            precision=s["precision"],
+            precision=s.precision,
         )
         emit_conv(kernel.b, problem, s, program, ConvolutionEpilogue(e, conv.op.results[0]))
 
-    kernel.section(affine.simplify(programs), emit, s["num_warps"], s["num_stages"])
+    kernel.section(affine.simplify(programs), emit, s.num_warps, s.num_stages)
 
 
 def _aligned(body: FusionBody, *operands: Operand) -> bool:

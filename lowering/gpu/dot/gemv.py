@@ -9,24 +9,25 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.dialects.schedules.gpu import GemvSchedule
 from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Epilogue, Line, line, split_batch
 from kiln.lowering.gpu.dot.tile import DotProblem
 
 
-def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
-    """One program of the "gemv" kernel: `block_n` columns of a problem with m = 1, or with `turned` rows of one with
-    n = 1.
+def emit_gemv(b: Builder, p: DotProblem, schedule: GemvSchedule, program: Index, epilogue: Epilogue) -> None:
+    """One program of the "gemv" kernel: `block_n` columns of a problem with m = 1, or where `transposed` rows of one
+    with n = 1.
 
     Partial sums lie beside each other along the reduction, [block_n, block_k], and are added up once at the end.
     """
-    turned, columns, step = schedule["turned"], schedule["block_n"], schedule["block_k"]
-    size = p.m if turned else p.n
+    transposed, columns, step = schedule.transposed, schedule.block_n, schedule.block_k
+    size = p.m if transposed else p.n
     across = b.ceildivi(size, columns)
     batch = split_batch(b, b.divi(program, across), p.batch)
     lhs, rhs = p.at(b, batch)
-    # One vector against rows of [columns, k]; of a turned problem, the matrix is the lhs.
-    pairs = [(y.transposed, lhs) if turned else (lhs, y.transposed) for y in rhs]
+    # One vector against rows of [columns, k]; of a transposed problem, the matrix is the lhs.
+    pairs = [(y.transposed, lhs) if transposed else (lhs, y.transposed) for y in rhs]
     start = b.muli(b.remi(program, across), columns)
     n, k = line(b, start, columns, 0, size), b.lanes(step, 1, 2)
     pointers: list[ir.Value] = []
@@ -48,7 +49,7 @@ def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
         return [*moved, *multiply(at, sums, None)]
 
     zeros = [b.constant(0, tt.with_shape([columns, step], p.sums))] * len(rhs)
-    stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
+    stages = {"tt.num_stages": f"{schedule.num_stages} : i32"}
     carried = b.for_(0, whole, 1, body, [*pointers, *zeros], stages)
     at, sums = carried[: len(pointers)], carried[len(pointers) :]
     rest = b.subi(p.k, b.muli(whole, step))
@@ -58,7 +59,7 @@ def emit_gemv(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogu
     totals = [b.reduce([s], 1, lambda u, v: add(u, v))[0] for s in sums]
     # The epilogue's tile is [1, columns], or [rows, 1].
     only = Line(0, b.constant(0, tt.with_shape([1, 1], b.index)), True)
-    if turned:
+    if transposed:
         epilogue.apply(b, batch, line(b, start, columns, 0, size), only, [b.expand_dims(t, 1) for t in totals])
     else:
         epilogue.apply(b, batch, only, line(b, start, columns, 1, size), [b.expand_dims(t, 0) for t in totals])

@@ -4,11 +4,11 @@
 """The special paths of products, convolutions and attention on a GPU (see `lowering/paths.py`)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.gpu import ConvSchedule, FlashSchedule, GemmSchedule, GemvSchedule, TmaSchedule
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.problem import Product
 from kiln.lowering.gpu.dot.schedule import TILES
@@ -18,31 +18,31 @@ __all__ = ["ATTENTION", "CONV", "PRODUCT", "mark_attention", "mark_conv", "mark_
 
 PRODUCT = paths.group(
     "gpu product",
-    *("gemv", "gemv, turned", "tile", "tensor_map", "tensor_map, persistent", "unaligned operands", "several products"),
+    *("gemv", "gemv, transposed", "tile", "tma", "tma, persistent", "unaligned operands", "several products"),
     *("batch", "2 pieces", "4 pieces", "sizes at run time"),
 )
 TILE = paths.group("gpu tile", (f"{rows} x {columns}" for rows, columns in TILES))
 CONV = paths.group(
     "gpu convolution",
-    *("implicit", "depthwise", "tensor_map", "unaligned operands", "groups", "padding", "dilation", "rows as channels"),
+    *("implicit", "depthwise", "tma", "unaligned operands", "groups", "padding", "dilation", "rows as channels"),
 )
 ATTENTION = paths.group(
     "gpu attention",
-    *("pointers", "descriptors", "specialized", "unaligned operands", "causal", "grouped heads", "fill"),
+    *("pointers", "descriptors", "warp_specialized", "unaligned operands", "causal", "grouped heads", "fill"),
     *("mask of booleans", "mask of numbers", "block of all keys"),
 )
 
 
-def mark_product(products: Sequence[Product], schedule: dict[str, Any]) -> None:
+def mark_product(products: Sequence[Product], schedule: GemmSchedule) -> None:
     """Tell which special paths a product takes."""
-    kernel = schedule["kernel"]
-    if kernel == "gemv":
-        PRODUCT("gemv, turned" if schedule["turned"] else "gemv")
+    if isinstance(schedule, GemvSchedule):
+        PRODUCT("gemv, transposed" if schedule.transposed else "gemv")
     else:
-        PRODUCT("tensor_map, persistent" if kernel == "tensor_map" and schedule["persistent"] else kernel)
-        TILE(f"{schedule['block_m']} x {schedule['block_n']}")
-        if schedule["pieces"] > 1:
-            PRODUCT(f"{schedule['pieces']} pieces")
+        is_persistent = isinstance(schedule, TmaSchedule) and schedule.persistent
+        PRODUCT("tma, persistent" if is_persistent else _kernel(schedule))
+        TILE(f"{schedule.block_m} x {schedule.block_n}")
+        if schedule.epilogue_pieces > 1:
+            PRODUCT(f"{schedule.epilogue_pieces} pieces")
     if len(products) > 1:
         PRODUCT("several products")
     if products[0].batch:
@@ -51,7 +51,7 @@ def mark_product(products: Sequence[Product], schedule: dict[str, Any]) -> None:
         PRODUCT("sizes at run time")
 
 
-def mark_attention(attention: Attention, schedule: dict[str, Any], is_described: bool) -> None:
+def mark_attention(attention: Attention, schedule: FlashSchedule, is_described: bool) -> None:
     """Tell which special paths an attention takes."""
     ATTENTION("descriptors" if is_described else "pointers")
     if attention.causal:
@@ -62,13 +62,13 @@ def mark_attention(attention: Attention, schedule: dict[str, Any], is_described:
         ATTENTION("mask of booleans" if attention.mask_element == "i1" else "mask of numbers")
     if attention.query_sizes[-3] != attention.key_sizes[-3]:
         ATTENTION("grouped heads")
-    if schedule.get("masks") == "all":
+    if schedule.masks == "all":
         ATTENTION("block of all keys")
 
 
-def mark_conv(conv: Convolution, schedule: dict[str, Any]) -> None:
+def mark_conv(conv: Convolution, schedule: ConvSchedule) -> None:
     """Tell which special paths a convolution takes."""
-    CONV(schedule["kernel"])
+    CONV(_kernel(schedule))
     weight = ir.RankedTensorType(conv.op.operands[1].type).shape
     for path, is_so in (
         ("groups", conv.groups > 1),
@@ -78,3 +78,8 @@ def mark_conv(conv: Convolution, schedule: dict[str, Any]) -> None:
     ):
         if is_so:
             CONV(path)
+
+
+def _kernel(schedule: GemmSchedule | ConvSchedule) -> str:
+    """The last part of a kernel's name."""
+    return schedule.kernel.split(".")[-1]

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from kiln.dialects.schedules.gpu import GemmSchedule, GemvSchedule, TileSchedule, TmaSchedule
 from kiln.lowering.gpu.dot.machine import Machine
 
 Known = int | None
@@ -109,24 +110,16 @@ class ProductShape:
     products: int = 1
 
 
-def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> dict:
-    """The schedule of a product: "kernel" is
-
-    - "gemv": one row against all columns, or with `turned` one column against all rows; a program sums `block_n` of
-      them, `block_k` terms at a time;
-    - "tile": one `block_m` x `block_n` tile a program, operands loaded through pointers;
-    - "tensor_map": operands loaded through descriptors (only with `descriptors`: the launcher encodes them), a grid
-      of one program a multiprocessor where `persistent`, the epilogue in `pieces` of columns.
-
-    All hold "num_warps" and "num_stages"; the result depends on nothing but the arguments.
-    """
+def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> GemmSchedule:
+    """The schedule of a product, which depends on nothing but the arguments; through tensor maps only with
+    `descriptors`: the launcher encodes them."""
     if 1 in (shape.m, shape.n):
         return gemv(shape)
     through_maps = descriptors and machine.tensor_maps and takes_descriptors(shape)
     return schedule_of_tile(shape, machine, best_tile(shape, machine), through_maps)
 
 
-def schedule_of_tile(shape: ProductShape, machine: Machine, tile: tuple[int, int], through_maps: bool) -> dict:
+def schedule_of_tile(shape: ProductShape, machine: Machine, tile: tuple[int, int], through_maps: bool) -> TileSchedule:
     """The schedule with this tile; `through_maps` only for what `takes_descriptors`."""
     return _tensor_map(shape, machine, tile) if through_maps else _pointers(shape, machine, tile)
 
@@ -161,24 +154,17 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
     return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
 
 
-def gemv(shape: ProductShape) -> dict:
+def gemv(shape: ProductShape) -> GemvSchedule:
     """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
     columns, a few steps of the reduction at a time."""
-    turned = shape.m != 1
-    along = shape.lhs_strides[1] if turned else shape.rhs_strides[0]
+    transposed = shape.m != 1
+    along = shape.lhs_strides[1] if transposed else shape.rhs_strides[0]
     if along == 1:
         block_k = min(4096, pow2(shape.k or 4096))
         block_n = max(1, 2048 // block_k)
     else:
         block_n, block_k = 64, 64
-    return {
-        "kernel": "gemv",
-        "turned": turned,
-        "block_n": block_n,
-        "block_k": block_k,
-        "num_warps": 4,
-        "num_stages": 3,
-    }
+    return GemvSchedule(transposed=transposed, block_n=block_n, block_k=block_k, num_warps=4, num_stages=3)
 
 
 def takes_descriptors(shape: ProductShape) -> bool:
@@ -195,7 +181,7 @@ def takes_descriptors(shape: ProductShape) -> bool:
     return shape.dtype in ("bf16", "f16") or (shape.lhs_strides[1] == 1 and shape.rhs_strides[0] == 1)
 
 
-def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
+def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
     rows, columns = tile
     m, n = (_DYNAMIC_SIZE if x is None else x for x in (shape.m, shape.n))
     batch = _DYNAMIC_BATCH if shape.batch is None else max(shape.batch, 1)
@@ -207,7 +193,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
         # A box that is mostly out of bounds is slow, and small boxes gain nothing over pointers.
         return _pointers(shape, machine, tile)
     schedule = _pointers(shape, machine, tile)
-    pieces = schedule["pieces"]
+    pieces = schedule.epilogue_pieces
     if shape.dtype == "tf32" and pieces == 2:
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
@@ -217,17 +203,21 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
     # 374 and 353 (32768 x 3072 x 768, GELU), 873 and 820 (8192 x 8192 x 4096, SiLU), 145 and 140 (8192 x 4096 x 1024,
     # GELU), 415 and 402 (8192 x 4096 x 4096, relu), 218 and 219 (4096 cubed, GELU), 167 and 168 (bias only).
     terms = replace(shape, k=None) if persistent else shape
-    stages = _stages(terms, rows, columns, schedule["block_k"], room, limit=3 if persistent else 6)
-    return schedule | {
-        "kernel": "tensor_map",
-        "persistent": persistent,
-        "programs": machine.sms,
-        "pieces": pieces,
-        "num_stages": stages,
-    }
+    stages = _stages(terms, rows, columns, schedule.block_k, room, limit=3 if persistent else 6)
+    return TmaSchedule(
+        block_m=rows,
+        block_n=columns,
+        block_k=schedule.block_k,
+        group_m=schedule.group_m,
+        num_warps=schedule.num_warps,
+        num_stages=stages,
+        epilogue_pieces=pieces,
+        persistent=persistent,
+        programs=machine.sms,
+    )
 
 
-def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> dict:
+def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
     rows, columns = tile
     size = _BYTES[shape.dtype]
     if shape.dtype in _REGISTERS:
@@ -243,17 +233,16 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> d
     stages = _stages(shape, rows, columns, block_k, machine.shared_bytes - 1024, limit)
     # Sums of 128 x 256 are what the registers of 8 warps hold, those of 128 x 128 what 4 hold.
     warps = 8 if shape.products * rows * columns > 128 * 128 else TILES[tile][1]
-    return {
-        "kernel": "tile",
-        "block_m": rows,
-        "block_n": columns,
-        "block_k": block_k,
-        "group_m": _GROUP,
-        "num_warps": warps,
-        "num_stages": stages,
+    return TileSchedule(
+        block_m=rows,
+        block_n=columns,
+        block_k=block_k,
+        group_m=_GROUP,
+        num_warps=warps,
+        num_stages=stages,
         # With 128 sums a thread an epilogue spills, unless it has half of them at a time.
-        "pieces": 2 if shape.products * rows * columns >= 128 * 32 * warps else 1,
-    }
+        epilogue_pieces=2 if shape.products * rows * columns >= 128 * 32 * warps else 1,
+    )
 
 
 def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: int, limit: int) -> int:
@@ -264,16 +253,16 @@ def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: in
     return max(stages, 1)
 
 
-def resident_stages(shape: ProductShape, machine: Machine, schedule: dict) -> int:
+def resident_stages(shape: ProductShape, machine: Machine, schedule: TileSchedule) -> int:
     """Stages (at least two) with which as many programs share a multiprocessor as the grid has for it and its
     registers hold: where loads and stores take the time, these hide them better than a deep pipeline."""
-    rows, columns, block_k = schedule["block_m"], schedule["block_n"], schedule["block_k"]
+    rows, columns, block_k = schedule.block_m, schedule.block_n, schedule.block_k
     batch, m, n = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
     waiting = _ceil(batch * _ceil(m, rows) * _ceil(n, columns), machine.sms)
-    threads = 32 * schedule["num_warps"]
+    threads = 32 * schedule.num_warps
     sums = shape.products * rows * columns // threads
     programs = max(1, min(waiting, _REGISTER_FILE // (threads * (sums + _OTHER_REGISTERS))))
-    if schedule["kernel"] == "tensor_map" and waiting <= _REGISTER_FILE // (threads * (sums + _FEWEST_REGISTERS)):
+    if isinstance(schedule, TmaSchedule) and waiting <= _REGISTER_FILE // (threads * (sums + _FEWEST_REGISTERS)):
         programs = waiting
     stage = (rows + shape.products * columns) * block_k * _BYTES[shape.dtype]
     return max(2, machine.shared_bytes // programs // stage)

@@ -4,11 +4,12 @@
 """Which fusions are attention that warps with different jobs may do, and their section of a kernel."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.gpu import WarpSpecializedSchedule
 from kiln.lowering.gpu.builder import Index
 from kiln.lowering.gpu.dot.attention_schedule import choose_specialized
 from kiln.lowering.gpu.dot.described import Places, describe_argument, find_places
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
 
 def plan_specialized(
     body: FusionBody, layouts: Sequence[ir.AffineMap], attention: Attention, arch: str
-) -> dict[str, Any] | None:
+) -> WarpSpecializedSchedule | None:
     """The schedule, or None where another kernel is faster or this one cannot do it: there are a mask or ops behind,
     sizes known at run time only, heads of another size, or tensors that no tensor map describes."""
     if find_tensors(body, layouts, attention) is None:
         return None
-    schedule = choose_specialized(attention.shape(tf32=False), machine(arch), arch)
-    return None if schedule is None else schedule | {"descriptors": True, "precision": "ieee"}
+    return choose_specialized(attention.shape(tf32=False), machine(arch), arch)
 
 
 def find_tensors(
@@ -81,17 +81,17 @@ def _result(body: FusionBody, layouts: Sequence[ir.AffineMap], attention: Attent
     return Operand(number, tuple(strides), offset_of(layouts[number]))
 
 
-def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule: dict[str, Any]) -> bool:
+def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule: WarpSpecializedSchedule) -> bool:
     """Add the section of the kernel, and the attribute that its TTGIR is written from; False where it cannot do it."""
     found = find_tensors(kernel.body, kernel.layouts, attention)
     # The first step's block of keys starts at the tile's first query or before: of a row of scores that are all masked,
     # minus infinity, differences would be NaN.
-    if found is None or attention.causal and schedule["block_n"] % (2 * HALF):
+    if found is None or attention.causal and schedule.block_n % (2 * HALF):
         return False
     width = padded_size(attention.v_size) or 0
     described = [
         describe_argument(kernel, attention.op, x.position, (rows, width), places)
-        for (x, places), rows in zip(found, (HALF, schedule["block_n"], schedule["block_n"], HALF), strict=True)
+        for (x, places), rows in zip(found, (HALF, schedule.block_n, schedule.block_n, HALF), strict=True)
     ]
     query, key, value, result = [Place.of(x.position, d) for (x, _), d in zip(found, described, strict=True)]
     *batch, heads, queries, _ = (affine.constant_of(n) or 0 for n in attention.query_sizes)
@@ -106,20 +106,20 @@ def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule:
         element=attention.element,
         scale=attention.scale,
         causal=attention.causal,
-        block_n=schedule["block_n"],
-        num_stages=schedule["num_stages"],
-        heads_together=schedule["heads_together"],
-        pingpong=schedule["pingpong"],
+        block_n=schedule.block_n,
+        num_stages=schedule.num_stages,
+        heads_together=schedule.heads_together,
+        pingpong=schedule.pingpong,
         query=query,
         key=key,
         value=value,
         result=result,
     )
     kernel.function.operation.attributes["kiln.specialized"] = to_attribute(problem.to_dict())
-    programs = min(problem.tiles, schedule["programs"])
+    programs = min(problem.tiles, schedule.programs)
 
     def emit(program: Index) -> None:
         emit_specialized(kernel.b, problem, described, program, programs)
 
-    kernel.section(ir.AffineConstantExpr.get(programs), emit, schedule["num_warps"], schedule["num_stages"])
+    kernel.section(ir.AffineConstantExpr.get(programs), emit, schedule.num_warps, schedule.num_stages)
     return True

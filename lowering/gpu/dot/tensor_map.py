@@ -10,6 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.dialects.schedules.gpu import TmaSchedule
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.dot.operands import (
     Described,
@@ -45,22 +46,22 @@ class DescribedProblem:
     precision: str = "ieee"
     batch: tuple[Index, ...] = ()
 
-    def tiles(self, b: Builder, schedule: dict) -> tuple[Index, Index]:
+    def tiles(self, b: Builder, schedule: TmaSchedule) -> tuple[Index, Index]:
         """Rows and columns of tiles."""
-        return b.ceildivi(self.m, schedule["block_m"]), b.ceildivi(self.n, schedule["block_n"])
+        return b.ceildivi(self.m, schedule.block_m), b.ceildivi(self.n, schedule.block_n)
 
 
-def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
-    """One program of the "tensor_map" kernel: one tile, or with `persistent` every `programs`-th tile.
+def emit_tensor_map(b: Builder, p: DescribedProblem, schedule: TmaSchedule, program: Index, epilogue: Epilogue) -> None:
+    """One program of the "gpu.gemm.tma" kernel: one tile, or with `persistent` every `programs`-th tile.
 
     The persistent loop and the reduction are flattened into one by Triton (`tt.flatten`), so that the loads of the next
     tile run under the epilogue of this one. The epilogue has a counter of its own: the loop's may be a tile ahead.
     """
-    if not schedule["persistent"]:
+    if not schedule.persistent:
         tile = _Tile.of(b, p, schedule, program)
         tile.finish(tile.sums(), epilogue)
         return
-    programs = schedule["programs"]
+    programs = schedule.programs
     total: Index = 1
     for count in (*p.tiles(b, schedule), *p.batch):
         total = b.muli(total, count)
@@ -81,20 +82,20 @@ class _Tile:
 
     b: Builder
     p: DescribedProblem
-    schedule: dict
+    schedule: TmaSchedule
     batch: list[Index]
     i: Index
     j: Index
 
     @classmethod
-    def of(cls, b: Builder, p: DescribedProblem, schedule: dict, number: Index) -> "_Tile":
+    def of(cls, b: Builder, p: DescribedProblem, schedule: TmaSchedule, number: Index) -> "_Tile":
         down, across = p.tiles(b, schedule)
-        position, i, j = tile_position(b, number, down, across, schedule["group_m"])
+        position, i, j = tile_position(b, number, down, across, schedule.group_m)
         return cls(b, p, schedule, split_batch(b, position, p.batch), i, j)
 
     def sums(self) -> list[ir.Value]:
-        b, p, step = self.b, self.p, self.schedule["block_k"]
-        rows, columns = self.schedule["block_m"], self.schedule["block_n"]
+        b, p, step = self.b, self.p, self.schedule.block_k
+        rows, columns = self.schedule.block_m, self.schedule.block_n
         row, column = b.muli(self.i, rows), b.muli(self.j, columns)
         lhs, *others = (x.matrices.at(self.batch) for x in (p.lhs, *p.rhs))
 
@@ -108,12 +109,12 @@ class _Tile:
             return sums
 
         zeros = [b.constant(0.0, tt.with_shape([rows, columns], b.f32))] * len(p.rhs)
-        stages = {"tt.num_stages": f"{self.schedule['num_stages']} : i32"}
+        stages = {"tt.num_stages": f"{self.schedule.num_stages} : i32"}
         return b.for_(0, b.ceildivi(p.k, step), 1, body, zeros, stages)
 
     def finish(self, sums: Sequence[ir.Value], epilogue: Epilogue) -> None:
-        b, p, pieces = self.b, self.p, self.schedule["pieces"]
-        rows, columns = self.schedule["block_m"], self.schedule["block_n"]
+        b, p, pieces = self.b, self.p, self.schedule.epilogue_pieces
+        rows, columns = self.schedule.block_m, self.schedule.block_n
         row = line(b, b.muli(self.i, rows), rows, 0, p.m)
         apply_in_pieces(b, epilogue, self.batch, row, (b.muli(self.j, columns), p.n), sums, pieces)
 

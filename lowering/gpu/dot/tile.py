@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import tt
+from kiln.dialects.schedules.gpu import TileSchedule
 from kiln.lowering.gpu.builder import Builder, Condition, Index
 from kiln.lowering.gpu.dot.operands import (
     Epilogue,
@@ -48,28 +49,28 @@ class DotProblem:
         return lhs, [rhs.moved(b, dot_offset(b, batch, strides)) for rhs, strides in pairs]
 
 
-def emit_tile(b: Builder, p: DotProblem, schedule: dict, program: Index, epilogue: Epilogue) -> None:
+def emit_tile(b: Builder, p: DotProblem, schedule: TileSchedule, program: Index, epilogue: Epilogue) -> None:
     """One program of the "tile" kernel.
 
     Rows and columns past the end read the last ones again, where that does not cost them their vector loads: what
     they give is not stored. Of the reduction, only the last step is masked.
     """
-    rows, columns = schedule["block_m"], schedule["block_n"]
+    rows, columns = schedule.block_m, schedule.block_n
     across, down = b.ceildivi(p.n, columns), b.ceildivi(p.m, rows)
-    batch_position, i, j = tile_position(b, program, down, across, schedule["group_m"])
+    batch_position, i, j = tile_position(b, program, down, across, schedule.group_m)
     batch = split_batch(b, batch_position, p.batch)
     lhs, rhs = p.at(b, batch)
     m = line(b, b.muli(i, rows), rows, 0, p.m)
     n = line(b, b.muli(j, columns), columns, 1, p.n)
     sums = sum_tile(b, p, lhs, rhs, m, n, schedule)
-    apply_in_pieces(b, epilogue, batch, m, (n.start, p.n), sums, schedule.get("pieces", 1))
+    apply_in_pieces(b, epilogue, batch, m, (n.start, p.n), sums, schedule.epilogue_pieces)
 
 
 def sum_tile(
-    b: Builder, p: DotProblem, lhs: Matrix, rhs: Sequence[Matrix], m: Line, n: Line, schedule: dict
+    b: Builder, p: DotProblem, lhs: Matrix, rhs: Sequence[Matrix], m: Line, n: Line, schedule: TileSchedule
 ) -> list[ir.Value]:
     """The sums of a tile [R, C] for each rhs: zeros where the reduction is empty."""
-    rows, columns, step = schedule["block_m"], schedule["block_n"], schedule["block_k"]
+    rows, columns, step = schedule.block_m, schedule.block_n, schedule.block_k
     along, down = b.lanes(step, 1, 2), b.lanes(step, 0, 2)
     m_index, m_mask = _along(b, m, lhs.row_stride, p.m)
     pointers = [b.broadcast(lhs.pointers(b, m_index, along), (rows, step))]
@@ -95,7 +96,7 @@ def sum_tile(
         return [*(b.addptr(x, moved) for x, moved in zip(at, advance, strict=True)), *sums]
 
     zeros = [b.constant(0, tt.with_shape([rows, columns], p.sums))] * len(rhs)
-    stages = {"tt.num_stages": f"{schedule['num_stages']} : i32"}
+    stages = {"tt.num_stages": f"{schedule.num_stages} : i32"}
     carried = b.for_(0, whole, 1, body, [*pointers, *zeros], stages)
     at, sums = carried[: len(pointers)], carried[len(pointers) :]
     rest = b.subi(p.k, b.muli(whole, step))

@@ -3,6 +3,7 @@
 """Writes the code of a planned nest: a program's position, the tile's axes, reductions, stores."""
 
 from kiln.dialects import affine
+from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Condition, Index
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.gpu.tile.plan import Nest, Root
@@ -13,10 +14,10 @@ def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
     """Emit the work of program number `program` (an integer of the kernel's index type)."""
     b = e.b
     e.loops = nest.loops
-    sizes = list(nest.schedule["tile"])
+    sizes = list(nest.schedule.tile)
     e.axes = [Axis(n) for n in sizes if n > 1]
     if nest.row is not None:
-        e.axes.append(Axis(nest.schedule["row"]))
+        e.axes.append(Axis(_row_size(nest)))
     if not e.axes:
         e.axes = [Axis(1)]
     position = program
@@ -40,12 +41,19 @@ def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
         for root in nest.roots:
             _store(e, root)
         return
-    row = Row(nest.row_extents, nest.row_exprs, nest.row, axis, bool(nest.schedule["persistent"]))
+    row = Row(nest.row_extents, nest.row_exprs, nest.row, axis, nest.schedule.persistent)
     e.row = row
     e.axis_of[row.dim] = axis
     if row.persistent:
         e.bind_axis(axis, row.dim, 0)
     _store_rows(e, nest, row)
+
+
+def _row_size(nest: Nest) -> int:
+    """Elements of a row at a time. Raises UnsupportedError where a schedule was made for loops without reductions."""
+    if nest.schedule.row is None:
+        raise UnsupportedError("kiln.fusion", "", "its schedule has no field 'row', and the loops have reductions")
+    return nest.schedule.row
 
 
 def _store_rows(e: Evaluator, nest: Nest, row: Row) -> None:

@@ -12,6 +12,7 @@ from math import inf, prod
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
@@ -48,7 +49,6 @@ class Nest:
     """outer: dims with one position a program. tiles: dims along the first axes of the tile. row: dim of the rows.
 
     exprs of the rows (`row_exprs`) are the reduced loops, of extents `row_extents`, over the row's dim.
-    schedule: `{"tile": [size per tile dim], "row": size, "persistent": bool, "num_warps": n}`.
     """
 
     loops: Loops
@@ -58,14 +58,14 @@ class Nest:
     row: int | None
     row_extents: tuple[ir.AffineExpr, ...]
     row_exprs: tuple[ir.AffineExpr, ...]
-    schedule: dict
+    schedule: NestSchedule
 
     def programs(self) -> ir.AffineExpr:
         """How many programs walk the nest."""
         total: ir.AffineExpr = ir.AffineConstantExpr.get(1)
         for d in self.outer:
             total = total * self.loops.extents[d]
-        for d, size in zip(self.tiles, self.schedule["tile"], strict=True):
+        for d, size in zip(self.tiles, self.schedule.tile, strict=True):
             total = total * ir.AffineExpr.get_ceil_div(self.loops.extents[d], size)
         return self.loops.simplify(total)
 
@@ -93,7 +93,9 @@ class _RowAccesses(Accesses):
         super()._visit_generic(op, value, indices, around)
 
 
-def plan_nest(body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, schedule: dict | None = None) -> Nest:
+def plan_nest(
+    body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, schedule: NestSchedule | None = None
+) -> Nest:
     """Choose the loops of a group of roots; `schedule` (from an attribute) overrides sizes."""
     return _Planner(body, layouts, group).plan(schedule)
 
@@ -108,7 +110,7 @@ class _Planner:
         self.row_extents: tuple[ir.AffineExpr, ...] = ()
         self.row_exprs: tuple[ir.AffineExpr, ...] = ()
 
-    def plan(self, schedule: dict | None) -> Nest:
+    def plan(self, schedule: NestSchedule | None) -> Nest:
         first = self._accesses()
         kept, inner = self._find_row(first)
         accesses = self._accesses()
@@ -267,7 +269,7 @@ class _Planner:
 
     # -- choices -----------------------------------------------------------------------------------------------
 
-    def _pointwise_nest(self, accesses: _RowAccesses, dims: list[int], schedule: dict | None) -> Nest:
+    def _pointwise_nest(self, accesses: _RowAccesses, dims: list[int], schedule: NestSchedule | None) -> Nest:
         pair = self._transposed(accesses, dims)
         if pair is not None:
             outer = [d for d in dims if d not in pair]
@@ -299,7 +301,7 @@ class _Planner:
                 return reads[0], write
         return None
 
-    def _row_nest(self, accesses: _RowAccesses, outer: list[int], row: int, schedule: dict | None) -> Nest:
+    def _row_nest(self, accesses: _RowAccesses, outer: list[int], row: int, schedule: NestSchedule | None) -> Nest:
         along = sum(a.bytes for a in accesses.found if contiguous_dims(a.offset, [row]))
         last = [d for d in outer if any(contiguous_dims(a.offset, [d]) for a in accesses.found)]
         across = sum(
@@ -322,7 +324,7 @@ class _Planner:
             reread=reread,
         )
         schedule = schedule or rules.choose_row(shape)
-        _TAKEN(f"{'rows' if contiguous else 'columns'} in {'registers' if schedule['persistent'] else 'blocks'}")
+        _TAKEN(f"{'rows' if contiguous else 'columns'} in {'registers' if schedule.persistent else 'blocks'}")
         if strip is not None:
             _TAKEN("strips of columns")
         if shape.rows is None or shape.length is None:
@@ -343,8 +345,8 @@ class _Planner:
     def _known(self, dim: int) -> int | None:
         return affine.constant_of(self.loops.extents[dim])
 
-    def _nest(self, outer: list[int], tiles: list[int], row: int | None, schedule: dict) -> Nest:
-        return Nest(self.loops, self._roots(), outer, tiles, row, self.row_extents, self.row_exprs, dict(schedule))
+    def _nest(self, outer: list[int], tiles: list[int], row: int | None, schedule: NestSchedule) -> Nest:
+        return Nest(self.loops, self._roots(), outer, tiles, row, self.row_extents, self.row_exprs, schedule)
 
 
 def accesses_of(planner: _Planner, main: int) -> ir.AffineExpr:

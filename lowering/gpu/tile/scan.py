@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.dialects.schedules.gpu import ScanSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.emitters import emits
@@ -27,7 +28,7 @@ LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""
 
 
-def plan_scan(body: FusionBody, *_: object) -> dict[str, Any]:
+def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     """Rows per program, elements of a row per step, warps."""
     op = _scan(body)
     at = ir.IntegerAttr(op.operation.attributes["dim"]).value
@@ -43,11 +44,11 @@ def plan_scan(body: FusionBody, *_: object) -> dict[str, Any]:
         tile, step = max(tile, 32), min(step, 128)
     if rows is not None:
         tile = min(tile, rules.pow2(rows))
-    return {"tile": [tile], "row": step, "num_warps": rules.warps_for(tile * step)}
+    return ScanSchedule(rows=tile, row=step, num_warps=rules.warps_for(tile * step))
 
 
-@emits(kiln.ScanOp, target="gpu", plan=plan_scan)
-def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
+@emits(kiln.ScanOp, target="gpu", plan=plan_scan, schedules=ScanSchedule)
+def emit_scan(kernel: Any, schedule: ScanSchedule | None) -> None:
     """Add the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
     body: FusionBody = kernel.body
     op = _scan(body)
@@ -59,9 +60,9 @@ def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
     for k, d in enumerate(dims):
         if k != at:
             rows = rows * loops.extents[d.position]
-    tile = schedule["tile"][0]
+    tile = schedule.rows
     length = affine.constant_of(loops.extents[dims[at].position])
-    _TAKEN("one block" if length is not None and length <= schedule["row"] else "several blocks")
+    _TAKEN("one block" if length is not None and length <= schedule.row else "several blocks")
     if tile > 1:
         _TAKEN("several rows a program")
     if at < len(dims) - 1:
@@ -70,10 +71,10 @@ def emit_scan(kernel: Any, schedule: dict[str, Any]) -> None:
     def emit(program: Index) -> None:
         e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
         e.loops = loops
-        _emit(e, op, [d.position for d in dims], at, rows, tile, schedule["row"], program)
+        _emit(e, op, [d.position for d in dims], at, rows, tile, schedule.row, program)
 
     programs = affine.simplify(ir.AffineExpr.get_ceil_div(rows, tile))
-    kernel.section(programs, emit, schedule["num_warps"])
+    kernel.section(programs, emit, schedule.num_warps)
 
 
 def _scan(body: FusionBody) -> ir.OpView:

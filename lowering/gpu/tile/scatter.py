@@ -14,6 +14,7 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.kiln import name_of
+from kiln.dialects.schedules.gpu import ScatterSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.emitters import emits
@@ -41,17 +42,18 @@ _TAKEN = paths.group(
 )
 
 
-def plan_scatter(body: FusionBody, *_: object) -> dict[str, Any]:
+def plan_scatter(body: FusionBody, *_: object) -> ScatterSchedule:
     """Elements of a program, warps."""
     elements: int | None = 1
     for size in body.dims(_scatter(body).operands[1]):
         known = affine.constant_of(size)
         elements = None if known is None or elements is None else elements * known
-    return dict(rules.choose_pointwise(elements))
+    chosen = rules.choose_pointwise(elements)
+    return ScatterSchedule(block=chosen.tile[0], num_warps=chosen.num_warps)
 
 
-@emits(kiln.ScatterNdOp, target="gpu", plan=plan_scatter)
-def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
+@emits(kiln.ScatterNdOp, target="gpu", plan=plan_scatter, schedules=ScatterSchedule)
+def emit_scatter(kernel: Any, schedule: ScatterSchedule | None) -> None:
     """Add the kernel of a fusion around one kiln.scatter_nd, whose values and indices may be computed on the way."""
     body: FusionBody = kernel.body
     op = _scatter(body)
@@ -65,7 +67,7 @@ def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
         _TAKEN("in place")
     loops = Loops()
     point, flat = _one_loop(body, kernel.layouts, op, loops)
-    block = schedule["tile"][0]
+    block = schedule.block
 
     def emit(program: Index) -> None:
         e = kernel.evaluator()
@@ -75,7 +77,7 @@ def emit_scatter(kernel: Any, schedule: dict[str, Any]) -> None:
         _write(e, op, point)
 
     programs = loops.simplify(ir.AffineExpr.get_ceil_div(loops.extents[flat], block))
-    kernel.section(programs, emit, schedule["num_warps"])
+    kernel.section(programs, emit, schedule.num_warps)
 
 
 def _scatter(body: FusionBody) -> ir.OpView:

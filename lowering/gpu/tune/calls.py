@@ -11,6 +11,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of, static_flops
+from kiln.dialects.schedules import to_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.extract import extracted, pointwise_chain, schedule_module
@@ -19,10 +20,9 @@ from kiln.lowering.gpu.tune.plan_trial import PlanTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.channels_last import channels_last
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tune.measure import Measure
 from kiln.lowering.tune.operands import is_close
-from kiln.lowering.tune.store import Found, TriedSchedule, TunedSchedules
+from kiln.lowering.tune.store import Found, LibraryVerdict, TriedSchedule, TunedSchedules
 
 __all__ = ["AttentionJudge", "ConvolutionJudge"]
 
@@ -107,7 +107,7 @@ class _CallJudge(Judge[_CallCase]):
             own, library = self.tuner.measure([mine, call], self.tuner.seconds)
             tried.append(TriedSchedule("own", own.median))
         wins = library.beats(own, MARGIN)
-        return Found({"library": wins}, "library" if wins else "default", own.median, library.median, tried)
+        return Found(LibraryVerdict(wins), "library" if wins else "default", own.median, library.median, tried)
 
     def _with_call(self, case: _CallCase) -> ir.Module:
         found = extracted(case.ops, [], lambda value: self.strides(case.op, value))
@@ -128,7 +128,7 @@ class _CallJudge(Judge[_CallCase]):
             except KilnError:
                 continue  # nothing to try: it stays as it is
             changed |= found.label != "default"
-            kernel.operation.attributes["schedule"] = to_attribute(found.schedule)
+            kernel.operation.attributes["schedule"] = to_attribute(found.kernel_schedule)
         return changed
 
 

@@ -15,7 +15,7 @@ from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.tuner import GpuTuner, chip_name
 from kiln.lowering.tune.measure import Measure
-from kiln.lowering.tune.store import Found, TunedSchedules
+from kiln.lowering.tune.store import Found, LibraryVerdict, TunedSchedules
 
 __all__ = ["Case", "Judge", "Verdict"]
 
@@ -50,7 +50,7 @@ class Judge(ABC, Generic[C]):
         options, device, seconds, measure: as for `GpuTuner`.
         graph_seconds: from when on, compilation included, the rules decide.
 
-    Subclasses have `case` and `compare`; `Found.schedule` says what won ("library"), `default` is the time of the own
+    Subclasses have `case` and `compare`; `Found.schedule` is a `LibraryVerdict`, `default` is the time of the own
     kernel, `seconds` that of the library.
     """
 
@@ -101,12 +101,12 @@ class Judge(ABC, Generic[C]):
         return self._told(found)
 
     def _told(self, found: Found) -> Verdict:
-        library = bool(found.schedule["library"])
-        candidate = int(found.schedule.get("candidate", 0))
-        parts = int(found.schedule.get("parts", 1))
+        verdict = found.schedule
+        assert isinstance(verdict, LibraryVerdict), "a judge's key is that of no kernel"
+        library, candidate, parts = verdict.library, verdict.candidate, verdict.parts
         which = f" (its algorithm {candidate})" if candidate else ""
         own = f"{1e6 * found.default:.1f} us in a kernel of its own"
         times = f"{1e6 * found.seconds:.1f} us with {self.library}{which}, {own}"
         if parts > 1:
-            times += f", {1e6 * found.schedule['parts_seconds']:.1f} us in {parts} parts of its sums"
+            times += f", {1e6 * verdict.parts_seconds:.1f} us in {parts} parts of its sums"
         return Verdict(library, f"{self.library}: {times}" if library else times, candidate, parts)

@@ -16,6 +16,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects.kiln import static_flops
+from kiln.dialects.schedules import from_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.choice import added_bias, parts_of_product, stands_alone
@@ -25,8 +26,7 @@ from kiln.lowering.gpu.tune.library_trial import library_calls
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import MARGIN
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import from_attribute
-from kiln.lowering.tune.store import Found, TriedSchedule
+from kiln.lowering.tune.store import Found, LibraryVerdict, TriedSchedule
 
 __all__ = ["ProductJudge"]
 
@@ -66,7 +66,7 @@ class ProductJudge(Judge[_ProductCase]):
         op, chain, own = case.op, case.chain, case.own
         best = self.tuner.find(own.fusion)
         trial = GpuTrial(own.fusion, self.device, self.options.arch)
-        mine = trial.prepare(trial.start(best.schedule))
+        mine = trial.prepare(trial.start(best.kernel_schedule))
         bias, product = added_bias(op.results[0])
         rest = chain[1:] if bias is not None else chain
         activated = gelu_behind(product) if bias is not None else None
@@ -86,10 +86,10 @@ class ProductJudge(Judge[_ProductCase]):
             best = first
         library = times[best].beats(times[0], MARGIN)
         tried = [TriedSchedule(label, time.median) for label, time in zip(labels, times, strict=False)]
-        found = {"library": library, "candidate": theirs[best - 1][0]}
+        found = LibraryVerdict(library, theirs[best - 1][0])
         if split is not None and all(times[-1].beats(times[i], MARGIN) for i in (0, best)):
-            found |= {"library": False, "parts": parts, "parts_seconds": times[-1].median}
-        label = "library" if found["library"] else "default"
+            found = LibraryVerdict(False, theirs[best - 1][0], parts, times[-1].median)
+        label = "library" if found.library else "default"
         return Found(found, label, times[0].median, times[best].median, tried)
 
     def _in_parts(self, ops: list[ir.Operation], arguments: list[ir.Value], parts: int) -> Callable[[], None] | None:

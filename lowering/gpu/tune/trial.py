@@ -13,12 +13,12 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import KilnError
 from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dtype_name
 from kiln.lowering.host.gpu_kernels import GpuKernelSet
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tune.operands import KnownTensors, is_close, random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
@@ -35,7 +35,7 @@ _MOST_SETS = 8
 class Started:
     """A kernel that Triton is compiling: its schedule, the set it is in, and how it is launched."""
 
-    schedule: dict[str, Any]
+    schedule: Schedule
     kernels: GpuKernelSet
     launch: Launch
 
@@ -70,7 +70,7 @@ class GpuTrial:
             made.append([*operands, *results])
         return made
 
-    def start(self, schedule: dict[str, Any]) -> Started:
+    def start(self, schedule: Schedule) -> Started:
         """Emit the kernel with a schedule, and have Triton compile it in another thread.
 
         Raises KilnError where it cannot be emitted.

@@ -4,16 +4,15 @@
 """Choosing a GPU kernel's schedule by running candidates."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.schedules import from_attribute
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.lowering.gpu.tune.trial import GpuTrial, Started
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tune.difference import difference
 from kiln.lowering.tune.measure import Measure
 from kiln.lowering.tune.operands import no_trial
@@ -59,7 +58,7 @@ class GpuTuner(Tuner):
         """Have the candidates for a fusion compiled, in other threads: `decide` runs them."""
         if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
             raise no_trial(fusion, "there is no GPU to run it on")
-        default: dict[str, Any] = from_attribute(fusion.operation.attributes["schedule"])
+        default = from_attribute(fusion.operation.attributes["schedule"])
         trial = GpuTrial(fusion, self.device, self.options.arch)
         known = trial.known
         others = candidates(known.body, known.layouts, default, self.options)[:MAX_CANDIDATES]

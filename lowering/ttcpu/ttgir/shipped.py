@@ -10,6 +10,8 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context, parse
 from kiln.dialects.kiln import name_of
+from kiln.dialects.schedules import from_attribute
+from kiln.dialects.schedules.gpu import WarpSpecializedSchedule
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
 from kiln.lowering.gpu.emit import emit_kernel
@@ -26,10 +28,7 @@ _SEEDS = (1, 2)
 def is_specialized(fusion: ir.Operation) -> bool:
     """Whether the schedule asks for warps with different jobs, which Triton IR cannot say."""
     attributes = fusion.attributes
-    if "schedule" not in attributes:
-        return False
-    schedule = ir.DictAttr(attributes["schedule"])
-    return "kernel" in schedule and schedule["kernel"] == ir.StringAttr.get("specialized", fusion.context)
+    return "schedule" in attributes and isinstance(from_attribute(attributes["schedule"]), WarpSpecializedSchedule)
 
 
 def shipped_results(

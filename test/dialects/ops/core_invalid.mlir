@@ -184,3 +184,4 @@ func.func @invalid(%x: tensor<?xf32>, %n: index) {
   }) {kind = "pointwise", name = "f", shapes = []} : (tensor<?xf32>, index) -> ()
   return
 }
+

@@ -12,11 +12,14 @@ from kiln.lowering.host.plan import build_plan
 from kiln.passes.assign_layouts import AssignLayouts
 
 MAP = "affine_map<(d0, d1) -> (d0, d1)>"
-WIDE = "{nests = [{num_warps = 1 : i64, tile = [4096]}]}"
-NARROW = "{nests = [{num_warps = 4 : i64, tile = [1024]}]}"
-ROW = "{nests = [{num_warps = 1 : i64, tile = [2], row = 4096 : i64}]}"
-PRODUCT = "{block_m = 128 : i64, block_n = 256 : i64, num_warps = 8 : i64}"
-PARTS = f"{{parts = [{PRODUCT}, {PRODUCT}]}}"
+WIDE = '{kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [4096]}]}'
+NARROW = '{kernel = "gpu.loops", nests = [{num_warps = 4 : i64, tile = [1024]}]}'
+ROW = '{kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [2], row = 4096 : i64}]}'
+PRODUCT = (
+    '{kernel = "gpu.gemm.tile", block_m = 128 : i64, block_n = 256 : i64, block_k = 64 : i64, group_m = 8 : i64, '
+    "num_warps = 8 : i64, num_stages = 3 : i64}"
+)
+PARTS = f'{{kernel = "parts", parts = [{PRODUCT}, {PRODUCT}]}}'
 
 
 def fusion(result: str, operand: str, ops: int, schedule: str, name: str) -> str:

@@ -19,11 +19,11 @@ from test_specialized import MAPS, attention, schedule  # noqa: E402  # pyright:
 from torch_mlir import ir  # noqa: E402
 
 from kiln.dialects import create_context, parse  # noqa: E402
+from kiln.dialects.schedules import to_attribute  # noqa: E402
 from kiln.errors import InvalidIRError, NumericsError, UnsupportedError  # noqa: E402
 from kiln.lowering.gpu import ttir  # noqa: E402
 from kiln.lowering.gpu.dot.specialized import Place, Specialized  # noqa: E402
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir  # noqa: E402
-from kiln.lowering.schedule_attr import to_attribute  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.memory import TtgirError  # noqa: E402
 from kiln.lowering.ttcpu.ttgir.run import run_specialized  # noqa: E402

@@ -4,6 +4,7 @@
 """Trying schedules of GPU kernels, on the emulated GPU: what is tried, taken, discarded and remembered."""
 
 import ctypes
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -14,13 +15,14 @@ import kiln
 import kiln.lowering.gpu.tune.tuner as tuner_module
 from kiln.dialects import create_context
 from kiln.dialects import kiln as dialect
+from kiln.dialects.schedules import from_attribute
+from kiln.dialects.schedules.gpu import FlashSchedule, TileSchedule, TmaSchedule
 from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.report import collect
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.candidates import candidates
 from kiln.lowering.gpu.tune.trial import GpuTrial
 from kiln.lowering.gpu.tune.tuner import GpuTuner
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tune.difference import difference
 from kiln.lowering.tune.measure import Timing
 from kiln.lowering.tune.store import TunedSchedules
@@ -141,7 +143,7 @@ def test_products_of_one_matrix_change_together(gpu):
         found = candidates(trial.known.body, trial.known.layouts, default, OPTIONS)
         assert len(found) > 4
         for schedule in [default, *found[:5]]:
-            first, second, third = schedule["parts"]
+            first, second, third = schedule.parts
             assert first == second == third
             trial.prepare(trial.start(schedule))
 
@@ -188,7 +190,7 @@ def test_a_candidate_that_does_not_compile_has_a_reason(gpu, monkeypatch):
 def test_a_candidate_that_computes_something_else_is_discarded(gpu, monkeypatch):
     with Scheduled(product(64, 64, 64)) as fusion:
         default = from_attribute(fusion.operation.attributes["schedule"])
-        monkeypatch.setattr(tuner_module, "candidates", lambda *arguments: [default | {"num_warps": 2}])
+        monkeypatch.setattr(tuner_module, "candidates", lambda *arguments: [replace(default, num_warps=2)])
         launch = gpu._launch
 
         def spoil(function, *arguments):
@@ -370,9 +372,9 @@ def test_gelu_is_part_of_the_librarys_way(gpu, monkeypatch, tmp_path):
 
 
 def test_labels_tell_what_a_schedule_is():
-    tile = {"kernel": "tile", "block_m": 64, "block_n": 32, "block_k": 64, "num_stages": 3, "num_warps": 4, "pieces": 1}
-    mapped = tile | {"kernel": "tensor_map", "persistent": False}
-    assert difference(tile, mapped) == "tile block_k=64 block_m=64 block_n=32 num_stages=3 num_warps=4"
-    assert difference(mapped | {"persistent": True}, mapped) == "tensor_map persistent=true"
-    rows = {"block_m": 64, "descriptors": True}
-    assert difference(rows | {"descriptors": False}, rows) == "descriptors=false"
+    tile = TileSchedule(block_m=64, block_n=32, block_k=64, group_m=8, num_stages=3, num_warps=4)
+    mapped = TmaSchedule(**asdict(tile), persistent=False, programs=132)
+    assert difference(tile, mapped) == "gpu.gemm.tile block_k=64 block_m=64 block_n=32 num_stages=3 num_warps=4"
+    assert difference(replace(mapped, persistent=True), mapped) == "gpu.gemm.tma persistent=true"
+    rows = FlashSchedule(block_m=64, block_n=64, num_warps=4, num_stages=2, tma=True)
+    assert difference(replace(rows, tma=False), rows) == "gpu.attention.flash tma=false"

@@ -19,6 +19,18 @@ import kiln.lowering.host.gpu_kernels as gpu_kernels
 import kiln.runtime.cuda.driver as driver_module
 import kiln.runtime.cuda.executor as cuda_executor
 import kiln.runtime.executor as executor
+from kiln.dialects.schedules import PartsSchedule
+from kiln.dialects.schedules.gpu import (
+    FlashSchedule,
+    GemvSchedule,
+    ImplicitConvSchedule,
+    LoopsSchedule,
+    NestSchedule,
+    ScatterSchedule,
+    TileSchedule,
+    TmaConvSchedule,
+    TmaSchedule,
+)
 from kiln.errors import CompileError, KilnError, UnsupportedError
 from kiln.frontend.report import collect
 from kiln.lowering.gpu.compile import compile_ttir, gpu_target, triton_problem
@@ -86,25 +98,20 @@ def test_without_fallback_the_error_has_triton_s_reason_and_the_line(gpu, monkey
 
 
 def test_schedules_get_smaller_until_there_is_none():
-    product = {"kernel": "tensor_map", "persistent": True, "programs": 132, "block_m": 128, "block_n": 256, "block_k": 64,
-               "group_m": 8, "num_warps": 8, "num_stages": 4, "pieces": 2, "precision": "ieee"}  # fmt: skip
-    gemv = {"kernel": "gemv", "turned": False, "block_n": 2, "block_k": 1024, "num_warps": 4, "num_stages": 3}
-    attention = {
-        "block_m": 64,
-        "block_n": 128,
-        "num_warps": 4,
-        "num_stages": 2,
-        "precision": "ieee",
-        "descriptors": True,
-    }
-    rows = {"tile": [4], "row": 4096, "persistent": True, "num_warps": 8}
-    transposed = {"tile": [64, 64], "num_warps": 8}
+    product = TmaSchedule(persistent=True, programs=132, block_m=128, block_n=256, block_k=64, group_m=8, num_warps=8,
+                          num_stages=4, epilogue_pieces=2)  # fmt: skip
+    conv = TmaConvSchedule(**dataclasses.asdict(product))
+    gemv = GemvSchedule(transposed=False, block_n=2, block_k=1024, num_warps=4, num_stages=3)
+    attention = FlashSchedule(block_m=64, block_n=128, num_warps=4, num_stages=2, tma=True)
+    rows = NestSchedule(tile=(4,), row=4096, persistent=True, num_warps=8)
+    transposed = NestSchedule(tile=(64, 64), num_warps=8)
     for schedule in (
         product,
+        conv,
         gemv,
         attention,
-        {"nests": [rows, transposed]},
-        {"parts": [product, {}, {"nests": [rows]}]},
+        LoopsSchedule(nests=(rows, transposed)),
+        PartsSchedule(parts=(product, None, LoopsSchedule(nests=(rows,)))),
     ):
         seen = [schedule]
         while (following := smaller_schedule(seen[-1])) is not None:
@@ -112,9 +119,10 @@ def test_schedules_get_smaller_until_there_is_none():
             seen.append(following)
             assert len(seen) < 40
         assert len(seen) > 3
-    assert smaller_schedule(product)["kernel"] == "tile" and smaller_schedule(product)["num_stages"] == 2
-    assert "descriptors" not in smaller_schedule(attention)
-    assert smaller_schedule({}) is None
+    assert type(smaller_schedule(product)) is TileSchedule and smaller_schedule(product).num_stages == 2
+    assert type(smaller_schedule(conv)) is ImplicitConvSchedule
+    assert not smaller_schedule(attention).tma
+    assert smaller_schedule(ScatterSchedule(block=128, num_warps=1)) is None
 
 
 def test_chips_that_triton_cannot_compile_for():

@@ -11,6 +11,8 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import create_context, tt
+from kiln.dialects.schedules import Schedule
+from kiln.dialects.schedules.gpu import DepthwiseConvSchedule, GemvSchedule, TmaSchedule
 from kiln.lowering.gpu.builder import Builder, is_float, kernel
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
@@ -59,7 +61,7 @@ class Emitted:
     """A kernel as a module, its schedule and arguments."""
 
     module: ir.Module
-    schedule: dict
+    schedule: Schedule
     tensors: list[torch.Tensor]
     symbols: list[int]
 
@@ -68,7 +70,7 @@ class Emitted:
         run_kernel(list(self.module.body)[0].operation, self.tensors, self.symbols)
 
     def compile(self, target: str = "sm_90") -> Artifacts:
-        options = {key: self.schedule[key] for key in ("num_warps", "num_stages")}
+        options = {key: getattr(self.schedule, key) for key in ("num_warps", "num_stages")}
         with self.module.context:
             return compile_ttir(to_ttir(list(self.module.body)[0]), target, options)
 
@@ -77,7 +79,7 @@ def emit(
     types: Callable[[], list[ir.Type]],
     body: Callable[..., Any],
     programs: int,
-    schedule: dict,
+    schedule: Schedule,
     tensors: list[torch.Tensor],
     symbols: list[int],
     attributes: dict[str, str] | None = None,
@@ -111,7 +113,7 @@ def product(
     out: torch.Tensor,
     dynamic: str = "",
     tf32: bool = False,
-    schedule: dict | None = None,
+    schedule: Any = None,
 ) -> Emitted:
     """out = x @ w for x [*batch, m, k] and w [*batch, k, n] of any strides; `dynamic` names sizes that the kernel gets
     as symbols."""
@@ -136,28 +138,28 @@ def product(
             Matrix(lhs, *x.stride()[-2:]), (Matrix(rhs, *w.stride()[-2:]),), x.stride()[:-2], (w.stride()[:-2],),
             ir.Type.parse(sum_type(x.dtype)), "tf32" if tf32 else "ieee",
         )  # fmt: skip
-        emitter = emit_gemv if s["kernel"] == "gemv" else emit_tile
+        emitter = emit_gemv if isinstance(s, GemvSchedule) else emit_tile
         emitter(b, problem, s, b.program_id(0), PlainStore(result, out.stride()))
 
-    tiles = -(-n // s["block_n"]) * -(-m // s.get("block_m", 1)) * batch.numel()
-    if s["kernel"] == "gemv":
-        tiles = -(-(m if s["turned"] else n) // s["block_n"]) * batch.numel()
+    tiles = -(-n // s.block_n) * -(-m // getattr(s, "block_m", 1)) * batch.numel()
+    if isinstance(s, GemvSchedule):
+        tiles = -(-(m if s.transposed else n) // s.block_n) * batch.numel()
     return emit(types, body, tiles, s, [x, w, out], [sizes[c] for c in dynamic])
 
 
-def described_product(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, schedule: dict | None = None) -> Emitted:
+def described_product(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, schedule: Any = None) -> Emitted:
     """out = x @ w through descriptors, for matrices with a unit stride each."""
     (m, k), n = x.shape, w.shape[1]
     dtype = "tf32" if x.dtype == torch.float32 else NAMES[x.dtype]
     s = schedule or choose_product(ProductShape(1, m, n, k, x.stride(), w.stride(), dtype), H200, descriptors=True)
-    assert s["kernel"] == "tensor_map"
+    assert isinstance(s, TmaSchedule)
     lhs_last, rhs_last = x.stride(1) == 1, w.stride(0) == 1
 
     def described(rows: int, columns: int) -> ir.Type:
         return tt.tensordesc(ir.RankedTensorType.get([rows, columns], element(x.dtype)))
 
     def types() -> list[ir.Type]:
-        block_m, block_n, block_k = s["block_m"], s["block_n"], s["block_k"]
+        block_m, block_n, block_k = s.block_m, s.block_n, s.block_k
         return [
             described(block_m, block_k) if lhs_last else described(block_k, block_m),
             described(block_n, block_k) if rhs_last else described(block_k, block_n),
@@ -177,8 +179,8 @@ def described_product(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, sched
             f"strides = affine_map<() -> ({stride}, 1)>}}"
         )
 
-    tiles = -(-n // s["block_n"]) * -(-m // s["block_m"])
-    programs = min(tiles, s["programs"]) if s["persistent"] else tiles
+    tiles = -(-n // s.block_n) * -(-m // s.block_m)
+    programs = min(tiles, s.programs) if s.persistent else tiles
     attributes = {"kiln.descriptors": f"[{entry(0, x)}, {entry(1, w)}]"}
     return emit(types, body, programs, s, [x, w, out], [], attributes)
 
@@ -192,7 +194,7 @@ def attention(
     causal: bool = False,
     mask: torch.Tensor | None = None,
     dynamic: str = "",
-    schedule: dict | None = None,
+    schedule: Any = None,
     fill: float | None = None,
 ) -> Emitted:
     """Attention of [B, H, S, E], [B, G, T, E], [B, G, T, V] (any strides); `dynamic` among "s" and "t"."""
@@ -222,7 +224,7 @@ def attention(
         )  # fmt: skip
         emit_attention(b, problem, s, b.program_id(0), PlainStore(pointers[-1], out.stride()))
 
-    programs = -(-queries // s["block_m"]) * batch * heads
+    programs = -(-queries // s.block_m) * batch * heads
     return emit(types, body, programs, s, tensors, [sizes[c] for c in dynamic])
 
 
@@ -275,7 +277,7 @@ def conv(
         )  # fmt: skip
         emit_conv(b, p, s, b.program_id(0), StoreChannels(result, [images, *sizes[half:]], out.stride()))
 
-    one = s["kernel"] == "depthwise"
+    one = isinstance(s, DepthwiseConvSchedule)
     width, count = (w.shape[0], 1) if one else (w.shape[0] // groups, groups)
-    programs = count * -(-rows // s["block_m"]) * -(-width // s["block_n"])
+    programs = count * -(-rows // s.block_m) * -(-width // s.block_n)
     return emit(types, body, programs, s, [x, w, out], symbols)

@@ -7,6 +7,8 @@ import pytest
 import torch
 from dot_support import attention
 
+from kiln.dialects.schedules.gpu import FlashSchedule
+
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 
 
@@ -51,7 +53,7 @@ def test_sizes(queries, keys, size, causal, dtype):
 @pytest.mark.parametrize("blocks", [(16, 32), (32, 16), (64, 64)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_blocks_of_any_shape(blocks, causal):
-    schedule = {"block_m": blocks[0], "block_n": blocks[1], "num_warps": 4, "num_stages": 2}
+    schedule = FlashSchedule(block_m=blocks[0], block_n=blocks[1], num_warps=4, num_stages=2)
     check(*inputs(1, 1, 100, 100, 16, 16), causal, schedule=schedule)
 
 

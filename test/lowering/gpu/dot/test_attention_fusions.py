@@ -162,7 +162,7 @@ def test_where_blocks_are_masked(masks, blocks, descriptors):
         out = torch.full((2, 4, 100, 32), 7.0, dtype=torch.bfloat16)
         text = DESCRIBED.format(g=2, causal=str(causal).lower(), place=PLACES["tokens"].format(g=2))
         text = text.replace("256", str(keys))
-        changes = {"block_m": blocks[0], "block_n": blocks[1], "masks": masks, "across": masks == "all"}
+        changes = {"block_m": blocks[0], "block_n": blocks[1], "masks": masks, "across_heads": masks == "all"}
         operands = [placed(x[:, :, :keys], "tokens") for x in (k, v)]
         run_fusion(text, [q, *operands], [out], options=DotOptions(descriptors=descriptors), changes=changes)
         heads = [t.double() for t in (q, k[:, :, :keys], v[:, :, :keys])]

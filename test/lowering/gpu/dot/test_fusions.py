@@ -66,7 +66,14 @@ def test_operands_through_descriptors(persistent):
     m, n, k = 192, 256, 128
     r, x, w, bias = (torch.randn(s).to(torch.bfloat16) for s in ((m, n), (m, k), (n, k), (n,)))
     out, before = torch.empty(m, n, dtype=torch.bfloat16), torch.empty(m, n, dtype=torch.bfloat16)
-    changes = {"persistent": persistent, "programs": 5, "pieces": 2, "block_m": 64, "block_n": 64, "block_k": 64}
+    changes = {
+        "persistent": persistent,
+        "programs": 5,
+        "epilogue_pieces": 2,
+        "block_m": 64,
+        "block_n": 64,
+        "block_k": 64,
+    }
     text = GELU.format(m=m, n=n, k=k, t="bf16")
     run_fusion(text, [r, x, w, bias], [out, before], options=DotOptions(descriptors=True), changes=changes)
     sums = x.double() @ w.double().T + bias.double()
@@ -74,7 +81,7 @@ def test_operands_through_descriptors(persistent):
     close(out, F.gelu(sums) + r.double(), 1e-2)
 
 
-@pytest.mark.parametrize("kernel", ["tile", "tensor_map"])
+@pytest.mark.parametrize("kernel", ["gpu.gemm.tile", "gpu.gemm.tma"])
 @pytest.mark.parametrize("pieces", [1, 2, 4])
 @pytest.mark.parametrize("n", [192, 320, 96, 72])
 def test_columns_that_pieces_divide_and_tiles_do_not(kernel, pieces, n):
@@ -85,8 +92,8 @@ def test_columns_that_pieces_divide_and_tiles_do_not(kernel, pieces, n):
     memory = torch.full((2, m * n + guard), 7.0, dtype=torch.bfloat16)
     out, before = (row[: m * n].view(m, n) for row in memory)
     changes = {"block_m": 64, "block_n": block_n, "block_k": 32, "num_stages": 2, "num_warps": 4, "group_m": 8}
-    changes |= {"kernel": kernel, "pieces": pieces, "persistent": kernel == "tensor_map", "programs": 3}
-    options = DotOptions(descriptors=kernel == "tensor_map")
+    changes |= {"kernel": kernel, "epilogue_pieces": pieces, "persistent": kernel == "gpu.gemm.tma", "programs": 3}
+    options = DotOptions(descriptors=kernel == "gpu.gemm.tma")
     run_fusion(GELU.format(m=m, n=n, k=k, t="bf16"), [r, x, w, bias], [out, before], options=options, changes=changes)
     assert torch.equal(memory[:, m * n :], torch.full((2, guard), 7.0, dtype=torch.bfloat16))
     sums = x.double() @ w.double().T + bias.double()
@@ -123,7 +130,7 @@ def test_descriptors_of_a_batch_of_one():
     x, w = torch.randn(1, 128, 64).bfloat16(), torch.randn(128, 64).bfloat16()
     out = torch.empty(1, 128, 128, dtype=torch.bfloat16)
     changes = {"block_m": 64, "block_n": 64, "block_k": 64, "num_stages": 2}
-    changes |= {"kernel": "tensor_map", "persistent": False, "programs": 132, "pieces": 1}
+    changes |= {"kernel": "gpu.gemm.tma", "persistent": False, "programs": 132, "epilogue_pieces": 1}
     run_fusion(text, [x, w], [out], options=DotOptions(descriptors=True), changes=changes)
     close(out, x.double() @ w.double().T, 1e-2)
     assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True), changes))
@@ -159,7 +166,7 @@ def test_batches_through_descriptors(tx, tw, repeated, persistent):
         xp=f"d0 * {x.shape[1] * 3 * width} + d2 * {3 * width} + d1 * {width} + d3",
         wp=("d0 * 6336" if repeated else "d0 * 19008 + d1 * 6336") + f" + d2 * {88 if tw else 72} + d3",
     )  # fmt: skip
-    changes = {"kernel": "tensor_map", "persistent": persistent, "programs": 5, "pieces": 2, "group_m": 2}
+    changes = {"kernel": "gpu.gemm.tma", "persistent": persistent, "programs": 5, "epilogue_pieces": 2, "group_m": 2}
     changes |= {"block_m": 64, "block_n": 64, "block_k": 32, "num_stages": 2}
     out = torch.full((2, 3, 100, 72), 7.0, dtype=torch.bfloat16)
     left = x.transpose(1, 2).double()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from dot_support import described_product, product
 
+from kiln.dialects.schedules.gpu import TmaSchedule
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 
@@ -107,10 +108,10 @@ def test_padding_of_the_reduction_is_not_read():
 def test_descriptors(dtype, transposed, persistent, pieces):
     x, w = matrix(200, 192, dtype), matrix(192, 320, dtype, transposed or dtype == torch.float32)
     out = torch.full((200, 320), 7.0, dtype=dtype)
-    schedule = {
-        "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4,
-        "num_stages": 2, "persistent": persistent, "programs": 3, "pieces": pieces,
-    }  # fmt: skip
+    schedule = TmaSchedule(
+        block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4, num_stages=2, epilogue_pieces=pieces,
+        persistent=persistent, programs=3,
+    )  # fmt: skip
     described_product(x, w, out, schedule).run()
     check(out, in_tf32(x), in_tf32(w))
 
@@ -142,10 +143,10 @@ def test_descriptors_of_rows_that_are_no_whole_lines():
     """Operands' rows of 16 bytes, of the result any: logits."""
     x, w = matrix(200, 200, torch.bfloat16), matrix(200, 321, torch.bfloat16, True)
     out = torch.full((200, 321), 7.0, dtype=torch.bfloat16)
-    schedule = {
-        "kernel": "tensor_map", "block_m": 64, "block_n": 64, "block_k": 64, "group_m": 2, "num_warps": 4,
-        "num_stages": 2, "persistent": False, "programs": 3, "pieces": 1,
-    }  # fmt: skip
+    schedule = TmaSchedule(
+        block_m=64, block_n=64, block_k=64, group_m=2, num_warps=4, num_stages=2, epilogue_pieces=1,
+        persistent=False, programs=3,
+    )  # fmt: skip
     described_product(x, w, out, schedule).run()
     check(out, x, w)
 

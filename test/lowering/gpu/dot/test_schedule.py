@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kiln.dialects.schedules import from_plain, to_plain
 from kiln.errors import KilnError
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
 from kiln.lowering.gpu.dot.conv_schedule import ConvShape, choose_conv
@@ -39,29 +40,29 @@ def linear(m, n, k, dtype="bf16", batch=1):
 )
 def test_measured_tiles(size, tile):
     s = choose_product(linear(*size), H200)
-    assert (s["block_m"], s["block_n"], s["block_k"], s["num_warps"], s["num_stages"]) == tile
+    assert (s.block_m, s.block_n, s.block_k, s.num_warps, s.num_stages) == tile
 
 
 def test_one_row_is_summed_along_its_columns():
     s = choose_product(linear(1, 4096, 4096), H200)
-    assert (s["kernel"], s["block_n"], s["block_k"]) == ("gemv", 1, 4096)
+    assert (s.kernel, s.block_n, s.block_k) == ("gpu.gemm.gemv", 1, 4096)
     turned = ProductShape(1, 1, 4096, 4096, (4096, 1), (4096, 1), "bf16")
-    assert choose_product(turned, H200)["block_n"] > 1
+    assert choose_product(turned, H200).block_n > 1
 
 
 def test_descriptors_need_rows_of_16_bytes():
-    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True)["kernel"] == "tensor_map"
-    assert choose_product(linear(4096, 4096, 4104), H200, descriptors=True)["kernel"] == "tensor_map"
-    assert choose_product(linear(4096, 4096, 4100), H200, descriptors=True)["kernel"] == "tile"
-    assert choose_product(linear(1024, 50257, 1024), H200, descriptors=True)["kernel"] == "tensor_map"
-    assert choose_product(linear(None, 4096, 4096), H200, descriptors=True)["kernel"] == "tensor_map"
-    assert choose_product(linear(4096, 4096, 4096), machine("sm_80"), descriptors=True)["kernel"] == "tile"
-    assert choose_product(linear(4096, 4096, 4096, "f32"), H200, descriptors=True)["kernel"] == "tile"
+    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True).kernel == "gpu.gemm.tma"
+    assert choose_product(linear(4096, 4096, 4104), H200, descriptors=True).kernel == "gpu.gemm.tma"
+    assert choose_product(linear(4096, 4096, 4100), H200, descriptors=True).kernel == "gpu.gemm.tile"
+    assert choose_product(linear(1024, 50257, 1024), H200, descriptors=True).kernel == "gpu.gemm.tma"
+    assert choose_product(linear(None, 4096, 4096), H200, descriptors=True).kernel == "gpu.gemm.tma"
+    assert choose_product(linear(4096, 4096, 4096), machine("sm_80"), descriptors=True).kernel == "gpu.gemm.tile"
+    assert choose_product(linear(4096, 4096, 4096, "f32"), H200, descriptors=True).kernel == "gpu.gemm.tile"
 
 
 def test_persistent_where_tiles_outnumber_multiprocessors():
-    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True)["persistent"]
-    assert not choose_product(linear(1024, 1024, 1024), H200, descriptors=True)["persistent"]
+    assert choose_product(linear(4096, 4096, 4096), H200, descriptors=True).persistent
+    assert not choose_product(linear(1024, 1024, 1024), H200, descriptors=True).persistent
 
 
 SIZES = st.one_of(st.none(), st.integers(0, 5000))
@@ -78,15 +79,12 @@ SIZES = st.one_of(st.none(), st.integers(0, 5000))
 )
 def test_every_schedule_fits_the_machine(m, n, k, dtype, descriptors, arch):
     s = choose_product(linear(m, n, k, dtype), machine(arch), descriptors)
-    for key in ("block_m", "block_n", "block_k", "num_warps"):
-        value = s.get(key, 1)
-        assert value & (value - 1) == 0
-    assert s["num_stages"] >= 1
-    if s["kernel"] != "gemv":
+    assert from_plain(to_plain(s)) == s  # what its fields allow
+    if s.kernel != "gpu.gemm.gemv":
         size = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}[dtype]
-        used = s["num_stages"] * (s["block_m"] + s["block_n"]) * s["block_k"] * size
+        used = s.num_stages * (s.block_m + s.block_n) * s.block_k * size
         assert used <= machine(arch).shared_bytes
-        assert s["block_k"] >= (32 if dtype == "i8" else 16)
+        assert s.block_k >= (32 if dtype == "i8" else 16)
 
 
 @pytest.mark.parametrize(
@@ -94,43 +92,43 @@ def test_every_schedule_fits_the_machine(m, n, k, dtype, descriptors, arch):
 )
 def test_measured_attention(size, tile):
     s = choose_attention(AttentionShape(128, 4096, 4096, size, size, "bf16"), H200)
-    assert (s["block_m"], s["block_n"], s["num_stages"]) == tile
+    assert (s.block_m, s.block_n, s.num_stages) == tile
 
 
 def test_few_queries_take_a_small_block():
     s = choose_attention(AttentionShape(32, 1, 4096, 128, 128, "bf16"), H200)
-    assert s["block_m"] == 16
+    assert s.block_m == 16
 
 
 @pytest.mark.parametrize(("heads", "stages"), [(32, 1), (16, 2), (64, 2)])
 def test_one_stage_where_that_makes_room_for_all_programs(heads, stages):
-    assert choose_attention(AttentionShape(heads, 1024, 1024, 64, 64, "bf16"), H200)["num_stages"] == stages
+    assert choose_attention(AttentionShape(heads, 1024, 1024, 64, 64, "bf16"), H200).num_stages == stages
 
 
 def test_where_attention_masks_its_keys():
     """As measured: in one loop by a branch; throughout, where one block holds all keys."""
-    long = choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16", causal=True), H200, described=True)
-    assert (long["block_m"], long["block_n"], long["num_stages"], long["masks"]) == (64, 128, 2, "branch")
-    short = choose_attention(AttentionShape(128, 1024, 1024, 64, 64, "bf16", causal=True), H200, described=True)
-    assert (short["block_n"], short["num_stages"], short["masks"]) == (64, 3, "branch")
+    long = choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16", causal=True), H200, tma=True)
+    assert (long.block_m, long.block_n, long.num_stages, long.masks) == (64, 128, 2, "branch")
+    short = choose_attention(AttentionShape(128, 1024, 1024, 64, 64, "bf16", causal=True), H200, tma=True)
+    assert (short.block_n, short.num_stages, short.masks) == (64, 3, "branch")
     tokens = AttentionShape(96, 197, 197, 64, 64, "bf16")
-    one = choose_attention(tokens, H200, described=True)
-    assert (one["block_n"], one["num_stages"], one["masks"]) == (256, 1, "all")
-    assert choose_attention(tokens, H200)["block_n"] == 128
-    assert "masks" not in choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16"), H200, described=True)
+    one = choose_attention(tokens, H200, tma=True)
+    assert (one.block_n, one.num_stages, one.masks) == (256, 1, "all")
+    assert choose_attention(tokens, H200).block_n == 128
+    assert choose_attention(AttentionShape(128, 4096, 4096, 64, 64, "bf16"), H200, tma=True).masks == "behind"
 
 
 @pytest.mark.parametrize("size", [(32768, 3072, 768), (8192, 8192, 4096), (4096, 4096, 4096)])
 def test_persistent_products_leave_memory_to_the_epilogue(size):
     s = choose_product(linear(*size), H200, descriptors=True)
-    assert (s["kernel"], s["persistent"], s["num_stages"]) == ("tensor_map", True, 3)
+    assert (s.kernel, s.persistent, s.num_stages) == ("gpu.gemm.tma", True, 3)
 
 
 def test_batches_of_short_sums_keep_their_stages():
     """A persistent program goes on with the next tile: 512 x 512 x 64 is 1.5 times as fast with three stages."""
     shape = ProductShape(384, 512, 512, 64, (64, 1), (1, 64), "bf16")
     s = choose_product(shape, H200, descriptors=True)
-    assert s["kernel"] == "tensor_map" and s["persistent"] and s["num_stages"] >= 3
+    assert s.kernel == "gpu.gemm.tma" and s.persistent and s.num_stages >= 3
 
 
 @pytest.mark.parametrize(
@@ -156,14 +154,14 @@ def test_parts_of_sums_as_measured(size, parts):
 def test_convolutions_leave_room_for_neighbours(size, tile):
     rows, channels, out = size
     s = choose_conv(ConvShape(rows, 1, channels, out, 1, "bf16"), H200)
-    assert (s["block_m"], s["block_n"], s["num_warps"], s["num_stages"]) == tile
+    assert (s.block_m, s.block_n, s.num_warps, s.num_stages) == tile
 
 
 def test_three_programs_of_two_stages_where_they_are_all_there_are():
     """392 tiles on 132 multiprocessors; with more of them, or operands through pointers, two programs share one."""
-    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200, through_maps=True)["num_stages"] == 2
-    assert choose_conv(ConvShape(100352, 1, 512, 256, 1, "bf16"), H200, through_maps=True)["num_stages"] == 3
-    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200)["num_stages"] == 3
+    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200, through_maps=True).num_stages == 2
+    assert choose_conv(ConvShape(100352, 1, 512, 256, 1, "bf16"), H200, through_maps=True).num_stages == 3
+    assert choose_conv(ConvShape(25088, 1, 1024, 256, 1, "bf16"), H200).num_stages == 3
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_three_programs_of_two_stages_where_they_are_all_there_are():
 )
 def test_windows_with_few_outputs(shape, tile):
     s = choose_conv(shape, H200)
-    assert (s["kernel"], s["block_m"], s["block_n"]) == ("implicit", *tile)
+    assert (s.kernel, s.block_m, s.block_n) == ("gpu.conv.implicit", *tile)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +190,7 @@ def test_windows_with_few_outputs(shape, tile):
 )
 def test_windows_of_single_channels(rows, channels, tile):
     s = choose_conv(ConvShape(rows, channels, 1, 1, 9, "bf16"), H200)
-    assert (s["kernel"], s["block_m"], s["block_n"]) == ("depthwise", *tile)
+    assert (s.kernel, s.block_m, s.block_n) == ("gpu.conv.depthwise", *tile)
 
 
 @given(
@@ -208,24 +206,24 @@ def test_windows_of_single_channels(rows, channels, tile):
 def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, dtype, arch):
     s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch), groups == taps == 1)
     size = {"f64": 8, "f32": 4, "tf32": 4}.get(dtype, 2)
-    assert s["num_stages"] * (s["block_m"] + s["block_n"]) * s["block_k"] * size <= machine(arch).shared_bytes
-    assert s["block_m"] * s["block_n"] <= 128 * 128 and s["num_stages"] >= 1
+    assert s.num_stages * (s.block_m + s.block_n) * s.block_k * size <= machine(arch).shared_bytes
+    assert s.block_m * s.block_n <= 128 * 128 and s.num_stages >= 1
 
 
 @pytest.mark.parametrize(
     ("shape", "arch", "kernel"),
     [
-        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_90", "tensor_map"),
-        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_80", "implicit"),  # no tensor maps
-        (ConvShape(25088, 1, 252, 1024, 1, "bf16"), "sm_90", "implicit"),  # rows start anywhere
-        (ConvShape(None, 1, 256, 1024, 1, "bf16"), "sm_90", "tensor_map"),
-        (ConvShape(25088, 1, 256, 1024, 1, "f32"), "sm_90", "implicit"),  # no tensor cores
-        (ConvShape(49, 1, 256, 64, 1, "bf16"), "sm_90", "implicit"),  # small tiles gain nothing
+        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_90", "gpu.conv.tma"),
+        (ConvShape(25088, 1, 256, 1024, 1, "bf16"), "sm_80", "gpu.conv.implicit"),  # no tensor maps
+        (ConvShape(25088, 1, 252, 1024, 1, "bf16"), "sm_90", "gpu.conv.implicit"),  # rows start anywhere
+        (ConvShape(None, 1, 256, 1024, 1, "bf16"), "sm_90", "gpu.conv.tma"),
+        (ConvShape(25088, 1, 256, 1024, 1, "f32"), "sm_90", "gpu.conv.implicit"),  # no tensor cores
+        (ConvShape(49, 1, 256, 64, 1, "bf16"), "sm_90", "gpu.conv.implicit"),  # small tiles gain nothing
     ],
 )
 def test_one_tap_through_tensor_maps(shape, arch, kernel):
-    assert choose_conv(shape, machine(arch), through_maps=True)["kernel"] == kernel
-    assert choose_conv(shape, machine(arch))["kernel"] == "implicit"
+    assert choose_conv(shape, machine(arch), through_maps=True).kernel == kernel
+    assert choose_conv(shape, machine(arch)).kernel == "gpu.conv.implicit"
 
 
 @pytest.mark.parametrize(

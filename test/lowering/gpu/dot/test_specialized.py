@@ -15,6 +15,8 @@ from fusion_support import close, compile_fusion, emit_fusion, function, run_fus
 from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln
+from kiln.dialects.schedules import Schedule
+from kiln.dialects.schedules.gpu import FlashSchedule, WarpSpecializedSchedule
 from kiln.lowering.gpu.compile import compile_ttir
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention, choose_specialized
 from kiln.lowering.gpu.dot.fusions import DotOptions
@@ -52,11 +54,11 @@ func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
 """
 
 
-def schedule(together: int = 1, programs: int = 3, **more: Any) -> dict[str, Any]:
+def schedule(together: int = 1, programs: int = 3, **more: Any) -> WarpSpecializedSchedule:
     """With few programs, so that each takes several tiles."""
     found = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16"), H200, "sm_90")
     assert found is not None
-    return found | {"heads_together": together, "programs": programs, "precision": "ieee", **more}
+    return replace(found, heads_together=together, programs=programs, **more)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -131,7 +133,7 @@ def test_text_of_both_versions():
     assert new.count("ttng.warp_group_dot ") == 2 * 4
 
 
-def is_specialized(text: str, options: DotOptions = MAPS, **changes: Any) -> bool:
+def is_specialized(text: str, options: DotOptions = MAPS, changes: Schedule | None = None) -> bool:
     return "kiln.specialized" in str(emit_fusion(text, options, changes))
 
 
@@ -149,16 +151,16 @@ def test_what_it_is_for():
     # One query a head would leave most of a tile empty.
     assert not is_specialized(attention(32, 8, 8, 1, 512))
     # The result may be at any address, though the schedule was made for others.
-    assert not is_specialized(attention(**LARGE, more=", unaligned = array<i64: 3>"), **schedule())
+    assert not is_specialized(attention(**LARGE, more=", unaligned = array<i64: 3>"), changes=schedule())
 
 
 def test_its_schedules():
     long = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16", causal=True), H200, "sm_90")
-    assert long is not None and (long["heads_together"], long["pingpong"], long["programs"]) == (16, False, 132)
+    assert long is not None and (long.heads_together, long.pingpong, long.programs) == (16, False, 132)
     short = choose_specialized(AttentionShape(14, 2048, 2048, 128, 128, "f16", causal=True), H200, "sm_90")
-    assert short is not None and (short["heads_together"], short["pingpong"]) == (14, True)
+    assert short is not None and (short.heads_together, short.pingpong) == (14, True)
     smaller = smaller_schedule(schedule())
-    assert smaller is not None and "kernel" not in smaller and smaller["descriptors"]
+    assert isinstance(smaller, FlashSchedule) and smaller.tma
 
 
 def test_what_is_tried_beside_it():
@@ -169,16 +171,17 @@ def test_what_is_tried_beside_it():
         body, layouts = FusionBody(fusion), fusion_layouts(fusion, FusionBody(fusion))
         chosen = plan_kernel(body, layouts, MAPS)
         turns, plain = candidates(body, layouts, chosen, MAPS)
-    assert turns == chosen | {"pingpong": not chosen["pingpong"]}
-    assert "kernel" not in plain and (plain["block_m"], plain["block_n"]) == (64, 64)
+    assert isinstance(chosen, WarpSpecializedSchedule)
+    assert turns == replace(chosen, pingpong=not chosen.pingpong)
+    assert isinstance(plain, FlashSchedule) and (plain.block_m, plain.block_n) == (64, 64)
 
 
 def test_masks_take_small_blocks_of_keys():
     """As measured, where there are more programs than run at once."""
     for heads, tokens, keys in ((768, 512, 64), (256, 1024, 64), (12, 512, 128), (16, 1024, 128)):
         shape = AttentionShape(heads, tokens, tokens, 64, 64, "bf16", masked=True)
-        assert choose_attention(shape, H200, described=True)["block_n"] == keys
-        assert choose_attention(replace(shape, masked=False), H200, described=True)["block_n"] == 128
+        assert choose_attention(shape, H200, tma=True).block_n == keys
+        assert choose_attention(replace(shape, masked=False), H200, tma=True).block_n == 128
 
 
 def test_keys_in_columns_are_not_described():
