@@ -21,6 +21,8 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from kiln.errors import KilnError
+from kiln.frontend.cache.autograd_cache import keeping_traces, savable, serializable
+from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, keeping_no_traces, not_kept
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.freezing import FrozenGraph, frozen_inputs
@@ -28,8 +30,6 @@ from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.report import Freezing, collect
-from kiln.frontend.traces import keeping_traces, savable, serializable
-from kiln.frontend.unkept import is_saving_asked_for, keeping_no_traces, not_kept
 
 __all__ = ["compile_dynamo_graph"]
 

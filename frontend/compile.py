@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 
 from kiln.errors import CompileError, KilnError, NumericsError, ProofError
 from kiln.frontend.aten_executor import AtenExecutor
-from kiln.frontend.cached import compile_cached
+from kiln.frontend.cache.compiled_graphs import compile_cached
 from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.integer_products import NOTES, use_integer_products
 from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards

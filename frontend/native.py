@@ -18,6 +18,8 @@ from torch_mlir import ir
 from kiln.dialects import create_context, to_text
 from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, ProofError, UnsupportedError
+from kiln.frontend.cache.stored_graph import StoredGraph
+from kiln.frontend.cache.tuned_schedules import tuned_schedules
 from kiln.frontend.calling import BoxedGraph, shared_results
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.importing import no_full_collections
@@ -27,9 +29,7 @@ from kiln.frontend.report import CompileReport, Decision, Proved
 from kiln.frontend.runners import make_runner
 from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
 from kiln.frontend.specs import Signature
-from kiln.frontend.stored_graph import StoredGraph
 from kiln.frontend.targets import Target, choose_target
-from kiln.frontend.tuned import tuned_schedules
 from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline

@@ -42,7 +42,7 @@ def _add_backend(registry: ModuleType) -> None:
 def _add_artifacts(cache: ModuleType) -> None:
     """Registers the type of Kiln's artifacts, where this PyTorch has such."""
     if hasattr(cache, "CacheArtifactFactory"):
-        importlib.import_module("kiln.frontend.cache_artifacts")
+        importlib.import_module("kiln.frontend.cache.artifacts")
 
 
 class _Finder(importlib.abc.MetaPathFinder):

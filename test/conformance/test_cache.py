@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import kiln
-from kiln.frontend import graph_key
-from kiln.frontend.cached import graph_cache
+from kiln.frontend.cache import graph_key
+from kiln.frontend.cache.compiled_graphs import graph_cache
 from kiln.frontend.report import collect
 from kiln.runtime.disk_cache import DiskCache
 

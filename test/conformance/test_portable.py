@@ -14,9 +14,9 @@ from torch.compiler import _cache as torch_cache
 
 import kiln
 from kiln.errors import CompileError, KilnError
-from kiln.frontend import kept_code
-from kiln.frontend.cache_artifacts import KilnArtifact
-from kiln.frontend.cached import graph_cache
+from kiln.frontend.cache import serialized_artifact
+from kiln.frontend.cache.artifacts import KilnArtifact
+from kiln.frontend.cache.compiled_graphs import graph_cache
 from kiln.frontend.report import collect
 from kiln.runtime.disk_cache import COMPILED, IMPORTED, seal
 
@@ -154,8 +154,8 @@ def test_a_damaged_function_is_an_error(folder, tmp_path, monkeypatch):
     with (tmp_path / "f").open("rb") as file, pytest.raises(KilnError, match="is damaged"):
         torch.compiler.load_compiled_function(file, f_globals=f.__globals__)
     (tmp_path / "f").write_bytes(data)
-    settings = kept_code.code_settings
-    monkeypatch.setattr(kept_code, "code_settings", lambda options: ["torch 1.0", *settings(options)[1:]])
+    settings = serialized_artifact.code_settings
+    monkeypatch.setattr(serialized_artifact, "code_settings", lambda options: ["torch 1.0", *settings(options)[1:]])
     with (tmp_path / "f").open("rb") as file, pytest.raises(KilnError, match="made with torch 2.*here is torch 1.0"):
         torch.compiler.load_compiled_function(file, f_globals=f.__globals__)
 

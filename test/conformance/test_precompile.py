@@ -16,8 +16,8 @@ from torch._dynamo.precompile_context import PrecompileContext
 from torch._dynamo.utils import counters
 
 import kiln
-from kiln.frontend import graph_key, traced
-from kiln.frontend.cached import graph_cache
+from kiln.frontend.cache import autograd_cache_hooks, graph_key
+from kiln.frontend.cache.compiled_graphs import graph_cache
 
 from .conftest import assert_same
 
@@ -166,7 +166,7 @@ def test_graph_break_and_constants(kinds):
 
 
 def test_frozen_graphs_are_not_kept(kinds, caplog):
-    traced._told.clear()
+    autograd_cache_hooks._told.clear()
     x = torch.randn(4, 6)
     for act in (nn.GELU(), nn.GELU()):
         model = Net(act).eval()

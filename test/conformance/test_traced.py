@@ -15,9 +15,9 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._inductor import codecache
 from torch._inductor.codecache import FxGraphCache, FxGraphHashDetails
 
-import kiln.frontend
-from kiln.frontend import traces
-from kiln.frontend.cached import graph_cache
+import kiln.frontend.cache
+from kiln.frontend.cache import autograd_cache as kiln_autograd_cache
+from kiln.frontend.cache.compiled_graphs import graph_cache
 from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
 
@@ -178,10 +178,10 @@ def test_off(kinds):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, kinds, monkeypatch, caplog):
-    monkeypatch.delitem(sys.modules, "kiln.frontend.traced", raising=False)
-    monkeypatch.delattr(kiln.frontend, "traced", raising=False)
+    monkeypatch.delitem(sys.modules, "kiln.frontend.cache.autograd_cache_hooks", raising=False)
+    monkeypatch.delattr(kiln.frontend.cache, "autograd_cache_hooks", raising=False)
     monkeypatch.delattr(owner, name)
-    traces._traced.cache_clear()
+    kiln_autograd_cache._hooks.cache_clear()
     try:
         x, w = torch.randn(5, 7), torch.randn(7, 3)
         with caplog.at_level("INFO", logger="kiln"):
@@ -192,7 +192,7 @@ def test_without_a_private_hook_graphs_are_traced_each_time(owner, name, kinds, 
         assert kinds == ["inference", "inference"]
         assert name in caplog.text
     finally:
-        traces._traced.cache_clear()
+        kiln_autograd_cache._hooks.cache_clear()
 
 
 class Unasked(FxGraphHashDetails):
@@ -204,10 +204,10 @@ class Unasked(FxGraphHashDetails):
 
 @pytest.mark.parametrize(("details", "told"), [(Unasked, ""), (object, "no part that is Inductor's")])
 def test_without_its_settings_in_the_key_nothing_is_kept(details, told, kinds, monkeypatch, caplog):
-    monkeypatch.delitem(sys.modules, "kiln.frontend.traced", raising=False)
-    monkeypatch.delattr(kiln.frontend, "traced", raising=False)
+    monkeypatch.delitem(sys.modules, "kiln.frontend.cache.autograd_cache_hooks", raising=False)
+    monkeypatch.delattr(kiln.frontend.cache, "autograd_cache_hooks", raising=False)
     monkeypatch.setattr(autograd_cache, "AOTAutogradCacheDetails", details)
-    traces._traced.cache_clear()
+    kiln_autograd_cache._hooks.cache_clear()
     try:
         x, w = torch.randn(5, 7), torch.randn(7, 3)
         with caplog.at_level("INFO", logger="kiln"):
@@ -216,7 +216,7 @@ def test_without_its_settings_in_the_key_nothing_is_kept(details, told, kinds, m
         assert kinds == ["inference", "inference"]
         assert told in caplog.text
     finally:
-        traces._traced.cache_clear()
+        kiln_autograd_cache._hooks.cache_clear()
 
 
 def test_what_stands_in_goes_again():

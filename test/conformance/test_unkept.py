@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import kiln
 from kiln.frontend import aot
-from kiln.frontend.kept_code import KeptCode, Reference
+from kiln.frontend.cache.serialized_artifact import Reference, SerializedArtifact
 from kiln.frontend.options import Options
 from kiln.frontend.report import collect
 
@@ -85,9 +85,9 @@ def test_code_without_a_key_has_no_attribute_for_it():
     def run(inputs):
         return inputs
 
-    code = KeptCode(run, None, Options(), reason="a test")
+    code = SerializedArtifact(run, None, Options(), reason="a test")
     assert not hasattr(code, "_fx_graph_cache_key")
-    kept = KeptCode(run, Reference("inference", 1, "ab" * 32, None, False, []), Options())
+    kept = SerializedArtifact(run, Reference("inference", 1, "ab" * 32, None, False, []), Options())
     # AOTAutograd's wrappers copy what an instance has.
     for function in (kept, functools.wraps(kept)(lambda inputs: kept(inputs))):
         assert Reference.of_text(function._fx_graph_cache_key).key == "ab" * 32

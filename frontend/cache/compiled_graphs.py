@@ -3,7 +3,7 @@
 
 """Compiling through the persistent cache: a graph that some process has compiled is loaded, without MLIR.
 
-The key is everything that the code depends on (``frontend/graph_key.py``), the value the plan with its machine code.
+The key is everything that the code depends on (``graph_key.py``), the value the plan with its machine code.
 """
 
 import functools
@@ -16,14 +16,14 @@ from torch.fx import GraphModule
 
 from kiln.errors import KilnError
 from kiln.frontend import knobs
-from kiln.frontend.cache_artifacts import record
+from kiln.frontend.cache.artifacts import record
+from kiln.frontend.cache.graph_key import Uncacheable, graph_key
+from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.calling import BoxedGraph
-from kiln.frontend.graph_key import Uncacheable, graph_key
 from kiln.frontend.importing import import_compiler
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.runners import make_runner
-from kiln.frontend.stored_graph import StoredGraph
 from kiln.runtime.disk_cache import DiskCache
 from kiln.runtime.heap import give_back
 from kiln.runtime.plan import AtenStep

@@ -9,10 +9,10 @@ import random
 import pytest
 
 from kiln.errors import KilnError
+from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.report import CompileReport, Decision
 from kiln.frontend.report import Kernel as ReportedKernel
 from kiln.frontend.specs import InputSpec, OutputSpec, Signature
-from kiln.frontend.stored_graph import StoredGraph
 from kiln.runtime.plan import Plan
 
 

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 from kiln.frontend import knobs
-from kiln.frontend.graph_key import version_text
+from kiln.frontend.cache.graph_key import version_text
 from kiln.frontend.options import Options
 from kiln.lowering.tune.store import TunedSchedules
 from kiln.runtime.disk_cache import DiskCache

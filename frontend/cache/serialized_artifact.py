@@ -4,8 +4,8 @@
 """A compiled graph as PyTorch's caches keep it: by its key in Kiln's cache, or whole.
 
 AOTAutograd's cache keeps the key (a ``Reference``). Where PyTorch bundles code and metadata (``caching_precompile``,
-``aot_compile``), it pickles the ``KeptCode``, whose state is plain bytes: a JSON header, and the stored graph of
-``frontend/stored_graph.py`` behind a digest of both. What was changed on the way, or made by other versions, with other
+``aot_compile``), it pickles the ``SerializedArtifact``, whose state is plain bytes: a JSON header, and the stored graph
+of ``stored_graph.py`` behind a digest of both. What was changed on the way, or made by other versions, with other
 settings, or for another processor, raises when it is unpickled, which PyTorch takes for an entry that is not there.
 
 Source: torch/_inductor/output_code.py, torch/_functorch/_aot_autograd/aot_autograd_result.py.
@@ -27,13 +27,13 @@ from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kiln.errors import KilnError
-from kiln.frontend.cached import graph_cache, load_graph, load_stored
-from kiln.frontend.graph_key import Uncacheable, code_settings
+from kiln.frontend.cache.compiled_graphs import graph_cache, load_graph, load_stored
+from kiln.frontend.cache.graph_key import Uncacheable, code_settings
 from kiln.frontend.options import Options
 from kiln.frontend.output_strides import Strides
 from kiln.frontend.report import CompileReport, publish
 
-__all__ = ["Constant", "KeptCode", "Reference", "unpickled"]
+__all__ = ["Constant", "SerializedArtifact", "Reference", "unpickled"]
 
 _MAGIC = b"KILNCODE"
 _HEADER = struct.Struct("<8sI32s")
@@ -86,7 +86,7 @@ class Reference:
     def tensors(self) -> dict[str, torch.Tensor]:
         return {constant.name: constant.tensor() for constant in self.constants}
 
-    def load(self, options: Options) -> "KeptCode | None":
+    def load(self, options: Options) -> "SerializedArtifact | None":
         """The code; None where it is gone, or the strides of its outputs are asked for and not known."""
         context = TracingContext.try_get()
         asked = None if context is None else context.output_strides
@@ -100,7 +100,7 @@ class Reference:
         if asked is not None and self.strides is not None:
             asked.clear()
             asked.extend(None if found is None else tuple(found) for found in self.strides)
-        return KeptCode(run, self, options, loaded=report)
+        return SerializedArtifact(run, self, options, loaded=report)
 
 
 class _OnlyOfInstances:
@@ -114,7 +114,7 @@ class _OnlyOfInstances:
 
 
 @dataclasses.dataclass(eq=False)
-class KeptCode(OutputCode):
+class SerializedArtifact(OutputCode):
     """A compiled graph as AOTAutograd gets it.
 
     ``_fx_graph_cache_key``, which is what an entry of AOTAutograd's cache keeps of it, is the text of ``reference``;
@@ -149,13 +149,13 @@ class KeptCode(OutputCode):
         if self.loaded is not None:
             publish(self.loaded)
 
-    def __copy__(self) -> "KeptCode":
+    def __copy__(self) -> "SerializedArtifact":
         return self
 
-    def __deepcopy__(self, memo: Any) -> "KeptCode":
+    def __deepcopy__(self, memo: Any) -> "SerializedArtifact":
         return self
 
-    def __reduce__(self) -> tuple[Callable[[bytes], "KeptCode"], tuple[bytes]]:
+    def __reduce__(self) -> tuple[Callable[[bytes], "SerializedArtifact"], tuple[bytes]]:
         return unpickled, (self.to_bytes(),)
 
     def to_bytes(self) -> bytes:
@@ -175,8 +175,8 @@ class KeptCode(OutputCode):
         return _HEADER.pack(_MAGIC, len(header), digest) + header + self.stored
 
 
-def unpickled(state: bytes) -> KeptCode:
-    """Inverse of ``KeptCode.to_bytes``. Raises KilnError where the code must not, or cannot, be used here."""
+def unpickled(state: bytes) -> SerializedArtifact:
+    """Inverse of ``SerializedArtifact.to_bytes``. Raises KilnError where the code must not, or cannot, be used here."""
     fields, stored = _parts(state)
     options, reference = Options(**fields["options"]), Reference.of_text(fields["reference"])
     try:
@@ -191,7 +191,7 @@ def unpickled(state: bytes) -> KeptCode:
         tensors = reference.tensors()
         run = load_stored(stored, lambda names: {name: tensors[name] for name in names}, options, report)
     report.key = reference.key
-    return KeptCode(run, reference, options, stored=stored, loaded=report)
+    return SerializedArtifact(run, reference, options, stored=stored, loaded=report)
 
 
 def _parts(state: bytes) -> tuple[dict[str, Any], bytes]:

@@ -29,7 +29,7 @@ class KilnArtifact(torch_cache.CacheArtifact):
     def populate_cache(self) -> None:
         """Put the entry into Kiln's cache; one that is damaged, or of another format, is left out with a note."""
         from kiln.frontend import knobs
-        from kiln.frontend.cached import graph_cache
+        from kiln.frontend.cache.compiled_graphs import graph_cache
         from kiln.runtime.disk_cache import IMPORTED, unseal
 
         payload = unseal(self.key, self.content) if _KEY.fullmatch(self.key) else None

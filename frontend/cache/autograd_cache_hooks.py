@@ -7,7 +7,7 @@ PyTorch keeps AOTAutograd's results (metadata, wrappers, where forward ends and 
 return an ``OutputCode``, and with them the keys of the code in Inductor's cache. Here these are keys of Kiln's cache,
 and an entry whose graphs have gone from there is a miss, and is made again. The entry's own key has the graph, its
 inputs and PyTorch's settings as PyTorch takes them down, which inputs share memory, and Kiln's options and versions
-(``frontend/graph_key.py``) where PyTorch's has Inductor's. What PyTorch finds unsafe to keep (calls of Python
+(``frontend/cache/graph_key.py``) where PyTorch's has Inductor's. What PyTorch finds unsafe to keep (calls of Python
 functions, some higher-order ops) is traced each time.
 
 Sources: torch/_functorch/_aot_autograd/{autograd_cache,aot_autograd_result}.py, torch/_inductor/output_code.py.
@@ -34,13 +34,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
 from kiln.errors import CompileError
-from kiln.frontend.graph_key import Uncacheable, settings_text
-from kiln.frontend.kept_code import Constant, KeptCode, Reference
+from kiln.frontend.cache.autograd_cache_failures import guards
+from kiln.frontend.cache.graph_key import Uncacheable, settings_text
+from kiln.frontend.cache.serialized_artifact import Constant, Reference, SerializedArtifact
 from kiln.frontend.options import Options
 from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
-from kiln.frontend.unkept import guards
 
 __all__ = ["keeping_traces", "savable", "serializable"]
 
@@ -55,7 +55,7 @@ _MAX_CONSTANT_BYTES = 1 << 16
 """Lifted tensors that an entry may hold."""
 
 
-# All that is private to PyTorch is asked for when this file is imported: see frontend/traces.py.
+# All that is private to PyTorch is asked for when this file is imported: see frontend/cache/autograd_cache.py.
 for _owner, _name in (
     (autograd_cache, "AOTAutogradCacheDetails"),
     (FxGraphCache, "load_with_key"),
@@ -113,7 +113,7 @@ class _Details(autograd_cache.AOTAutogradCacheDetails, _Settings):
         return super().get_triton_source_codes_from_gm(gm)
 
 
-def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[KeptCode | None, dict[str, Any]]:
+def _load_with_key(key: str, *_: Any, **__: Any) -> tuple[SerializedArtifact | None, dict[str, Any]]:
     """In place of ``FxGraphCache.load_with_key``, which loads Inductor's code."""
     assert _current.options is not None
     return Reference.of_text(key).load(_current.options), {}
@@ -130,17 +130,19 @@ def serializable(compiler: Compiler, options: Options) -> Compiler:
         report = reports[-1]
         constants = _lifted(gm)
         if not report.key:
-            return KeptCode(run, None, options, reason=report.fallback_reason or report.cache)
+            return SerializedArtifact(run, None, options, reason=report.fallback_reason or report.cache)
         if constants is None:
             reason = "a tensor lifted into it is large, or no plain one"
             report.trace = f"not kept: {reason}"
-            return KeptCode(run, None, options, reason=reason)
+            return SerializedArtifact(run, None, options, reason=reason)
         strides = output_strides(gm) if report.graph == "forward" else None
         has_sizes = any(map(_is_symbolic, strides or []))
         known = None if has_sizes else strides
-        return KeptCode(run, Reference(report.graph, report.nodes, report.key, known, has_sizes, constants), options)
+        return SerializedArtifact(
+            run, Reference(report.graph, report.nodes, report.key, known, has_sizes, constants), options
+        )
 
-    return SerializableAOTDispatchCompiler(KeptCode, compiled)  # type: ignore[return-value]
+    return SerializableAOTDispatchCompiler(SerializedArtifact, compiled)  # type: ignore[return-value]
 
 
 @contextlib.contextmanager
