@@ -17,10 +17,10 @@
 // L4: reason = "cuBLAS: a product with nothing behind it is faster there"
 // H200-LABEL: func.func @alone
 // H200-NOT: kiln.aten
-// H200: schedule = {{.*}}kernel = "tensor_map"
+// H200: schedule = {{.*}}kernel = "gpu.gemm.tma"
 // B200-LABEL: func.func @alone
 // B200-NOT: kiln.aten
-// B200: schedule = {{.*}}kernel = "tensor_map"
+// B200: schedule = {{.*}}kernel = "gpu.gemm.tma"
 func.func @alone(%x: tensor<256x768xbf16>, %w: tensor<1024x768xbf16>) -> tensor<256x1024xbf16> {
   %p = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<256x768xbf16>, tensor<1024x768xbf16>) -> tensor<256x1024xbf16>
   return %p : tensor<256x1024xbf16>
@@ -45,13 +45,13 @@ func.func @few_tiles(%x: tensor<256x4096xbf16>, %w: tensor<512x4096xbf16>) -> te
 // Tiles by multiprocessors and rates, stages by shared memory, programs of tensor maps by multiprocessors.
 
 // A100-LABEL: func.func @gelu
-// A100: schedule = {block_k = 64 : i64, block_m = 128 : i64, block_n = 128 : i64, {{.*}}kernel = "tile", num_stages = 4 : i64
+// A100: schedule = {block_k = 64 : i64, block_m = 128 : i64, block_n = 128 : i64, {{.*}}kernel = "gpu.gemm.tile", num_stages = 4 : i64
 // L4-LABEL: func.func @gelu
-// L4: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "tile", num_stages = 2 : i64
+// L4: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "gpu.gemm.tile", num_stages = 2 : i64
 // H200-LABEL: func.func @gelu
-// H200: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "tensor_map", num_stages = 4 : i64{{.*}}programs = 132 : i64
+// H200: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "gpu.gemm.tma", num_stages = 4 : i64{{.*}}programs = 132 : i64
 // B200-LABEL: func.func @gelu
-// B200: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "tensor_map", num_stages = 4 : i64{{.*}}programs = 148 : i64
+// B200: schedule = {block_k = 128 : i64, block_m = 64 : i64, block_n = 128 : i64, {{.*}}kernel = "gpu.gemm.tma", num_stages = 4 : i64{{.*}}programs = 148 : i64
 func.func @gelu(%x: tensor<1024x1024xbf16>, %w: tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16> {
   %p = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16>
   %e = "kiln.empty"() {shape = affine_map<() -> (1024, 1024)>} : () -> tensor<1024x1024xbf16>
