@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from kiln.dialects import create_context, to_text
 from kiln.frontend import compile as compilation
-from kiln.frontend.aten_executor import AtenExecutor
+from kiln.frontend.calls.aten_executor import AtenExecutor
 from kiln.frontend.fx_import import import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport

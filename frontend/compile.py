@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
 from kiln.errors import CompileError, KilnError, NumericsError, ProofError
-from kiln.frontend.aten_executor import AtenExecutor
 from kiln.frontend.cache.compiled_graphs import compile_cached
+from kiln.frontend.calls.aten_executor import AtenExecutor
 from kiln.frontend.fx_values import ImportUnsupported
 from kiln.frontend.integer_products import NOTES, use_integer_products
 from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards

@@ -26,6 +26,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
+from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec
 from kiln.frontend.effects import is_token
 from kiln.frontend.fx_types import (
     address_strides,
@@ -44,7 +45,6 @@ from kiln.frontend.node_importer import KilnNodeImporter
 from kiln.frontend.op_forms import leaf_symbols, new_symbols
 from kiln.frontend.placement import Placement
 from kiln.frontend.random_state import is_saving_state
-from kiln.frontend.specs import FoundSymbol, InputSpec, OutputSpec
 from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]

@@ -20,7 +20,8 @@ from kiln.dialects.kiln import name_of
 from kiln.errors import CompileError, ProofError, UnsupportedError
 from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.cache.tuned_schedules import tuned_schedules
-from kiln.frontend.calling import BoxedGraph, shared_results
+from kiln.frontend.calls.boxed_graph import BoxedGraph, shared_results
+from kiln.frontend.calls.signature import Signature
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.importing import no_full_collections
 from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_of
@@ -28,7 +29,6 @@ from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision, Proved
 from kiln.frontend.runners import make_runner
 from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
-from kiln.frontend.specs import Signature
 from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan

@@ -14,7 +14,7 @@ import torch
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from kiln.dialects import create_context, parse
-from kiln.frontend.specs import InputSpec
+from kiln.frontend.calls.signature import InputSpec
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.instruments import Reproducer
 from kiln.passes.instruments.numerics import VerifyNumerics

@@ -37,8 +37,8 @@ from kiln.errors import CompileError
 from kiln.frontend.cache.autograd_cache_failures import guards
 from kiln.frontend.cache.graph_key import Uncacheable, settings_text
 from kiln.frontend.cache.serialized_artifact import Constant, Reference, SerializedArtifact
+from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.options import Options
-from kiln.frontend.output_strides import output_strides
 from kiln.frontend.report import collect
 from kiln.frontend.standing_in import standing_in
 

@@ -29,8 +29,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from kiln.errors import KilnError
 from kiln.frontend.cache.compiled_graphs import graph_cache, load_graph, load_stored
 from kiln.frontend.cache.graph_key import Uncacheable, code_settings
+from kiln.frontend.calls.output_strides import Strides
 from kiln.frontend.options import Options
-from kiln.frontend.output_strides import Strides
 from kiln.frontend.report import CompileReport, publish
 
 __all__ = ["Constant", "SerializedArtifact", "Reference", "unpickled"]

@@ -10,9 +10,9 @@ import zlib
 from typing import Any
 
 from kiln.errors import KilnError
-from kiln.frontend.calling import size_text
+from kiln.frontend.calls.boxed_graph import size_text
+from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec, Signature
 from kiln.frontend.report import CompileReport
-from kiln.frontend.specs import FoundSymbol, InputSpec, OutputSpec, Signature
 from kiln.runtime.plan import Plan
 from kiln.runtime.records import decode, encode
 

@@ -225,7 +225,7 @@ def test_long_chain(check):
 
 
 def test_boxed_call_empties_the_list():
-    from kiln.frontend.aten_executor import AtenExecutor
+    from kiln.frontend.calls.aten_executor import AtenExecutor
 
     gm = torch.fx.symbolic_trace(lambda x: (x + 1,))
     inputs = [torch.ones(2)]

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from kiln.dialects import create_context
-from kiln.frontend.aten_executor import AtenExecutor
+from kiln.frontend.calls.aten_executor import AtenExecutor
 from kiln.frontend.fx_import import ImportedGraph, ImportUnsupported, import_graph
 
 

@@ -26,11 +26,11 @@ from benchmarks.fuzz.program import Program
 from kiln.dialects import create_context
 from kiln.dialects.execute import run_reference
 from kiln.errors import CompileError, UnsupportedError
-from kiln.frontend.calling import BoxedGraph
+from kiln.frontend.calls.boxed_graph import BoxedGraph
+from kiln.frontend.calls.signature import Signature
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.specs import Signature
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.instruments import VerifyEach
 from kiln.passes.pipelines import cpu_pipeline

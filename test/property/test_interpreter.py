@@ -24,11 +24,11 @@ from benchmarks.fuzz.generate import THEMES, grow
 from benchmarks.fuzz.program import Program
 from kiln.dialects import affine, create_context
 from kiln.dialects.interpret import evaluate
-from kiln.frontend.calling import BoxedGraph
+from kiln.frontend.calls.boxed_graph import BoxedGraph
+from kiln.frontend.calls.signature import Signature
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.specs import Signature
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.pipelines import cpu_pipeline, gpu_pipeline
 from kiln.runtime.expressions import derived_evaluator

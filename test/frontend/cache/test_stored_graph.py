@@ -10,9 +10,9 @@ import pytest
 
 from kiln.errors import KilnError
 from kiln.frontend.cache.stored_graph import StoredGraph
+from kiln.frontend.calls.signature import InputSpec, OutputSpec, Signature
 from kiln.frontend.report import CompileReport, Decision
 from kiln.frontend.report import Kernel as ReportedKernel
-from kiln.frontend.specs import InputSpec, OutputSpec, Signature
 from kiln.runtime.plan import Plan
 
 

@@ -11,7 +11,7 @@ import sympy
 __all__ = ["FoundSymbol", "InputSpec", "OutputSpec", "Signature", "Size"]
 
 Size = sympy.Expr | str
-"""An integer over the graph's symbols, or its text in Python (``frontend/calling.py`` writes it)."""
+"""An integer over the graph's symbols, or its text in Python (``frontend/calls/boxed_graph.py`` writes it)."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
-from kiln.frontend.specs import OutputSpec, Signature
+from kiln.frontend.calls.signature import OutputSpec, Signature
 from kiln.runtime.plan import Plan
 
 __all__ = ["BoxedGraph", "shared_results", "size_text"]
