@@ -101,6 +101,10 @@ class Fuse(Pass):
     recompute: bool = True
     """Cheap values that several kernels read are computed in each of them, where that is faster than storing them."""
 
+    most_accesses: int = 0
+    """Loads and stores of the loops that a producer may join; 0: any number. Triton's time grows with the
+    third power of the steps of a recurrence that is written out (benchmarks/results/recurrence_compile.json)."""
+
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "search", "none"):
             expected = "expected 'greedy', 'search' or 'none'"
@@ -161,7 +165,7 @@ class Fuse(Pass):
 
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""
-        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices)
+        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices, self.most_accesses)
         walk(grouping)
         join_statistics(grouping)
         if self.horizontal:

@@ -153,7 +153,9 @@ def _gpu_kernels(chip: str, roundings: bool) -> list[PipelineStep]:
             "long sums with few results get programs that share them",
         ),
         *_fusion(
-            "fuse{row-blocks=false}", "every computation into a kernel; programs never wait for each other", roundings
+            "fuse{row-blocks=false most-accesses=128}",
+            "every computation into a kernel; programs never wait for each other",
+            roundings,
         ),
         PipelineStep("assign-layouts", "where each tensor lies: schedules depend on strides"),
         PipelineStep("reuse-buffers", "results over operands that die, once it is known where their elements lie"),

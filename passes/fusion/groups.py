@@ -96,8 +96,9 @@ class Grouping:
         row_blocks: bool = True,
         horizontal: bool = True,
         choices: Mapping[int, int] | None = None,
+        most_accesses: int = 0,
     ):
-        self.graph, self.row_blocks, self.horizontal = graph, row_blocks, horizontal
+        self.graph, self.row_blocks, self.horizontal, self.most_accesses = graph, row_blocks, horizontal, most_accesses
         self.choices = choices or {}
         self.alternatives: dict[int, int] = {}  # position of an op that could go elsewhere -> number of its consumers
         self.model = CostModel(graph)

@@ -37,6 +37,9 @@ def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[
         return "read at an index that is not affine in the consumer's loops"
     if grouping.would_cycle(own, group):
         return "a path through another kernel leads back"
+    accesses = grouping.model.tally(group).accesses_with(op) if grouping.most_accesses else 0
+    if accesses > grouping.most_accesses:
+        return f"a kernel of {accesses} loads and stores: more than {grouping.most_accesses} take long to compile"
     if own.named is not None:
         return _try_epilogue(grouping, own, group, indices, reads)
     if own.reduced is not None:

@@ -3,6 +3,7 @@
 
 """What the ops of a group read, make and compute together, counted on as ops are added."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,8 @@ class Cost:
 class Tally:
     """Sums over the ops of one group. The work of adding an op is that of looking at its operands and readers.
 
-    reads: bytes read of each value that no op of the group makes. users: positions of the ops outside of the group that
+    reads: bytes read of each value that no op of the group makes. loads: how many reads these are, of each. written:
+    values of the group's that others read. users: positions of the ops outside of the group that
     read what it makes, itself where parts of it do. products: named ops that read operands in place, whose results the
     group reads.
     """
@@ -74,6 +76,8 @@ class Tally:
         self.model = model
         self.made: set[ir.Value] = set()
         self.reads: dict[ir.Value, int] = {}
+        self.loads: Counter[ir.Value] = Counter()
+        self.written: set[ir.Value] = set()
         self.users: dict[int, None] = {}
         self.products: dict[ir.Operation, None] = {}
         self._members: set[ir.Operation] = set()
@@ -100,27 +104,44 @@ class Tally:
         written -= sum(model.bytes_of(v) for v, count in mine.items() if self._outside[v] == count)
         return Cost(read, written, model.own_operations(op), model.products(op))
 
+    def accesses_with(self, op: ir.Operation) -> int:
+        """Loads and stores of the group's loops with another op, where all that reads the op is in it. What several ops
+        load counts for each."""
+        loads = self._loads_of(op)
+        inside = sum(self.loads.get(value, 0) for value in op.results)
+        return self.loads.total() - inside + loads.total() + len(self.written)
+
     def add(self, op: ir.Operation) -> None:
         """Count an op in."""
         graph = self.model.graph
         self._cost += self.change(op)
         for value, size in self._reads_of(op).items():
             self.reads[value] = max(size, self.reads.get(value, 0))
+        self.loads += self._loads_of(op)
         for r in graph.reads[op]:
             if r.value in self.made:
                 self._outside[r.value] -= 1
+                if not self._outside[r.value]:
+                    self.written.discard(r.value)
             maker = defining_op(r.value)
             if maker is not None and opdef(maker).role is Role.CONTRACTION:
                 self.products[maker] = None
         for value in op.results:
             self._outside[value] = self._count_outside(op, value)
+            if self._outside[value]:
+                self.written.add(value)
             self.reads.pop(value, None)
+            self.loads.pop(value, None)
             self.made.add(value)
         self._members.add(op)
         self.products.pop(op, None)
         at = graph.position
         self.users.pop(at[op], None)
         self.users.update(dict.fromkeys(p for p in graph.users(op) if graph.operations[p] not in self._members))
+
+    def _loads_of(self, op: ir.Operation) -> Counter[ir.Value]:
+        """How often an op reads each value that the group does not make."""
+        return Counter(r.value for r in self.model.graph.reads[op] if r.value not in self.made)
 
     def _reads_of(self, op: ir.Operation) -> dict[ir.Value, int]:
         """Bytes that an op reads of each value that the group does not make."""
