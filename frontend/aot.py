@@ -26,7 +26,7 @@ from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, kee
 from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
-from kiln.frontend.freezing import FrozenGraph, frozen_inputs
+from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.report import Freezing, collect

@@ -15,8 +15,8 @@ from torch.fx import GraphModule
 from kiln.errors import CompileError, KilnError, NumericsError, ProofError
 from kiln.frontend.cache.compiled_graphs import compile_cached
 from kiln.frontend.calls.aten_executor import AtenExecutor
+from kiln.frontend.freezing.integer_products import NOTES, use_integer_products
 from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.integer_products import NOTES, use_integer_products
 from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.options import Options
 from kiln.frontend.random_state import complete_random_values

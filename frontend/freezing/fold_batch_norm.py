@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from kiln.frontend.constant_folding import add_constant, constant_of
+from kiln.frontend.freezing.constant_folding import add_constant, constant_of
 
 __all__ = ["fold_batch_norms"]
 

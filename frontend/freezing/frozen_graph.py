@@ -19,9 +19,9 @@ from torch._guards import TracingContext
 from torch.fx import Graph, GraphModule, Node
 
 from kiln.frontend.compile import compile_graph
-from kiln.frontend.constant_folding import add_constant, fold_constants
-from kiln.frontend.fold_batch_norm import fold_batch_norms
-from kiln.frontend.integer_products import use_integer_products
+from kiln.frontend.freezing.constant_folding import add_constant, fold_constants
+from kiln.frontend.freezing.fold_batch_norm import fold_batch_norms
+from kiln.frontend.freezing.integer_products import use_integer_products
 from kiln.frontend.options import Options
 from kiln.frontend.report import Freezing
 from kiln.runtime.packing import shared

@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
-from kiln.frontend.constant_folding import constant_of
+from kiln.frontend.freezing.constant_folding import constant_of
 from kiln.notes import Note
 
 __all__ = ["NOTES", "use_integer_products"]
