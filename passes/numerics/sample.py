@@ -75,12 +75,14 @@ def random_samples(
 ) -> Iterator[list[Sample]]:
     """Ever tamer draws of one sample per kind: a caller takes the first that the module runs on.
 
-    Indices of later draws are smaller, and sizes are equal to each other: what a module asserts is not in its IR.
+    Indices of the first draw count from the end as well, where the module's ops take that; those of later ones are
+    smaller, and sizes are equal to each other: what a module asserts is not in its IR.
     """
-    for bound, sizes in ((4, _different), (2, _different), (4, _equal), (1, _equal)):
+    first = [(-4, 4, _different)] if any(a.may_count_from_end for a in signature.tensors) else []
+    for low, bound, sizes in (*first, (0, 4, _different), (0, 2, _different), (0, 4, _equal), (0, 1, _equal)):
         symbols = _symbols(signature, sizes)
         if symbols is not None:
-            yield [_sample(signature, kind, symbols, bound, seed) for kind in kinds]
+            yield [_sample(signature, kind, symbols, range(low, bound), seed) for kind in kinds]
 
 
 def _different(number: int) -> int:
@@ -113,10 +115,10 @@ def _derived(text: str, values: Mapping[str, int]) -> int:
     return int(expr)
 
 
-def _sample(signature: Signature, kind: str, symbols: dict[str, int], bound: int, seed: int) -> Sample:
+def _sample(signature: Signature, kind: str, symbols: dict[str, int], integers: range, seed: int) -> Sample:
     generator = torch.Generator().manual_seed(seed)
     numbers = [symbols[name] for name in signature.symbols]
-    tensors = [_tensor(argument, kind, numbers, bound, generator) for argument in signature.tensors]
+    tensors = [_tensor(argument, kind, numbers, integers, generator) for argument in signature.tensors]
     return Sample(kind, tensors, dict(symbols))
 
 
@@ -127,12 +129,14 @@ def _evaluated(expr: ir.AffineExpr | int | None, numbers: Sequence[int]) -> int:
 
 
 def _tensor(
-    argument: Argument, kind: str, numbers: Sequence[int], bound: int, generator: torch.Generator
+    argument: Argument, kind: str, numbers: Sequence[int], integers: range, generator: torch.Generator
 ) -> torch.Tensor:
     shape = [_evaluated(e, numbers) for e in argument.shape]
     if math.prod(shape) > _ELEMENTS:
         raise KilnError(f"an input of {math.prod(shape)} elements is too large to compare numbers on")
-    values = _values(getattr(torch, argument.dtype), shape, kind, bound, generator)
+    if not argument.may_count_from_end:
+        integers = range(0, integers.stop)
+    values = _values(getattr(torch, argument.dtype), shape, kind, integers, generator)
     if argument.strides is None:
         return values
     strides = [_evaluated(e, numbers) for e in argument.strides]
@@ -140,19 +144,20 @@ def _tensor(
 
 
 def _values(
-    dtype: torch.dtype, shape: Sequence[int], kind: str, bound: int, generator: torch.Generator
+    dtype: torch.dtype, shape: Sequence[int], kind: str, integers: range, generator: torch.Generator
 ) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).to(dtype)
     if not dtype.is_floating_point and not dtype.is_complex:
-        low = -bound if dtype == torch.int8 else 0
-        return torch.randint(low, bound, shape, generator=generator).to(dtype)
+        low = -integers.stop if dtype == torch.int8 else integers.start
+        return torch.randint(low, integers.stop, shape, generator=generator).to(dtype)
     if dtype.is_complex:
         return torch.randn(shape, dtype=dtype, generator=generator)
     normal = torch.randn(shape, dtype=torch.float64, generator=generator)
     if kind in ("positive", "negative"):
-        normal = torch.rand(shape, dtype=torch.float64, generator=generator) + 0.5
-        normal = -normal if kind == "negative" else normal
+        normal = torch.rand(shape, dtype=torch.float64, generator=generator)
+        # Beyond 1 and 0, with either of which a maximum of negative numbers might start.
+        normal = -1.5 - normal if kind == "negative" else normal + 0.5
     elif kind == "wide":
         normal = normal * 2.0 ** torch.randint(-4, 5, shape, generator=generator).double()
     elif kind == SPECIALS:

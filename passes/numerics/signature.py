@@ -39,13 +39,15 @@ class Argument:
 
     ``shape`` and ``strides`` are those of a tensor, as expressions over the function's symbols; a plain size is an int,
     and a size that nothing says anything about is None. ``dtype`` is PyTorch's name. ``strides`` is None where the
-    tensor is row-major.
+    tensor is row-major. ``may_count_from_end``: integers have a sign in the IR, as in the torch dialect, whose indices
+    may be negative.
     """
 
     symbol: str = ""
     dtype: str = ""
     shape: "tuple[ir.AffineExpr | int | None, ...]" = ()
     strides: "tuple[ir.AffineExpr, ...] | None" = None
+    may_count_from_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,4 +110,4 @@ def _argument(value: ir.Value, number: int, attrs: ir.DictAttr | None) -> Argume
             strides = tuple(ir.AffineMapAttr(attrs["kiln.strides"]).value.results)
         if "kiln.dtype" in attrs:
             dtype = ir.StringAttr(attrs["kiln.dtype"]).value
-    return Argument("", dtype, shape, strides)
+    return Argument("", dtype, shape, strides, parsed[1].startswith("si"))

@@ -18,12 +18,15 @@ from kiln.tools.debugging.attempts import KERNELS, Finding, Task, attempt
 from kiln.tools.debugging.bisection import Bisection, bisect
 from kiln.tools.debugging.breakage import why_broken
 from kiln.tools.debugging.children import in_child
-from kiln.tools.debugging.reduction import reduce_module
+from kiln.tools.debugging.reduction import reduce_module, seconds_computed
 
 __all__ = ["Diagnosis", "capture", "diagnose"]
 
-_REDUCING = 30.0
-"""Seconds of a processor after which a module is small enough."""
+_REDUCING = (10.0, 30.0)
+"""Seconds of a processor after which a module is small enough: the least and the most."""
+
+_IN_ALL = 50.0
+"""Seconds of a processor that a diagnosis takes, with its reduction, where that has more than the least."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,9 @@ def _reduced(task: Task, text: str) -> str:
         broken = why_broken(task, text)
     except KilnError:
         return ""
-    return "" if broken is None else reduce_module(text, broken, seconds=_REDUCING)
+    least, most = _REDUCING
+    seconds = max(least, min(most, _IN_ALL - seconds_computed()))
+    return "" if broken is None else reduce_module(text, broken, seconds=seconds)
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels

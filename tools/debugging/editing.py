@@ -13,9 +13,22 @@ from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.dialects.walk import ops_inside
+from kiln.dialects.walk import defining_op, ops_inside
+from kiln.errors import KilnError
+from kiln.tools.debugging import fusions
 
-__all__ = ["FREE", "cut", "erase_dead", "functions_of", "is_tensor", "keep_arguments", "return_values", "size_of"]
+__all__ = [
+    "FREE",
+    "computing_ops",
+    "cut",
+    "entry_of",
+    "erase_dead",
+    "functions_of",
+    "is_tensor",
+    "keep_arguments",
+    "return_values",
+    "size_of",
+]
 
 FREE = ("torch.constant.", "torch.prim.ListConstruct", "torch.derefine", "arith.constant", "kiln.empty")
 """Ops that say a number, a list or a size: no one counts them, and they stay where something needs them."""
@@ -29,6 +42,14 @@ def functions_of(module: ir.Module) -> list[ir.Operation]:
     return [op for op in found if len(op.regions[0].blocks)]
 
 
+def entry_of(module: ir.Module) -> ir.Operation:
+    """The first function with a body. Raises KilnError without any."""
+    functions = functions_of(module)
+    if not functions:
+        raise KilnError("the module has no function with a body")
+    return functions[0]
+
+
 def size_of(module: ir.Module) -> int:
     """The number of ops that compute: those at any depth but constants, lists, and ends of blocks."""
     ops = (op for function in functions_of(module) for op in ops_inside(function))
@@ -40,35 +61,72 @@ def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) or type_text(value.type).startswith("!torch.vtensor")
 
 
-def cut(function: ir.Operation, doomed: Iterable[ir.Operation]) -> bool:
-    """Makes arguments of the tensors that ops of the function's block compute; the ops go where nothing else is needed.
+def computing_ops(function: ir.Operation) -> list[ir.Operation]:
+    """The ops of the function's block and of its fusions' blocks, but their ends; a fusion stands behind its ops."""
+    found: list[ir.Operation] = []
+    for op in function.regions[0].blocks[0].operations:
+        found += [*(fusions.body_of(op.operation)[:-1] if fusions.is_fusion(op.operation) else ()), op.operation]
+    return found[:-1]
 
-    Returns whether anything changed.
+
+def cut(function: ir.Operation, doomed: Iterable[ir.Operation]) -> bool:
+    """Makes arguments of the tensors that ops of the function or of a fusion in it compute, which are not needed then.
+
+    Ops that only say a number or a size stay. Returns whether anything changed.
     """
     changed = False
     shapes = _Sizes(function)
-    for op in list(doomed):
+    doomed = [op for op in doomed if not op.name.startswith(FREE)]
+    given: dict[ir.Operation, list[tuple[ir.Value, ir.Value]]] = {}
+    for op in doomed:
+        fusion = op.parent.operation if op.parent is not None and op.parent.operation != function else None
+        if fusion in doomed:
+            continue
         for result in op.results:
             if is_tensor(result) and any(True for _ in result.uses):
-                result.replace_all_uses_with(_new_argument(function, result, shapes))
+                argument = _new_argument(function, result, shapes)
+                if fusion is None:
+                    result.replace_all_uses_with(argument)
+                else:
+                    given.setdefault(fusion, []).append((result, argument))
                 changed = True
+    for fusion, pairs in given.items():
+        fusions.fed(fusion, pairs)
     erase_dead(function)
     return changed
 
 
 def return_values(function: ir.Operation, values: Sequence[ir.Value]) -> None:
-    """Lets the function return these values, and drops what nothing needs then."""
+    """Lets the function return these values, of its block or of a fusion in it, and drops what nothing needs then."""
     terminator = _terminator(function)
-    old = list(terminator.operands)
+    values = _outside(function, values)
     given = list(ir.ArrayAttr(function.attributes["res_attrs"])) if "res_attrs" in function.attributes else None
+    if given is not None:
+        # A result's attributes are those of the value that is returned there now, as fusions may have been built anew.
+        now = list(terminator.operands)
+        kept = [given[now.index(v)] if v in now else ir.DictAttr.get({}) for v in values]
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(kept)
     with ir.InsertionPoint(terminator), terminator.location:
         ir.Operation.create(terminator.name, operands=list(values))
     terminator.erase()
-    if given is not None:
-        kept = [given[old.index(v)] if v in old else ir.DictAttr.get({}) for v in values]
-        function.attributes["res_attrs"] = ir.ArrayAttr.get(kept)
     _retype(function)
     erase_dead(function)
+
+
+def _outside(function: ir.Operation, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """The values, with results of fusions for those of their bodies."""
+    found = list(values)
+    of: dict[ir.Operation, list[int]] = {}
+    for number, value in enumerate(values):
+        op = defining_op(value)
+        if op is not None and fusions.is_fusion(op):
+            of.setdefault(op, []).append(number)
+        elif op is not None and op.parent is not None and op.parent.operation != function:
+            of.setdefault(op.parent.operation, []).append(number)
+    for fusion, numbers in of.items():
+        for number, result in zip(numbers, fusions.with_results(fusion, [values[k] for k in numbers]), strict=True):
+            found[number] = result
+    return found
 
 
 def keep_arguments(function: ir.Operation) -> None:
@@ -87,14 +145,20 @@ def keep_arguments(function: ir.Operation) -> None:
 
 
 def erase_dead(function: ir.Operation) -> None:
-    """Erases ops with results that nothing uses, at any depth, and then arguments that nothing reads."""
+    """Erases what nothing reads: ops at any depth, results and operands of fusions, arguments."""
+    _erase_unread(function)
+    while any(fusions.is_fusion(op) and fusions.pruned(op) for op in computing_ops(function)):
+        _erase_unread(function)
+    if function.name == "func.func" and any(is_tensor(v) for v in function.regions[0].blocks[0].arguments):
+        keep_arguments(function)
+
+
+def _erase_unread(function: ir.Operation) -> None:
     # What reads an op stands behind it or around it, so one walk from the end sees each after its readers are gone.
     for op in reversed(list(ops_inside(function))):
         is_end = op.name.startswith(_TERMINATORS) or not len(op.results)
         if not is_end and not any(True for result in op.results for _ in result.uses):
             op.erase()
-    if function.name == "func.func" and any(is_tensor(v) for v in function.regions[0].blocks[0].arguments):
-        keep_arguments(function)
 
 
 class _Sizes:
@@ -112,7 +176,11 @@ class _Sizes:
             type_ = ir.RankedTensorType(value.type)
             if type_.has_static_shape:
                 return {}
-            sizes = ir.AffineMap.get(0, len(self._shapes.symbols), list(self._shapes.dims(value)))
+            parent = value.owner.operation.parent
+            if parent is not None and fusions.is_fusion(parent.operation):
+                sizes = fusions.outer_shape(value, self._shapes)
+            else:
+                sizes = ir.AffineMap.get(0, len(self._shapes.symbols), list(self._shapes.dims(value)))
             return {"kiln.shape": ir.AffineMapAttr.get(sizes)}
         op, number = value.owner, ir.OpResult(value).result_number
         found: dict[str, ir.Attribute] = {}

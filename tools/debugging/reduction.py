@@ -17,11 +17,12 @@ from torch_mlir import ir
 from kiln.dialects import create_context, parse, to_text
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
-from kiln.tools.debugging import editing
+from kiln.tools.debugging import editing, fusions
 from kiln.tools.debugging.children import in_child
+from kiln.tools.debugging.op_edits import CHOICES, EDITS
 from kiln.tools.debugging.sizes import simpler_numbers, smaller, tensor_sizes
 
-__all__ = ["reduce_module"]
+__all__ = ["reduce_module", "seconds_computed"]
 
 _EDIT_SECONDS = 60.0
 _BATCH_SECONDS = 0.1
@@ -47,7 +48,7 @@ def reduce_module(
 class _Reducer:
     def __init__(self, text: str, is_broken: Callable[[str], bool], most: int, seconds: float) -> None:
         self.text, self._is_broken, self._most = text, is_broken, most
-        self._end = _seconds_computed() + seconds
+        self._end = seconds_computed() + seconds
         self._seen = {text}
 
     def run(self) -> str:
@@ -67,7 +68,7 @@ class _Reducer:
         return self.text
 
     def _is_going(self) -> bool:
-        return self._most > 0 and _seconds_computed() < self._end
+        return self._most > 0 and seconds_computed() < self._end
 
     # -- candidates
 
@@ -148,11 +149,11 @@ class _Reducer:
 
     def _results(self) -> None:
         """One result in place of several."""
-        count = self._ask(lambda module: len(list(_last(_entry(module)).operands)))
+        count = self._ask(lambda module: len(list(_last(editing.entry_of(module)).operands)))
         for number in range(count if count > 1 else 0):
 
             def keep(module: ir.Module, number: int = number) -> bool:
-                function = _entry(module)
+                function = editing.entry_of(module)
                 editing.return_values(function, [list(_last(function).operands)[number]])
                 return True
 
@@ -163,7 +164,7 @@ class _Reducer:
         """Return what is known after the first ops, in place of what the others make of it."""
 
         def upto(count: int) -> bool:
-            return self._try(lambda module: _return_live(_entry(module), count))
+            return self._try(lambda module: _return_live(editing.entry_of(module), count))
 
         self._bisect(upto)
 
@@ -172,8 +173,8 @@ class _Reducer:
 
         def without(left: int) -> bool:
             def edit(module: ir.Module) -> bool:
-                function = _entry(module)
-                operations = [op.operation for op in function.regions[0].blocks[0].operations][:-1]
+                function = editing.entry_of(module)
+                operations = editing.computing_ops(function)
                 return editing.cut(function, operations[: len(operations) - left])
 
             return self._try(edit)
@@ -203,7 +204,7 @@ class _Reducer:
             size //= 2
 
     def _count(self) -> int:
-        return self._ask(lambda module: len(_computing(_entry(module))))
+        return self._ask(lambda module: len(_computing(editing.entry_of(module))))
 
     # -- op by op
 
@@ -211,8 +212,8 @@ class _Reducer:
         """Each op, from the last: without it, or with something simpler in its place."""
         number, kind = self._ask(lambda module: len(_all(module))) - 1, 0
         while True:
-            places = [(n, k) for n in range(number, -1, -1) for k in range(kind if n == number else 0, len(_EDITS))]
-            tries = [(n, k, choice) for n, k in places for choice in range(4)]
+            places = [(n, k) for n in range(number, -1, -1) for k in range(kind if n == number else 0, len(EDITS))]
+            tries = [(n, k, choice) for n, k in places for choice in range(CHOICES)]
             found = self._first([partial(_edit_one, *each) for each in tries])
             if found is None:
                 return
@@ -248,20 +249,13 @@ class _Reducer:
             return None
 
 
-def _seconds_computed() -> float:
+def seconds_computed() -> float:
     """Of a processor, by this process and its children that have ended."""
     return sum(os.times()[:4])
 
 
-def _entry(module: ir.Module) -> ir.Operation:
-    functions = editing.functions_of(module)
-    if not functions:
-        raise KilnError("the module has no function with a body")
-    return functions[0]
-
-
 def _length(module: ir.Module) -> int:
-    return len(list(_entry(module).regions[0].blocks[0].operations)) - 1
+    return len(editing.computing_ops(editing.entry_of(module)))
 
 
 def _last(function: ir.Operation) -> ir.Operation:
@@ -270,12 +264,12 @@ def _last(function: ir.Operation) -> ir.Operation:
 
 def _without(module: ir.Module, start: int, size: int) -> bool:
     """Makes arguments of what ``size`` ops compute, from the one numbered ``start``."""
-    function = _entry(module)
+    function = editing.entry_of(module)
     return editing.cut(function, _computing(function)[start : start + size])
 
 
 def _edit_one(number: int, kind: int, choice: int, module: ir.Module) -> bool:
-    return _EDITS[kind](module, _all(module)[number], choice)
+    return EDITS[kind](module, _all(module)[number], choice)
 
 
 def _all(module: ir.Module) -> list[ir.Operation]:
@@ -283,120 +277,23 @@ def _all(module: ir.Module) -> list[ir.Operation]:
 
 
 def _computing(function: ir.Operation) -> list[ir.Operation]:
-    operations = [op.operation for op in function.regions[0].blocks[0].operations][:-1]
-    return [op for op in operations if not op.name.startswith(editing.FREE)]
+    return [op for op in editing.computing_ops(function) if not op.name.startswith(editing.FREE)]
 
 
 def _return_live(function: ir.Operation, count: int) -> bool:
     """Returns the tensors of the first ``count`` ops that the others, or the caller, read."""
-    operations = [op.operation for op in function.regions[0].blocks[0].operations]
-    first = operations[:count]
-    inside = {r for op in first for r in op.results}
-    read = [v for op in operations[count:] for v in _operands(op)]
+    operations = editing.computing_ops(function)
+    first, others = operations[:count], operations[count:]
+    ends = [_last(function), *(fusions.body_of(op)[-1] for op in others if fusions.is_fusion(op))]
+    inside = {r for op in first for r in op.results if not op.name.startswith(editing.FREE)}
+    read = [v for op in (*others, *ends) for v in _operands(op)]
     live = [v for v in dict.fromkeys(read) if v in inside and editing.is_tensor(v)]
-    if not live or count >= len(operations) - 1:
+    if not live or not others:
         return False
     editing.return_values(function, live)
     return True
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
-    return [*op.operands, *(v for inner in ops_inside(op) for v in inner.operands)]
-
-
-# ---------------------------------------------------------------------------------------------------- edits of one op
-
-
-def _as_argument(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """Its tensors become arguments of the function."""
-    function = _entry(module)
-    if choice or op.parent != function or _is_end(op) or op.name.startswith(editing.FREE):
-        return False
-    return editing.cut(function, [op])
-
-
-def _as_operand(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """Each result is one of its operands, or an argument of its block, that has its type."""
-    if _is_end(op) or not len(op.results):
-        return False
-    for result in op.results:
-        others = [v for v in (*op.operands, *op.block.arguments) if v.type == result.type]
-        others = list(dict.fromkeys(others))
-        if not any(True for _ in result.uses):
-            continue
-        if choice >= len(others):
-            return False
-        result.replace_all_uses_with(others[choice])
-    op.erase()
-    editing.erase_dead(_entry(module))
-    return True
-
-
-def _erased(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """An op that only writes."""
-    if choice or len(op.results) or _is_end(op):
-        return False
-    op.erase()
-    editing.erase_dead(_entry(module))
-    return True
-
-
-def _inlined(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """The ops of a fusion in its place."""
-    if choice or not op.name.startswith("kiln.fusion"):
-        return False
-    body = op.regions[0].blocks[0]
-    for argument, operand in zip(list(body.arguments), list(op.operands), strict=True):
-        argument.replace_all_uses_with(operand)
-    for inner in [inner.operation for inner in body.operations]:
-        if inner.name.startswith("kiln.yield"):
-            for result, value in zip(list(op.results), list(inner.operands), strict=True):
-                result.replace_all_uses_with(value)
-            inner.erase()
-        else:
-            inner.move_before(op)
-    op.erase()
-    return True
-
-
-def _fewer_results(module: ir.Module, op: ir.Operation, choice: int) -> bool:
-    """A fusion without the results that nothing reads, and without the operands that its body does not read."""
-    from kiln.dialects import kiln
-
-    if choice or not op.name.startswith("kiln.fusion"):
-        return False
-    body = op.regions[0].blocks[0]
-    end = list(body.operations)[-1].operation
-    kept = [k for k, result in enumerate(op.results) if any(True for _ in result.uses)]
-    yielded = [list(end.operands)[k] for k in kept]
-    used = [k for k, a in enumerate(body.arguments) if any(True for _ in a.uses) or isinstance(a.type, ir.IndexType)]
-    if len(kept) == len(op.results) and len(used) == len(body.arguments):
-        return False
-    tensors = [list(op.operands)[k] for k in used if editing.is_tensor(list(op.operands)[k])]
-    sizes = [list(op.operands)[k] for k in used if not editing.is_tensor(list(op.operands)[k])]
-    with ir.InsertionPoint(op), op.location:
-        kind, name = (ir.StringAttr(op.attributes[key]).value for key in ("kind", "name"))
-        new = kiln.fusion(tensors, [op.results[k].type for k in kept], kind, name, sizes)
-    arguments = new.operation.regions[0].blocks[0].arguments
-    for argument, k in zip(arguments, used, strict=True):
-        body.arguments[k].replace_all_uses_with(argument)
-    if "shapes" in op.attributes:
-        maps = list(ir.ArrayAttr(op.attributes["shapes"]))
-        new.operation.attributes["shapes"] = ir.ArrayAttr.get([maps[k] for k in used if k < len(maps)])
-    with ir.InsertionPoint(new.operation.regions[0].blocks[0]), op.location:
-        kiln.yield_(yielded)
-    last = list(new.operation.regions[0].blocks[0].operations)[-1].operation
-    for inner in [inner.operation for inner in body.operations][:-1]:
-        inner.move_before(last)
-    for k, result in zip(kept, new.operation.results, strict=True):
-        op.results[k].replace_all_uses_with(result)
-    op.erase()
-    editing.erase_dead(_entry(module))
-    return True
-
-
-def _is_end(op: ir.Operation) -> bool:
-    return op.name.endswith((".return", ".yield")) or op.name.startswith("kiln.yield")
-
-
-_EDITS = (_as_argument, _erased, _inlined, _as_operand, _fewer_results)
+    inside = () if fusions.is_fusion(op) else ops_inside(op)
+    return [*op.operands, *(v for inner in inside for v in inner.operands)]
