@@ -26,7 +26,7 @@ from benchmarks.fuzz.generate import generate
 from benchmarks.model_cases import MODEL_CASES
 from kiln.dialects import create_context, parse, to_text
 from kiln.errors import KilnError
-from kiln.frontend.capture import CapturedGraph, capturing
+from kiln.frontend.report.capture import CapturedGraph, capturing
 from kiln.lowering.cpu import isa
 from kiln.passes import PassManager, parse_pipeline
 

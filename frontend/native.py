@@ -24,9 +24,9 @@ from kiln.frontend.calls.boxed_graph import BoxedGraph, shared_results
 from kiln.frontend.calls.signature import Signature
 from kiln.frontend.fx_import import ImportedGraph, import_graph
 from kiln.frontend.importing import no_full_collections
-from kiln.frontend.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision, Proved
+from kiln.frontend.report.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.runners import make_runner
 from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
 from kiln.frontend.targets import Target, choose_target

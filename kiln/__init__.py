@@ -16,8 +16,8 @@ from kiln.frontend.registration import ensure_registered
 if TYPE_CHECKING:
     from kiln import patterns
     from kiln.frontend.backend import kiln as backend
-    from kiln.frontend.explain import explain
-    from kiln.frontend.profile import profile
+    from kiln.frontend.report.explain import explain
+    from kiln.frontend.report.profile import profile
 
 __version__ = "0.1.0"
 
@@ -26,9 +26,9 @@ __all__ = ["__version__", "backend", "explain", "patterns", "profile"]
 # Public name -> (module, attribute there; None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
     "backend": ("kiln.frontend.backend", "kiln"),
-    "explain": ("kiln.frontend.explain", "explain"),
+    "explain": ("kiln.frontend.report.explain", "explain"),
     "patterns": ("kiln.patterns", None),
-    "profile": ("kiln.frontend.profile", "profile"),
+    "profile": ("kiln.frontend.report.profile", "profile"),
 }
 
 

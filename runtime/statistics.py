@@ -5,7 +5,7 @@
 
 A kernel is counted as reading each operand and writing each result once. What it reads again from the cache (three
 passes over a row), or does not read (rows of a table that no index names), is not known here; eager's operators are
-counted the same way (frontend/eager_memory.py).
+counted the same way (frontend/report/eager_memory.py).
 """
 
 from collections.abc import Sequence

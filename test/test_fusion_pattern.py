@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import kiln
-from kiln.frontend.explain import Explanation
+from kiln.frontend.report.explain import Explanation
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "fusion-pattern.md"
 

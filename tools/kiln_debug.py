@@ -23,7 +23,7 @@ from kiln.errors import KilnError
 from kiln.tools.debugging import command_line as cl
 
 if TYPE_CHECKING:
-    from kiln.frontend.capture import CapturedGraph
+    from kiln.frontend.report.capture import CapturedGraph
     from kiln.tools.debugging.diagnosis import Diagnosis
 
 __all__ = ["main"]

@@ -48,9 +48,9 @@ def main(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     import torch
 
-    from kiln.frontend.explain import explain
     from kiln.frontend.options import Options
-    from kiln.frontend.profile import profile
+    from kiln.frontend.report.explain import explain
+    from kiln.frontend.report.profile import profile
 
     Options.build(arguments.mode, None)  # an unknown mode is an error here, rather than one inside of Dynamo
     with torch.set_grad_enabled(arguments.backward):

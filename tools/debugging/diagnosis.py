@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context, parse
 from kiln.errors import CheckError, KilnError, NumericsError
-from kiln.frontend.capture import CapturedGraph
+from kiln.frontend.report.capture import CapturedGraph
 from kiln.passes.manager import PassManager, PipelineStep, run_pipeline
 from kiln.passes.pipeline_parser import parse_pipeline
 from kiln.tools.debugging.attempts import KERNELS, Finding, Task, attempt
@@ -62,7 +62,7 @@ def capture(
         from torch.utils._pytree import tree_leaves
 
         from kiln.frontend.backend import kiln as backend
-        from kiln.frontend.capture import capturing
+        from kiln.frontend.report.capture import capturing
 
         model, inputs, kwargs = make()
 

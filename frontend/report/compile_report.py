@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kiln.frontend.eager_memory import EagerMemory
+from kiln.frontend.report.eager_memory import EagerMemory
 from kiln.notes import Note
 from kiln.runtime.statistics import MemoryReport
 

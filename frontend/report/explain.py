@@ -15,8 +15,8 @@ from rich.table import Table
 from torch.fx import GraphModule
 
 from kiln.frontend.backend import kiln as backend
-from kiln.frontend.inspection import names_in_location
 from kiln.frontend.report import CompileReport, collect
+from kiln.frontend.report.inspection import names_in_location
 
 __all__ = ["Explanation", "explain"]
 

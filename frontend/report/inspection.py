@@ -9,8 +9,8 @@ from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.dialects.walk import is_structural
-from kiln.frontend.eager_memory import eager_memory, symbol_hints
 from kiln.frontend.report import CompileReport, Decision, Kernel
+from kiln.frontend.report.eager_memory import eager_memory, symbol_hints
 from kiln.passes.core import Pass
 from kiln.runtime.plan import AtenStep, Launch, Plan
 from kiln.runtime.statistics import memory_report
