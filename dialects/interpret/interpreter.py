@@ -40,9 +40,8 @@ def evaluate(
     Raises UnsupportedError for an op that the interpreter does not know, IndexError for an index out of bounds, and
     ValueError where the inputs do not fit the signature.
     """
-    if isinstance(op, ir.Module):
-        op = _function(op, function)
-    op = op.operation
+    module = op  # an operation of a module does not keep the module alive
+    op = (_function(module, function) if isinstance(module, ir.Module) else module).operation
     if any(_is_expanded(inner) for inner in ops_inside(op)):
         return _expanded(op, inputs, precision, device)
     return Interpreter(Numbers(Precision.named(precision)), device).run(op, inputs)

@@ -228,6 +228,12 @@ def test_precision_of_one_fusion() -> None:
             torch.testing.assert_close(exact, x.to(dtype), rtol=1e-5, atol=1e-6)
 
 
+def test_a_module_that_only_the_call_holds() -> None:
+    text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    x = torch.arange(4.0)
+    assert evaluate(parse(text, create_context()), [x])[0].tolist() == x.tolist()
+
+
 def test_unsigned_inputs_are_taken_bit_by_bit() -> None:
     text = body_of("arith.uitofp %a : i8 to f32", "i8", "f32")
     x = torch.tensor([0, 1, 127, 128, 255], dtype=torch.uint8)

@@ -58,7 +58,7 @@ model = torch.nn.Sequential(*(m for _ in range(8) for m in (torch.nn.Linear(8, 8
 collections.clear()
 kiln.backend, backend = (lambda *a, **k: (collections.clear(), backend(*a, **k), print(*collections))[1]), kiln.backend
 print(float(torch.compile(model, backend=kiln.backend)(torch.ones(2, 8)).sum()) > -1e9, gc.get_threshold()[2])
-print(gc.get_freeze_count() > 0)
+print(gc.get_freeze_count() > 1000)  # Python 3.12 begins with some hundreds
 """
 
 

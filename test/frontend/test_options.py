@@ -201,6 +201,7 @@ def test_unsupported_dtype_runs_with_aten_and_says_why():
     torch.testing.assert_close(torch.compile(lambda x: x.sin() * 2, backend="kiln")(x), x.sin() * 2)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 12), reason="PyTorch 2.11 breaks the graph at quantize_per_tensor")
 def test_quantized_tensors_are_left_to_aten():
     """PyTorch's FakeTensors take what makes one for an op on floats."""
 

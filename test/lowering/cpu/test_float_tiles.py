@@ -70,7 +70,8 @@ def kernel(m: int | None, lhs: torch.Tensor, rhs: torch.Tensor, blocks: dict) ->
 
 
 def check(lhs: torch.Tensor, rhs: torch.Tensor, m: int | None = None, blocks: dict = BLOCKS) -> None:
-    """The kernel's error is not above PyTorch's, with one thread and with two."""
+    """The kernel's error is not above PyTorch's, with one thread and with two. PyTorch's is taken for at least 1.5 units
+    in the last place, since that of a single row may by chance be smaller."""
     found = kernel(m, lhs, rhs, blocks)
     bias = torch.randn(rhs.shape[1])
     exact = lhs.double() @ rhs.double() + bias.double()
@@ -79,7 +80,7 @@ def check(lhs: torch.Tensor, rhs: torch.Tensor, m: int | None = None, blocks: di
         found(lhs, rhs, out, bias, symbols=(len(lhs),) if m is None else (), threads=threads)
         if exact.numel():
             own, eager = ((x.double() - exact).norm() / exact.norm() for x in (out, lhs @ rhs + bias))
-            assert own <= 1.2 * eager + 1e-8, f"{own:.2e}, PyTorch's {eager:.2e}"
+            assert own <= 1.2 * max(eager, 1.5 * torch.finfo(torch.float32).eps), f"{own:.2e}, PyTorch's {eager:.2e}"
 
 
 @pytest.mark.parametrize("kind", ["nk", "kn"])

@@ -93,7 +93,7 @@ with ir.Context() as context, ir.Location.unknown():
 def test_processes(what):
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROCESS, text(5), what], env=environment, capture_output=True, text=True, timeout=300
-    )
+    # Python 3.12 warns of a fork of a process with threads.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _PROCESS, text(5), what]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
