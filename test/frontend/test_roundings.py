@@ -105,7 +105,8 @@ def test_gradient_of_a_maximum_has_somewhere_to_go():
         return (y.amax(-1) * w[:, 0]).sum()
 
     torch.manual_seed(0)
-    x, w = (torch.randn(64, 96, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    # Numbers of f32, rounded: PyTorch 2.11 draws zeros in bf16, with which a row has no gradient.
+    x, w = (torch.randn(64, 96).to(torch.bfloat16).requires_grad_() for _ in range(2))
     compiled(program)(x, w).backward()
     assert x.grad.isfinite().all() and w.grad.isfinite().all()
     assert (x.grad != 0).any(-1).all()

@@ -171,7 +171,7 @@ class _Space:
             rest = ir.AffineExpr.get_floor_div(rest, size)
         if len(dims) > 1:
             index.insert(0, rest)
-        return (*(self.loops.simplify(x) for x in index), self.column)
+        return tuple(self.loops.simplify(x) for x in (*index, self.column))
 
     def walks(self, op: ir.OpView, operands: Sequence[ir.Value]) -> bool:
         """Whether `op` gives an element of the product's space from the same element of each of `operands`."""
