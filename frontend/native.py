@@ -33,11 +33,9 @@ from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.cpu import isa
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
-from kiln.passes.convert_scatters import ConvertScatters
-from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
+from kiln.passes.core import Compilation
 from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
-from kiln.passes.tuning import RemembersSchedules
 from kiln.runtime.plan import Plan
 
 __all__ = ["NativeGraph", "compile_native"]
@@ -89,12 +87,12 @@ def _attempt(
     gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str], smaller: SmallerSchedules
 ) -> NativeGraph:
     target = choose_target(gm, options)
-    if options.check and target.name != "cpu":
+    if options.check and target.codegen != "cpu":
         from kiln.lowering.gpu.validate.proofs import Proofs
 
         target = replace(target, proofs=Proofs(options.check))
     with report.stage("import"):
-        needs_tt = target.name != "cpu" or bool(options.pipeline)
+        needs_tt = target.codegen != "cpu" or bool(options.pipeline)
         imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     folder = _dump_folder(options, report)
@@ -264,13 +262,7 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
 
 def _steps(target: Target, options: Options, avoid: Mapping[str, str]) -> list[PipelineStep]:
     """The passes of one attempt. ``avoid``: torch ops that are to stay calls of ATen, with the reason."""
-    steps = parse_pipeline(options.pipeline) if options.pipeline else target.pipeline(options)
-    for step in steps:
-        if isinstance(step.pass_, ConvertTorchToKiln):
-            step.pass_.aten = (*step.pass_.aten, *avoid)
-            step.pass_.reasons.update(avoid)
-        elif isinstance(step.pass_, ConvertScatters):
-            step.pass_.keep = (*step.pass_.keep, *avoid)
-        elif isinstance(step.pass_, RemembersSchedules):
-            step.pass_.store = tuned_schedules(options)
-    return steps
+    compilation = Compilation(avoid, tuned_schedules(options))
+    if options.pipeline:
+        return parse_pipeline(options.pipeline, compilation)
+    return target.pipeline(options, compilation)

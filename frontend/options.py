@@ -11,17 +11,16 @@ from typing import Any
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
+from kiln.lowering.options import PipelineOptions
+from kiln.lowering.target import target_names
 from kiln.lowering.ttcpu.settings import Settings
 
-__all__ = ["CHECKS", "MODES", "TARGETS", "VERIFY", "Options", "matmul_precision"]
+__all__ = ["CHECKS", "MODES", "VERIFY", "Options", "matmul_precision"]
 
 #: The modes ``torch.compile`` knows. On the CPU there are no CUDA graphs: ``reduce-overhead`` is ``default``, and the
 #: two others try schedules (``passes/autotune_cpu.py``).
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
-
-#: What graphs are compiled for; see ``kiln.frontend.targets``.
-TARGETS = ("cpu", "cuda", "tt-cpu")
 
 #: What is verified after each pass.
 VERIFY = ("", "numerics")
@@ -67,11 +66,10 @@ def _deterministic() -> bool:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PipelineOptions):
     """Settings of one compilation; the fields are the keys of ``options=`` (``mode`` as well: ``torch.compile`` takes
     ``mode=`` or ``options=``, not both)."""
 
-    mode: str = field(default="default", metadata={"help": "one of MODES"})
     fallback: bool = field(
         default_factory=knobs.fallback,
         metadata={"help": "run a graph that fails to compile with ATen (warning once) instead of raising"},
@@ -79,14 +77,6 @@ class Options:
     debug_dir: str = field(
         default_factory=lambda: str(knobs.dump_dir() or ""),
         metadata={"help": "folder for the IR of every stage of every graph; empty: none"},
-    )
-    fast_math: bool = field(
-        default=False,
-        metadata={"help": "allow rewrites that are wrong for NaN, Inf, the sign of zeros or the last bits"},
-    )
-    emulate_precision_casts: bool = field(
-        default=False,
-        metadata={"help": "round the result of each op on bf16 and f16, as eager does, also inside of a kernel"},
     )
     freezing: bool = field(
         default=False,
@@ -98,17 +88,13 @@ class Options:
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
-    tune_seconds: float = field(
-        default=0.5,
-        metadata={"help": "how long mode max-autotune times the schedules of one kernel; 120 times that for a graph"},
-    )
     cpu: str = field(
         default="",
         metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3 or -v4"},
     )
     target: str = field(
         default_factory=knobs.target,
-        metadata={"help": "one of TARGETS; empty: by where the graph's tensors are"},
+        metadata={"help": "one of the targets' names; empty: by where the graph's tensors are"},
     )
     tt_cpu: str = field(
         default_factory=knobs.tt_cpu,
@@ -124,10 +110,6 @@ class Options:
     deterministic: bool = field(
         default_factory=_deterministic,
         metadata={"help": "a GPU adds in the same order each time; by default as PyTorch's settings say"},
-    )
-    tensor_maps: bool = field(
-        default=True,
-        metadata={"help": "products and attention on a GPU may load operands through tensor maps (TMA)"},
     )
     replays: bool = field(
         default=True,
@@ -179,9 +161,9 @@ class Options:
         if found.mode not in MODES:
             message = f"unknown mode {found.mode!r}; modes are {', '.join(MODES)}"
             raise BackendOptionError(message, str(found.mode), MODES)
-        if found.target and found.target not in TARGETS:
-            message = f"unknown target {found.target!r}; targets are {', '.join(TARGETS)}"
-            raise BackendOptionError(message, found.target, TARGETS)
+        if found.target and found.target not in target_names():
+            message = f"unknown target {found.target!r}; targets are {', '.join(target_names())}"
+            raise BackendOptionError(message, found.target, target_names())
         Settings.parse(found.tt_cpu)
         if found.verify not in VERIFY:
             message = f"option 'verify' must be one of {', '.join(map(repr, VERIFY))}, found {found.verify!r}"

@@ -24,9 +24,13 @@ from kiln.errors import CompileError
 from kiln.frontend.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.placement import device_of, has_tensors
+from kiln.lowering import target as lowering
+from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.host.kernels import KernelSet
 from kiln.lowering.host.recent_kernels import recent_kernels
+from kiln.lowering.target import find_target
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
+from kiln.passes.core import Compilation
 from kiln.passes.manager import PipelineStep
 
 if TYPE_CHECKING:
@@ -48,15 +52,23 @@ class Target:
     settings: Settings = DEFAULTS
     proofs: "Proofs | None" = None
 
-    def pipeline(self, options: Options) -> list[PipelineStep]:
+    @property
+    def codegen(self) -> str:
+        """What makes machine code of its kernels: "cpu", "cuda" or "tt-cpu"."""
+        return find_target(self.name).codegen
+
+    @property
+    def compiled_for(self) -> lowering.Target:
+        """What the compiler knows of it."""
+        if self.name == "cuda":
+            return GpuTarget(self.device, self.arch)
+        return find_target(self.name)()
+
+    def pipeline(self, options: Options, compilation: Compilation | None = None) -> list[PipelineStep]:
         """The passes up to scheduled kernels."""
         from kiln.passes import pipelines
 
-        if self.name == "cpu":
-            return pipelines.cpu_pipeline(options)
-        if self.name == "tt-cpu":
-            return pipelines.gpu_pipeline(options)
-        return pipelines.gpu_pipeline(options, self.arch, self.device)
+        return pipelines.pipeline(self.compiled_for, options, compilation)
 
     def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
         """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.
@@ -64,7 +76,7 @@ class Target:
         Raises UnsupportedError, naming the op, for what there is no kernel for; ProofError for a kernel that is wrong,
         if `proofs` are asked for.
         """
-        if self.name == "cpu":
+        if self.codegen == "cpu":
             from kiln.lowering.cpu.emit import emit_kernel
 
             return emit_kernel(fusion, name)
@@ -75,7 +87,7 @@ class Target:
             from kiln.lowering.host.gpu_kernels import kernel_function
 
             self.proofs.prove(fusion, kernel_function(module))
-        if self.name == "cuda":
+        if self.codegen == "cuda":
             return module
         from kiln.lowering.ttcpu.fusion import lower_fusion
 
@@ -89,9 +101,9 @@ class Target:
         failure: Failure,
     ) -> KernelSet:
         """What makes machine code of the kernels that `compiler` (`kernel`, with errors handled) gives."""
-        if self.name == "cpu":
+        if self.codegen == "cpu":
             return KernelSet(compiler, dump, recent_kernels())
-        if self.name == "tt-cpu":
+        if self.codegen == "tt-cpu":
             from kiln.lowering.ttcpu.fusion import TtCpuKernelSet
 
             return TtCpuKernelSet(compiler, dump)

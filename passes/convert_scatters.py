@@ -3,14 +3,16 @@
 
 """ATen calls that write with indices as an op that has a kernel of its own on a GPU."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
-from kiln.passes.core import Pass, register_pass
+from kiln.passes.core import Compilation, Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ConvertScatters"]
@@ -67,6 +69,10 @@ class ConvertScatters(Pass):
     """Results must not depend on the order of programs (torch.use_deterministic_algorithms): ATen's calls stay."""
     keep: tuple[str, ...] = ()
     """Ops that stay calls, by name (``torch.aten.index_add``): what a kernel was tried for and could not be made."""
+
+    @classmethod
+    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
+        return cls(**{**options, "keep": (*options.get("keep", ()), *compilation.avoid)})
 
     def run(self, module: ir.Module) -> None:
         """Convert the calls of every function."""

@@ -3,15 +3,16 @@
 
 """Conversion of the torch dialect to kiln and linalg on builtin tensors, op by op."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import BlockTail
 from kiln.errors import InvalidIRError, UnsupportedError
-from kiln.passes.core import Pass, register_pass
+from kiln.passes.core import Compilation, Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class ConvertTorchToKiln(Pass):
     """Try torch-mlir's conversion for ops that Kiln has no rule for."""
     aten: tuple[str, ...] = ()
     """Ops that always become ATen calls, by name (``torch.aten.relu``): to bisect a wrong result."""
+
+    @classmethod
+    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
+        pass_ = cls(**{**options, "aten": (*options.get("aten", ()), *compilation.avoid)})
+        pass_.reasons.update(compilation.avoid)
+        return pass_
 
     @property
     def reasons(self) -> dict[str, str]:

@@ -21,14 +21,26 @@ Its dataclass fields are its options: ``fuse-elementwise{max-ops=32}`` in a pipe
 import dataclasses
 import inspect
 from collections import Counter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from kiln.notes import Note
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-__all__ = ["Note", "Pass", "register_pass", "registered_passes"]
+    from kiln.lowering.tune.store import TunedSchedules
+
+__all__ = ["Compilation", "Note", "Pass", "register_pass", "registered_passes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """What passes are made for besides their options. avoid: torch ops that stay calls of ATen, with the reason.
+    schedules: where those that are tried are kept; None: in this process."""
+
+    avoid: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    schedules: "TunedSchedules | None" = None
 
 
 class Pass:
@@ -40,6 +52,11 @@ class Pass:
     """
 
     name: ClassVar[str]
+
+    @classmethod
+    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
+        """The pass with these options, for a compilation: what a pipeline's text becomes."""
+        return cls(**options)
 
     def run(self, module: "ir.Module") -> None:
         """Rewrite ``module`` in place."""

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.kiln.family import name_of
 from kiln.dialects.reference import expand_all, reference_names
 from kiln.errors import PassOptionError
-from kiln.lowering.cpu.named_kernels import no_kernel
+from kiln.lowering.target import Target, find_target
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
@@ -48,23 +48,26 @@ class ExpandNamedOps(Pass):
     ops: list[str] = field(default_factory=list)
     """Expand these alone; all if empty."""
     keep: list[str] = field(default_factory=list)
-    """Leave these as they are, where the CPU has a kernel for them (`kiln.lowering.cpu.named_kernels`)."""
+    """Leave these as they are, where the target has a kernel for them (`Target.supports`)."""
+    target: str = "cpu"
+    """What the kernels are for."""
 
     def run(self, module: ir.Module) -> None:
         """Expand in all functions and fusion bodies of `module`."""
+        target = find_target(self.target)()
         chosen = self._names("ops", self.ops) or set(reference_names())
         kept = self._names("keep", self.keep)
         for op in list(module.body.operations):
             if op.operation.name == "func.func" and len(op.operation.regions[0].blocks):
-                self.count("expanded", expand_all(op.operation, lambda o: self._expands(o, chosen, kept)))
+                self.count("expanded", expand_all(op.operation, lambda o: self._expands(o, chosen, kept, target)))
 
-    def _expands(self, op: ir.Operation, chosen: set[str], kept: set[str]) -> bool:
+    def _expands(self, op: ir.Operation, chosen: set[str], kept: set[str], target: Target) -> bool:
         name = name_of(op)
         if name not in chosen:
             return False
         if name not in kept:
             return may_rewrite(op, name)
-        missing = no_kernel(op.operation)
+        missing = target.supports(op.operation)
         if missing is not None:
             self.note(op.operation, f"expanded: {missing}")
         return missing is not None and may_rewrite(op, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.errors import CompileError, KilnError, PipelineParseError
-from kiln.passes.core import Pass
+from kiln.passes.core import Compilation, Pass
 from kiln.passes.instruments.base import Instrument
 from kiln.passes.recursion import deep_recursion
 
@@ -20,19 +20,22 @@ __all__ = ["PassManager", "PipelineStep", "run_pipeline", "until"]
 class PipelineStep:
     """One entry of a pipeline.
 
-    ``pass_`` may be given as pipeline text of one pass. ``why`` says in one line why the step stands where it
-    stands. ``stage`` is the stage that is complete after this step (``kiln``, ``fused``, ...), or empty.
+    ``pass_`` may be given as pipeline text of one pass, which is then made for ``compilation``. ``why`` says in one
+    line why the step stands where it stands. ``stage`` is the stage that is complete after this step (``kiln``,
+    ``fused``, ...), or empty.
     """
 
     pass_: Pass
     why: str = ""
     stage: str = ""
 
-    def __init__(self, pass_: Pass | str, why: str = "", stage: str = "") -> None:
+    def __init__(
+        self, pass_: Pass | str, why: str = "", stage: str = "", compilation: Compilation | None = None
+    ) -> None:
         if isinstance(pass_, str):
             from kiln.passes.pipeline_parser import parse_pipeline
 
-            steps = parse_pipeline(pass_)
+            steps = parse_pipeline(pass_, compilation)
             if len(steps) != 1:
                 raise PipelineParseError(f"a step is one pass, found {len(steps)}", pass_)
             pass_ = steps[0].pass_

@@ -17,7 +17,7 @@ anchor holds MLIR passes only. An MLIR pass that works on functions may be named
 from dataclasses import dataclass
 
 from kiln.errors import KilnError, PassOptionError, PipelineParseError, UnknownPassError
-from kiln.passes.core import Pass
+from kiln.passes.core import Compilation, Pass
 from kiln.passes.manager import PipelineStep
 from kiln.passes.mlir_pass import MlirPass, check_mlir_pipeline, mlir_pass_names
 from kiln.passes.options import parse_options
@@ -39,8 +39,8 @@ class _Item:
     text: str = ""
 
 
-def parse_pipeline(text: str) -> list[PipelineStep]:
-    """The steps of a pipeline string; an empty string has none.
+def parse_pipeline(text: str, compilation: Compilation | None = None) -> list[PipelineStep]:
+    """The steps of a pipeline string, made for a compilation; an empty string has none.
 
     Raises :class:`PipelineParseError` (with the column), :class:`UnknownPassError` (naming the near ones) or
     :class:`PassOptionError`.
@@ -50,7 +50,7 @@ def parse_pipeline(text: str) -> list[PipelineStep]:
         raise PipelineParseError(f"unexpected {text[position]!r}", text, position + 1)
     steps: list[PipelineStep] = []
     for item in items:
-        steps += [PipelineStep(p) for p in _make(item, text)]
+        steps += [PipelineStep(p) for p in _make(item, text, compilation or Compilation())]
     return steps
 
 
@@ -125,10 +125,10 @@ def _skip(text: str, position: int) -> int:
     return position
 
 
-def _make(item: _Item, text: str) -> list[Pass]:
+def _make(item: _Item, text: str, compilation: Compilation) -> list[Pass]:
     if item.children is not None:
         if item.name in ("builtin.module", "module"):
-            return [p for child in item.children for p in _make(child, text)]
+            return [p for child in item.children for p in _make(child, text, compilation)]
         _reject_kiln_passes(item, text)
         return [_mlir(item, text)]
     cls = find_pass(item.name, everywhere=False)
@@ -138,7 +138,7 @@ def _make(item: _Item, text: str) -> list[Pass]:
         cls = find_pass(item.name)
     if cls is None:
         return [_mlir(item, text)]
-    return [cls(**parse_options(cls, item.options or ""))]
+    return [cls.made(parse_options(cls, item.options or ""), compilation)]
 
 
 def _reject_kiln_passes(item: _Item, text: str) -> None:

@@ -11,9 +11,9 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering.cpu.conv.choice import wants_channels_last
-from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.lowering.host.channels_last import channels_last, is_channels_last
 from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.target import find_target
 from kiln.lowering.tile.body import reduction_dims
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
@@ -157,7 +157,7 @@ class _Connections:
         """Each set of convolutions with what its order saves and costs."""
         found: dict[ir.Value, _Net] = {}
         for op in self.operations:
-            if _is_convolution(op):
+            if _is_convolution(op, self.target):
                 net = found.setdefault(self._find(op.results[0]), _Net())
                 net.convolutions.append(op)
                 inner = [v for v in (op.operands[0], op.results[0]) if self._stays(v)]
@@ -176,7 +176,7 @@ class _Connections:
     def _links(self, op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
         """(operand, result) pairs of an op that can have one order of dims."""
         name = kiln.name_of(op)
-        if _is_convolution(op) or isinstance(op.opview, kiln.BatchNormOp | kiln.PadOp):
+        if _is_convolution(op, self.target) or isinstance(op.opview, kiln.BatchNormOp | kiln.PadOp):
             yield op.operands[0], op.results[0]
         elif name == "kiln.cat":
             for operand in op.operands:
@@ -229,7 +229,7 @@ class _Connections:
         return use.operand_number == 0 and self._wants(op)
 
     def _wants(self, op: ir.Operation) -> bool:
-        return self.target == "cpu" and _is_convolution(op) and wants_channels_last(op)
+        return self.target == "cpu" and _is_convolution(op, self.target) and wants_channels_last(op)
 
     def _is_epilogue(self, value: ir.Value) -> bool:
         """Whether such a convolution's kernel writes a value, with what follows it element by element."""
@@ -263,11 +263,11 @@ class _Connections:
         return size
 
 
-def _is_convolution(op: ir.Operation) -> bool:
+def _is_convolution(op: ir.Operation, target: str) -> bool:
     """Whether an op is a convolution with a channels-last form: of images, or one with a kernel of its own."""
     if kiln.name_of(op) != "kiln.conv" or "shape" not in op.attributes:
         return False
-    return ir.RankedTensorType(op.results[0].type).rank == 4 or no_kernel(op) is None
+    return ir.RankedTensorType(op.results[0].type).rank == 4 or find_target(target)().supports(op) is None
 
 
 def _comes_in(value: ir.Value) -> bool:

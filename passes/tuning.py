@@ -5,7 +5,8 @@
 
 import math
 import time
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 from torch_mlir import ir
 
@@ -13,7 +14,7 @@ from kiln.dialects.schedules import to_attribute
 from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.tune.store import Found, TunedSchedules
 from kiln.lowering.tune.tuner import Contest, Tuner
-from kiln.passes.core import Pass
+from kiln.passes.core import Compilation, Pass
 from kiln.passes.fusion.kernels import fusions_of
 
 __all__ = ["AutotunePass", "RemembersSchedules"]
@@ -23,6 +24,13 @@ _in_memory = TunedSchedules()
 
 class RemembersSchedules:
     """A pass that keeps what it measured."""
+
+    @classmethod
+    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
+        pass_ = cls(**options)
+        if compilation.schedules is not None:
+            pass_.store = compilation.schedules
+        return pass_
 
     @property
     def store(self) -> TunedSchedules:

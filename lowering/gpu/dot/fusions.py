@@ -61,12 +61,6 @@ class DotOptions:
     descriptors: bool = False
     roundings: bool = False
 
-    @property
-    def chip(self) -> str:
-        """As the options of ``schedule-gpu``."""
-        flags = {"tf32": self.tf32, "descriptors": self.descriptors}
-        return " ".join([f"arch={self.arch}", *(f"{name}={str(value).lower()}" for name, value in flags.items())])
-
 
 DEFAULTS = DotOptions()
 

@@ -12,6 +12,8 @@ from torch_mlir.dialects import func
 
 from kiln.dialects.kiln import name_of
 from kiln.lowering.gpu.dot.fusions import DotOptions
+from kiln.lowering.gpu.target import GpuTarget
+from kiln.lowering.options import PipelineOptions
 
 __all__ = ["extracted", "pointwise_chain", "schedule_module", "scheduled"]
 
@@ -105,9 +107,13 @@ def schedule_module(module: ir.Module, options: DotOptions, front: str = "") -> 
     """Fuses and schedules what `extracted` gives; its kernels, None where one has no schedule. front: as above."""
     from kiln.passes import run_pipeline
     from kiln.passes.fusion.kernels import fusions_of
-    from kiln.passes.pipelines import gpu_kernels_text
 
-    run_pipeline(module, front + gpu_kernels_text(options.chip, options.roundings))
+    asked = PipelineOptions(
+        emulate_precision_casts=options.roundings, tf32=options.tf32, tensor_maps=options.descriptors
+    )
+    target = GpuTarget(arch=options.arch)
+    steps = [step.text for phase in ("fuse", "place", "schedule") for step in target.phase(phase, asked)]
+    run_pipeline(module, front + ",".join(steps))
     fusions = fusions_of(module)
     return fusions if all("schedule" in f.operation.attributes for f in fusions) else None
 

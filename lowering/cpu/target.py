@@ -1,0 +1,71 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The CPU as a target: vector code, oneDNN and MKL where they are faster."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.named_kernels import no_kernel
+from kiln.lowering.emitters import kernel_kinds
+from kiln.lowering.options import PipelineOptions
+from kiln.lowering.target import Step, Steps, Target
+
+__all__ = ["CpuTarget"]
+
+
+@dataclass(frozen=True)
+class CpuTarget(Target):
+    """The processor that code is made for (`isa.target`)."""
+
+    name: ClassVar[str] = "cpu"
+    pipeline_name: ClassVar[str] = "cpu"
+
+    @property
+    def machine(self) -> isa.Isa:
+        """Vectors, registers, instruction sets and caches."""
+        return isa.target()
+
+    def supports(self, op: ir.Operation) -> str | None:
+        return no_kernel(op)
+
+    def choose_library(self, options: PipelineOptions) -> Steps:
+        return [
+            Step(
+                "propagate-layouts",
+                "where channels lie decides who convolves faster, so it is known before that choice",
+            ),
+            Step("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
+            Step("convert-integer-products", "calls that are products: their kernels take what follows"),
+            Step("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
+        ]
+
+    def fuse(self, options: PipelineOptions) -> Steps:
+        return [
+            *self.expand(list(kernel_kinds("cpu"))),
+            Step("sink-reshapes", "what follows a group norm in the loops of its reductions: one kernel"),
+            *self.clean(),
+            Step("split-reductions", "long sums with few results get a loop that threads can share"),
+            Step("fuse", "every computation into a kernel"),
+            self.round(options),
+        ]
+
+    def place(self, options: PipelineOptions) -> Steps:
+        return [
+            *super().place(options),
+            Step("hoist-slices", "kernels that read other slices are equal, and compiled once"),
+        ]
+
+    def schedule(self, options: PipelineOptions) -> Steps:
+        tuned = Step(
+            f"autotune-cpu{{{options.timing}}}",
+            "the rules' tiles are where it starts; constants are packed as it chose",
+        )
+        return [
+            Step("schedule-cpu", "tiles by the measured rules"),
+            *([tuned] if options.is_tuned else []),
+            Step("pack-constants", "in the order that the schedules chose", stage="sched"),
+        ]

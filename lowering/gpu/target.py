@@ -1,0 +1,99 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""NVIDIA's GPUs as a target: Triton IR, cuBLAS and cuDNN where they are faster."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from kiln.lowering.emitters import kernel_kinds
+from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
+from kiln.lowering.gpu.named_kernels import no_kernel
+from kiln.lowering.options import PipelineOptions
+from kiln.lowering.target import Step, Steps, Target
+
+__all__ = ["GpuTarget"]
+
+
+@dataclass(frozen=True)
+class GpuTarget(Target):
+    """arch: the GPU ("sm_90"). device: one to try schedules on; empty: there is none."""
+
+    name: ClassVar[str] = "cuda"
+    pipeline_name: ClassVar[str] = "gpu"
+    codegen: ClassVar[str] = "cuda"
+
+    device: str = ""
+    arch: str = DEFAULT_ARCH
+
+    @property
+    def machine(self) -> Machine:
+        """Multiprocessors, shared memory and rates."""
+        return machine(self.arch)
+
+    def supports(self, op: ir.Operation) -> str | None:
+        return no_kernel(op)
+
+    def choose_library(self, options: PipelineOptions) -> Steps:
+        tuned = ""
+        if self._tries(options):
+            roundings = " roundings" if options.emulate_precision_casts else ""
+            tuned = f" {options.timing} device={self.device} tf32={_text(options.tf32)}{roundings}"
+        maps = _text(self._descriptors(options))
+        return [
+            Step(f"propagate-layouts{{target={self.name}}}", "where channels lie decides who convolves, and how"),
+            Step(
+                f"convert-scaled-products{{arch={self.arch}}}",
+                "calls that are products of 8-bit floats, with what follows",
+            ),
+            Step("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
+            Step("space-to-depth", "pixels as channels, where an image has few: whoever convolves them"),
+            Step(
+                f"choose-vendor{{target=cuda tensor-maps={maps} arch={self.arch}{tuned}}}",
+                "what a library does faster is called, before it is expanded",
+                stage="kiln",
+            ),
+            Step(
+                f"split-products{{arch={self.arch}}}",
+                "few tiles with long sums, where parts are faster",
+            ),
+            Step(
+                f"convert-scatters{{deterministic={_text(options.deterministic)}}}",
+                "writes with indices have kernels here: a CPU's are ATen's",
+            ),
+        ]
+
+    def fuse(self, options: PipelineOptions) -> Steps:
+        return [
+            *self.expand(list(kernel_kinds("gpu"))),
+            *self.clean(),
+            Step(
+                "split-reductions{parts=256 max-results=64 max-columns=8192}",
+                "long sums with few results get programs that share them",
+            ),
+            Step(
+                "fuse{row-blocks=false most-accesses=128}",
+                "every computation into a kernel; programs never wait for each other",
+            ),
+            self.round(options),
+        ]
+
+    def schedule(self, options: PipelineOptions) -> Steps:
+        chip = f"arch={self.arch} tf32={_text(options.tf32)} descriptors={_text(self._descriptors(options))}"
+        steps = [Step(f"schedule-gpu{{{chip}}}", "tiles and warps by the measured rules", stage="sched")]
+        if self._tries(options):
+            text = f"autotune-gpu{{{options.timing} device={self.device} {chip}}}"
+            steps.append(Step(text, "the rules' tiles are where it starts"))
+        return steps
+
+    def _tries(self, options: PipelineOptions) -> bool:
+        return options.is_tuned and bool(self.device)
+
+    def _descriptors(self, options: PipelineOptions) -> bool:
+        return options.tensor_maps and self.machine.tensor_maps
+
+
+def _text(value: bool) -> str:
+    return str(value).lower()

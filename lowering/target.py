@@ -1,0 +1,180 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Targets: what graphs are compiled for. One frozen object says what the machine is, what it has kernels for, and which
+passes lead to them.
+
+A pipeline is phases in a row (`PHASES`), each a method that gives its steps. A target overrides phases. Its class is in
+its own folder, `lowering/NAME/target.py`, and has one line in `_BUILT_IN`; one from outside calls `register_target`
+(docs/first-target.md).
+"""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from torch_mlir import ir
+
+from kiln.errors import KilnError, did_you_mean
+from kiln.lowering.options import PipelineOptions
+
+__all__ = ["PHASES", "Step", "Steps", "Target", "find_target", "register_target", "target_names"]
+
+PHASES = ("simplify", "convert", "choose_library", "fuse", "place", "schedule")
+"""The phases of a pipeline, up to scheduled kernels."""
+
+_CANONICALIZE = (
+    "canonicalize{disable-patterns="
+    "{{anonymous}::InferStaticShapeOfOperands,(anonymous namespace)::InferStaticShapeOfOperands}}"
+)
+"""One pattern stays off: where a size is dynamic in one operand and static in another it puts tensor.cast around the
+op, which ends fusion there and says nothing about how sizes depend on symbols. MLIR names it as its compiler did."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass as pipeline text; why it stands where it stands; the stage that is complete after it, or empty."""
+
+    text: str
+    why: str
+    stage: str = ""
+
+
+Steps = Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is the same for all targets: how graphs are simplified, and converted to ops with a meaning.
+
+    name: as in ``options={"target": ...}``. pipeline_name: as in ``kiln-opt --pipeline=...``; empty: no name there.
+    codegen: the built-in target that makes machine code of the kernels. device: where tensors are, as PyTorch says.
+    """
+
+    name: ClassVar[str]
+    pipeline_name: ClassVar[str] = ""
+    codegen: ClassVar[str] = "cpu"
+
+    device: str = "cpu"
+
+    def supports(self, op: ir.Operation) -> str | None:
+        """Why there is no kernel for a named op of a kind that has kernels; None if there is one, or for other ops."""
+        raise NotImplementedError(f"{type(self).__name__}.supports")
+
+    def pipeline(self, options: PipelineOptions) -> list[Step]:
+        """All phases in a row."""
+        return [step for phase in PHASES for step in self.phase(phase, options)]
+
+    def phase(self, name: str, options: PipelineOptions) -> Steps:
+        """The steps of a phase."""
+        steps: Steps = getattr(self, name)(options)
+        return steps
+
+    def simplify(self, options: PipelineOptions) -> Steps:
+        """The torch dialect, by rules of algebra."""
+        algebra = f"simplify-algebra{{fast-math={str(options.fast_math).lower()}}}"
+        return [
+            Step("torch-cse", "merge what was traced twice, so that rules see equal values as one"),
+            Step("fold-constants", "sizes and scale factors as numbers: the rules below look for numbers"),
+            Step(algebra, "identities and views that undo each other go before any op is converted"),
+            Step("torch-cse", "what became equal is merged: a pattern's intermediates have no other users"),
+            Step("rewrite-patterns", "what is written out becomes one op, in the normal form made above"),
+            Step(algebra, "the replacements' own views and negations meet those around them", stage="graph"),
+        ]
+
+    def convert(self, options: PipelineOptions) -> Steps:
+        """From the torch dialect to named ops and loops, with views folded into what reads them."""
+        return [
+            Step("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
+            Step("compose-views", "chains of views become one index map each, so that patterns see through them"),
+            Step("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
+            Step("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),
+            Step("narrow-attention", "in 16 bits where those are converted before and after: half the memory"),
+        ]
+
+    def choose_library(self, options: PipelineOptions) -> Steps:
+        """What a library does faster, and what decides that."""
+        raise NotImplementedError(f"{type(self).__name__}.choose_library")
+
+    def fuse(self, options: PipelineOptions) -> Steps:
+        """Every computation into a kernel."""
+        raise NotImplementedError(f"{type(self).__name__}.fuse")
+
+    def place(self, options: PipelineOptions) -> Steps:
+        """Where each tensor lies."""
+        return [
+            Step("assign-layouts", "where each tensor lies: schedules depend on strides"),
+            Step("reuse-buffers", "results over operands that die, once it is known where their elements lie"),
+        ]
+
+    def schedule(self, options: PipelineOptions) -> Steps:
+        """How each kernel walks its loops."""
+        raise NotImplementedError(f"{type(self).__name__}.schedule")
+
+    def expand(self, kinds: Sequence[str]) -> list[Step]:
+        """Named ops without a kernel as loops; ``kinds``: the ops that stay, where `supports` agrees."""
+        keep = f" keep={','.join(kinds)}" if kinds else ""
+        return [
+            Step(
+                f"expand-named-ops{{target={self.name}{keep}}}",
+                "norms, softmax, pooling as loops that fusion can take apart",
+            ),
+            Step("compose-views", "the expansions bring views of their own"),
+        ]
+
+    @staticmethod
+    def clean() -> list[Step]:
+        """What makes equal computations one."""
+        return [
+            Step(_CANONICALIZE, "constants to the front, trivial arithmetic away"),
+            Step("cse", "equal views, fills and statistics are one value: fusion counts readers"),
+        ]
+
+    @staticmethod
+    def round(options: PipelineOptions) -> Step:
+        """What follows from fusion for roundings, unless eager's are wanted."""
+        if options.emulate_precision_casts:
+            return Step("drop-roundings{sums-only=true}", "a bias is added before rounding, as in eager", "fused")
+        return Step("drop-roundings", "what only one kernel sees is f32, once it is known what that is", "fused")
+
+
+_BUILT_IN = {
+    "cpu": "kiln.lowering.cpu.target:CpuTarget",
+    "cuda": "kiln.lowering.gpu.target:GpuTarget",
+    "tt-cpu": "kiln.lowering.ttcpu.target:TtCpuTarget",
+}
+_REGISTERED: dict[str, type[Target]] = {}
+
+T = TypeVar("T", bound=type[Target])
+
+
+def register_target(cls: T) -> T:
+    """Class decorator: make a target from outside known by its name.
+
+    Raises KilnError for a name that another target has, and for an unknown ``codegen``.
+    """
+    other = _REGISTERED.get(cls.name)
+    if cls.name in _BUILT_IN or other is not None and other.__qualname__ != cls.__qualname__:
+        raise KilnError(f"there is a target {cls.name!r} already")
+    if cls.codegen not in _BUILT_IN:
+        raise KilnError(f"target {cls.name!r}: codegen must be one of {', '.join(_BUILT_IN)}, found {cls.codegen!r}")
+    _REGISTERED[cls.name] = cls
+    return cls
+
+
+def target_names() -> tuple[str, ...]:
+    """The names of all targets, the built-in ones first."""
+    return (*_BUILT_IN, *_REGISTERED)
+
+
+def find_target(name: str) -> type[Target]:
+    """The class of a target. Raises KilnError, naming the near ones, if there is none of that name."""
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        found: type[Target] = getattr(importlib.import_module(module), attribute)
+        return found
+    if name not in _REGISTERED:
+        near = did_you_mean(name, target_names()) or f"; there are {', '.join(target_names())}"
+        raise KilnError(f"unknown target {name!r}{near}")
+    return _REGISTERED[name]
