@@ -28,6 +28,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "test" / "lowering" / "cpu"), str(ROOT / "
 from conv_support import conv_kernel, conv_problem  # noqa: E402
 from cpu_matmul import measure  # noqa: E402
 
+from kiln.dialects.schedules import to_plain  # noqa: E402
+from kiln.dialects.schedules.cpu import DirectConvSchedule  # noqa: E402
 from kiln.lowering.cpu import isa  # noqa: E402
 
 # Class -> (channels, size of the image, output channels, window, stride, groups).
@@ -128,17 +130,17 @@ def _row(kind: str, layer: tuple[int, ...], arguments: argparse.Namespace) -> di
     seconds = measure(calls, arguments.threads, arguments.rounds)
     error = (out.double() - exact).abs().max() / (eager.double() - exact).abs().max().clamp_min(1e-30)
     name = f"{kind} {channels}x{size}->{outputs} {window}x{window}" + ("/2" if step == 2 else "")
-    tile = f"{schedule['mr']}x{schedule['nv']}x{schedule['tiles']}" if "tiles" in schedule else ""
+    tile = f"{schedule.mr}x{schedule.nv}x{schedule.tiles}" if isinstance(schedule, DirectConvSchedule) else ""
     flops = 2.0 * exact.numel() * channels // groups * window * window
     ms = {key: value * 1e3 for key, value in seconds.items()}
     ratios = f"{ms['nchw'] / ms['kiln']:6.2f} {ms['nhwc'] / ms['kiln']:6.2f} {error:6.2f}"
     print(
-        f"{name:34} {schedule['kernel'] + ' ' + tile:16} {ms['nchw']:8.3f} {ms['nchw conv']:7.3f} {ms['nhwc']:8.3f}"
+        f"{name:34} {schedule.kernel + ' ' + tile:16} {ms['nchw']:8.3f} {ms['nchw conv']:7.3f} {ms['nhwc']:8.3f}"
         f" {ms['nhwc conv']:7.3f} {ms['kiln']:8.3f} {ms['kiln nchw']:7.3f}"
         f" {flops / seconds['kiln'] / 1e9:8.1f} {ratios}",
         flush=True,
     )
-    return {"layer": name, "schedule": schedule, "seconds": seconds, "error": float(error)}
+    return {"layer": name, "schedule": to_plain(schedule), "seconds": seconds, "error": float(error)}
 
 
 if __name__ == "__main__":

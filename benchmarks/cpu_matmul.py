@@ -70,8 +70,9 @@ def matmul_kernel(lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor, threa
         emit_matmul(b, problem, schedule, Buffers(*buffers[:2]), StoreEpilogue(buffers[2], out.stride()[:-1]), ctx)
 
     kernel = Kernel([names[t.dtype] for t in (lhs, rhs, out)], 0, scratch_bytes(problem, schedule), emit)
-    tile = f"{schedule['mr']}x{schedule.get('nv', schedule.get('nr'))}" if "mr" in schedule else ""
-    return kernel.bind([lhs, rhs, out], threads=threads), f"{schedule['kernel']} {tile}".strip()
+    rows, columns = getattr(schedule, "mr", 0), getattr(schedule, "nv", getattr(schedule, "nr", 0))
+    tile = f"{rows}x{columns}" if rows else ""
+    return kernel.bind([lhs, rhs, out], threads=threads), f"{schedule.kernel} {tile}".strip()
 
 
 def attention_kernel(q, k, v, out: torch.Tensor, causal: bool, threads: int):

@@ -51,7 +51,7 @@ class AutotuneCpu(AutotunePass):
                 : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
             "kiln.yield"(%1) : (tensor<1x32xf32>) -> ()
           }) {kind = "matmul", name = "linear", schedule =
-              {depth = 8 : i64, kernel = "stream", nc = 4096 : i64, width = 16 : i64}}
+              {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 4096 : i64, width = 16 : i64}}
               : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
           return %0 : tensor<1x32xf32>
         }

@@ -9,10 +9,10 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln import FusionOp
+from kiln.dialects.schedules import from_attribute
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
@@ -46,7 +46,7 @@ class PackConstants(Pass):
               transposed = false} : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
             "kiln.yield"(%r) : (tensor<1x8x8x8xf32>) -> ()
           }) {kind = "conv", layouts = [#x, #w, #x], name = "conv",
-              schedule = {kernel = "depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
+              schedule = {kernel = "cpu.conv.depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
               : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
           return %0 : tensor<1x8x8x8xf32>
         }
@@ -66,7 +66,7 @@ class PackConstants(Pass):
                 : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
             "kiln.yield"(%2) : (tensor<1x8x8x8xf32>) -> ()
           }) {kind = "conv", layouts = [#map1, #map, #map1], name = "conv", schedule =
-              {kernel = "depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
+              {kernel = "cpu.conv.depthwise", mr = 8 : i64, span = 8 : i64, width = 8 : i64}}
               : (tensor<1x8x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<1x8x8x8xf32>
           return %1 : tensor<1x8x8x8xf32>
         }

@@ -5,16 +5,16 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules import PartsSchedule, Schedule, to_attribute
+from kiln.dialects.schedules.cpu import GemmSchedule, PhasesSchedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.matmul import describe_schedule
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.host.kernels import fusion_key
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.passes.core import Pass, register_pass
@@ -26,9 +26,9 @@ from kiln.passes.fusion.kernels import fusions_of
 class ScheduleCpu(Pass):
     """Choose a schedule for every matrix product, attention and convolution by the measured rules for the CPU.
 
-    Sets the dictionary `schedule` on each `kiln.fusion` whose kind has one; pointwise and reduction kernels take
-    their loops from the layouts alone. A fusion of several parts gets `{parts = [...]}`, one schedule per part. A
-    schedule that is there already is kept. A note tells which kernel each product got.
+    Sets the attribute `schedule` (docs/reference/schedules.md) on each `kiln.fusion` whose kind has one; pointwise and
+    reduction kernels take their loops from the layouts alone. A schedule that is there already is kept. A note tells
+    which kernel each product got.
 
     Before::
 
@@ -51,7 +51,7 @@ class ScheduleCpu(Pass):
                 : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
             "kiln.yield"(%1) : (tensor<1x32xf32>) -> ()
           }) {kind = "matmul", name = "linear", schedule =
-              {depth = 8 : i64, kernel = "stream", nc = 4096 : i64, width = 16 : i64}}
+              {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 4096 : i64, width = 16 : i64}}
               : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
           return %0 : tensor<1x32xf32>
         }
@@ -60,21 +60,21 @@ class ScheduleCpu(Pass):
     name = "schedule-cpu"
 
     def run(self, module: ir.Module) -> None:
-        known: dict[Hashable, dict[str, Any]] = {}
+        known: dict[Hashable, Schedule | None] = {}
         for fusion in fusions_of(module):
             self._schedule(fusion, known)
 
-    def _schedule(self, fusion: ir.OpView, known: dict[Hashable, dict[str, Any]]) -> None:
+    def _schedule(self, fusion: ir.OpView, known: dict[Hashable, Schedule | None]) -> None:
         """Equal kernels with constants at the same operands have equal schedules: layers repeat."""
         attributes, operands = fusion.operation.attributes, fusion.operation.operands
         if "schedule" in attributes or ir.StringAttr(attributes["kind"]).value in ("pointwise", "reduction"):
             return  # loops follow from the layouts
         key = fusion_key(fusion.operation), tuple(constant_name(operand) is not None for operand in operands)
-        schedule = known.get(key)
-        if schedule is None:
+        if key not in known:
             body = FusionBody(fusion)
-            schedule = known[key] = plan_kernel(body, fusion_layouts(fusion, body))
-        if schedule:
+            known[key] = plan_kernel(body, fusion_layouts(fusion, body))
+        schedule = known[key]
+        if schedule is not None:
             attributes["schedule"] = to_attribute(schedule)
             self.count("scheduled")
             if ir.StringAttr(attributes["kind"]).value == "matmul":
@@ -82,8 +82,10 @@ class ScheduleCpu(Pass):
                     self.note(fusion, describe_schedule(product, isa.target()))
 
 
-def _products(schedule: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _products(schedule: Schedule) -> Iterator[GemmSchedule]:
     """The schedules of the products in that of a fusion."""
-    for part in schedule.get("parts", [schedule]):
-        if part:
-            yield from part.get("products", [part] if "kernel" in part else [])
+    for part in schedule.parts if isinstance(schedule, PartsSchedule) else [schedule]:
+        if isinstance(part, PhasesSchedule):
+            yield from part.products
+        elif isinstance(part, GemmSchedule):
+            yield part

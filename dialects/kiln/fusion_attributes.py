@@ -36,8 +36,6 @@ def check_attributes(op: Any) -> None:
 
 
 def _check_schedule(attribute: ir.Attribute, parts: int) -> None:
-    if not _is_typed(attribute):
-        return
     try:
         schedule = from_attribute(attribute)
     except InvalidSchedule as error:
@@ -45,14 +43,6 @@ def _check_schedule(attribute: ir.Attribute, parts: int) -> None:
         raise checks.InvalidOp(f"{what}: expected {error.expected}, found {error.found}") from None
     found = len(schedule.parts) if isinstance(schedule, PartsSchedule) else 1
     checks.require(found == parts, "attribute schedule", f"a schedule for each of {parts} parts", found)
-
-
-def _is_typed(attribute: ir.Attribute) -> bool:
-    """Whether it is of the schedules that have classes: those of the CPU are dictionaries."""
-    if not isinstance(attribute, ir.DictAttr) or "kernel" not in attribute:
-        return False
-    kernel = attribute["kernel"]
-    return isinstance(kernel, ir.StringAttr) and (kernel.value == "parts" or "." in kernel.value)
 
 
 def _arguments(op: Any) -> int | None:

@@ -31,10 +31,12 @@ __all__ = [
     "field_texts",
     "from_attribute",
     "from_plain",
+    "from_plain_attribute",
     "kernels",
     "pieces",
     "to_attribute",
     "to_plain",
+    "to_plain_attribute",
 ]
 
 
@@ -262,15 +264,16 @@ def _variants(class_: type[Schedule]) -> bool:
 
 def to_attribute(schedule: Schedule) -> ir.DictAttr:
     """A schedule as the attribute of a fusion."""
-    return ir.DictAttr(_attribute(to_plain(schedule)))
+    return ir.DictAttr(to_plain_attribute(to_plain(schedule)))
 
 
 def from_attribute(attribute: ir.Attribute) -> Schedule:
     """The inverse of `to_attribute`. Raises `InvalidSchedule`, naming the first entry that is wrong."""
-    return from_plain(_from(attribute))
+    return from_plain(from_plain_attribute(attribute))
 
 
-def _attribute(value: Any) -> ir.Attribute:
+def to_plain_attribute(value: Any) -> ir.Attribute:
+    """Ints, floats, bools, strings, lists and dictionaries of them as an attribute."""
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int):
@@ -279,17 +282,17 @@ def _attribute(value: Any) -> ir.Attribute:
         return ir.FloatAttr.get(ir.F64Type.get(), value)
     if isinstance(value, str):
         return ir.StringAttr.get(value)
-    if isinstance(value, list):
-        return ir.ArrayAttr.get([_attribute(v) for v in value])
-    return ir.DictAttr.get({name: _attribute(v) for name, v in sorted(value.items())})
+    if isinstance(value, (list, tuple)):
+        return ir.ArrayAttr.get([to_plain_attribute(v) for v in value])
+    return ir.DictAttr.get({name: to_plain_attribute(v) for name, v in sorted(value.items())})
 
 
-def _from(attribute: ir.Attribute) -> Any:
-    """Plain values; an attribute that none of them is written as stays, and is no value of any field."""
+def from_plain_attribute(attribute: ir.Attribute) -> Any:
+    """The inverse of `to_plain_attribute`; another attribute stays as it is, and is no value of any field."""
     if isinstance(attribute, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value
     if isinstance(attribute, ir.ArrayAttr):
-        return [_from(a) for a in attribute]
+        return [from_plain_attribute(a) for a in attribute]
     if isinstance(attribute, ir.DictAttr):
-        return {named.name: _from(named.attr) for named in attribute}
+        return {named.name: from_plain_attribute(named.attr) for named in attribute}
     return attribute

@@ -4,12 +4,12 @@
 """`kiln.fusion` to a vector-stage kernel: `.fused.mlir` / `.sched.mlir` in, one `func.func` per kernel out."""
 
 from collections import Counter
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects import kiln
+from kiln.dialects.schedules import PartsSchedule, Schedule
 from kiln.lowering import paths
 from kiln.lowering.cpu.tile import attention, conv, rows, scan  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -44,15 +44,14 @@ def emit_kernel(fusion: ir.OpView, name: str) -> ir.Module:
     return module
 
 
-def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> dict[str, Any]:
-    """The schedule of a fusion: a dictionary of ints, bools, strings, lists and such dictionaries; empty where the
-    layouts alone give the loops. A fusion of several parts has `{"parts": [one of each]}`."""
+def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> Schedule | None:
+    """The schedule of a fusion; None where the layouts alone give the loops."""
     parts = body.parts()
     if len(parts) > 1:
-        schedules = [plan_kernel(part, layouts) for part in parts]
-        return {"parts": schedules} if any(schedules) else {}
+        schedules = tuple(plan_kernel(part, layouts) for part in parts)
+        return PartsSchedule(parts=schedules) if any(schedules) else None
     special = _special(body)
-    return special.plan(body, layouts) if special is not None and special.plan is not None else {}
+    return special.plan(body, layouts) if special is not None and special.plan is not None else None
 
 
 def _emit(kernel: Kernel) -> None:
@@ -66,6 +65,7 @@ def _emit(kernel: Kernel) -> None:
         kind = next(name for name, found in kernel_kinds("cpu").items() if found is special)
         if kind in _TAKEN.paths:  # those of ops from outside are not
             _TAKEN(kind)
+        special.accepted(kernel.schedule, kernel.body.fusion)
         special.emit(kernel)
         return
     _TAKEN("loops")
@@ -78,7 +78,8 @@ def _emit(kernel: Kernel) -> None:
 
 def _emit_parts(kernel: Kernel, parts: list[FusionBody]) -> None:
     """Parts one after the other. Nothing waits between them: a thread goes on with its share of the next one."""
-    schedules = kernel.schedule.get("parts") or [{}] * len(parts)
+    given = kernel.schedule
+    schedules = given.parts if isinstance(given, PartsSchedule) else [None] * len(parts)
     keys = [
         part_key(body, kernel.layouts, schedule) if _can_be_function(kernel, body) else None
         for body, schedule in zip(parts, schedules, strict=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import kiln, tt
+from kiln.dialects.schedules.base import from_plain_attribute
 from kiln.lowering.gpu.dot.specialized import Specialized
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
-from kiln.lowering.schedule_attr import from_attribute
 
 __all__ = ["Spelling", "installed_spelling", "to_ttir"]
 
@@ -50,7 +50,7 @@ def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
     `spelling` is that of the installed Triton unless given.
     """
     if "kiln.specialized" in func.operation.attributes:
-        problem = Specialized.from_dict(from_attribute(func.operation.attributes["kiln.specialized"]))
+        problem = Specialized.from_dict(from_plain_attribute(func.operation.attributes["kiln.specialized"]))
         scheduled = specialized_ttgir(problem, ir.StringAttr(func.operation.attributes["sym_name"]).value)
         return _spelled(scheduled, spelling or installed_spelling())
     with func.operation.context, ir.Location.unknown():

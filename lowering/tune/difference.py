@@ -17,10 +17,9 @@ _TELLING = (
 """Entries that are shown of a schedule for another kernel than the default's."""
 
 
-def difference(schedule: Any, default: Any) -> str:
+def difference(schedule: Schedule, default: Schedule) -> str:
     """What a schedule has that the default has not, for people: ``blocked kc=256 mr=8``."""
     changed: dict[str, str] = {}
-    schedule, default = _entries(schedule), _entries(default)
 
     def walk(mine: Any, other: Any, path: str) -> None:
         if isinstance(mine, dict) and isinstance(other, dict):
@@ -43,8 +42,8 @@ def difference(schedule: Any, default: Any) -> str:
         else:
             changed[path] = str(mine).lower() if isinstance(mine, bool) else str(mine)
 
-    walk(schedule, default, "")
-    leading = changed.pop("kernel", schedule.get("kernel", ""))
+    walk(_entries(schedule), _entries(default), "")
+    leading = changed.pop("kernel", schedule.kernel)
     return " ".join([leading, *(f"{k}={v}" for k, v in changed.items())]).strip()
 
 

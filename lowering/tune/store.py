@@ -6,7 +6,6 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kiln.dialects.schedules import Schedule, from_plain, to_plain
 from kiln.runtime.disk_cache import DiskCache
@@ -55,7 +54,7 @@ class Found:
     @property
     def kernel_schedule(self) -> Schedule:
         """The schedule, of what is no verdict about a library."""
-        assert not isinstance(self.schedule, LibraryVerdict), "the key of a kernel is that of no verdict"
+        assert isinstance(self.schedule, Schedule), "the key of a kernel is that of no verdict"
         return self.schedule
 
 
@@ -103,12 +102,5 @@ def _encoded(found: Found) -> bytes:
 def _decoded(data: bytes) -> Found:
     fields = json.loads(data)
     tried = [TriedSchedule(str(t["label"]), float(t["seconds"]), str(t["reason"])) for t in fields["tried"]]
-    schedule = LibraryVerdict(**fields["verdict"]) if "verdict" in fields else _schedule(fields["schedule"])
+    schedule = LibraryVerdict(**fields["verdict"]) if "verdict" in fields else from_plain(fields["schedule"])
     return Found(schedule, str(fields["label"]), float(fields["default"]), float(fields["seconds"]), tried)
-
-
-def _schedule(plain: Any) -> Any:
-    """A schedule; a dictionary for those that have no class yet."""
-    if not isinstance(plain, dict):
-        raise TypeError("the schedule is no dictionary")
-    return from_plain(plain) if "." in str(plain.get("kernel", "")) else plain

@@ -6,10 +6,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules import Schedule
 from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.host.constants import constant_name
 from kiln.lowering.host.kernels import fusion_key
@@ -103,17 +104,17 @@ class Tuner(ABC):
 class Contest:
     """What is compared for one kernel: schedule, label and run of each entry, the default first; and what failed."""
 
-    runs: list[tuple[Any, str, Callable[[], None]]] = field(default_factory=list)
+    runs: list[tuple[Schedule, str, Callable[[], None]]] = field(default_factory=list)
     failed: list[TriedSchedule] = field(default_factory=list)
 
     @classmethod
-    def of(cls, fusion: ir.OpView, default: Any, others: Sequence[Any]) -> Self:
+    def of(cls, fusion: ir.OpView, default: Schedule, others: Sequence[Schedule]) -> Self:
         """An empty one. Raises UnsupportedError where nothing can be compared with the default."""
-        if not default or not others:
+        if not others:
             raise UnsupportedError("kiln.fusion", str(fusion.operation.location), "no other schedule fits")
         return cls()
 
-    def enter(self, schedule: Any, label: str, run: Callable[[], None]) -> None:
+    def enter(self, schedule: Schedule, label: str, run: Callable[[], None]) -> None:
         """Add an entry that runs."""
         self.runs.append((schedule, label, run))
 

@@ -25,7 +25,7 @@ func.func @product(%x: tensor<4x64xf32>, %w: tensor<32x64xf32>) -> tensor<4x32xf
 
 // WHY: g: not tuned: sizes that are known at run time only
 // CHECK-LABEL: func.func @dynamic
-// CHECK: schedule = {{{.*}}kernel = "by_rows"
+// CHECK: schedule = {{{.*}}kernel = "cpu.gemm.by_rows"
 func.func @dynamic(%x: tensor<?x64xf32> {kiln.shape = affine_map<()[s0] -> (s0, 64)>}, %w: tensor<256x64xf32>, %n: index {kiln.symbol = "s0"}) -> tensor<?x256xf32> attributes {kiln.symbols = ["s0"]} {
   %0 = "kiln.fusion"(%x, %w, %n) ({
   ^bb0(%a: tensor<?x64xf32>, %b: tensor<256x64xf32>, %s: index):

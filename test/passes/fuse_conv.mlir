@@ -10,7 +10,7 @@
 // CHECK: kiln.conv
 // CHECK: arith.maximumf
 // CHECK: kind = "conv"
-// CHECK-SAME: schedule = {kernel = "direct"
+// CHECK-SAME: schedule = {kernel = "cpu.conv.direct"
 // CHECK-NOT: kiln.fusion
 // CHECK: return
 func.func @epilogue(%x: tensor<1x16x8x8xf32>, %w: tensor<32x16x3x3xf32>, %b: tensor<32xf32>, %r: tensor<1x32x8x8xf32>)
@@ -38,7 +38,7 @@ func.func @epilogue(%x: tensor<1x16x8x8xf32>, %w: tensor<32x16x3x3xf32>, %b: ten
 // CHECK-LABEL: func.func @prologue
 // CHECK: kind = "pointwise"
 // CHECK: kind = "conv"
-// CHECK-SAME: schedule = {kernel = "planar"
+// CHECK-SAME: schedule = {kernel = "cpu.conv.planar"
 // CHECK: return
 func.func @prologue(%x: tensor<1x16x8x8xf32>, %w: tensor<16x1x3x3xf32>) -> tensor<1x16x8x8xf32> {
   %e = "kiln.empty"() {shape = affine_map<() -> (1, 16, 8, 8)>} : () -> tensor<1x16x8x8xf32>

@@ -19,7 +19,7 @@
 // APART-NOT: parts
 
 // SCHED-LABEL: func.func @siblings
-// SCHED: parts = array<i64: 0, 1>, schedule = {parts = [{{{.*}}kernel = {{.*}}}, {{{.*}}kernel = {{.*}}}]}
+// SCHED: parts = array<i64: 0, 1>, schedule = {kernel = "parts", parts = [{{{.*}}kernel = {{.*}}}, {{{.*}}kernel = {{.*}}}]}
 func.func @siblings(%x: tensor<5x32xf32>, %v: tensor<16x32xf32>, %w: tensor<7x32xf32>, %b: tensor<7xf32>) -> (tensor<5x16xf32>, tensor<5x7xf32>) {
   %p = "kiln.matmul"(%x, %v) {transpose_lhs = false, transpose_rhs = true} : (tensor<5x32xf32>, tensor<16x32xf32>) -> tensor<5x16xf32>
   %q = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<5x32xf32>, tensor<7x32xf32>) -> tensor<5x7xf32>

@@ -45,7 +45,7 @@ func.func @products(%x: tensor<16x64xf32>, %y: tensor<1x64xf32>, %w: tensor<100x
 // CHECK-LABEL: func.func @integers
 // CHECK: %[[P:.*]] = "kiln.pack"(%arg1) {elements = {{[0-9]+}} : i64, layout = affine_map<(d0, d1) -> ((((d0 floordiv [[LANES:[0-9]+]]) * {{[0-9]+}} + d1 floordiv [[GROUP:[24]]]) * [[LANES]] + d0 mod [[LANES]]) * [[GROUP]] + d1 mod [[GROUP]])>}
 // CHECK: "kiln.fusion"(%arg0, %[[P]])
-// CHECK: kernel = "integers"
+// CHECK: kernel = "cpu.gemm.{{(amx_)?}}int8"
 // CHECK-SAME: packed = true
 func.func @integers(%x: tensor<16x63xi8>, %w: tensor<100x63xi8> {kiln.constant = "w"}) -> tensor<16x100xi32> {
   // expected-remark @+1 {{rhs a packed constant}}

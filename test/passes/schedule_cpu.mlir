@@ -12,7 +12,7 @@
 
 // CHECK-LABEL: func.func @dot
 // CHECK: kind = "matmul"
-// CHECK-SAME: schedule = {{{.*}}kernel = "dot"{{.*}}mr = {{[0-9]+}} : i64
+// CHECK-SAME: schedule = {{{.*}}kernel = "cpu.gemm.dot"{{.*}}mr = {{[0-9]+}} : i64
 func.func @dot(%x: tensor<4x1024xf32>, %w: tensor<512x1024xf32>) -> tensor<4x512xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<4x1024xf32>, %b: tensor<512x1024xf32>):
@@ -27,13 +27,13 @@ func.func @dot(%x: tensor<4x1024xf32>, %w: tensor<512x1024xf32>) -> tensor<4x512
 // A schedule that is there is kept.
 
 // CHECK-LABEL: func.func @kept
-// CHECK: schedule = {kernel = "stream", nc = 64 : i64}
+// CHECK: schedule = {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 64 : i64, width = 16 : i64}
 func.func @kept(%x: tensor<1x64xf32>, %w: tensor<64x64xf32>) -> tensor<1x64xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<1x64xf32>, %b: tensor<64x64xf32>):
     %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
     "kiln.yield"(%r) : (tensor<1x64xf32>) -> ()
-  }) {kind = "matmul", name = "f", schedule = {kernel = "stream", nc = 64 : i64}} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
+  }) {kind = "matmul", name = "f", schedule = {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 64 : i64, width = 16 : i64}} : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
   return %0 : tensor<1x64xf32>
 }
 
@@ -42,7 +42,7 @@ func.func @kept(%x: tensor<1x64xf32>, %w: tensor<64x64xf32>) -> tensor<1x64xf32>
 // Rows known at run time: the schedule holds one for few rows and one for many. A pointwise kernel needs none.
 
 // CHECK-LABEL: func.func @dynamic
-// CHECK: schedule = {{{.*}}kernel = "by_rows"{{.*}}large = {{.*}}small = {
+// CHECK: schedule = {{{.*}}kernel = "cpu.gemm.by_rows"{{.*}}large = {{.*}}small = {
 // CHECK-NOT: schedule
 // CHECK: return
 func.func @dynamic(%x: tensor<?x512xf32> {kiln.shape = affine_map<()[s0] -> (s0, 512)>}, %w: tensor<512x512xf32>, %n: index {kiln.symbol = "s0"}) -> tensor<512x512xf32> attributes {kiln.symbols = ["s0"]} {

@@ -3,6 +3,7 @@
 
 """`emit_attention`: from a scheduled attention problem to loops."""
 
+from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule
 from kiln.lowering import paths
 from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.pairs import PairedAttention
@@ -25,7 +26,7 @@ _TAKEN = paths.group(
 def emit_attention(
     b: Builder,
     problem: AttentionProblem,
-    schedule: dict,
+    schedule: AttentionSchedule,
     operands: AttentionBuffers,
     epilogue: Epilogue,
     ctx: KernelContext,
@@ -35,8 +36,8 @@ def emit_attention(
     `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
     scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
-    kind = PairedAttention if has_pairs(problem.dtype, schedule["width"], target()) else Attention
-    if schedule.get("tiles"):
+    kind = PairedAttention if has_pairs(problem.dtype, schedule.width, target()) else Attention
+    if isinstance(schedule, AmxFlashSchedule):
         kind = TiledAttention
     _TAKEN({PairedAttention: "pairs", TiledAttention: "tiles"}.get(kind, "vectors"))
     if operands.mask is not None:

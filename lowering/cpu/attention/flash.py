@@ -15,6 +15,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 from torch_mlir.dialects import math as math_dialect
 
+from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.attention.loading import Loading, unit
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.builder import Builder, Index
@@ -34,14 +35,15 @@ class Attention(Loading):
         self,
         b: Builder,
         problem: AttentionProblem,
-        schedule: dict,
+        schedule: AttentionSchedule,
         operands: AttentionBuffers,
         epilogue: Epilogue,
         ctx: KernelContext,
     ):
         self.b, self.p, self.operands, self.epilogue, self.ctx = b, problem, operands, epilogue, ctx
         self.lay = attention_layout(problem, schedule)
-        self.mr, self.nv, self.width, self.few = (schedule[key] for key in ("mr", "nv", "width", "few"))
+        self.mr, self.nv, self.width = schedule.mr, schedule.nv, schedule.width
+        self.dot_scores = isinstance(schedule, FlashSchedule) and schedule.dot_scores
         self.vector = b.vec(self.width, b.f32)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
         self.queries, self.keys = known(problem.queries), known(problem.keys)
@@ -104,7 +106,7 @@ class Attention(Loading):
     ) -> None:
         b, p = self.b, self.p
         first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
-        if not self.few:
+        if not self.dot_scores:
             self.load_keys(first, count)
         values = self.load_values(b.addi(v_at, b.muli(k0, known(p.v_strides[-2]))), count)
 
@@ -114,7 +116,7 @@ class Attention(Loading):
 
         def strip(i: Index) -> None:
             state = b.muli(b.divi(i, self.mr), self.width)
-            self.scores_in_place(i, first, count) if self.few else self.scores(i, count)
+            self.scores_in_place(i, first, count) if self.dot_scores else self.scores(i, count)
             at = b.addi(mask_at, b.muli(k0, known(p.mask_strides[-1]))) if p.mask_dtype else 0
             limit = b.addi(b.subi(b.addi(q0, i), k0), 1)  # keys that row i may see, if causal
             b.for_(0, self.mr, 1, lambda r: self.softmax_row(i, r, state, rows, count, limit, at))

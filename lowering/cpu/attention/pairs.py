@@ -83,7 +83,7 @@ class PairedAttention(Attention):
     def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
         b, p, lay = self.b, self.p, self.lay
         row = known(p.v_strides[-2])
-        if self.few and unit(p.v_strides):
+        if self.dot_scores and unit(p.v_strides):
             return self.operands.v, first, row
 
         def pair(k: Index) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
@@ -63,13 +64,12 @@ class AttentionBuffers:
     mask_offset: Index = 0
 
 
-def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
-    """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task;
-    `few`: scores by dot products with the keys in place, for queries too few to repay transposing keys;
-    `tiles`: products by tiles (AMX). Measured on 12 heads of 64 in bf16 on one core of an Emerald Rapids, us with 128
-    (causal: 64) and with 256 keys at a time, in pairs (VDPBF16PS), and F.scaled_dot_product_attention's: 128 queries
-    and keys 221, 218, 717, 324; 197 of them 666, 511, 1856, 969; 512 3056, 2820, 10848, 3328; 2 x 1024, causal, 15045,
-    14260, 48645, 20871.
+def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> AttentionSchedule:
+    """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task; scores by
+    dot products for queries too few to repay transposing keys. By tiles (AMX), measured on 12 heads of 64 in bf16 on
+    one core of an Emerald Rapids, us with 128 (causal: 64) and with 256 keys at a time, in pairs (VDPBF16PS), and
+    F.scaled_dot_product_attention's: 128 queries and keys 221, 218, 717, 324; 197 of them 666, 511, 1856, 969; 512
+    3056, 2820, 10848, 3328; 2 x 1024, causal, 15045, 14260, 48645, 20871.
 
     Measured on [4, 12, S, 64] f32 for S from 128 to 1024 on one Zen 3 core against F.scaled_dot_product_attention
     (benchmarks/cpu_matmul.py): 6x2 tiles with 128 keys 1.10 - 1.23, with 64 keys 1.07 - 1.15, 32 keys 0.99 - 1.07;
@@ -95,16 +95,14 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> dict:
         queries = round_up(128, amx.ROWS)
         if isinstance(problem.queries, int) and problem.queries:
             queries = round_up(-(-problem.queries // -(-problem.queries // 128)), amx.ROWS)
-        return {
-            "mr": amx.ROWS, "nv": 4, "width": width, "queries": queries, "keys": keys, "few": False, "tiles": True,
-        }  # fmt: skip
-    return {"mr": mr, "nv": nv, "width": width, "queries": queries, "keys": keys, "few": few}
+        return AmxFlashSchedule(mr=amx.ROWS, nv=4, width=width, queries=queries, keys=keys)
+    return FlashSchedule(mr=mr, nv=nv, width=width, queries=queries, keys=keys, dot_scores=few)
 
 
-def attention_layout(problem: AttentionProblem, s: dict) -> dict[str, int]:
+def attention_layout(problem: AttentionProblem, s: AttentionSchedule) -> dict[str, int]:
     """f32 element offsets of a thread's scratch areas, their strides, and the total `bytes`."""
-    width, mr, rows = s["width"], s["mr"], round_up(s["queries"], s["mr"])
-    keys = round_up(s["keys"], TILE_KEYS if s.get("tiles") else width)
+    width, mr, rows = s.width, s.mr, round_up(s.queries, s.mr)
+    keys = round_up(s.keys, TILE_KEYS if isinstance(s, AmxFlashSchedule) else width)
     line = LINE // 4
     v_padded = round_up(problem.v_size, width)
     layout: dict[str, int] = {"rows": rows, "keys": keys, "v_padded": v_padded}
@@ -132,6 +130,6 @@ def attention_layout(problem: AttentionProblem, s: dict) -> dict[str, int]:
     return layout
 
 
-def attention_scratch_bytes(problem: AttentionProblem, schedule: dict) -> int:
+def attention_scratch_bytes(problem: AttentionProblem, schedule: AttentionSchedule) -> int:
     """Bytes of scratch that one thread needs; the same for all sizes."""
     return attention_layout(problem, schedule)["bytes"]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import DepthwiseConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.pack import pack_strip
@@ -20,15 +21,20 @@ from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 
-def depthwise_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]:
     """Scratch: the packed weights, `stride` elements of the sum dtype for each place in the window; total `bytes`."""
-    stride = round_up(p.groups, max(s["width"], LINE // p.sum_bytes))
+    stride = round_up(p.groups, max(s.width, LINE // p.sum_bytes))
     elements = 0 if p.packed else stride * p.steps
     return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
 def emit_depthwise(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder,
+    p: ConvProblem,
+    s: DepthwiseConvSchedule,
+    operands: ConvBuffers,
+    epilogue: ConvEpilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the kernel; schedule keys: mr (pixels), width (lanes), span (channels of a task, a multiple of width)."""
     _Depthwise(b, p, s, operands, epilogue, ctx).emit()
@@ -36,11 +42,17 @@ def emit_depthwise(
 
 class _Depthwise:
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: DepthwiseConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
         self.sum_type = element_type(p.sum_dtype)
-        self.width, self.mr = s["width"], s["mr"]
+        self.width, self.mr = s.width, s.mr
         self.vector = b.vec(self.width, self.sum_type)
         layout = depthwise_layout(p, s)
         self.stride = layout["stride"]
@@ -57,15 +69,15 @@ class _Depthwise:
         b, p = self.b, self.p
         if not p.packed:
             self.pack()
-        spans = -(-p.groups // self.s["span"])
+        spans = -(-p.groups // self.s.span)
         rows = row_count(b, p)
         total = b.muli(b.muli(known(p.images), rows), spans)
         low, high = b.split(self.ctx.tid, self.ctx.nt, total)
 
         def task(t: Index) -> None:
             line, span = b.divi(t, spans), b.remi(t, spans)
-            first = b.muli(span, self.s["span"])
-            self.row(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s["span"]), p.groups))
+            first = b.muli(span, self.s.span)
+            self.row(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
 
         b.for_(low, high, 1, task)
 
@@ -158,7 +170,7 @@ class _Depthwise:
                     pixel(b.addi(column, r), value)
 
         extent = b.subi(last, first)
-        if p.groups % self.width == 0 and self.s["span"] % self.width == 0:
+        if p.groups % self.width == 0 and self.s.span % self.width == 0:
             b.for_(first, last, self.width, vector)
             return
         full = b.addi(first, b.round_down(extent, self.width))

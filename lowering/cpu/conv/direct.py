@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.finish import Finishing
@@ -26,17 +27,17 @@ from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
 
 
-def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     """Scratch areas in elements of the sum dtype, and the total `bytes`.
 
     The packed weights of a block at 0, the sums of a row at `sums`; for a planar result the same again with lanes along
     columns at `turned`, `pitch` elements a channel.
     """
-    lanes = s["nv"] * s["width"]
+    lanes = s.nv * s.width
     line = LINE // p.sum_bytes
     sums = 0 if p.packed else round_up(p.steps * lanes, line)
     phases = p.stride[1] if p.transposed else 1  # of which each has as many tiles
-    pitch = round_up(s["mr"] * s["tiles"] * phases, s["width"])
+    pitch = round_up(s.mr * s.tiles * phases, s.width)
     turned = sums + round_up(pitch * lanes, line)
     # A page apart, rows of 1024 columns would fall into the same cache sets.
     pitch += line
@@ -45,7 +46,7 @@ def direct_layout(p: ConvProblem, s: dict) -> dict[str, int]:
 
 
 def emit_direct(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mr (pixels), nv (vectors), width (lanes), tiles (of a row at once), piece."""
     Direct(b, p, s, operands, epilogue, ctx).emit()
@@ -55,11 +56,17 @@ class Direct(Finishing):
     """One thread's share; products of single elements, in the sum type (pairs.py: of two at a time)."""
 
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: DirectConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
         self.sum_type = element_type(p.sum_dtype)
-        self.width, self.mr, self.nv, self.tiles = s["width"], s["mr"], s["nv"], s["tiles"]
+        self.width, self.mr, self.nv, self.tiles = s.width, s.mr, s.nv, s.tiles
         self.lanes = self.nv * self.width
         self.vector = b.vec(self.width, self.sum_type)
         self.layout = direct_layout(p, s)
@@ -263,7 +270,7 @@ class Direct(Finishing):
         b, p = self.b, self.p
         zeros = [b.zero(self.vector)] * (count * self.nv)
         places = [b.addi(self.place(at, r), v * self.width) for r in range(count) for v in range(self.nv)]
-        piece = self.s["piece"]
+        piece = self.s.piece
 
         def sums(line: Index, y: Sequence[Index], low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
             weights = b.addi(self.panel, b.muli(window.flat(y), p.channels * p.kernel[1] * self.lanes))

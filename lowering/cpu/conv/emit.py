@@ -3,6 +3,19 @@
 
 """`emit_conv`: from a scheduled convolution to loops."""
 
+from collections.abc import Callable
+from typing import Any
+
+from kiln.dialects.schedules.cpu import (
+    AmxConvSchedule,
+    ConvSchedule,
+    DepthwiseConvSchedule,
+    DirectConvSchedule,
+    GemmConvSchedule,
+    PlanarConvSchedule,
+    VnniBf16ColumnsConvSchedule,
+    VnniBf16ConvSchedule,
+)
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
@@ -17,50 +30,57 @@ from kiln.lowering.cpu.conv.transposed import emit_transposed, emit_transposed_p
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
-_KERNELS = {
-    "direct": (emit_direct, direct_layout),
-    "pairs": (emit_direct_pairs, direct_layout),
-    "column_pairs": (emit_column_pairs, direct_layout),
-    "depthwise": (emit_depthwise, depthwise_layout),
-    "planar": (emit_planar, planar_layout),
-    "product": (emit_product, product_layout),
-    "tiles": (emit_tiles, tiles_layout),
+_Emit = Callable[[Builder, ConvProblem, Any, ConvBuffers, ConvEpilogue, KernelContext], None]
+_Layout = Callable[[ConvProblem, Any], dict[str, int]]
+
+_KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
+    DirectConvSchedule: (emit_direct, direct_layout),
+    VnniBf16ConvSchedule: (emit_direct_pairs, direct_layout),
+    VnniBf16ColumnsConvSchedule: (emit_column_pairs, direct_layout),
+    DepthwiseConvSchedule: (emit_depthwise, depthwise_layout),
+    PlanarConvSchedule: (emit_planar, planar_layout),
+    GemmConvSchedule: (emit_product, product_layout),
+    AmxConvSchedule: (emit_tiles, tiles_layout),
 }
-_TRANSPOSED = {"direct": emit_transposed, "pairs": emit_transposed_pairs}
+_TRANSPOSED: dict[type[ConvSchedule], _Emit] = {
+    DirectConvSchedule: emit_transposed,
+    VnniBf16ConvSchedule: emit_transposed_pairs,
+}
+
+
+def _path(schedule: ConvSchedule | type[ConvSchedule]) -> str:
+    """The last part of a kernel's name."""
+    return schedule.kernel.split(".")[-1]
+
+
 _TAKEN = paths.group(
     "cpu convolution",
-    _KERNELS,
-    (f"{kernel}, transposed" for kernel in _TRANSPOSED),
+    map(_path, _KERNELS),
+    (f"{_path(kernel)}, transposed" for kernel in _TRANSPOSED),
     *("groups", "dilation", "three dims", "planar image"),
-    needs={"tiles": "amx-bf16"} | dict.fromkeys(("pairs", "column_pairs", "pairs, transposed"), "avx512bf16"),
+    needs={"amx_bf16": "amx-bf16"}
+    | dict.fromkeys(("vnni_bf16", "vnni_bf16_columns", "vnni_bf16, transposed"), "avx512bf16"),
 )
 
 
 def emit_conv(
-    b: Builder, problem: ConvProblem, schedule: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder,
+    problem: ConvProblem,
+    schedule: ConvSchedule,
+    operands: ConvBuffers,
+    epilogue: ConvEpilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the convolution at the current insertion point, as one thread's share of the work.
 
-    schedule: a dictionary from `choose_conv_schedule`; `schedule["kernel"]` selects the leaf (direct.py, pairs.py,
-    depthwise.py, planar.py, product.py, tiles.py; transposed.py for the first two).
+    schedule: from `choose_conv_schedule`; its class selects the kernel. Raises ValueError where that kernel does not
+    take the problem.
     The thread's scratch must hold `conv_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
-    kernel = schedule["kernel"]
-    if kernel not in _KERNELS:
-        raise ValueError(f"unknown convolution kernel {kernel!r}; expected {' or '.join(_KERNELS)}")
-    if kernel in ("depthwise", "planar") and not problem.depthwise:
-        raise ValueError(f"convolution kernel {kernel!r} needs one channel in each group")
-    if kernel == "pairs" and not takes_pairs(problem, schedule["width"], target()):
-        raise ValueError("convolution kernel 'pairs' needs bf16, an even number of neighbouring channels, AVX512-BF16")
-    if kernel == "column_pairs" and not takes_column_pairs(problem, schedule["width"], target()):
-        raise ValueError("convolution kernel 'column_pairs' needs bf16, an even window without padding, AVX512-BF16")
-    if kernel == "tiles" and not takes_tiles(problem, target()):
-        raise ValueError("convolution kernel 'tiles' needs bf16, neighbouring channels or columns, AMX")
-    if kernel == "planar" and not problem.planar:
-        raise ValueError("convolution kernel 'planar' needs a result with neighbouring columns")
-    if problem.transposed and kernel not in _TRANSPOSED:
-        raise ValueError(f"convolution kernel {kernel!r} does not transpose")
-    _TAKEN(f"{kernel}, transposed" if problem.transposed else kernel)
+    missing = _missing(problem, schedule)
+    if missing is not None:
+        raise ValueError(f"convolution kernel {schedule.kernel!r} needs {missing}")
+    _TAKEN(f"{_path(schedule)}, transposed" if problem.transposed else _path(schedule))
     for path, is_so in (
         ("groups", problem.groups > 1),
         ("dilation", max(problem.dilation) > 1),
@@ -69,10 +89,27 @@ def emit_conv(
     ):
         if is_so:
             _TAKEN(path)
-    emit = _TRANSPOSED[kernel] if problem.transposed else _KERNELS[kernel][0]
+    emit = _TRANSPOSED[type(schedule)] if problem.transposed else _KERNELS[type(schedule)][0]
     emit(b, problem, schedule, operands, epilogue, ctx)
 
 
-def conv_scratch_bytes(problem: ConvProblem, schedule: dict) -> int:
+def _missing(p: ConvProblem, schedule: ConvSchedule) -> str | None:
+    """What a problem lacks for a kernel; None where it takes it."""
+    if isinstance(schedule, (DepthwiseConvSchedule, PlanarConvSchedule)) and not p.depthwise:
+        return "one channel in each group"
+    if isinstance(schedule, VnniBf16ConvSchedule) and not takes_pairs(p, schedule.width, target()):
+        return "bf16, an even number of neighbouring channels, AVX512-BF16"
+    if isinstance(schedule, VnniBf16ColumnsConvSchedule) and not takes_column_pairs(p, schedule.width, target()):
+        return "bf16, an even window without padding, AVX512-BF16"
+    if isinstance(schedule, AmxConvSchedule) and not takes_tiles(p, target()):
+        return "bf16, neighbouring channels or columns, AMX"
+    if isinstance(schedule, PlanarConvSchedule) and not p.planar:
+        return "a result with neighbouring columns"
+    if p.transposed and type(schedule) not in _TRANSPOSED:
+        return "a convolution that is not transposed"
+    return None
+
+
+def conv_scratch_bytes(problem: ConvProblem, schedule: ConvSchedule) -> int:
     """Bytes of scratch that one thread needs."""
-    return _KERNELS[schedule["kernel"]][1](problem, schedule)["bytes"]
+    return _KERNELS[type(schedule)][1](problem, schedule)["bytes"]

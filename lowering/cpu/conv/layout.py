@@ -5,12 +5,22 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import (
+    AmxConvSchedule,
+    ConvSchedule,
+    DepthwiseConvSchedule,
+    DirectConvSchedule,
+    GemmConvSchedule,
+    PlanarConvSchedule,
+    VnniBf16ColumnsConvSchedule,
+    VnniBf16ConvSchedule,
+)
 from kiln.lowering.cpu.conv.depthwise import depthwise_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import tiles_weight_layout
 
 
-def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineMap, int]:
+def packed_layout(p: ConvProblem, schedule: ConvSchedule, rank: int) -> tuple[ir.AffineMap, int]:
     """Map from the index of a weight of rank 3 to 5 to the element's offset, and how many elements there are.
 
     direct: [group][block][kd][kh][c][kw][lanes of a block], pairs: [group][block][kd][kh][c / 2][kw][lanes][2],
@@ -25,27 +35,28 @@ def packed_layout(p: ConvProblem, schedule: dict, rank: int) -> tuple[ir.AffineM
     for i, dim in enumerate(dims[2:-1]):
         kh = kh * p.lines[i].kernel + dim if i and p.window_rows > 1 else dim
     rows, columns = p.window_rows, p.kernel[1]
-    if schedule["kernel"] == "tiles":
+    if isinstance(schedule, AmxConvSchedule):
         return tiles_weight_layout(p, schedule, rank)
-    if schedule["kernel"] in ("planar", "product"):  # read as they are
+    if isinstance(schedule, (PlanarConvSchedule, GemmConvSchedule)):  # read as they are
         address = ((o * p.channels + c) * rows + kh) * columns + kw
         return ir.AffineMap.get(rank, 0, [address]), p.groups * p.outputs * p.steps
-    if schedule["kernel"] == "depthwise":
+    if isinstance(schedule, DepthwiseConvSchedule):
         stride = depthwise_layout(p, schedule)["stride"]
         return ir.AffineMap.get(rank, 0, [(kh * columns + kw) * stride + o]), rows * columns * stride
-    lanes = schedule["nv"] * schedule["width"]
+    assert isinstance(schedule, DirectConvSchedule), "the others are above"
+    lanes = schedule.nv * schedule.width
     blocks = -(-p.outputs // lanes)
     if p.transposed:
         group, inner, c = ir.AffineExpr.get_floor_div(o, p.channels), c, ir.AffineExpr.get_mod(o, p.channels)
     else:
         group, inner = ir.AffineExpr.get_floor_div(o, p.outputs), ir.AffineExpr.get_mod(o, p.outputs)
     block = group * blocks + ir.AffineExpr.get_floor_div(inner, lanes)
-    if schedule["kernel"] == "column_pairs":
+    if isinstance(schedule, VnniBf16ColumnsConvSchedule):
         pair = (kh * p.channels + c) * (columns // 2) + ir.AffineExpr.get_floor_div(kw, 2)
         address = (block * (p.steps // 2) + pair) * lanes + ir.AffineExpr.get_mod(inner, lanes)
         address = address * 2 + ir.AffineExpr.get_mod(kw, 2)
         return ir.AffineMap.get(rank, 0, [address]), p.groups * blocks * p.steps * lanes
-    if schedule["kernel"] == "pairs":
+    if isinstance(schedule, VnniBf16ConvSchedule):
         pair = (kh * (p.channels // 2) + ir.AffineExpr.get_floor_div(c, 2)) * columns + kw
         address = (block * (p.steps // 2) + pair) * lanes + ir.AffineExpr.get_mod(inner, lanes)
         address = address * 2 + ir.AffineExpr.get_mod(c, 2)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.amx import Features
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.borders import tile_runs
@@ -30,7 +31,7 @@ def takes_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
 
 
 def emit_direct_pairs(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_pairs`."""
     PairsOfChannels(b, p, s, operands, epilogue, ctx).emit()
@@ -44,7 +45,7 @@ def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
 
 
 def emit_column_pairs(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_column_pairs`."""
     _PairsOfColumns(b, p, s, operands, epilogue, ctx).emit()
@@ -54,7 +55,13 @@ class PairsOfChannels(Direct):
     """One thread's share. `p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
 
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: DirectConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         super().__init__(b, p, s, operands, epilogue, ctx)
         self.single = p

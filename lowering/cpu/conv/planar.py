@@ -12,19 +12,20 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import PlanarConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 
-def planar_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+def planar_layout(p: ConvProblem, s: PlanarConvSchedule) -> dict[str, int]:
     """No scratch."""
     return {"bytes": 0}
 
 
 def emit_planar(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: PlanarConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: nv (vectors of columns at once), width (lanes), span (rows of a task)."""
     _Planar(b, p, s, operands, epilogue, ctx).emit()
@@ -32,11 +33,17 @@ def emit_planar(
 
 class _Planar:
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: PlanarConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         self.b, self.p, self.operands, self.epilogue, self.ctx = b, p, operands, epilogue, ctx
         self.sum_type = element_type(p.sum_dtype)
-        self.nv, self.width, self.span = s["nv"], s["width"], s["span"]
+        self.nv, self.width, self.span = s.nv, s.width, s.span
         self.vector = b.vec(self.width, self.sum_type)
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import GemmConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.matmul import (
@@ -26,27 +27,27 @@ from kiln.lowering.cpu.matmul import (
 _PIXELS = 12  # rows for which products by columns of weights, read in place, were measured to be faster than packed
 
 
-def choose_product(p: ConvProblem, isa: Isa) -> dict | None:
-    """The schedule, with the product's under "product"; None where the convolution is none of these."""
+def choose_product(p: ConvProblem, isa: Isa) -> GemmConvSchedule | None:
+    """The schedule; None where the convolution is none of these."""
     plain = (p.kernel, p.stride, p.padding, p.groups) == ((1, 1), (1, 1), (0, 0), 1) and not p.transposed
     plain = plain and p.planes is None
     few = p.images == p.rows == 1 and isinstance(p.columns, int) and p.columns <= _PIXELS
     if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
         return None
-    return {"kernel": "product", "product": choose_schedule(as_matmul(p), isa, vendor=False)}
+    return GemmConvSchedule(product=choose_schedule(as_matmul(p), isa, vendor=False))
 
 
-def product_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+def product_layout(p: ConvProblem, s: GemmConvSchedule) -> dict[str, int]:
     """The product's scratch."""
-    return {"bytes": scratch_bytes(as_matmul(p), s["product"])}
+    return {"bytes": scratch_bytes(as_matmul(p), s.product)}
 
 
 def emit_product(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: GemmConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule key: product."""
     buffers = Buffers(operands.x, operands.weight, operands.x_offset, operands.weight_offset)
-    emit_matmul(b, as_matmul(p), s["product"], buffers, _Rows(epilogue), ctx)
+    emit_matmul(b, as_matmul(p), s.product, buffers, _Rows(epilogue), ctx)
 
 
 def as_matmul(p: ConvProblem) -> MatmulProblem:

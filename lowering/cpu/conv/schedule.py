@@ -5,6 +5,14 @@
 
 from math import prod
 
+from kiln.dialects.schedules.cpu import (
+    ConvSchedule,
+    DepthwiseConvSchedule,
+    DirectConvSchedule,
+    PlanarConvSchedule,
+    VnniBf16ColumnsConvSchedule,
+    VnniBf16ConvSchedule,
+)
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.pairs import takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
@@ -19,15 +27,15 @@ _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders
 _DEPTHWISE_TASKS = 64
 
 
-def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
-    """The schedule: ints, strings and, for a product, its schedule; sizes that are no ints count as unknown."""
+def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
+    """The schedule; sizes that are no ints count as unknown."""
     width = isa.vector_bytes // p.sum_bytes
     if p.depthwise and p.planar and p.x_strides[3] == 1:
         vectors = -(-p.columns // width) if isinstance(p.columns, int) else 4
         planes = p.images * p.groups if isinstance(p.images, int) else p.groups
         rows = p.rows if isinstance(p.rows, int) and p.planes is None else 64
         span = max(1, rows // max(1, _DEPTHWISE_TASKS // max(1, planes)))
-        return {"kernel": "planar", "nv": max(1, min(4, vectors)), "width": width, "span": span}
+        return PlanarConvSchedule(nv=max(1, min(4, vectors)), width=width, span=span)
     if p.depthwise:
         return _depthwise(p, width)
     product = choose_product(p, isa)
@@ -46,11 +54,12 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> dict:
             # One tall row of pixels: parts that threads can share.
             tiles = max(1, min(tiles, -(-p.columns // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1))
     in_columns = takes_column_pairs(p, width, isa)
-    kernel = "pairs" if takes_pairs(p, width, isa) else "column_pairs" if in_columns else "direct"
-    return {"kernel": kernel, "mr": mr, "nv": nv, "width": width, "tiles": tiles, "piece": _PIECE}
+    kernel = VnniBf16ColumnsConvSchedule if in_columns else DirectConvSchedule
+    kernel = VnniBf16ConvSchedule if takes_pairs(p, width, isa) else kernel
+    return kernel(mr=mr, nv=nv, width=width, tiles=tiles, piece=_PIECE)
 
 
-def _depthwise(p: ConvProblem, width: int) -> dict:
+def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
     mr = 8
     if isinstance(p.columns, int):
         # Even tiles; the fewest.
@@ -59,7 +68,7 @@ def _depthwise(p: ConvProblem, width: int) -> dict:
     if isinstance(p.images, int) and isinstance(p.rows, int) and p.images * p.rows < _DEPTHWISE_TASKS:
         parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.rows))
         span = max(width, -(-p.groups // parts // width) * width)
-    return {"kernel": "depthwise", "mr": mr, "width": width, "span": span}
+    return DepthwiseConvSchedule(mr=mr, width=width, span=span)
 
 
 def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:

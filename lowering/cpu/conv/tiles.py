@@ -13,6 +13,7 @@ rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 
 from collections.abc import Callable
 
+from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.finish import Finishing
@@ -29,7 +30,7 @@ _SUMS, _LEFT, _RIGHT = 0, 4, 6  # tile registers: four of sums, two of pixels, t
 
 
 def emit_tiles(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: AmxConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys as `choose_tiles` has them. Needs `takes_tiles`."""
     _Tiles(b, p, s, operands, epilogue, ctx).emit()
@@ -39,24 +40,30 @@ class _Tiles(Finishing):
     """One thread's share."""
 
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: AmxConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
-        self.width, self.nv = s["width"], s["nv"]
+        self.width, self.nv = s.width, s.nv
         self.lanes = self.nv * self.width
-        self.depth = depth_of(p, s["order"])
+        self.depth = depth_of(p, s.order)
         self.layout = tiles_layout(p, s)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.f32)
         self.sums = self.layout["sums"]
-        self.sizes = copy_sizes(p, s)
+        self.sizes = copy_sizes(p, s.order, s.rows)
         self.flat = is_flat(p)
         self.blocks = -(-p.outputs // self.lanes)
         bf16 = element_type("bf16")
-        if s["in_place"]:
+        if s.in_place:
             self.image = operands.x
         else:
             at = b.addi(ctx.scratch_offset, self.layout["image"])
-            self.image = b.view(ctx.scratch, at, s["units"] * self.sizes["slot"], bf16)
+            self.image = b.view(ctx.scratch, at, s.units * self.sizes["slot"], bf16)
             self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image)
         if p.packed:
             self.weights = operands.weight
@@ -76,7 +83,7 @@ class _Tiles(Finishing):
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps = []
         for y, z in self.depth.taps:
-            h, w = y * p.dilation[0], z * p.dilation[1] if s["order"] == "channels" else 0
+            h, w = y * p.dilation[0], z * p.dilation[1] if s.order == "channels" else 0
             plane = phases[h % p.stride[0], w % p.stride[1]] * self.sizes["phase"]
             row, column = h // p.stride[0], w // p.stride[1]
             self.taps.append(plane + (row * self.sizes["pitch"] + column) * BLOCK)
@@ -86,11 +93,11 @@ class _Tiles(Finishing):
         sets that share packed weights."""
         b, p = self.b, self.p
         amx.configure(b)
-        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s["rows"])
+        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s.rows)
         units = b.muli(known(p.images), of_image)
         blocks = p.groups * self.blocks
         low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, blocks))
-        by_units = self.s["share"] == "units"
+        by_units = self.s.share == "units"
         if by_units:
             first, last = b.divi(low, blocks), b.ceildivi(high, blocks)
             groups: tuple[Index, Index] = (0, p.groups)
@@ -111,7 +118,7 @@ class _Tiles(Finishing):
             return b.divi(u, of_image), b.remi(u, of_image)
 
         def some(start: Index) -> None:
-            stop = b.mini(b.addi(start, self.s["units"]), last)
+            stop = b.mini(b.addi(start, self.s.units), last)
 
             def group(g: Index) -> None:
                 channels = b.muli(b.muli(g, p.channels), known(p.x_strides[1]))
@@ -123,7 +130,7 @@ class _Tiles(Finishing):
                     image, band = place(u)
                     self.copies.copy(origin(image), band, b.muli(b.subi(u, start), self.sizes["slot"]))
 
-                if not self.s["in_place"]:
+                if not self.s.in_place:
                     b.for_(start, stop, 1, copy)
 
                 def block(i: Index) -> None:
@@ -137,7 +144,7 @@ class _Tiles(Finishing):
 
             b.for_(*groups, 1, group)
 
-        b.for_(first, last, self.s["units"], some)
+        b.for_(first, last, self.s.units, some)
         amx.release(b)
 
     def block(
@@ -166,7 +173,7 @@ class _Tiles(Finishing):
 
         def unit(u: Index) -> None:
             image, band = place(u)
-            x = origin(image) if self.s["in_place"] else b.muli(b.subi(u, start), self.sizes["slot"])
+            x = origin(image) if self.s.in_place else b.muli(b.subi(u, start), self.sizes["slot"])
             self.unit(image, band, x, channel, count)
 
         b.for_(*units, 1, unit)
@@ -174,16 +181,16 @@ class _Tiles(Finishing):
     def unit(self, image: Index, band: Index, x: Index, channel: Index, count: Index) -> None:
         """The sums of a unit, and the epilogue on them. x: where its copy, or the image, begins."""
         b, p, s = self.b, self.p, self.s
-        first = b.muli(band, s["rows"])
-        lines = b.mini(b.subi(known(p.columns) if self.flat else known(p.rows), first), s["rows"])
+        first = b.muli(band, s.rows)
+        lines = b.mini(b.subi(known(p.columns) if self.flat else known(p.rows), first), s.rows)
         if self.flat:
-            self.products(x, first if s["in_place"] else 0, lines)
+            self.products(x, first if s.in_place else 0, lines)
             self.finish(image, 0, channel, count, first, lines)
             return
         pitch, home = self.sizes["pitch"], self.sums
 
         def chunk(r: Index) -> None:
-            rows = b.mini(b.subi(lines, r), s["chunk"])
+            rows = b.mini(b.subi(lines, r), s.chunk)
             self.products(x, b.muli(r, pitch), b.subi(b.muli(rows, pitch), self.sizes["extra"]))
 
             def row(n: Index) -> None:
@@ -193,7 +200,7 @@ class _Tiles(Finishing):
 
             b.for_(0, rows, 1, row)
 
-        b.for_(0, lines, s["chunk"], chunk)
+        b.for_(0, lines, s.chunk, chunk)
 
     def products(self, x: Index, first: Index, count: Index) -> None:
         """Sums of `count` positions from `first` on into scratch."""
@@ -208,7 +215,7 @@ class _Tiles(Finishing):
         """Sums of 16 or 32 positions, `at` and more behind the first one."""
         b, nv, s = self.b, self.nv, self.s
         starts = [b.addi(first, b.addi(at, r * ROWS)) for r in range(rows)]
-        if s["in_place"]:  # the last tile begins earlier instead of ending beyond the image
+        if s.in_place:  # the last tile begins earlier instead of ending beyond the image
             starts = [b.mini(start, known(self.p.columns) - ROWS) for start in starts]  # type: ignore[operator]
             step, plane = known(self.p.x_strides[3]), BLOCK
         else:

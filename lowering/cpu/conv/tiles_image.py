@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, Depth, copy_sizes, is_flat, phases_of
@@ -26,9 +27,9 @@ __all__ = ["CopyImage"]
 class CopyImage:
     """Copies what a unit of work reads; `target` is a buffer of bf16."""
 
-    def __init__(self, b: Builder, p: ConvProblem, s: dict, depth: Depth, x: ir.Value, target: ir.Value):
+    def __init__(self, b: Builder, p: ConvProblem, s: AmxConvSchedule, depth: Depth, x: ir.Value, target: ir.Value):
         self.b, self.p, self.s, self.depth, self.x, self.target = b, p, s, depth, x, target
-        self.sizes = copy_sizes(p, s)
+        self.sizes = copy_sizes(p, s.order, s.rows)
         self.phases = phases_of(p, depth)
         _, self.x_channel, self.x_row, self.x_column = (known(n) for n in p.x_strides)
 
@@ -43,8 +44,8 @@ class CopyImage:
             source = b.addi(x, b.muli(b.muli(i, BLOCK), self.x_channel))
             plane = b.addi(target, b.muli(i, self.sizes["plane"]))
             if is_flat(self.p):
-                first = b.muli(band, self.s["rows"])
-                count = b.mini(b.subi(known(self.p.columns), first), self.s["rows"])
+                first = b.muli(band, self.s.rows)
+                count = b.mini(b.subi(known(self.p.columns), first), self.s.rows)
                 self.line(b.addi(source, b.muli(first, self.x_column)), plane, (0, count), count, channels)
                 return
 
@@ -64,7 +65,7 @@ class CopyImage:
         """row(distance of a row of the image, phase, where its copy goes) for each row of the copy inside of the image;
         the others become zero: in one plane, or, where `block` is None, in all."""
         b, p = self.b, self.p
-        first = b.muli(b.muli(band, self.s["rows"]), p.stride[0])
+        first = b.muli(b.muli(band, self.s.rows), p.stride[0])
         for number, (phase, _) in enumerate(self.phases):
 
             def one(r: Index, number: int = number, phase: int = phase) -> None:

@@ -18,6 +18,7 @@ from math import prod
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.matmul.microkernel import round_up
@@ -63,7 +64,7 @@ class Depth:
     span: elements of a channel in "columns".
     """
 
-    order: str
+    order: Order
     taps: tuple[tuple[int, int], ...]
     blocks: int
     span: int = 0
@@ -74,7 +75,7 @@ class Depth:
         return len(self.taps) * self.blocks * BLOCK
 
 
-def depth_of(p: ConvProblem, order: str) -> Depth:
+def depth_of(p: ConvProblem, order: Order) -> Depth:
     """The order of sums of a problem; see the file."""
     (rows, columns), channels = p.kernel, p.channels
     if order == "channels":
@@ -87,7 +88,7 @@ def depth_of(p: ConvProblem, order: str) -> Depth:
     return Depth(order, taps, -(-channels * columns // BLOCK))
 
 
-def _order(p: ConvProblem) -> str:
+def _order(p: ConvProblem) -> Order:
     """How the elements of a sum are best ordered."""
     few = p.channels <= _FEW_CHANNELS and p.groups == 1 and 1 < p.kernel[1] <= _LONGEST_ROW and p.dilation[1] == 1
     if few and p.x_strides[3] == 1:
@@ -106,8 +107,7 @@ def takes_tiles(p: ConvProblem, cpu: amx.Features) -> bool:
     if len(depth_of(p, _order(p)).taps) > _TAPS:
         return False
     sizes = isinstance(p.columns, int) and isinstance(p.width, int) and 0 < p.columns <= _LARGEST
-    row = {"order": _order(p), "rows": 1, "in_place": False}
-    if not is_flat(p) and not (sizes and _unit_bytes(p, row) <= _LARGEST_COPY):
+    if not is_flat(p) and not (sizes and _unit_bytes(p, _order(p), 1, in_place=False) <= _LARGEST_COPY):
         return False
     return fits_tiles(p.groups, p.channels, p.outputs, p.kernel)
 
@@ -125,11 +125,8 @@ def is_flat(p: ConvProblem) -> bool:
     return (p.rows, p.kernel, p.stride, p.padding) == (1, (1, 1), (1, 1), (0, 0))
 
 
-def choose_tiles(p: ConvProblem, isa: Isa) -> dict:
-    """The schedule. `rows`: rows of the result of a unit of work (pixels, where they are a line); `chunk`: of these, so
-    many whose sums lie in scratch at once (of a line all); `units`: so many units are copied before any of them is
-    multiplied, so that packed weights serve them all; `share`: what threads divide first; `in_place`: the image is not
-    copied.
+def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
+    """The schedule: of a line all pixels are a chunk, and packed weights serve all units that are copied together.
 
     Weights come from memory at their own pace: to prefetch those of the next block of outputs during the products was
     measured at 0.83 to 0.96 of the speed without (packed before 0.84 to 1.20), for ten layers with 0.07 to 2.4 million
@@ -144,7 +141,6 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> dict:
         and isinstance(p.columns, int)
         and p.columns >= ROWS
     )
-    schedule = {"kernel": "tiles", "width": width, "nv": nv, "order": order, "in_place": in_place}
     budget = isa.l2_bytes // _RATIO
     if is_flat(p):
         rows = chunk = _PIXELS
@@ -154,7 +150,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> dict:
     else:
         pitch, extra = _pitch(p, order)
         rows = max(1, _UNIT // pitch, _HALO * ((p.kernel[0] - 1) * p.dilation[0] // p.stride[0]))
-        while rows > 1 and _unit_bytes(p, schedule | {"rows": rows}) > budget:
+        while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
         if isinstance(p.rows, int):
             rows = max(1, -(-max(p.rows, 1) // -(-max(p.rows, 1) // rows)))
@@ -166,17 +162,18 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> dict:
 
         chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (cost(r), -r))
         lines = p.rows
-    schedule |= {"rows": rows, "chunk": chunk}
-    units = max(1, budget // _unit_bytes(p, schedule))
+    units = max(1, budget // _unit_bytes(p, order, rows, in_place))
     known = -(-lines // rows) * p.images if isinstance(lines, int) and isinstance(p.images, int) else None
     blocks = p.groups * -(-p.outputs // (nv * width))
     if known is not None:
         units = min(units, max(known, 1))
     share = "units" if known is None or known >= blocks else "blocks"
-    return schedule | {"units": units, "share": share}
+    return AmxConvSchedule(
+        width=width, nv=nv, order=order, rows=rows, chunk=chunk, units=units, share=share, in_place=in_place
+    )
 
 
-def _pitch(p: ConvProblem, order: str) -> tuple[int, int]:
+def _pitch(p: ConvProblem, order: Order) -> tuple[int, int]:
     """Positions of a row in a copy of the image, and how many of them are beyond the result's columns."""
     assert isinstance(p.columns, int)
     extra = (p.kernel[1] - 1) * p.dilation[1] // p.stride[1] if order == "channels" else 0
@@ -194,15 +191,15 @@ def _column_phase(p: ConvProblem, depth: Depth, z: int) -> int:
     return z * p.dilation[1] % p.stride[1] if depth.order == "channels" else 0
 
 
-def copy_sizes(p: ConvProblem, s: dict) -> dict[str, int]:
-    """Of the copy of a unit's part of the image: `pitch` positions of `rows` rows in each of `phases`, one `plane` of
-    these for each block; `slot` elements in all. A position has 32 elements."""
-    depth = depth_of(p, s["order"])
+def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
+    """Of the copy of what a unit of so many rows reads of the image: `pitch` positions of `rows` rows in each of
+    `phases`, one `plane` of these for each block; `slot` elements in all. A position has 32 elements."""
+    depth = depth_of(p, order)
     if is_flat(p):
-        pitch, extra, rows, phases = s["rows"], 0, 1, 1
+        pitch, extra, rows, phases = unit, 0, 1, 1
     else:
-        pitch, extra = _pitch(p, s["order"])
-        rows = s["rows"] + (p.kernel[0] - 1) * p.dilation[0] // p.stride[0]
+        pitch, extra = _pitch(p, order)
+        rows = unit + (p.kernel[0] - 1) * p.dilation[0] // p.stride[0]
         phases = len(phases_of(p, depth))
     plane = phases * rows * pitch * BLOCK
     # The last tile may end beyond the last pixel, and so may what is turned.
@@ -210,29 +207,27 @@ def copy_sizes(p: ConvProblem, s: dict) -> dict[str, int]:
     return {"pitch": pitch, "extra": extra, "rows": rows, "phase": rows * pitch * BLOCK, "plane": plane, "slot": slot}
 
 
-def _unit_bytes(p: ConvProblem, s: dict) -> int:
-    if s["in_place"]:
-        return 2 * s["rows"] * p.channels
-    return 2 * copy_sizes(p, s)["slot"]
+def _unit_bytes(p: ConvProblem, order: Order, rows: int, in_place: bool) -> int:
+    return 2 * rows * p.channels if in_place else 2 * copy_sizes(p, order, rows)["slot"]
 
 
-def tiles_layout(p: ConvProblem, s: dict) -> dict[str, int]:
+def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
     """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
     offsets in bytes: the copies of the image at `image`, a block's weights at `weights`, and what is on its way there
     at `staging`; total `bytes`."""
-    depth = depth_of(p, s["order"])
-    lanes = s["nv"] * s["width"]
+    depth = depth_of(p, s.order)
+    lanes = s.nv * s.width
     if is_flat(p):
-        pixels = line = s["rows"]
+        pixels = line = s.rows
     else:
-        line = _pitch(p, s["order"])[0]
-        pixels = s["chunk"] * line
+        line = _pitch(p, s.order)[0]
+        pixels = s.chunk * line
     head = ROWS * lanes  # a last tile may begin before the first pixel (see tiles.py)
     turned = head + (round_up(pixels, 2 * ROWS) + 2 * ROWS) * lanes
     pitch = round_up(line, ROWS) + ROWS
     elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
     image = 4 * elements
-    weights = image + (0 if s["in_place"] else round_up(2 * s["units"] * copy_sizes(p, s)["slot"], 64))
+    weights = image + (0 if s.in_place else round_up(2 * s.units * copy_sizes(p, s.order, s.rows)["slot"], 64))
     staging = weights + (0 if p.packed else 2 * depth.elements * lanes)
     end = staging + (0 if p.packed else 4 * ROWS * ROWS * (p.kernel[0] * p.kernel[1] + 1))
     return {
@@ -241,9 +236,9 @@ def tiles_layout(p: ConvProblem, s: dict) -> dict[str, int]:
     }  # fmt: skip
 
 
-def tiles_weight_layout(p: ConvProblem, s: dict, rank: int) -> tuple[ir.AffineMap, int]:
+def tiles_weight_layout(p: ConvProblem, s: AmxConvSchedule, rank: int) -> tuple[ir.AffineMap, int]:
     """[group][block of outputs][block of the sum][tap][tile of 16 outputs][pair of elements][16 outputs][2]."""
-    depth, lanes = depth_of(p, s["order"]), s["nv"] * s["width"]
+    depth, lanes = depth_of(p, s.order), s.nv * s.width
     o, c, *window = (ir.AffineDimExpr.get(i) for i in range(rank))
     y: ir.AffineExpr = window[0] if rank == 4 else ir.AffineConstantExpr.get(0)
     z: ir.AffineExpr = window[-1]
@@ -258,7 +253,7 @@ def tiles_weight_layout(p: ConvProblem, s: dict, rank: int) -> tuple[ir.AffineMa
     else:
         element, tap = z * p.channels + c, y
     address = (block * depth.blocks + floor(element, BLOCK)) * len(depth.taps) + tap
-    address = address * s["nv"] + floor(mod(inner, lanes), ROWS)
+    address = address * s.nv + floor(mod(inner, lanes), ROWS)
     address = address * ROWS + floor(mod(element, BLOCK), 2)
     address = (address * ROWS + mod(inner, ROWS)) * 2 + mod(element, 2)
     return ir.AffineMap.get(rank, 0, [address]), p.groups * outputs * depth.elements * lanes

@@ -10,6 +10,7 @@ the columns of the result are, so that the epilogue finds whole rows. Rows of th
 window's rows likewise, at run time (window.py). Nothing is scattered, and no products with zeros are taken.
 """
 
+from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.pairs import PairsOfChannels
@@ -22,14 +23,14 @@ __all__ = ["emit_transposed", "emit_transposed_pairs"]
 
 
 def emit_transposed(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys as those of `emit_direct`; `tiles` are those of each phase."""
     TransposedDirect(b, p, s, operands, epilogue, ctx).emit()
 
 
 def emit_transposed_pairs(
-    b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
 ) -> None:
     """The same for bf16 in pairs of channels. Needs `takes_pairs`."""
     TransposedPairs(b, p, s, operands, epilogue, ctx).emit()
@@ -39,7 +40,13 @@ class TransposedDirect(Direct):
     """One thread's share."""
 
     def __init__(
-        self, b: Builder, p: ConvProblem, s: dict, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        p: ConvProblem,
+        s: DirectConvSchedule,
+        operands: ConvBuffers,
+        epilogue: ConvEpilogue,
+        ctx: KernelContext,
     ):
         super().__init__(b, p, s, operands, epilogue, ctx)
         self.phases = [(phase, phase_runs(p, phase, self.mr)) for phase in find_phases(p.column_axis)]

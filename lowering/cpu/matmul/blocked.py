@@ -8,6 +8,7 @@ The kernel for rhs with unit stride along n, read in place, and, with packing, f
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
 from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
@@ -16,21 +17,21 @@ from kiln.lowering.cpu.matmul.microkernel import LINE, Left, Right, outer_produc
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type
 
 
-def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def block_layout(problem: MatmulProblem, schedule: BlockedSchedule) -> dict[str, int]:
     """Element offsets and strides of the scratch areas (in the sum dtype) and their total `bytes`."""
-    mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
-    mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), schedule["kc"]
+    mr, nr = schedule.mr, schedule.nv * schedule.width
+    mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), schedule.kc
     line = LINE // problem.sum_bytes
     layout = {"tile": 0, "tile_stride": nc, "mc": mc, "nc": nc}
     top = round_up(mc * nc, line)
-    k_padded = round_up(kc, schedule["width"])
-    if schedule["pack_lhs"]:
+    k_padded = round_up(kc, schedule.width)
+    if schedule.pack_lhs:
         # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
         layout["lhs"] = top
         layout["lhs_stride"] = k_padded + line
-        layout["lhs_stride_m"] = round_up(mc, schedule["width"]) + schedule["width"]
+        layout["lhs_stride_m"] = round_up(mc, schedule.width) + schedule.width
         top += round_up(max(mc * layout["lhs_stride"], k_padded * layout["lhs_stride_m"]), line)
-    if schedule["pack_rhs"]:
+    if schedule.pack_rhs:
         layout["rhs"] = top
         top += round_up(nc * k_padded, line)
     layout["elements"] = top
@@ -38,28 +39,41 @@ def block_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
     return layout
 
 
-def panel_strides(schedule: dict, k: int) -> tuple[int, int]:
+def panel_strides(schedule: BlockedSchedule, k: int) -> tuple[int, int]:
     """Strides along k and n of a packed rhs; the second holds from the first column of a panel to that of another."""
-    return schedule["nv"] * schedule["width"], k
+    return schedule.nv * schedule.width, k
 
 
 def emit_blocked(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: BlockedSchedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch, fetch.
 
-    With "packed" the rhs lies in panels of nv * width columns, [n / nr][k][nr], as `pack_rhs` would make them (see
+    Where `packed`, the rhs lies in panels of nv * width columns, [n / nr][k][nr], as `pack_rhs` would make them (see
     `panel_strides`).
     """
     _Blocked(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
 class _Blocked(Blocks):
+    s: BlockedSchedule
+
     fetch: Fetch | None = None
     """Of the tiles of the columns in work."""
 
     def __init__(
-        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        problem: MatmulProblem,
+        s: BlockedSchedule,
+        operands: Buffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
     ):
         lay, sum_type = block_layout(problem, s), element_type(problem.sum_dtype)
         super().__init__(b, problem, s, operands, epilogue, ctx, lay, sum_type)
@@ -68,18 +82,18 @@ class _Blocked(Blocks):
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b = self.b
         a_buffer, a_base, a_row, a_k = self.operands.lhs, lhs, self.lhs_row, self.lhs_k
-        if self.s["pack_lhs"]:
+        if self.s.pack_lhs:
             a_buffer, a_base, a_row, a_k = self.pack_lhs(lhs, rows, depth)
-        if self.s["pack_rhs"]:
+        if self.s.pack_rhs:
             self.pack_rhs(rhs, cols, depth)
 
         panel, buffer, r_k = None, self.operands.rhs, self.rhs_k
-        if self.s["pack_rhs"]:
-            step = round_up(self.s["kc"], self.width)
+        if self.s.pack_rhs:
+            step = round_up(self.s.kc, self.width)
             panel, buffer, r_k = (lambda j: b.addi(self.layout["rhs"], b.muli(j, step))), self.scratch, self.nr
 
         def tile(j: Index, right: Index, masks: Masks) -> None:
-            self.fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
+            self.fetch = next_lines(self, j, right, cols) if self.s.fetch else None
             self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (buffer, right, r_k), rows, j, masks)
 
         self.column_tiles(rhs, cols, panel, tile)
@@ -88,7 +102,7 @@ class _Blocked(Blocks):
         self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: Masks
     ) -> None:
         b, mr = self.b, self.mr
-        packed = bool(self.s["pack_lhs"])
+        packed = bool(self.s.pack_lhs)
         if isinstance(rows, int) and not packed:  # exact tail tile: no work on rows that do not exist
             full = rows // mr * mr
             b.for_(0, full, mr, lambda i: self.tile(pc, depth, left, right, rows, i, j, masks, mr, exact=True))
@@ -129,8 +143,8 @@ class _Blocked(Blocks):
             depth,
             [b.zero(self.vector)] * (mr * nv),
             nv,
-            self.s.get("unroll", 1),
-            self.s.get("prefetch", 0),
+            self.s.unroll,
+            self.s.prefetch,
             fetch and (steps_of_line(self.operands.rhs), lambda k: fetch(number, k)),
         )
         self.keep(pc, i, j, mr, acc)
@@ -157,7 +171,7 @@ class _Blocked(Blocks):
     def pack_rhs(self, rhs: Index, cols: Index, depth: Index) -> None:
         """Packs the rhs block as [cols / nr][k][nr], zeros (or repeats) past the last column."""
         b, nr, width = self.b, self.nr, self.width
-        k_padded = round_up(self.s["kc"], width)
+        k_padded = round_up(self.s.kc, width)
 
         def panel(j: Index) -> None:
             at = b.addi(self.layout["rhs"], b.muli(j, k_padded))

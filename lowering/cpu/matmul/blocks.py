@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import PanelSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
@@ -30,13 +31,13 @@ class Blocks:
 
     sums: ir.Value
     next: Index
-    """Where the rhs of the next piece of k, or of the next columns, begins; with "fetch" in the schedule."""
+    """Where the rhs of the next piece of k, or of the next columns, begins; where the schedule has `fetch`."""
 
     def __init__(
         self,
         b: Builder,
         problem: MatmulProblem,
-        s: dict,
+        s: PanelSchedule,
         operands: Buffers,
         epilogue: Epilogue,
         ctx: KernelContext,
@@ -45,9 +46,9 @@ class Blocks:
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
         self.layout = layout
-        self.width, self.mr, self.nv = s["width"], s["mr"], s["nv"]
+        self.width, self.mr, self.nv = s.width, s.mr, s.nv
         self.nr = self.nv * self.width
-        self.kc = s["kc"]
+        self.kc = s.kc
         self.vector = b.vec(self.width, sum_type)
         self.lhs_row, self.lhs_k = known(problem.lhs_strides[-2]), known(problem.lhs_strides[-1])
         self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
@@ -66,7 +67,7 @@ class Blocks:
         def piece(pc: Index) -> None:
             depth = b.mini(b.subi(k, pc), self.kc)
             lhs = b.addi(lhs0, b.muli(pc, self.lhs_k))
-            if self.s.get("fetch"):
+            if self.s.fetch:
                 after = b.addi(pc, self.kc)
                 columns = b.addi(rhs0, b.muli(cols, self.rhs_col))
                 self.next = b.select_index(b.cmpi("slt", after, k), b.addi(rhs0, b.muli(after, self.rhs_k)), columns)
@@ -98,7 +99,7 @@ class Blocks:
         def columns(j: Index) -> None:
             if panel is not None:
                 tile(j, panel(j), None)
-            elif self.s.get("packed"):  # panels are padded to their whole width
+            elif self.s.packed:  # panels are padded to their whole width
                 tile(j, b.addi(rhs, b.muli(j, self.rhs_col)), None)
             else:
                 left = b.subi(cols, j)

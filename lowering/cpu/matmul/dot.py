@@ -11,6 +11,7 @@ bf16 is multiplied in pairs where the CPU can (AVX512-BF16), which takes subnorm
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import DotSchedule, DotTileSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, from_memory, has_pairs
@@ -19,9 +20,9 @@ from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_ep
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 
 
-def dot_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def dot_layout(problem: MatmulProblem, schedule: DotTileSchedule) -> dict[str, int]:
     """Block size and the scratch `elements` and `bytes` of its sums."""
-    mc, nc = round_up(schedule["mc"], schedule["mr"]), round_up(schedule["nc"], max(schedule["nr"], schedule["width"]))
+    mc, nc = round_up(schedule.mc, schedule.mr), round_up(schedule.nc, max(schedule.nr, schedule.width))
     elements = round_up(mc * nc, LINE // problem.sum_bytes)
     return {"mc": mc, "nc": nc, "elements": elements, "bytes": elements * problem.sum_bytes}
 
@@ -47,17 +48,17 @@ def _fold(b: Builder, x: ir.Value, y: ir.Value, lanes: range) -> ir.Value:
 
 
 def emit_dot(
-    b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder, problem: MatmulProblem, s: DotSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mr, nr (a power of two <= width), width, mc, nc, kc, unroll.
 
     Both operands need unit stride along k.
     """
-    lay, width = dot_layout(problem, s), s["width"]
+    lay, width = dot_layout(problem, s), s.width
     sum_type = element_type(problem.sum_dtype)
     vector = b.vec(width, sum_type)
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
-    k, kc, nr, unroll = known(problem.k), s["kc"], s["nr"], s.get("unroll", 1)
+    k, kc, nr, unroll = known(problem.k), s.kc, s.nr, s.unroll
     paired = has_pairs(problem.dtype, width, target())
     lanes = 2 * width if paired else width  # elements of k in a step
     lhs_row, rhs_col = known(problem.lhs_strides[-2]), known(problem.rhs_strides[-1])
@@ -74,12 +75,12 @@ def emit_dot(
             def columns(j: Index) -> None:
                 b_at = [b.addi(rhs, b.muli(b.mini(b.addi(j, q), b.subi(cols, 1)), rhs_col)) for q in range(nr)]
                 if isinstance(rows, int):
-                    full = rows // s["mr"] * s["mr"]
-                    b.for_(0, full, s["mr"], lambda i: tile(pc, depth, lhs, b_at, i, j, s["mr"], None))
+                    full = rows // s.mr * s.mr
+                    b.for_(0, full, s.mr, lambda i: tile(pc, depth, lhs, b_at, i, j, s.mr, None))
                     if rows > full:
                         tile(pc, depth, lhs, b_at, full, j, rows - full, None)
                 else:
-                    b.for_(0, rows, s["mr"], lambda i: tile(pc, depth, lhs, b_at, i, j, s["mr"], b.subi(rows, 1)))
+                    b.for_(0, rows, s.mr, lambda i: tile(pc, depth, lhs, b_at, i, j, s.mr, b.subi(rows, 1)))
 
             b.for_(0, cols, nr, columns)
 
@@ -134,4 +135,4 @@ def emit_dot(
         for x, index in zip(sums, at, strict=True):
             b.vstore(x, scratch, index)
 
-    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], max(nr, 1), block, s["mr"])
+    for_each_block(b, problem, ctx, lay["mc"], lay["nc"], max(nr, 1), block, s.mr)

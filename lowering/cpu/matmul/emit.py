@@ -3,8 +3,25 @@
 
 """`emit_matmul`: from a scheduled matmul problem to loops."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
+    AmxInt8Schedule,
+    BlockedSchedule,
+    ByRowsSchedule,
+    DotSchedule,
+    DotTileSchedule,
+    GemmSchedule,
+    Int8DotSchedule,
+    Int8Schedule,
+    StreamSchedule,
+    VendorSchedule,
+    VnniBf16Schedule,
+)
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
@@ -18,113 +35,116 @@ from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
 from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
-_LAYOUTS = {
-    "dot": dot_layout,
-    "blocked": block_layout,
-    "pairs": pairs_layout,
-    "tiles": tiles_layout,
-    "float_tiles": float_tiles_layout,
-    "vendor": vendor_layout,
-    "stream": stream_layout,
-    "integers": integers_layout,
-    "integer_dot": dot_layout,
+_Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
+_Layout = Callable[[MatmulProblem, Any], dict[str, int]]
+
+KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
+    DotSchedule: (emit_dot, dot_layout),
+    BlockedSchedule: (emit_blocked, block_layout),
+    VnniBf16Schedule: (emit_pairs, pairs_layout),
+    AmxBf16Schedule: (emit_tiles, tiles_layout),
+    AmxBf16x3Schedule: (emit_float_tiles, float_tiles_layout),
+    VendorSchedule: (emit_vendor, vendor_layout),
+    StreamSchedule: (emit_stream, stream_layout),
+    Int8Schedule: (emit_integers, integers_layout),
+    AmxInt8Schedule: (emit_integers, integers_layout),
+    Int8DotSchedule: (emit_integer_dot, dot_layout),
 }
+"""Of each schedule, what emits its kernel, and the areas of scratch that it needs."""
+
+
+def _path(schedule: GemmSchedule | type[GemmSchedule]) -> str:
+    """The last part of a kernel's name."""
+    return schedule.kernel.split(".")[-1]
+
+
 _TAKEN = paths.group(
     "cpu product",
-    *(*_LAYOUTS, "by_rows", "packed rhs", "packed by threads", "batch", "sums in steps of k"),
-    needs={"pairs": "avx512bf16", "tiles": "amx-bf16", "float_tiles": "amx-bf16"},
+    (_path(kernel) for kernel in (*KERNELS, ByRowsSchedule)),
+    *("packed rhs", "packed by threads", "batch", "sums in steps of k"),
+    needs={"vnni_bf16": "avx512bf16", "amx_bf16": "amx-bf16", "amx_bf16x3": "amx-bf16", "amx_int8": "amx-int8"},
 )
 
 
 def emit_matmul(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: GemmSchedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits `epilogue(lhs @ rhs)` at the current insertion point, as one thread's share of the work.
 
-    schedule: a dictionary from `choose_schedule`; `schedule["kernel"]` selects the leaf:
-
-    * "dot", "blocked", "pairs", "tiles", "stream": see dot.py, blocked.py, pairs.py, tiles.py, stream.py;
-    * "float_tiles", for f32 alone: float_tiles.py;
-    * "integers", "integer_dot", for i8 alone: integer_tiles.py, integer_dot.py;
-    * "vendor": vendor.py, with `schedule["fallback"]` for leading dimensions found unfit at run time;
-    * "by_rows": `small` when m <= `limit` at run time, else `large` (both are schedules).
-
+    schedule: from `choose_schedule`; its class selects the kernel. Raises ValueError where that kernel does not take
+    the problem's strides.
     The thread's scratch must hold `scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
     problem = normalise(problem)
-    kernel = schedule["kernel"]
     rest = (operands, epilogue, ctx)
     _mark(problem, schedule)
-    if kernel == "by_rows":
-        few: Condition = b.cmpi("sle", known(problem.m), schedule["limit"])
+    if isinstance(schedule, ByRowsSchedule):
+        few: Condition = b.cmpi("sle", known(problem.m), schedule.limit)
         b.if_(
             few,
-            lambda: emit_matmul(b, problem, schedule["small"], *rest),
-            lambda: emit_matmul(b, problem, schedule["large"], *rest),
+            lambda: emit_matmul(b, problem, schedule.small, *rest),
+            lambda: emit_matmul(b, problem, schedule.large, *rest),
         )
-    elif kernel == "vendor":
+    elif isinstance(schedule, VendorSchedule):
         b.if_(
             leading_dimension_guard(b, problem),
             lambda: emit_vendor(b, problem, schedule, *rest),
-            lambda: emit_matmul(b, problem, schedule["fallback"], *rest),
+            lambda: emit_matmul(b, problem, schedule.fallback, *rest),
         )
-    elif kernel == "dot":
-        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1:
-            raise ValueError("matmul kernel 'dot' needs unit stride along k in both operands; use 'blocked'")
-        emit_dot(b, problem, schedule, *rest)
-    elif kernel == "stream":
-        if problem.m != 1 or problem.rhs_strides[-1] != 1:
-            raise ValueError("matmul kernel 'stream' needs one row and a rhs with unit stride along n; use 'blocked'")
-        emit_stream(b, problem, schedule, *rest)
-    elif kernel == "blocked":
-        if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
-            raise ValueError("matmul kernel 'blocked' needs pack_rhs for a rhs without unit stride along n")
-        emit_blocked(b, problem, schedule, *rest)
-    elif kernel == "pairs":
-        if problem.rhs_strides[-1] != 1 and not (schedule["pack_rhs"] or schedule.get("packed")):
-            raise ValueError("matmul kernel 'pairs' needs pack_rhs for a rhs without unit stride along n")
-        emit_pairs(b, problem, schedule, *rest)
-    elif kernel == "tiles":
-        emit_tiles(b, problem, schedule, *rest)
-    elif kernel == "float_tiles":
-        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2 if schedule["turned"] else -1] != 1:
-            raise ValueError("matmul kernel 'float_tiles' needs unit strides; use 'blocked'")
-        emit_float_tiles(b, problem, schedule, *rest)
-    elif kernel == "integers":
-        emit_integers(b, problem, schedule, *rest)
-    elif kernel == "integer_dot":
-        if problem.lhs_strides[-1] != 1 or problem.rhs_strides[-2] != 1:
-            raise ValueError("matmul kernel 'integer_dot' needs unit stride along k in both operands; use 'integers'")
-        emit_integer_dot(b, problem, schedule, *rest)
     else:
-        known_kernels = ", ".join((*_LAYOUTS, "by_rows"))
-        raise ValueError(f"unknown matmul kernel {kernel!r}; expected one of {known_kernels}")
+        missing = _missing(problem, schedule)
+        if missing is not None:
+            raise ValueError(f"matmul kernel {schedule.kernel!r} needs {missing}")
+        KERNELS[type(schedule)][0](b, problem, schedule, *rest)
 
 
-def _mark(problem: MatmulProblem, schedule: dict) -> None:
+def _missing(problem: MatmulProblem, schedule: GemmSchedule) -> str | None:
+    """What the strides of a problem lack for a kernel; None where it takes them."""
+    lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
+    if isinstance(schedule, DotTileSchedule):
+        return None if lhs_k == rhs_k == 1 else "unit stride along k in both operands; use 'cpu.gemm.blocked'"
+    if isinstance(schedule, StreamSchedule):
+        return None if problem.m == rhs_n == 1 else "one row and a rhs with unit stride along n; use 'cpu.gemm.blocked'"
+    if isinstance(schedule, (BlockedSchedule, VnniBf16Schedule)):
+        is_read = rhs_n == 1 or schedule.pack_rhs or schedule.packed
+        return None if is_read else "pack_rhs for a rhs without unit stride along n"
+    if isinstance(schedule, AmxBf16x3Schedule):
+        return (
+            None if lhs_k == 1 == (rhs_k if schedule.transposed else rhs_n) else "unit strides; use 'cpu.gemm.blocked'"
+        )
+    return None
+
+
+def _mark(problem: MatmulProblem, schedule: GemmSchedule) -> None:
     """Tell which special paths a product takes."""
-    if schedule["kernel"] in (*_LAYOUTS, "by_rows"):
-        _TAKEN(schedule["kernel"])
+    _TAKEN(_path(schedule))
+    kc = getattr(schedule, "kc", None)
     for path, is_so in (
-        ("packed rhs", schedule.get("packed")),
-        ("packed by threads", schedule.get("pack_rhs")),
+        ("packed rhs", getattr(schedule, "packed", False)),
+        ("packed by threads", getattr(schedule, "pack_rhs", False)),
         ("batch", problem.batch),
-        ("sums in steps of k", isinstance(problem.k, int) and problem.k > schedule.get("kc", problem.k)),
+        ("sums in steps of k", isinstance(problem.k, int) and kc is not None and problem.k > kc),
     ):
         if is_so:
             _TAKEN(path)
 
 
-def scratch_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def scratch_layout(problem: MatmulProblem, schedule: GemmSchedule) -> dict[str, int]:
     """Where the areas of a leaf lie in a thread's scratch."""
-    return _LAYOUTS[schedule["kernel"]](problem, schedule)
+    return KERNELS[type(schedule)][1](problem, schedule)
 
 
-def scratch_bytes(problem: MatmulProblem, schedule: dict) -> int:
+def scratch_bytes(problem: MatmulProblem, schedule: GemmSchedule) -> int:
     """Bytes of scratch that one thread needs; the same for all sizes."""
-    parts = [schedule[key] for key in ("small", "large", "fallback") if key in schedule]
-    own = scratch_layout(problem, schedule)["bytes"] if schedule["kernel"] in _LAYOUTS else 0
-    return max([own, *(scratch_bytes(problem, part) for part in parts)])
+    if isinstance(schedule, ByRowsSchedule):
+        return max(scratch_bytes(problem, part) for part in (schedule.small, schedule.large))
+    own = scratch_layout(problem, schedule)["bytes"]
+    return max(own, scratch_bytes(problem, schedule.fallback)) if isinstance(schedule, VendorSchedule) else own
 
 
 def normalise(problem: MatmulProblem) -> MatmulProblem:

@@ -33,7 +33,7 @@ def next_lines(blocks: Blocks, j: Index, right: Index, cols: Index) -> Fetch:
     columns begins, if it lies in panels."""
     b, nr, rhs = blocks.b, blocks.nr, blocks.operands.rhs
     run = steps_of_line(rhs)
-    tiles = max(1, -(-blocks.s["mc"] // blocks.mr))
+    tiles = max(1, -(-blocks.s.mc // blocks.mr))
 
     def lines(count: int, at: Callable[[Index], Index]) -> Callable[[Index], None]:
         """Fetches the share of tile `number` of `count` lines (or columns, or rows); at: where the n-th begins."""
@@ -45,7 +45,7 @@ def next_lines(blocks: Blocks, j: Index, right: Index, cols: Index) -> Fetch:
 
         return fetch
 
-    if blocks.s.get("packed"):  # the next panel, line by line
+    if blocks.s.packed:  # the next panel, line by line
         after = b.addi(j, nr)
         inside = b.cmpi("slt", after, cols)
         panel = b.select_index(inside, b.addi(right, b.muli(nr, blocks.rhs_col)), blocks.next)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS, TERMS, Range, pack_pairs, pack_rows, pack_turned
@@ -34,19 +35,19 @@ _PAIRS = DEPTH // 2  # i32 in a row of a tile
 _LINES = LINE // 4  # f32
 
 
-def float_tiles_layout(problem: MatmulProblem, s: dict) -> dict[str, int]:
+def float_tiles_layout(problem: MatmulProblem, s: AmxBf16x3Schedule) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`."""
-    mc, nc, kc, ks = round_up(s["mc"], _STRIP), round_up(s["nc"], _STRIP), round_up(s["kc"], DEPTH), s["ks"]
+    mc, nc, kc, ks = round_up(s.mc, _STRIP), round_up(s.nc, _STRIP), round_up(s.kc, DEPTH), s.ks
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
     layout = {"mc": mc, "nc": nc, "kc": kc, "kept_pitch": kc // 2 + _PAIRS, "strip_pitch": ks // 2 + _PAIRS}
-    columns, rows = (mc, _STRIP) if s["turned"] else (_STRIP, mc)
-    depths = (kc, ks) if s["turned"] else (ks, kc)
-    pitch = layout["strip_pitch" if s["turned"] else "kept_pitch"]
+    columns, rows = (mc, _STRIP) if s.transposed else (_STRIP, mc)
+    depths = (kc, ks) if s.transposed else (ks, kc)
+    pitch = layout["strip_pitch" if s.transposed else "kept_pitch"]
     of_columns, of_rows = columns * depths[0] // 2, rows * pitch
-    kept, strip = (of_columns, of_rows) if s["turned"] else (of_rows, of_columns)
+    kept, strip = (of_columns, of_rows) if s.transposed else (of_rows, of_columns)
     top = 0
     for name, count in (
-        ("sums", mc * nc), ("turned", mc * nc if s["turned"] else 0), ("kept", PARTS * kept), ("strip", PARTS * strip),
+        ("sums", mc * nc), ("turned", mc * nc if s.transposed else 0), ("kept", PARTS * kept), ("strip", PARTS * strip),
         ("square", PARTS * LANES * LANES),
     ):  # fmt: skip
         layout[name], layout[f"{name}_count"] = top, count
@@ -60,21 +61,32 @@ def float_tiles_layout(problem: MatmulProblem, s: dict) -> dict[str, int]:
 
 
 def emit_float_tiles(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: AmxBf16x3Schedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the kernel; schedule keys: mc, nc, kc (steps of k of the lhs that are kept in parts), ks (of which the rhs
-    is split at once, a multiple of 32), turned (the rhs has unit stride along k, not along n), shared."""
+    is split at once, a multiple of 32), transposed (the rhs has unit stride along k, not along n), shared."""
     _FloatTiles(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
 class _FloatTiles:
     def __init__(
-        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        problem: MatmulProblem,
+        s: AmxBf16x3Schedule,
+        operands: Buffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
     ):
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, problem, s, operands, epilogue, ctx
         self.layout = lay = float_tiles_layout(problem, s)
-        self.turned = s["turned"]
-        self.kc, self.ks = lay["kc"], s["ks"]
+        self.transposed = s.transposed
+        self.kc, self.ks = lay["kc"], s.ks
         self.whole = isinstance(problem.k, int) and problem.k <= self.kc
         self.lhs_row = known(problem.lhs_strides[-2])
         self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
@@ -95,7 +107,7 @@ class _FloatTiles:
     def emit(self) -> None:
         b, lay = self.b, self.layout
         amx.configure(b)
-        if not self.s.get("shared"):
+        if not self.s.shared:
             b.store(b.int_(-1, b.i64), self.cell, 0)
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], _STRIP, self.block, ROWS)
         amx.release(b)
@@ -116,7 +128,7 @@ class _FloatTiles:
 
         b.for_(0, k, self.kc, piece)
         sums, stride = self.sums, self.layout["nc"]
-        if self.turned:
+        if self.transposed:
             sums = self.turned_sums
             turn_sums(b, self.sums, self.layout["mc"], sums, stride, cols, rows)
 
@@ -141,7 +153,7 @@ class _FloatTiles:
             pack_turned(b, self.operands.lhs, start, self.lhs_row, size, place, self.square, self.kept_range)
 
         def split() -> None:
-            if self.turned:
+            if self.transposed:
                 b.for_(0, rows, LANES, columns)
                 return
             padded = b.muli(b.ceildivi(rows, ROWS), ROWS)
@@ -184,7 +196,7 @@ class _FloatTiles:
         b, lay = self.b, self.layout
         start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(at, self.rhs_k))
         left = b.subi(cols, j)
-        if self.turned:
+        if self.transposed:
             rows, pitch = (lambda part: (self.strip, part * lay["strip_part"])), lay["strip_pitch"]
             size = (b.mini(left, _STRIP), count)
             pack_rows(b, self.operands.rhs, start, self.rhs_col, size, _STRIP, rows, pitch, self.strip_range)
@@ -214,7 +226,7 @@ class _FloatTiles:
 
         def kept(part: int, g: int, k: Index) -> tuple[ir.Value, Index, Index]:
             deep = b.divi(b.addi(at, k), 2)
-            if self.turned:
+            if self.transposed:
                 start = b.sum_(b.muli(i, lay["kc"] // 2), b.muli(deep, LANES))
                 return self.kept, b.addi(start, part * lay["kept_part"] + g * LANES * (lay["kc"] // 2)), LANES
             start = b.addi(b.muli(i, lay["kept_pitch"]), deep)
@@ -222,13 +234,13 @@ class _FloatTiles:
 
         def strip(part: int, g: int, k: Index) -> tuple[ir.Value, Index, Index]:
             deep = b.divi(k, 2)
-            if self.turned:
+            if self.transposed:
                 pitch = lay["strip_pitch"]
                 return self.strip, b.addi(deep, part * lay["strip_part"] + g * ROWS * pitch), pitch
             return self.strip, b.addi(b.muli(deep, LANES), part * lay["strip_part"] + g * LANES * self.ks // 2), LANES
 
-        (left, high), (right, wide) = ((strip, 2), (kept, height)) if self.turned else ((kept, height), (strip, 2))
-        row, column, stride = (j, i, lay["mc"]) if self.turned else (i, j, lay["nc"])
+        (left, high), (right, wide) = ((strip, 2), (kept, height)) if self.transposed else ((kept, height), (strip, 2))
+        row, column, stride = (j, i, lay["mc"]) if self.transposed else (i, j, lay["nc"])
         sums = [
             (r * wide + v, b.sum_(b.muli(row, stride), column, r * ROWS * stride + v * LANES))
             for r in range(high)
@@ -274,7 +286,7 @@ class _FloatTiles:
             number = b.addi(b.muli(b.divi(i, 2 * ROWS), self.ks // DEPTH), b.divi(k, DEPTH))
             for e in range(share):
                 line = b.addi(b.muli(number, share), e)
-                if self.turned:  # rows of the rhs along k
+                if self.transposed:  # rows of the rhs along k
                     row, beside = b.remi(line, _STRIP), b.muli(b.divi(line, _STRIP), _LINES)
                     place = b.addi(b.muli(row, self.rhs_col), beside)
                 else:

@@ -3,6 +3,7 @@
 
 """When products of f32 are made by AMX (float_tiles.py), and with which blocks."""
 
+from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS
 from kiln.lowering.cpu.matmul.microkernel import round_up
@@ -14,20 +15,20 @@ __all__ = ["DEPTH", "ROWS", "choose_float_tiles", "float_tiles_schedule"]
 ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 """Rows, and steps of k, of one tile of bf16."""
 
-_FEWEST_ROWS, _FEWEST_TURNED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
+_FEWEST_ROWS, _FEWEST_TRANSPOSED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
 _FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
 _NEAR_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
 _ROWS, _COLUMNS, _FAR_COLUMNS = 256, 256, 512  # of a block at most, the last where it splits the lhs anew
 _STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
 
 
-def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> dict | None:
+def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
     """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
     `float_tiles_schedule`."""
     return float_tiles_schedule(problem, m, isa) if isa.float_parts else None
 
 
-def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> dict | None:
+def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
     """The schedule of this kernel for about m rows; None where the CPU has no AMX, where there is no library for what
     parts of bf16 cannot hold, or where the product is too small.
 
@@ -60,10 +61,10 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> dict | Non
         return None
     if problem.lhs_strides[-1] != 1 or 1 not in problem.rhs_strides[-2:]:
         return None
-    turned = problem.rhs_strides[-1] != 1
+    transposed = problem.rhs_strides[-1] != 1
     if not (isinstance(n, int) and isinstance(k, int)) or n < _FEWEST_COLUMNS or k < _FEWEST_STEPS:
         return None
-    if m < (_FEWEST_TURNED_ROWS if turned else _FEWEST_ROWS):
+    if m < (_FEWEST_TRANSPOSED_ROWS if transposed else _FEWEST_ROWS):
         return None
     if not (vendor_gemm_available() and vendor_fits(problem)):
         return None
@@ -75,14 +76,13 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> dict | Non
     most = _NEAR_BYTES // (2 * PARTS * rows) // _STEPS * _STEPS
     pieces = -(-k // most)
     columns = _COLUMNS if blocks == pieces == 1 else _FAR_COLUMNS
-    return {
-        "kernel": "float_tiles",
-        "mr": 2 * ROWS,
-        "nv": 2,
-        "width": LANES,
-        "mc": rows,
-        "nc": min(columns, round_up(n, 2 * LANES)),
-        "kc": round_up(-(-k // pieces), DEPTH),
-        "ks": _STEPS,
-        "turned": turned,
-    }
+    return AmxBf16x3Schedule(
+        mr=2 * ROWS,
+        nv=2,
+        width=LANES,
+        mc=rows,
+        nc=min(columns, round_up(n, 2 * LANES)),
+        kc=round_up(-(-k // pieces), DEPTH),
+        ks=_STEPS,
+        transposed=transposed,
+    )

@@ -6,6 +6,7 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.schedules.cpu import Int8DotSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.dot import collapse, dot_layout
@@ -17,10 +18,10 @@ __all__ = ["dot_layout", "emit_integer_dot"]
 
 
 def emit_integer_dot(
-    b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder, problem: MatmulProblem, s: Int8DotSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mr, nr (a power of two <= width), width, mc, nc."""
-    lay, width, mr, nr = dot_layout(problem, s), s["width"], s["mr"], s["nr"]
+    lay, width, mr, nr = dot_layout(problem, s), s.width, s.mr, s.nr
     units = units_of(width, target())
     vector, step = b.vec(width, b.i32), width * units.group
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.i32)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.schedules.cpu import Int8Schedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.blocks import Masks
@@ -28,40 +29,53 @@ from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, M
 __all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]
 
 
-def integers_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`: the sums, those of the lhs rows, both operands' copies,
     and which parts of the operands what is there was made from (`cells`)."""
-    mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
-    mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), round_up(schedule["kc"], LINE)
+    mr, nr = schedule.mr, schedule.nv * schedule.width
+    mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), round_up(schedule.kc, LINE)
     wide = 1 if units_for(schedule).narrow else 2  # bytes of an element of the lhs
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     layout["rows"] = layout["elements"] * 4
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
     layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), kc + LINE
-    layout["cells"] = layout["lhs"] + (0 if schedule.get("in_place") else mc * layout["lhs_stride"] * wide)
+    layout["cells"] = layout["lhs"] + (0 if schedule.in_place else mc * layout["lhs_stride"] * wide)
     layout["rhs"] = layout["cells"] + LINE
-    layout["bytes"] = layout["rhs"] + (0 if schedule.get("packed") else nc * kc)
+    layout["bytes"] = layout["rhs"] + (0 if schedule.packed else nc * kc)
     return layout
 
 
-def packed_integer_strides(schedule: dict, k: int) -> tuple[int, int, int]:
+def packed_integer_strides(schedule: Int8Schedule, k: int) -> tuple[int, int, int]:
     """Strides along k (between groups) and n (between panels) of a packed rhs, and the steps of k in a group."""
     units = units_for(schedule)
     whole = LINE if units.tiles else units.group  # tiles are read whole
-    return schedule["nv"] * schedule["width"], round_up(k, whole), units.group
+    return schedule.nv * schedule.width, round_up(k, whole), units.group
 
 
 def emit_integers(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: Int8Schedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed, tiles (AMX),
+    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed,
     in_place (a lhs with unit stride along k, of a group of steps at least; by VNNI alone), fetch (see fetch.py)."""
     _Integers(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
 class _Integers(IntegersInScratch):
+    s: Int8Schedule
+
     def __init__(
-        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        problem: MatmulProblem,
+        s: Int8Schedule,
+        operands: Buffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
     ):
         lay = integers_layout(problem, s)
         super().__init__(b, problem, s, operands, epilogue, ctx, lay, b.i32)
@@ -77,13 +91,13 @@ class _Integers(IntegersInScratch):
         self.rows = area("rows", lay["mc"], b.i32)
         self.cells = area("cells", 2, b.i64)
         self.left = None
-        if s.get("in_place"):
+        if s.in_place:
             self.left = RowsInPlace(b, operands.lhs, self.lhs_row, self.units)
         else:
             elements = lay["mc"] * lay["lhs_stride"]
             self.lhs, self.groups = area("lhs", elements, kind), area("lhs", elements * count // 4, b.i32)
         self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
-        self.packed = bool(s.get("packed"))
+        self.packed = s.packed
         self.rhs = operands.rhs if self.packed else area("rhs", lay["nc"] * lay["kc"], b.i8)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
@@ -97,7 +111,7 @@ class _Integers(IntegersInScratch):
 
         def tiles(j: Index, right: Index, masks: Masks) -> None:
             # Rows past the end have sums of what lies there, which nothing reads.
-            fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
+            fetch = next_lines(self, j, right, cols) if self.s.fetch else None
 
             def copied(i: Index) -> None:
                 stride = self.layout["lhs_stride"] // self.group

@@ -8,11 +8,12 @@ times the sum of the lhs row is taken off. Elsewhere both are widened to 16 bits
 Neither saturates, so that sums are exact as long as 32 bits hold them, and wrap beyond.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from kiln.dialects.schedules.cpu import AmxInt8Schedule, ByRowsSchedule, GemmSchedule, Int8DotSchedule, Int8Schedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.isa import target
@@ -102,10 +103,11 @@ def units_of(width: int, cpu: amx.Features) -> Units:
     return Units(width, 2, False, intrinsic if feature and cpu.has(feature) else "")
 
 
-def units_for(schedule: dict) -> Units:
-    """The instructions for a schedule of kernel "integers" on the CPU that code is made for: AMX with "tiles" in it,
-    else those of `units_of`."""
-    return Units(16, 4, False, "", tiles=True) if schedule.get("tiles") else units_of(schedule["width"], target())
+def units_for(schedule: Int8Schedule) -> Units:
+    """The instructions for a schedule on the CPU that code is made for: AMX, or those of `units_of`."""
+    if isinstance(schedule, AmxInt8Schedule):
+        return Units(16, 4, False, "", tiles=True)
+    return units_of(schedule.width, target())
 
 
 def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
@@ -119,20 +121,19 @@ def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     ).result
 
 
-def choose_integers(problem: MatmulProblem, isa: Isa) -> dict:
+def choose_integers(problem: MatmulProblem, isa: Isa) -> GemmSchedule:
     """The schedule of a product of 8-bit integers; sizes and strides that are no ints count as unknown."""
     m = problem.m
     in_place = problem.lhs_strides[-1] == 1 and problem.rhs_strides[-2] == 1
-    small = {"kernel": "integer_dot", "width": isa.vector_bytes // 4, "mc": 64, "nc": 64}
     large = _tiles(problem, isa, m if isinstance(m, int) else 256)
     if not in_place:
         return large
     if isinstance(m, int):
-        return small | _dot_tile(m, isa) if m <= _DOT_ROWS else large
-    return {"kernel": "by_rows", "limit": _DOT_ROWS, "small": small | _dot_tile(_DOT_ROWS, isa), "large": large}
+        return _dot(m, isa) if m <= _DOT_ROWS else large
+    return ByRowsSchedule(limit=_DOT_ROWS, small=_dot(_DOT_ROWS, isa), large=large)
 
 
-def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> dict | None:
+def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> Int8Schedule | None:
     """The schedule for a constant rhs, packed in panels before the first call; None where that is no faster."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
@@ -140,18 +141,18 @@ def choose_packed_integers(problem: MatmulProblem, isa: Isa) -> dict | None:
     fewest = _AMX_ROWS if amx.has_amx("i8", isa) else _PACKED_ROWS
     if m < fewest or n < isa.vector_bytes // 4 or k < 16:
         return None
-    return _tiles(problem, isa, m) | {"packed": True}
+    return replace(_tiles(problem, isa, m), packed=True)
 
 
-def _dot_tile(m: int, isa: Isa) -> dict[str, int]:
+def _dot(m: int, isa: Isa) -> Int8DotSchedule:
     """Rows and columns, a power of two, of a tile of sums; a sum of the row itself is kept as well."""
     wide = isa.vector_registers >= 32
-    if m <= 1:
-        return {"mr": 1, "nr": min(8 if wide else 4, isa.vector_bytes // 4)}
-    return {"mr": 4 if wide else 2, "nr": 4} if m > 2 else {"mr": 2, "nr": 4}
+    width = isa.vector_bytes // 4
+    mr, nr = (1, min(8 if wide else 4, width)) if m <= 1 else (4 if wide and m > 2 else 2, 4)
+    return Int8DotSchedule(mr=mr, nr=nr, width=width, mc=64, nc=64)
 
 
-def _amx_tiles(problem: MatmulProblem, m: int) -> dict:
+def _amx_tiles(problem: MatmulProblem, m: int) -> AmxInt8Schedule:
     """Two by two tiles of 16 x 16 sums, for few rows one by four."""
     mr, nv = (amx.ROWS, 4) if m <= amx.ROWS else (2 * amx.ROWS, 2)
     if isinstance(problem.n, int):
@@ -160,8 +161,8 @@ def _amx_tiles(problem: MatmulProblem, m: int) -> dict:
     if isinstance(k, int) and k > 0:
         kc = -(-k // max(1, -(-k // _AMX_KC)))
     mc = min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC
-    return {"kernel": "integers", "tiles": True, "mr": mr, "nv": nv, "width": 16, "mc": mc,
-            "nc": nv * 16 * max(1, _AMX_NC // (nv * 16)), "kc": round_up(kc, LINE)}  # fmt: skip
+    nc = nv * 16 * max(1, _AMX_NC // (nv * 16))
+    return AmxInt8Schedule(mr=mr, nv=nv, width=16, mc=mc, nc=nc, kc=round_up(kc, LINE))
 
 
 def _tile_cycles(m: int, mr: int, nv: int) -> float:
@@ -169,7 +170,7 @@ def _tile_cycles(m: int, mr: int, nv: int) -> float:
     return -(-max(m, 1) // mr) * (max(mr * nv / 2, 4.0) + nv / 4)
 
 
-def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> Int8Schedule:
     if amx.has_amx("i8", isa) and isa.vector_bytes == amx.BYTES and m >= _AMX_ROWS:
         return _amx_tiles(problem, m)
     width = isa.vector_bytes // 4
@@ -188,13 +189,13 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     kc = longest
     if isinstance(k, int) and k > 0:
         kc = -(-k // max(1, -(-k // longest)))
-    return {
-        "kernel": "integers",
-        "mr": mr,
-        "nv": nv,
-        "width": width,
-        "mc": min(mc, max(m, 1)) if isinstance(problem.m, int) else mc,
-        "nc": nv * width * max(1, columns // (nv * width)),
-        "kc": round_up(kc, LINE),
-        **({"in_place": True, "fetch": True} if in_place else {}),
-    }
+    return Int8Schedule(
+        mr=mr,
+        nv=nv,
+        width=width,
+        mc=min(mc, max(m, 1)) if isinstance(problem.m, int) else mc,
+        nc=nv * width * max(1, columns // (nv * width)),
+        kc=round_up(kc, LINE),
+        in_place=in_place,
+        fetch=in_place,
+    )

@@ -9,8 +9,11 @@ holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed 
 registers. An odd k ends in a pair with a zero on both sides.
 """
 
+from dataclasses import replace
+
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.bf16 import (
     LANES,
@@ -32,7 +35,7 @@ _MC, _NC = 256, 128
 _LARGE_BYTES = 256 << 10  # of a rhs that the second-level cache does not keep from call to call
 
 
-def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> dict:
+def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf16Schedule:
     """The schedule for about m rows; `packed`: the rhs is a constant, packed by the compiler.
 
     The caller has asked `has_pairs`. Register tiles of 16 to 24 sums are level; what costs time is waiting for a rhs
@@ -64,19 +67,18 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> dict:
     if isinstance(problem.k, int) and problem.k > 0:
         pieces = max(1, round(problem.k / _KC))
         kc = round_up(-(-problem.k // pieces), 2)
-    return {
-        "kernel": "pairs",
-        "mr": mr,
-        "nv": nv,
-        "width": nr,
-        "mc": min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC,
-        "nc": nv * nr * max(1, _NC // (nv * nr)),
-        "kc": kc,
-        "pack_lhs": problem.lhs_strides[-1] != 1,
-        "pack_rhs": not (packed or in_place),
-        **({"packed": True} if packed else {}),
-        **({"fetch": True} if not in_place and _is_large(problem) else {}),
-    }
+    return VnniBf16Schedule(
+        mr=mr,
+        nv=nv,
+        width=nr,
+        mc=min(_MC, max(m, 1)) if isinstance(problem.m, int) else _MC,
+        nc=nv * nr * max(1, _NC // (nv * nr)),
+        kc=kc,
+        pack_lhs=problem.lhs_strides[-1] != 1,
+        pack_rhs=not (packed or in_place),
+        packed=packed,
+        fetch=not in_place and _is_large(problem),
+    )
 
 
 def _is_large(problem: MatmulProblem) -> bool:
@@ -85,31 +87,36 @@ def _is_large(problem: MatmulProblem) -> bool:
     return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _LARGE_BYTES)
 
 
-def pairs_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def pairs_layout(problem: MatmulProblem, schedule: VnniBf16Schedule) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`: the f32 sums, then bf16 copies of the lhs and the rhs."""
-    mr, nr = schedule["mr"], schedule["nv"] * schedule["width"]
-    mc, nc, kc = round_up(schedule["mc"], mr), round_up(schedule["nc"], nr), round_up(schedule["kc"], 2 * LANES)
+    mr, nr = schedule.mr, schedule.nv * schedule.width
+    mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), round_up(schedule.kc, 2 * LANES)
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     top = layout["elements"] * 4
-    if schedule["pack_lhs"]:
+    if schedule.pack_lhs:
         # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
         layout["lhs"], layout["lhs_stride"] = top, kc + LINE // 2
         layout["lhs_elements"] = round_up(mc * layout["lhs_stride"], LINE // 2)
         top += 2 * layout["lhs_elements"]
-    if schedule["pack_rhs"]:
+    if schedule.pack_rhs:
         layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
         top += 4 * layout["rhs_pairs"]
     layout["bytes"] = top
     return layout
 
 
-def packed_pair_strides(schedule: dict, k: int) -> tuple[int, int]:
+def packed_pair_strides(schedule: VnniBf16Schedule, k: int) -> tuple[int, int]:
     """Strides along (even) k and n of a packed rhs; the second from the first column of a panel to that of another."""
-    return schedule["nv"] * schedule["width"], round_up(k, 2)
+    return schedule.nv * schedule.width, round_up(k, 2)
 
 
 def emit_pairs(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: VnniBf16Schedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the kernel; schedule keys: mr, nv, width (16), mc, nc, kc (even), pack_lhs, pack_rhs and packed.
 
@@ -119,32 +126,40 @@ def emit_pairs(
 
 
 class _Pairs(PairsInScratch):
+    s: VnniBf16Schedule
+
     def __init__(
-        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        problem: MatmulProblem,
+        s: VnniBf16Schedule,
+        operands: Buffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
     ):
         lay = pairs_layout(problem, s)
-        super().__init__(b, problem, s | {"width": LANES}, operands, epilogue, ctx, lay, b.f32)
+        super().__init__(b, problem, replace(s, width=LANES), operands, epilogue, ctx, lay, b.f32)
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
         self.lhs = operands.lhs
-        if s["pack_lhs"]:
+        if s.pack_lhs:
             at = b.addi(ctx.scratch_offset, lay["lhs"])
             self.lhs = b.view(ctx.scratch, at, lay["lhs_elements"], ir.BF16Type.get())
-        if s["pack_rhs"]:
+        if s.pack_rhs:
             self.rhs = b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay["rhs"]), lay["rhs_pairs"], b.i32)
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b = self.b
         lhs_row = self.lhs_row
-        if self.s["pack_lhs"]:
+        if self.s.pack_lhs:
             self.pack_lhs(lhs, rows, depth)
             lhs, lhs_row = 0, self.layout["lhs_stride"]
-        if self.s["pack_rhs"]:
+        if self.s.pack_rhs:
             self.pack_rhs(rhs, cols, depth)
 
-        panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s["pack_rhs"] else None
+        panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s.pack_rhs else None
 
         def tile(j: Index, right: Index, masks: Masks) -> None:
-            fetch = next_lines(self, j, right, cols) if self.s.get("fetch") else None
+            fetch = next_lines(self, j, right, cols) if self.s.fetch else None
             self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks, fetch)
 
         self.column_tiles(rhs, cols, panel, tile)
@@ -219,10 +234,10 @@ class _Pairs(PairsInScratch):
     def right(self, start: Index, k: Index, v: int, masks: Masks, odd: bool) -> ir.Value:
         """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""
         b = self.b
-        if self.s["pack_rhs"]:
+        if self.s.pack_rhs:
             at = b.sum_(start, b.muli(b.divi(k, 2), self.nr), v * LANES)
             return as_pairs(b, b.vload(self.rhs, at, LANES))
-        if self.s.get("packed"):
+        if self.s.packed:
             at = b.sum_(start, b.muli(k, self.nr), 2 * v * LANES)
             return as_pairs(b, b.vload(self.operands.rhs, at, 2 * LANES))
         at = b.sum_(start, b.muli(k, self.rhs_k), v * LANES)

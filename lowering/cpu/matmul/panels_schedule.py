@@ -3,6 +3,7 @@
 
 """When f32 is multiplied in high register tiles over panels of the rhs that are fetched ahead, and in which blocks."""
 
+from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
 __all__ = ["choose_panels"]
@@ -19,7 +20,7 @@ _PACKED_STEPS, _STEPS_OF_FEW, _STEPS = 192, 256, 512  # of k at once: a constant
 _WHOLE = 64  # up to as many rows one panel is packed at a time, else two
 
 
-def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> dict | None:
+def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
     """The schedule of products of known size with vectors of 64 bytes; `packed`: the rhs is a constant. None elsewhere.
 
     A tile reads its panel from the second-level cache, or from the first where it stays there: a high tile less often.
@@ -76,18 +77,16 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> dic
     nv = min(_HEIGHTS, key=lambda v: (-(-n // (v * width)) * v * width * (1.03 if v != 3 else 1.0), -v))
     mr = -(-m // -(-m // _HEIGHTS[nv]))
     pieces = max(1, round(k / (_PACKED_STEPS if packed else _STEPS_OF_FEW if m <= _FEW_ROWS else _STEPS)))
-    return {
-        "kernel": "blocked",
-        "mr": mr,
-        "nv": nv,
-        "width": width,
-        "mc": min(256, m),
-        "nc": nv * width * (2 if packed or m > _WHOLE else 1),
-        "kc": -(-k // pieces),
-        "pack_lhs": False,
-        "pack_rhs": not packed,
-        **({"packed": True} if packed else {}),
-        "unroll": 1,
-        "prefetch": 8 if packed else 0,
-        "fetch": True,
-    }
+    return BlockedSchedule(
+        mr=mr,
+        nv=nv,
+        width=width,
+        mc=min(256, m),
+        nc=nv * width * (2 if packed or m > _WHOLE else 1),
+        kc=-(-k // pieces),
+        pack_lhs=False,
+        pack_rhs=not packed,
+        packed=packed,
+        prefetch=8 if packed else 0,
+        fetch=True,
+    )

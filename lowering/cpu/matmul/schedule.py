@@ -41,6 +41,19 @@ has no answer, one core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
 |               |            | packed, above                  | 180 - 190        | 180 - 200         |
 """
 
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
+    BlockedSchedule,
+    ByRowsSchedule,
+    DotSchedule,
+    DotTileSchedule,
+    GemmSchedule,
+    PanelSchedule,
+    StreamSchedule,
+    VendorSchedule,
+    VnniBf16Schedule,
+)
 from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
@@ -63,12 +76,12 @@ _SMALL_N = 128
 _IN_PLACE_BYTES = 4096  # of a rhs row: the next row is on the next page
 
 
-def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> dict:
+def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> GemmSchedule:
     """The schedule for rhs operands that are not frozen; see the table of this module.
 
     Sizes and strides that are no ints count as dynamic. `vendor` says whether the vendor's gemm may be
-    called (default: whether this torch has one that uses the machine's vectors). The result holds ints,
-    bools, strings and dictionaries of such, and depends on nothing but the arguments.
+    called (default: whether this torch has one that uses the machine's vectors). The result depends on nothing
+    but the arguments.
     """
     problem = normalise(problem)
     if problem.dtype == "i8":
@@ -79,28 +92,33 @@ def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None
         return _for_rows(problem, isa, vendor, problem.m)
     limit = _dot_rows(problem, isa)
     small, large = (_for_rows(problem, isa, vendor, m) for m in (limit, 256))
-    if small["kernel"] == large["kernel"]:  # two variants of one kernel are not worth their compile time
+    if type(small) is type(large):  # two variants of one kernel are not worth their compile time
         return large
-    return {"kernel": "by_rows", "limit": limit, "small": small, "large": large}
+    return ByRowsSchedule(limit=limit, small=small, large=large)
 
 
-def describe_schedule(schedule: dict, isa: Isa) -> str:
+def describe_schedule(schedule: GemmSchedule, isa: Isa) -> str:
     """What a product's schedule does and, where a library could do it instead, why or why not; for people."""
-    kernel = schedule["kernel"]
-    if kernel == "by_rows":
-        small, large = (describe_schedule(schedule[part], isa) for part in ("small", "large"))
-        return f"up to {schedule['limit']} rows {small}; above, {large}"
-    if kernel == "vendor":
+    if isinstance(schedule, ByRowsSchedule):
+        small, large = (describe_schedule(part, isa) for part in (schedule.small, schedule.large))
+        return f"up to {schedule.limit} rows {small}; above, {large}"
+    if isinstance(schedule, VendorSchedule):
         return "blocks by the library's gemm"
-    if kernel == "float_tiles":
+    if isinstance(schedule, AmxBf16x3Schedule):
         return "tiles of AMX, f32 as three parts of bf16"
-    tile = f" {schedule['mr']}x{schedule.get('nv', schedule.get('nr'))}" if "mr" in schedule else ""
-    rhs = ", rhs a packed constant" if schedule.get("packed") else ""
-    if "pack_rhs" in schedule and not rhs:
-        rhs = f", rhs {'packed by each thread' if schedule['pack_rhs'] else 'in place'}"
-    if kernel == "tiles":
-        return f"tiles of AMX{tile}{rhs or (', rhs as it is' if schedule.get('swapped') else ', rhs packed')}"
-    slower = kernel == "blocked" and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
+    tile = rhs = ""
+    if isinstance(schedule, DotTileSchedule):
+        tile = f" {schedule.mr}x{schedule.nr}"
+    elif isinstance(schedule, PanelSchedule):
+        tile = f" {schedule.mr}x{schedule.nv}"
+        rhs = ", rhs a packed constant" if schedule.packed else ""
+    if isinstance(schedule, (BlockedSchedule, VnniBf16Schedule)) and not rhs:
+        rhs = f", rhs {'packed by each thread' if schedule.pack_rhs else 'in place'}"
+    if isinstance(schedule, AmxBf16Schedule):
+        return f"tiles of AMX{tile}{rhs or (', rhs as it is' if schedule.transposed else ', rhs packed')}"
+    kernel = schedule.kernel.split(".")[-1]
+    is_blocked = isinstance(schedule, BlockedSchedule)
+    slower = is_blocked and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
     why = f" (the library would use {isa.library_bytes} of the {isa.vector_bytes} bytes of a vector)" if slower else ""
     return f"{kernel}{tile}{rhs}{why}"
 
@@ -109,7 +127,7 @@ _PACKED_ROWS = 4
 _PACKED_ROWS_MOST = 256  # where the library's kernels are as wide
 
 
-def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
+def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | None:
     """The schedule for a frozen rhs, which is packed in panels of nv * width columns before the first call.
 
     None where that is no faster: for fewer than 4 rows, which the memory limits (dot 1x8 is 1.1 to 1.25 times as fast
@@ -151,23 +169,21 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> dict | None:
     nv = min((4, 3, 2) if wide else (3, 2), key=lambda v: (-(-n // (v * width)) * v * width * (1 + 0.02 / v), -v))
     mr = min((6, 4) if wide else (4, 3), key=lambda r: (-(-m // r) * r, -r))
     pieces = max(1, round(k / 384))
-    return {
-        "kernel": "blocked",
-        "mr": mr,
-        "nv": nv,
-        "width": width,
-        "mc": min(256, m),
-        "nc": nv * width * max(1, 256 // (nv * width)),
-        "kc": -(-k // pieces),
-        "pack_lhs": False,
-        "pack_rhs": False,
-        "packed": True,
-        "unroll": 1,
-        "prefetch": 8,
-    }
+    return BlockedSchedule(
+        mr=mr,
+        nv=nv,
+        width=width,
+        mc=min(256, m),
+        nc=nv * width * max(1, 256 // (nv * width)),
+        kc=-(-k // pieces),
+        pack_lhs=False,
+        pack_rhs=False,
+        packed=True,
+        prefetch=8,
+    )
 
 
-def _packed_pairs(problem: MatmulProblem, isa: Isa) -> dict | None:
+def _packed_pairs(problem: MatmulProblem, isa: Isa) -> PanelSchedule | None:
     """`choose_packed_schedule` of bf16 in pairs; fewer than 4 rows of a weight [n, k] are dot products as before."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch or problem.lhs_strides[-1] != 1:
@@ -192,7 +208,7 @@ def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
     return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1, isa)), _DOT_ROWS_BF16)
 
 
-def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
+def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSchedule:
     """The schedule for about m rows (exactly m where the problem knows its rows)."""
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     few_columns = isinstance(problem.n, int) and problem.n <= 2
@@ -206,16 +222,15 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> dict:
     if problem.m == 1 and rhs_n == 1:
         # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
         nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
-        return {"kernel": "stream", "width": isa.vector_bytes // problem.sum_bytes, "nc": nc, "depth": 8}
+        return StreamSchedule(width=isa.vector_bytes // problem.sum_bytes, nc=nc, depth=8)
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes
-        schedule = {"kernel": "vendor", "mc": 1024, "nc": 512, "width": width}
-        return schedule | {"fallback": blocked_schedule(problem, isa, m)}
+        return VendorSchedule(mc=1024, nc=512, width=width, fallback=blocked_schedule(problem, isa, m))
     return blocked_schedule(problem, isa, m)
 
 
-def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+def _dot(problem: MatmulProblem, isa: Isa, m: int) -> GemmSchedule:
     width = isa.vector_bytes // problem.sum_bytes
     wide = isa.vector_registers >= 32
     if isinstance(problem.n, int) and 0 < problem.n <= 2:
@@ -232,19 +247,10 @@ def _dot(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     unroll = 2 if mr * nr <= 8 else 1
     # Few rows re-read their part of the lhs for every column tile: it should stay in the first-level cache.
     kc = 8192 if m == 1 else 1024
-    return {
-        "kernel": "dot",
-        "mr": max(mr, 1),
-        "nr": nr,
-        "width": width,
-        "mc": 64 if m > 32 else max(m, 1),
-        "nc": 64,
-        "kc": kc,
-        "unroll": unroll,
-    }
+    return DotSchedule(mr=max(mr, 1), nr=nr, width=width, mc=64 if m > 32 else max(m, 1), nc=64, kc=kc, unroll=unroll)
 
 
-def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> dict:
+def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedule:
     """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
     width = isa.vector_bytes // problem.sum_bytes
     bytes_ = _bytes(isa)
@@ -264,19 +270,18 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> dict:
     if isinstance(problem.k, int) and problem.k > 0:
         pieces = -(-problem.k // (kc + kc // 4))
         kc = -(-problem.k // pieces // width) * width if pieces > 1 else -(-problem.k // width) * width
-    return {
-        "kernel": "blocked",
-        "mr": mr,
-        "nv": nv,
-        "width": width,
-        "mc": min(256, m) if exact and m else 256,
-        "nc": 256 if not (isinstance(problem.n, int) and problem.n < 256) else max(problem.n, 1),
-        "kc": kc,
-        "pack_lhs": half or lhs_k != 1,
-        "pack_rhs": pack_rhs,
-        "unroll": 2 if mr == 1 else 1,
-        "prefetch": 8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
-    }
+    return BlockedSchedule(
+        mr=mr,
+        nv=nv,
+        width=width,
+        mc=min(256, m) if exact and m else 256,
+        nc=256 if not (isinstance(problem.n, int) and problem.n < 256) else max(problem.n, 1),
+        kc=kc,
+        pack_lhs=half or lhs_k != 1,
+        pack_rhs=pack_rhs,
+        unroll=2 if mr == 1 else 1,
+        prefetch=8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
+    )
 
 
 def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:

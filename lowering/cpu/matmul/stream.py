@@ -11,23 +11,24 @@ summed from zero and then added, which also keeps the chains of additions short.
 
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import StreamSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 
 
-def stream_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def stream_layout(problem: MatmulProblem, schedule: StreamSchedule) -> dict[str, int]:
     """Block size and the scratch `elements` and `bytes` of its sums."""
-    elements = round_up(schedule["nc"], LINE // problem.sum_bytes)
+    elements = round_up(schedule.nc, LINE // problem.sum_bytes)
     return {"nc": elements, "elements": elements, "bytes": elements * problem.sum_bytes}
 
 
 def emit_stream(
-    b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder, problem: MatmulProblem, s: StreamSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: width, nc, depth. Needs m = 1 and unit stride along n."""
-    lay, width, depth = stream_layout(problem, s), s["width"], s["depth"]
+    lay, width, depth = stream_layout(problem, s), s.width, s.depth
     sum_type = element_type(problem.sum_dtype)
     zero = b.zero(b.vec(width, sum_type))
     scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)

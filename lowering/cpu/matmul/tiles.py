@@ -18,6 +18,7 @@ from dataclasses import replace
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.schedules.cpu import AmxBf16Schedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul.bf16 import LANES
@@ -46,35 +47,35 @@ def transposed(problem: MatmulProblem) -> MatmulProblem:
     )
 
 
-def _turned(schedule: dict) -> dict:
+def _of_transposed(schedule: AmxBf16Schedule) -> AmxBf16Schedule:
     """The schedule of the transposed problem, which the kernel works on."""
-    height, width = schedule["nv"] * LANES, schedule["mr"]
-    return schedule | {"mr": height, "nv": width // LANES, "mc": schedule["nc"], "nc": schedule["mc"]}
+    height, width = schedule.nv * LANES, schedule.mr
+    return replace(schedule, mr=height, nv=width // LANES, mc=schedule.nc, nc=schedule.mc)
 
 
-def tiles_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def tiles_layout(problem: MatmulProblem, schedule: AmxBf16Schedule) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`: the f32 sums, what of the lhs is copied, the rhs."""
-    if schedule.get("swapped"):
-        return _layout(_turned(schedule))
+    if schedule.transposed:
+        return _layout(_of_transposed(schedule))
     return _layout(schedule)
 
 
-def _layout(s: dict) -> dict[str, int]:
-    nr = s["nv"] * LANES
-    mc, nc, kc = round_up(s["mc"], ROWS), round_up(s["nc"], nr), round_up(s["kc"], DEPTH)
+def _layout(s: AmxBf16Schedule) -> dict[str, int]:
+    nr = s.nv * LANES
+    mc, nc, kc = round_up(s.mc, ROWS), round_up(s.nc, nr), round_up(s.kc, DEPTH)
     layout = {"mc": mc, "nc": nc, "kc": kc, "tile_stride": nc, "elements": mc * nc}
     top = 4 * layout["elements"]
-    if s.get("swapped"):
+    if s.transposed:
         layout["turned"] = top
         top += 4 * layout["elements"]
     # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
-    rows = mc if s["pack_lhs"] else ROWS
+    rows = mc if s.pack_lhs else ROWS
     layout["lhs"], layout["lhs_stride"] = top, kc + DEPTH
     layout["lhs_elements"] = rows * layout["lhs_stride"]
     top += 2 * layout["lhs_elements"]
     layout["cell"] = top
     top += LINE
-    if not s.get("packed"):
+    if not s.packed:
         layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
         top += 4 * layout["rhs_pairs"]
     layout["bytes"] = top
@@ -82,25 +83,29 @@ def _layout(s: dict) -> dict[str, int]:
 
 
 def emit_tiles(
-    b: Builder, problem: MatmulProblem, schedule: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder,
+    problem: MatmulProblem,
+    schedule: AmxBf16Schedule,
+    operands: Buffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
 ) -> None:
     """Emits the kernel; schedule keys: mr and nv (16 rows and columns a tile; at most 4 tiles together), mc, nc,
-    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed, swapped,
-    shared (see `share_lhs`).
+    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed,
+    transposed, shared (see `share_lhs`).
 
     Without `pack_lhs` the lhs has unit stride along k, a known multiple of 32.
     """
-    if schedule.get("swapped"):
+    if schedule.transposed:
         exchanged = Buffers(operands.rhs, operands.lhs, operands.rhs_offset, operands.lhs_offset)
-        _Tiles(b, transposed(problem), _turned(schedule), exchanged, epilogue, ctx).emit()
+        _Tiles(b, transposed(problem), _of_transposed(schedule), exchanged, epilogue, ctx).emit()
     else:
         _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
 
 
-def begin_sharing(b: Builder, layout: dict[str, int], schedule: dict, ctx: KernelContext) -> None:
+def begin_sharing(b: Builder, layout: dict[str, int], ctx: KernelContext) -> None:
     """Emits what has to precede the blocks of products with a schedule of `share_lhs`; layout: its `scratch_layout`."""
-    if schedule.get("shared"):
-        b.store(b.int_(-1, b.i64), _cell(b, layout, ctx), 0)
+    b.store(b.int_(-1, b.i64), _cell(b, layout, ctx), 0)
 
 
 def _cell(b: Builder, layout: dict[str, int], ctx: KernelContext) -> ir.Value:
@@ -109,12 +114,20 @@ def _cell(b: Builder, layout: dict[str, int], ctx: KernelContext) -> ir.Value:
 
 
 class _Tiles(PairsInScratch):
+    s: AmxBf16Schedule
+
     def __init__(
-        self, b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+        self,
+        b: Builder,
+        problem: MatmulProblem,
+        s: AmxBf16Schedule,
+        operands: Buffers,
+        epilogue: Epilogue,
+        ctx: KernelContext,
     ):
         lay = _layout(s)
-        super().__init__(b, problem, s | {"width": LANES}, operands, epilogue, ctx, lay, b.f32)
-        self.swapped, self.packed = bool(s.get("swapped")), bool(s.get("packed"))
+        super().__init__(b, problem, replace(s, width=LANES), operands, epilogue, ctx, lay, b.f32)
+        self.transposed, self.packed = s.transposed, s.packed
         self.high, self.kc = self.mr // ROWS, lay["kc"]
         self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
 
@@ -126,13 +139,13 @@ class _Tiles(PairsInScratch):
         self.cell = _cell(b, lay, ctx)
         if not self.packed:
             self.rhs = area("rhs", lay["rhs_pairs"], b.i32)
-        if self.swapped:
+        if self.transposed:
             self.turned_sums = area("turned", lay["elements"], b.f32)
 
     def emit(self) -> None:
         b, lay = self.b, self.layout
         amx.configure(b)
-        if not self.s.get("shared"):
+        if not self.s.shared:
             self.forget()
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, ROWS)
         amx.release(b)
@@ -142,7 +155,7 @@ class _Tiles(PairsInScratch):
         self.b.store(self.b.int_(-1, self.b.i64), self.cell, 0)
 
     def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
-        if not self.swapped:
+        if not self.transposed:
             super().finish(batch, origin, size)
             return
         stride, height = self.layout["tile_stride"], self.layout["mc"]
@@ -152,7 +165,7 @@ class _Tiles(PairsInScratch):
 
     def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
         b = self.b
-        if self.s["pack_lhs"]:
+        if self.s.pack_lhs:
             self.pack_lhs(lhs, rows, depth)
         else:
             tail = b.remi(rows, ROWS)
@@ -162,11 +175,11 @@ class _Tiles(PairsInScratch):
             self.pack_once(rhs, cols, depth)
 
         def steps(at: Index) -> None:
-            count = b.mini(b.subi(depth, at), self.s["ks"])
+            count = b.mini(b.subi(depth, at), self.s.ks)
             first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
             self.tiles(first, at, b.muli(b.ceildivi(count, DEPTH), DEPTH), lhs, rhs, rows, cols)
 
-        b.for_(0, b.maxi(depth, 1), self.s["ks"], steps)
+        b.for_(0, b.maxi(depth, 1), self.s.ks, steps)
 
     def tiles(
         self, first: bool | ir.Value, at: Index, count: Index, lhs: Index, rhs: Index, rows: Index, cols: Index
@@ -176,7 +189,7 @@ class _Tiles(PairsInScratch):
         The operand that comes from memory is in the outer loop, so that it is read once.
         """
         b, mr, nr = self.b, self.mr, self.nr
-        copied = self.s["pack_lhs"]
+        copied = self.s.pack_lhs
         complete = b.muli(b.ceildivi(rows, ROWS), ROWS) if copied else b.round_down(rows, ROWS)
         full = b.round_down(complete, mr)
 
@@ -207,7 +220,7 @@ class _Tiles(PairsInScratch):
             if not copied:
                 b.if_(b.cmpi("slt", complete, rows), lambda: last(j))
 
-        if not self.swapped:
+        if not self.transposed:
             columns(down)
             return
         b.for_(0, full, mr, lambda i: strips(i, self.high))
@@ -287,32 +300,32 @@ class _Tiles(PairsInScratch):
         self, rhs: Index, cols: Index, at: Index, sources: list[Source], i: Index, j: Index
     ) -> Callable[[Index], None] | None:
         """What a tile fetches, while it multiplies, of the operand that comes from memory: its share of the cache lines
-        that the tiles of the next columns of a packed constant (`swapped`: of the next rows) want at the same k, or
+        that the tiles of the next columns of a packed constant (`transposed`: of the next rows) want at the same k, or
         from which the next block will be packed."""
         b, nr = self.b, self.nr
-        if not self.s.get("fetch"):
+        if not self.s.fetch:
             return None
-        if self.swapped:
-            count = max(1, -(-self.s["nc"] // nr))
+        if self.transposed:
+            count = max(1, -(-self.s.nc // nr))
             buffer, start, distance = sources[0]
             lines = len(sources) * ROWS
             number = b.divi(j, nr)
             start = b.addi(start, b.muli(lines, distance))
         elif self.packed:
-            count = max(1, -(-self.s["mc"] // self.mr))
+            count = max(1, -(-self.s.mc // self.mr))
             buffer, distance, lines = self.operands.rhs, LINE // 2, nr
             number = b.divi(i, self.mr)
             start = b.sum_(rhs, b.muli(b.addi(j, nr), self.rhs_col), b.muli(at, nr))
         else:  # rows of the rhs, where its next block of columns will be packed from
-            count = max(1, -(-self.s["mc"] // self.mr))
+            count = max(1, -(-self.s.mc // self.mr))
             buffer, distance, lines = self.operands.rhs, self.rhs_k, DEPTH
             number = b.divi(i, self.mr)
             start = b.sum_(rhs, cols, j, b.muli(at, self.rhs_k))
         share = -(-lines // count)
         start = b.addi(start, b.muli(b.muli(number, share), distance))
-        speed = 1 if self.swapped else nr if self.packed else self.rhs_k
+        speed = 1 if self.transposed else nr if self.packed else self.rhs_k
 
-        beside = range(0, nr, LINE // 2) if not (self.swapped or self.packed) else range(1)
+        beside = range(0, nr, LINE // 2) if not (self.transposed or self.packed) else range(1)
 
         def fetch(k: Index) -> None:
             here = b.addi(start, b.muli(k, speed))

@@ -3,6 +3,9 @@
 
 """When products of bf16 are made by AMX (tiles.py), with which blocks, and which operand is packed: by measurement."""
 
+from dataclasses import replace
+
+from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
 from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import round_up
@@ -21,13 +24,13 @@ _NEAR_BYTES = 1 << 20  # of a lhs that stays in the second-level cache, which ha
 _BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
 _FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
 _FAR_K = 2048  # of long rows
-_SWAPPED = 4
+_TRANSPOSED = 4
 """A weight [n, k] is the lhs where k is this many times the number of rows, or more. As the lhs, and packed in
 scratch, us, [768, 768] on another day: 64 rows 136 and 161, 128 rows 234 and 225, 196 rows 349 and 306 (oneDNN's 184,
 241 and 320)."""
 
 
-def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> dict | None:
+def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxBf16Schedule | None:
     """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
     for it. `packed`: the rhs is a constant, packed by the compiler.
 
@@ -58,8 +61,8 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
         return None
     few = m <= ROWS
     aligned = isinstance(k, int) and k % DEPTH == 0
-    swapped = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
-    swapped = swapped and isinstance(k, int) and aligned and (few or _SWAPPED * m <= k or _is_far(m, k))
+    transposed = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
+    transposed = transposed and isinstance(k, int) and aligned and (few or _TRANSPOSED * m <= k or _is_far(m, k))
     mr, nv = (ROWS, 4) if few else (2 * ROWS, 2)
     if isinstance(n, int):
         nv = min(nv, -(-n // LANES))
@@ -68,28 +71,27 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
     rows = max(m, 1) if isinstance(problem.m, int) else _ROWS
     near = 2 * m * kc <= _NEAR_BYTES
     nc = _COLUMNS if near else min(_FAR_COLUMNS, block)
-    fetched = _is_large(problem) and (packed or (not few if swapped else problem.rhs_strides[-1] == 1))
-    return {
-        "kernel": "tiles",
-        "mr": mr,
-        "nv": nv,
-        "width": LANES,
-        "mc": min(rows, block if swapped else _ROWS),
-        "nc": round_up(min(_COLUMNS if swapped else nc, n) if isinstance(n, int) else nc, nv * LANES),
-        "kc": kc,
-        "ks": kc if swapped or few else _KS if near else _FAR_KS,
-        "pack_lhs": not (aligned and (swapped or problem.lhs_strides[-1] == 1)),
-        **({"packed": True} if packed else {}),
-        **({"swapped": True} if swapped else {}),
-        **({"fetch": True} if fetched else {}),
-    }
+    fetched = _is_large(problem) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
+    return AmxBf16Schedule(
+        mr=mr,
+        nv=nv,
+        width=LANES,
+        mc=min(rows, block if transposed else _ROWS),
+        nc=round_up(min(_COLUMNS if transposed else nc, n) if isinstance(n, int) else nc, nv * LANES),
+        kc=kc,
+        ks=kc if transposed or few else _KS if near else _FAR_KS,
+        pack_lhs=not (aligned and (transposed or problem.lhs_strides[-1] == 1)),
+        packed=packed,
+        transposed=transposed,
+        fetch=fetched,
+    )
 
 
 def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
     """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
     are far away, and long (512 rows of [4096, 4096]: 1.17 to 1.46 times ATen's speed, packed 0.93 to 1.02)."""
     schedule = choose_tiles(problem, m, isa)
-    return bool(schedule and schedule.get("swapped")) and isinstance(problem.k, int) and _is_far(m, problem.k)
+    return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k)
 
 
 def _is_far(m: int, k: int) -> bool:
@@ -102,16 +104,17 @@ def _is_large(problem: MatmulProblem) -> bool:
     return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _FETCHED_BYTES)
 
 
-def packed_tile_strides(schedule: dict, k: int) -> tuple[int, int]:
+def packed_tile_strides(schedule: AmxBf16Schedule, k: int) -> tuple[int, int]:
     """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; zeros fill k up to whole tiles."""
-    return schedule["nv"] * LANES, round_up(k, DEPTH)
+    return schedule.nv * LANES, round_up(k, DEPTH)
 
 
-def share_lhs(schedules: list[dict]) -> list[dict]:
+def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
     """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
     of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it."""
     first = schedules[0]
-    keeps = first["kernel"] == "float_tiles" or first["kernel"] == "tiles" and first.get("swapped")
-    if not keeps or any(s != first for s in schedules):
+    if not isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) or any(s != first for s in schedules):
         return schedules
-    return [first | {"shared": True}] * len(schedules)
+    if isinstance(first, AmxBf16Schedule) and not first.transposed:
+        return schedules
+    return [replace(first, shared=True)] * len(schedules)

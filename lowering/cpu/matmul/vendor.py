@@ -10,6 +10,7 @@ is inside of a parallel region, runs sequentially.
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, memref
 
+from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -48,13 +49,13 @@ def _fits(row: object, col: object, rows: object, cols: object) -> bool:
     return (col == 1 and ample(row, cols)) or (row == 1 and ample(col, rows))
 
 
-def vendor_layout(problem: MatmulProblem, schedule: dict) -> dict[str, int]:
+def vendor_layout(problem: MatmulProblem, schedule: VendorSchedule) -> dict[str, int]:
     """Block size and the scratch `elements` and `bytes` that an epilogue without a destination needs."""
     unit = LINE // problem.sum_bytes
-    nc = round_up(schedule["nc"], unit)
-    elements = round_up(schedule["mc"] * nc, unit)
+    nc = round_up(schedule.nc, unit)
+    elements = round_up(schedule.mc * nc, unit)
     return {
-        "mc": schedule["mc"],
+        "mc": schedule.mc,
         "nc": nc,
         "elements": elements,
         "bytes": elements * problem.sum_bytes + ARGUMENT_BYTES,
@@ -78,7 +79,7 @@ def leading_dimension_guard(b: Builder, problem: MatmulProblem) -> Condition:
 
 
 def emit_vendor(
-    b: Builder, problem: MatmulProblem, s: dict, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
+    b: Builder, problem: MatmulProblem, s: VendorSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
     """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits` and `leading_dimension_guard`."""
     lay = vendor_layout(problem, s)
@@ -95,7 +96,7 @@ def emit_vendor(
             at = b.sum_(target.offset, b.muli(m0, stride), n0)
         gemm.call(batch, (m0, n0), (rows, cols), sums, at, stride)
         if target is None or not epilogue.is_plain_store:
-            run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s["width"])
+            run_epilogue(b, epilogue, batch, (m0, n0), (rows, cols), sums, at, stride, s.width)
 
     for_each_block(b, problem, ctx, lay["mc"], lay["nc"], LINE // problem.sum_bytes, block, 8)
 

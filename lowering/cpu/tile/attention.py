@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.schedules.cpu import AttentionSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import (
@@ -97,17 +98,18 @@ def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attenti
     return Attention(op, tuple(positions), query, key, value, tuple(strides))
 
 
-def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
+def plan_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> AttentionSchedule:
     """The schedule of an attention fusion."""
     return choose_attention_schedule(find_attention(body, layouts).problem(static_size), isa.target())
 
 
-@emits(kiln.AttentionOp, target="cpu", plan=plan_attention)
+@emits(kiln.AttentionOp, target="cpu", plan=plan_attention, schedules=AttentionSchedule)
 def emit_attention_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "attention"."""
     e = kernel.evaluator()
     attention = find_attention(kernel.body, kernel.layouts)
-    schedule = kernel.schedule or plan_attention(kernel.body, kernel.layouts)
+    given = kernel.schedule
+    schedule = given if isinstance(given, AttentionSchedule) else plan_attention(kernel.body, kernel.layouts)
     buffers = [kernel.buffers[i] for i in attention.operands]
     offsets = [e.index(offset_of(kernel.layouts[i])) for i in attention.operands]
     has_mask = len(buffers) == 4

@@ -12,6 +12,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.kiln import name_of
+from kiln.dialects.schedules.cpu import AmxConvSchedule, ConvSchedule, VnniBf16ColumnsConvSchedule, VnniBf16ConvSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
@@ -38,7 +39,7 @@ from kiln.lowering.tile.layouts import offset_of, strides_of
 
 Exprs = tuple[ir.AffineExpr, ...]
 
-_OF_PAIRS = ("pairs", "column_pairs", "tiles")
+_OF_PAIRS = (VnniBf16ConvSchedule, VnniBf16ColumnsConvSchedule, AmxConvSchedule)
 """Kernels whose products are those of instructions for bf16."""
 
 
@@ -176,19 +177,21 @@ def _equal(x: ir.AffineExpr, y: ir.AffineExpr) -> bool:
     return affine.equal(x.maybe_downcast(), y.maybe_downcast())
 
 
-def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
+def plan_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> ConvSchedule:
     """The schedule of a conv fusion."""
     return choose_conv_schedule(find_conv(body, layouts).problem(static_size), isa.target())
 
 
-def packed_weight_layout(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict) -> tuple[ir.AffineMap, int]:
+def packed_weight_layout(
+    body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: ConvSchedule
+) -> tuple[ir.AffineMap, int]:
     """The layout, and its number of elements, in which the kernel reads the weight without packing it first."""
     conv = find_conv(body, layouts)
     rank = ir.RankedTensorType(conv.op.operands[1].type).rank
     return packed_layout(conv.problem(static_size), schedule, rank)
 
 
-def _is_packed(body: FusionBody, layouts: Sequence[ir.AffineMap], conv: Conv, schedule: dict) -> bool:
+def _is_packed(body: FusionBody, layouts: Sequence[ir.AffineMap], conv: Conv, schedule: ConvSchedule) -> bool:
     given = layouts[conv.weight].results[0]
     wanted = packed_weight_layout(body, layouts, schedule)[0].results[0]
     if affine.equal(given, wanted, body.dims(conv.op.operands[1])):
@@ -198,12 +201,13 @@ def _is_packed(body: FusionBody, layouts: Sequence[ir.AffineMap], conv: Conv, sc
     return False
 
 
-@emits(kiln.ConvOp, target="cpu", plan=plan_conv)
+@emits(kiln.ConvOp, target="cpu", plan=plan_conv, schedules=ConvSchedule)
 def emit_conv_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "conv"."""
     e = kernel.evaluator()
     conv = find_conv(kernel.body, kernel.layouts)
-    schedule = kernel.schedule or plan_conv(kernel.body, kernel.layouts)
+    given = kernel.schedule
+    schedule = given if isinstance(given, ConvSchedule) else plan_conv(kernel.body, kernel.layouts)
     packed = _is_packed(kernel.body, kernel.layouts, conv, schedule)
     operands = ConvBuffers(
         kernel.buffers[conv.x],
@@ -214,7 +218,7 @@ def emit_conv_fusion(kernel: Kernel) -> None:
     known = replace(conv.problem(static_size), packed=packed)
     problem = replace(conv.problem(e.index), packed=packed)
     context = KernelContext(kernel.tid, kernel.nt, kernel.scratch.memory)
-    epilogue = _Epilogue(e, conv, schedule["kernel"] in _OF_PAIRS)
+    epilogue = _Epilogue(e, conv, isinstance(schedule, _OF_PAIRS))
     emit_conv(kernel.b, problem, schedule, operands, epilogue, context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
     # Of a transposed convolution's window, a position of the result meets one part in as many as the strides make.

@@ -6,17 +6,16 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects import affine
+from kiln.dialects.schedules import Schedule, from_attribute
 from kiln.lowering.cpu.abi import wait_for_team
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.memory import Scratch
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tile.access import memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.bounds import checked_ops
@@ -55,9 +54,9 @@ class Kernel:
         self.work: ir.AffineExpr = ir.AffineConstantExpr.get(0)
         self.team = Team()
         attributes = body.fusion.operation.attributes
-        self.schedule: dict[str, Any] = from_attribute(attributes["schedule"]) if "schedule" in attributes else {}
+        self.schedule = from_attribute(attributes["schedule"]) if "schedule" in attributes else None
 
-    def part(self, body: FusionBody, schedule: dict[str, Any]) -> "Kernel":
+    def part(self, body: FusionBody, schedule: Schedule | None) -> "Kernel":
         """This function seen from one part of the fusion: with scratch memory, work and a schedule of its own."""
         part = copy.copy(self)
         part.body, part.schedule = body, schedule

@@ -4,11 +4,11 @@
 """Which operands of a kernel would be read in an order of its own, if they were constants."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import name_of
+from kiln.dialects.schedules import PartsSchedule, Schedule
+from kiln.dialects.schedules.cpu import ConvSchedule, GemmSchedule, PanelSchedule, PhasesSchedule
 from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.product import packed_rhs_layout
@@ -19,7 +19,7 @@ __all__ = ["packed_operands"]
 
 
 def packed_operands(
-    body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict[str, Any]
+    body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule
 ) -> list[tuple[int, ir.AffineMap, int]]:
     """(position among the fusion's tensors, layout, number of elements) of each.
 
@@ -27,14 +27,16 @@ def packed_operands(
     """
     parts = body.parts()
     if len(parts) > 1:
-        schedules = schedule.get("parts") or [{}] * len(parts)
-        return [x for part, s in zip(parts, schedules, strict=True) for x in packed_operands(part, layouts, s)]
-    names = {name_of(op) for op in body.operations}
-    if "kiln.conv" in names:
+        if not isinstance(schedule, PartsSchedule):
+            return []
+        pairs = zip(parts, schedule.parts, strict=True)
+        return [x for part, s in pairs if s is not None for x in packed_operands(part, layouts, s)]
+    if isinstance(schedule, ConvSchedule):
         return [(find_conv(body, layouts).weight, *packed_weight_layout(body, layouts, schedule))]
-    if "kiln.matmul" not in names:
+    if not isinstance(schedule, (GemmSchedule, PhasesSchedule)):
         return []
     products = find_products(find_phases(body), layouts)
-    schedules = schedule.get("products") or [schedule]
+    schedules = schedule.products if isinstance(schedule, PhasesSchedule) else [schedule]
     pairs = zip(products, schedules, strict=True)
-    return [(product.rhs, *packed_rhs_layout(product, s)) for product, s in pairs if s.get("packed")]
+    packed = ((product, s) for product, s in pairs if isinstance(s, PanelSchedule) and s.packed)
+    return [(product.rhs, *packed_rhs_layout(product, s)) for product, s in packed]

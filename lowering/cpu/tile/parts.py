@@ -9,11 +9,11 @@ of them. A call is outside of all loops.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+from kiln.dialects.schedules import Schedule
 from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.tile.body import FusionBody
@@ -30,7 +30,7 @@ class PartKey:
     buffers: list[int] = field(default_factory=list)
 
 
-def part_key(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: dict[str, Any]) -> PartKey:
+def part_key(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule | None) -> PartKey:
     """The key of a part of a fusion."""
     key = PartKey()
     lines: list[str] = []
@@ -85,7 +85,7 @@ def _read(op: ir.Operation) -> list[ir.Value]:
 class SharedPart:
     """A part as a function of the kernel's module: it takes what the kernel takes, in the same places."""
 
-    def __init__(self, kernel: Kernel, number: int, key: PartKey, body: FusionBody, schedule: dict[str, Any]):
+    def __init__(self, kernel: Kernel, number: int, key: PartKey, body: FusionBody, schedule: Schedule | None):
         name = ir.StringAttr(kernel.function.operation.attributes["sym_name"]).value
         module = kernel.function.operation.parent.opview
         self.name, self.key = f"{name}_part{number}", key

@@ -9,6 +9,14 @@ from dataclasses import dataclass, replace
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    BlockedSchedule,
+    GemmSchedule,
+    Int8Schedule,
+    PanelSchedule,
+    VnniBf16Schedule,
+)
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import (
@@ -138,19 +146,20 @@ def _panel_strides(layout: ir.AffineMap, transposed: bool) -> tuple[int, int]:
     return lanes, at(0, lanes) // lanes
 
 
-def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, int]:
+def packed_rhs_layout(product: Product, schedule: PanelSchedule) -> tuple[ir.AffineMap, int]:
     """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes],
     or for kernels of groups of k (2 of bf16, 2 or 4 of integers) [n / lanes][k / group][lanes][group]."""
     k, n = static_size(product.k), static_size(product.n)
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
     at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
-    if schedule["kernel"] in ("pairs", "tiles", "integers"):
-        if schedule["kernel"] == "pairs":
+    if not isinstance(schedule, BlockedSchedule):
+        if isinstance(schedule, VnniBf16Schedule):
             (lanes, rows), group = packed_pair_strides(schedule, k), 2
-        elif schedule["kernel"] == "tiles":
+        elif isinstance(schedule, AmxBf16Schedule):
             (lanes, rows), group = packed_tile_strides(schedule, k), 2
         else:
+            assert isinstance(schedule, Int8Schedule), "the others are above"
             lanes, rows, group = packed_integer_strides(schedule, k)
         floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
         block = floor(at_n, lanes) * (rows // group) + floor(at_k, group)
@@ -162,7 +171,9 @@ def packed_rhs_layout(product: Product, schedule: dict) -> tuple[ir.AffineMap, i
     return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * k * lanes
 
 
-def schedule_product(body: FusionBody, product: Product, problem: MatmulProblem, *, blocks: bool = False) -> dict:
+def schedule_product(
+    body: FusionBody, product: Product, problem: MatmulProblem, *, blocks: bool = False
+) -> GemmSchedule:
     """The schedule of one product: for a packed rhs if that is a constant and pays.
 
     blocks: it is computed for blocks of rows, whose height is not known, but seldom below a register tile's.
@@ -186,8 +197,8 @@ def is_frozen(body: FusionBody, product: Product) -> bool:
     return constant_name(value) is not None
 
 
-def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict:
-    """The schedule of a matmul fusion: a dictionary of ints, bools, strings and such dictionaries."""
+def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> GemmSchedule:
+    """The schedule of a matmul fusion."""
     product = find_product(body, layouts)
     return schedule_product(body, product, product.problem(static_size))
 
@@ -196,11 +207,11 @@ def static_size(expr: ir.AffineExpr) -> int | None:
     return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
 
 
-def emit_matmul_fusion(kernel: Kernel) -> None:
+def emit_matmul_fusion(kernel: Kernel, given: GemmSchedule | None) -> None:
     """Write the kernel of a fusion of kind "matmul"."""
     e = kernel.evaluator()
     product = find_product(kernel.body, kernel.layouts)
-    schedule = kernel.schedule or plan_matmul(kernel.body, kernel.layouts)
+    schedule = given or plan_matmul(kernel.body, kernel.layouts)
     operands = Buffers(
         kernel.buffers[product.lhs],
         kernel.buffers[product.rhs],

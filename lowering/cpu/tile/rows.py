@@ -26,6 +26,14 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
+    ByRowsSchedule,
+    GemmSchedule,
+    PhasesSchedule,
+    Split,
+)
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu import isa
@@ -72,12 +80,8 @@ ROW_UNIT = 8
 _TAKEN = paths.group("cpu phases", "one product", "blocks", "rows", "team")
 
 
-def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> dict[str, Any]:
-    """The schedule of a fusion (or part) with products: that of `choose_schedule`, or of its phases.
-
-    Several phases give {"split": ..., "products": [a schedule for each]}, with "height", the rows of a block, for
-    "rows", and "mc", "nc" (rows and columns of a block), "nr" (its columns are multiples of it) for "blocks".
-    """
+def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> GemmSchedule | PhasesSchedule:
+    """The schedule of a fusion (or part) with products: that of `choose_schedule`, or of its phases."""
     phases = find_phases(body)
     if phases.count == 1:
         return plan_matmul(body, layouts)
@@ -88,14 +92,15 @@ def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> di
         # A block has as many rows as its turn comes to: not known before the kernel runs.
         problems = [replace(p, m=None) for p in problems]
     schedules = [schedule_product(body, x, p, blocks=split == "rows") for x, p in zip(products, problems, strict=True)]
-    plan: dict[str, Any] = {"split": split, "products": schedules}
     if split == "rows":
-        plan["height"] = _height(problems, len(phases.kept))
-    elif phases.crossing:
-        if len({x.lhs for x in products}) == 1:
-            plan["products"] = share_lhs(schedules)
-        plan |= _block(problems, plan["products"])
-    return plan
+        height = _height(problems, len(phases.kept))
+        return PhasesSchedule(split=split, products=tuple(schedules), height=height)
+    if not phases.crossing:
+        return PhasesSchedule(split=split, products=tuple(schedules))
+    if len({x.lhs for x in products}) == 1:
+        schedules = share_lhs(schedules)
+    mc, nc, nr = _block(problems, schedules)
+    return PhasesSchedule(split=split, products=tuple(schedules), mc=mc, nc=nc, nr=nr)
 
 
 def find_products(phases: Phases, layouts: Sequence[ir.AffineMap]) -> list[Product]:
@@ -109,7 +114,7 @@ def find_products(phases: Phases, layouts: Sequence[ir.AffineMap]) -> list[Produ
     return found
 
 
-def split_of(body: FusionBody, phases: Phases) -> str:
+def split_of(body: FusionBody, phases: Phases) -> Split:
     """How threads can share a kernel of several phases: "blocks", "rows" or "team".
 
     Behind products, `waits = array<i64: ...>` of the fusion lists the parts whose threads wait ("team"). Without it,
@@ -131,31 +136,36 @@ def _height(problems: Sequence[MatmulProblem], kept: int) -> int:
     return max(ROW_UNIT, min(256, isa.target().l2_bytes // 2 // row // ROW_UNIT * ROW_UNIT))
 
 
-def _block(problems: Sequence[MatmulProblem], schedules: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Rows and columns of a block, from those of the products' own schedules."""
+def _block(problems: Sequence[MatmulProblem], schedules: Sequence[GemmSchedule]) -> tuple[int, int, int]:
+    """Rows and columns of a block, and what its columns are a multiple of, from the products' own schedules."""
     flat = [leaf for s in schedules for leaf in (_leaves(s))]
-    rows = min(s.get("mc", 1) for s in flat)
-    columns = min(s["nc"] for s in flat)
+    rows = min(getattr(s, "mc", 1) for s in flat)
+    columns = min(s.nc for s in flat)
     lanes = isa.target().vector_bytes // problems[0].sum_bytes
-    unit = math.lcm(lanes, *(s.get("nv", 1) * s["width"] for s in flat))  # panels begin at multiples of their width
-    return {"mc": max(rows, 1), "nc": round_up(max(columns, 1), unit), "nr": unit}
+    unit = math.lcm(lanes, *(getattr(s, "nv", 1) * s.width for s in flat))  # panels begin at multiples of their width
+    return max(rows, 1), round_up(max(columns, 1), unit), unit
 
 
-def _leaves(schedule: dict[str, Any]) -> list[dict[str, Any]]:
-    if schedule["kernel"] == "by_rows":
-        return [*_leaves(schedule["small"]), *_leaves(schedule["large"])]
+def _leaves(schedule: GemmSchedule) -> list[Any]:
+    """The schedules of the kernels that it is a choice of; all have `nc` and `width`."""
+    if isinstance(schedule, ByRowsSchedule):
+        return [*_leaves(schedule.small), *_leaves(schedule.large)]
     return [schedule]
 
 
-@emits(kiln.MatmulOp, target="cpu", plan=plan_product_fusion)
+@emits(kiln.MatmulOp, target="cpu", plan=plan_product_fusion, schedules=GemmSchedule | PhasesSchedule)
 def emit_product_fusion(kernel: Kernel) -> None:
     """Write the kernel of a fusion of kind "matmul"."""
-    phases = find_phases(kernel.body)
+    phases, given = find_phases(kernel.body), kernel.schedule
     if phases.count == 1:
         _TAKEN("one product")
-        emit_matmul_fusion(kernel)
+        emit_matmul_fusion(kernel, given if isinstance(given, GemmSchedule) else None)
         return
-    _PhaseEmitter(kernel, phases, kernel.schedule or plan_product_fusion(kernel.body, kernel.layouts)).emit()
+    schedule = given or plan_product_fusion(kernel.body, kernel.layouts)
+    if not isinstance(schedule, PhasesSchedule):
+        where = str(kernel.body.fusion.location)
+        raise UnsupportedError("kiln.matmul", where, f"a schedule {schedule.kernel} for several phases")
+    _PhaseEmitter(kernel, phases, schedule).emit()
 
 
 @dataclass(frozen=True)
@@ -170,14 +180,14 @@ class _Block:
 
 
 class _PhaseEmitter:
-    def __init__(self, kernel: Kernel, phases: Phases, schedule: dict[str, Any]):
+    def __init__(self, kernel: Kernel, phases: Phases, schedule: PhasesSchedule):
         self.kernel, self.phases, self.schedule, self.b = kernel, phases, schedule, kernel.b
         self.products = find_products(phases, kernel.layouts)
-        self.schedules: list[dict[str, Any]] = schedule["products"]
+        self.schedules = schedule.products
         need = max(scratch_bytes(p.problem(static_size), s) for p, s in zip(self.products, self.schedules, strict=True))
         kernel.scratch.bytes = ir.AffineConstantExpr.get(round_up(need, 64))
         self.areas: dict[ir.Value, tuple[ir.Value, ir.AffineExpr]] = {}
-        self.hosts = find_hosts(kernel.body, phases) if schedule["split"] == "team" else {}
+        self.hosts = find_hosts(kernel.body, phases) if schedule.split == "team" else {}
 
     def emit(self) -> None:
         for product in self.products:
@@ -185,8 +195,8 @@ class _PhaseEmitter:
             for x in product.batch:
                 total = total * x
             self.kernel.work = self.kernel.work + total
-        _TAKEN(self.schedule["split"])
-        if self.schedule["split"] == "rows":
+        _TAKEN(self.schedule.split)
+        if self.schedule.split == "rows":
             self._rows()
             return
         if self.phases.crossing:
@@ -206,35 +216,44 @@ class _PhaseEmitter:
 
     def _blocks(self) -> None:
         """Every product for one block of rows and columns, then the next block."""
-        b, s, product = self.b, self.schedule, self.products[0]
+        b, product = self.b, self.products[0]
+        mc, nc, nr = self._block_sizes()
         e = self._evaluator(self.phases.products[0], (0, 0))
-        count = ir.AffineConstantExpr.get(s["mc"] * s["nc"])
-        self._allocate(e, count, ir.AffineConstantExpr.get(s["nc"]))
+        count = ir.AffineConstantExpr.get(mc * nc)
+        self._allocate(e, count, ir.AffineConstantExpr.get(nc))
         context = KernelContext(self.kernel.tid, self.kernel.nt, self.kernel.scratch.memory)
 
-        if self.schedules[0].get("shared"):
-            begin_sharing(
-                b, scratch_layout(product.problem(static_size), self.schedules[0]), self.schedules[0], context
-            )
+        first = self.schedules[0]
+        if isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) and first.shared:
+            begin_sharing(b, scratch_layout(product.problem(static_size), first), context)
 
         def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
             row0 = b.addi(self._first_row(e, product, batch), m0)
             for i in range(len(self.products)):
                 self._product(i, (0, 1), _Block(batch, m0, n0, rows, cols), (row0, n0))
 
-        for_each_block(b, product.problem(e.index), context, s["mc"], s["nc"], s["nr"], block, ROW_UNIT)
+        for_each_block(b, product.problem(e.index), context, mc, nc, nr, block, ROW_UNIT)
+
+    def _block_sizes(self) -> tuple[int, int, int]:
+        """Rows and columns of a block, and what the columns are a multiple of."""
+        s = self.schedule
+        if s.mc is None or s.nc is None or s.nr is None:
+            where = str(self.products[0].op.location)
+            raise UnsupportedError("kiln.matmul", where, "its schedule has no fields 'mc', 'nc', 'nr'")
+        return s.mc, s.nc, s.nr
 
     def _rows(self) -> None:
         """Every product, then the loops, for one block of rows, then the next block."""
+        most = self.schedule.height or ROW_UNIT
         b, product = self.b, self.products[0]
         e = self._evaluator(self.phases.products[0], (0, 0))
         m, n = e.index(product.m), product.n
         batches: Index = 1
         for size in product.batch:
             batches = b.muli(batches, e.index(size))
-        self._allocate(e, n * self.schedule["height"], n)
+        self._allocate(e, n * most, n)
         share = b.ceildivi(b.muli(batches, m), self.kernel.nt)
-        height = b.mini(b.muli(b.ceildivi(b.maxi(share, 1), ROW_UNIT), ROW_UNIT), self.schedule["height"])
+        height = b.mini(b.muli(b.ceildivi(b.maxi(share, 1), ROW_UNIT), ROW_UNIT), most)
         blocks = b.ceildivi(m, height)
         lo, hi = b.split(self.kernel.tid, self.kernel.nt, b.muli(batches, blocks))
 

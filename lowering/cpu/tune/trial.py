@@ -6,12 +6,12 @@
 import ctypes
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import KilnError
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
@@ -19,7 +19,6 @@ from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.lowering.cpu.tune.residence import copies_of, outside, reach_of
 from kiln.lowering.host.constants import constant_name
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tune.operands import KnownTensors, is_close, no_trial, random_values, value_of
 from kiln.runtime.binding import WORK_PER_THREAD
 from kiln.runtime.loader import LoadedCode, load
@@ -56,7 +55,7 @@ class Trial:
         self._copies: dict[tuple[int, int], list[torch.Tensor]] = {}
         self._expected: list[torch.Tensor] | None = None
 
-    def prepare(self, schedule: dict[str, Any]) -> Callable[[], None]:
+    def prepare(self, schedule: Schedule) -> Callable[[], None]:
         """Compile the kernel with a schedule, and check what it computes. The result runs it once.
 
         The results of the first schedule are those that others are compared with.
@@ -141,7 +140,7 @@ class Trial:
             if not is_close(mine, expected):
                 raise KilnError("it computes something else than the default")
 
-    def _packed(self, schedule: dict[str, Any]) -> tuple[list[torch.Tensor], list[ir.AffineMap]]:
+    def _packed(self, schedule: Schedule) -> tuple[list[torch.Tensor], list[ir.AffineMap]]:
         """The operands and all layouts, with constants in the order that the schedule wants them in."""
         buffers, layouts = list(self.buffers), list(self.layouts)
         for position, layout, elements in packed_operands(self.body, self.layouts, schedule):

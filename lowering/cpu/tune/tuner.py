@@ -3,15 +3,13 @@
 
 """Choosing a CPU kernel's schedule by running candidates."""
 
-from typing import Any
-
 from torch_mlir import ir
 
+from kiln.dialects.schedules import from_attribute
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tune.candidates import candidates
 from kiln.lowering.cpu.tune.residence import outside, reach_of
 from kiln.lowering.cpu.tune.trial import Trial
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tune.difference import difference
 from kiln.lowering.tune.tuner import Contest, Tuner
 from kiln.runtime.threads import max_threads
@@ -34,7 +32,7 @@ class CpuTuner(Tuner):
 
     def prepared(self, fusion: ir.OpView) -> Contest:
         """Compile the candidates for a fusion, and run each once."""
-        default: dict[str, Any] = from_attribute(fusion.operation.attributes["schedule"])
+        default = from_attribute(fusion.operation.attributes["schedule"])
         trial = Trial(fusion, max_threads())
         others = candidates(trial.body, trial.layouts, default)[:MAX_CANDIDATES]
         contest = Contest.of(fusion, default, others)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.schedules.base import to_plain_attribute
 from kiln.dialects.schedules.gpu import WarpSpecializedSchedule
 from kiln.lowering.gpu.builder import Index
 from kiln.lowering.gpu.dot.attention_schedule import choose_specialized
@@ -17,7 +18,6 @@ from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.dot.problem import Operand
 from kiln.lowering.gpu.dot.specialized import HALF, Place, Specialized, emit_specialized, padded_size
 from kiln.lowering.gpu.dot.windows import Attention
-from kiln.lowering.schedule_attr import to_attribute
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
@@ -115,7 +115,7 @@ def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule:
         value=value,
         result=result,
     )
-    kernel.function.operation.attributes["kiln.specialized"] = to_attribute(problem.to_dict())
+    kernel.function.operation.attributes["kiln.specialized"] = to_plain_attribute(problem.to_dict())
     programs = min(problem.tiles, schedule.programs)
 
     def emit(program: Index) -> None:

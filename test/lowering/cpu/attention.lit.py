@@ -6,9 +6,10 @@
 
 from matmul_support import StoreEpilogue, show
 
+from kiln.dialects.schedules.cpu import FlashSchedule
 from kiln.lowering.cpu.attention import AttentionBuffers, AttentionProblem, emit_attention
 
-TILES = {"mr": 2, "nv": 1, "width": 8, "queries": 4, "keys": 16, "few": False}
+TILES = FlashSchedule(mr=2, nv=1, width=8, queries=4, keys=16)
 
 
 def attention(causal, mask=None, keys=32):

@@ -26,7 +26,7 @@ func.func @main(%x: tensor<1x16x9x9xf32>, %w: tensor<16x8x4x4xf32>) -> tensor<1x
   ^bb0(%a: tensor<1x16x9x9xf32>, %b: tensor<16x8x4x4xf32>):
     %r = "kiln.conv"(%a, %b) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 2, 2>, transposed = true} : (tensor<1x16x9x9xf32>, tensor<16x8x4x4xf32>) -> tensor<1x8x18x18xf32>
     "kiln.yield"(%r) : (tensor<1x8x18x18xf32>) -> ()
-  }) {kind = "conv", name = "transposed", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1296 + d1 + d2 * 144 + d3 * 16)>, affine_map<(d0, d1, d2, d3) -> (d0 * 128 + d1 * 16 + d2 * 4 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 2592 + d1 + d2 * 144 + d3 * 8)>], schedule = {kernel = "direct", mr = 2 : i64, nv = 1 : i64, width = 8 : i64, piece = 256 : i64, tiles = 1 : i64}}
+  }) {kind = "conv", name = "transposed", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1296 + d1 + d2 * 144 + d3 * 16)>, affine_map<(d0, d1, d2, d3) -> (d0 * 128 + d1 * 16 + d2 * 4 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 2592 + d1 + d2 * 144 + d3 * 8)>], schedule = {kernel = "cpu.conv.direct", mr = 2 : i64, nv = 1 : i64, width = 8 : i64, piece = 256 : i64, tiles = 1 : i64}}
       : (tensor<1x16x9x9xf32>, tensor<16x8x4x4xf32>) -> tensor<1x8x18x18xf32>
   return %0 : tensor<1x8x18x18xf32>
 }

@@ -22,7 +22,7 @@ func.func @main(%x: tensor<1x16x10x10xbf16>, %w: tensor<16x16x3x3xbf16>) -> tens
   ^bb0(%a: tensor<1x16x10x10xbf16>, %b: tensor<16x16x3x3xbf16>):
     %r = "kiln.conv"(%a, %b) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 1, 1>, stride = array<i64: 1, 1>, transposed = false} : (tensor<1x16x10x10xbf16>, tensor<16x16x3x3xbf16>) -> tensor<1x16x10x10xbf16>
     "kiln.yield"(%r) : (tensor<1x16x10x10xbf16>) -> ()
-  }) {kind = "conv", name = "pairs", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1600 + d1 + d2 * 160 + d3 * 16)>, affine_map<(d0, d1, d2, d3) -> (d0 * 144 + d1 * 9 + d2 * 3 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 1600 + d1 + d2 * 160 + d3 * 16)>], schedule = {kernel = "pairs", mr = 4 : i64, nv = 1 : i64, width = 16 : i64, piece = 256 : i64, tiles = 1 : i64}}
+  }) {kind = "conv", name = "pairs", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1600 + d1 + d2 * 160 + d3 * 16)>, affine_map<(d0, d1, d2, d3) -> (d0 * 144 + d1 * 9 + d2 * 3 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 1600 + d1 + d2 * 160 + d3 * 16)>], schedule = {kernel = "cpu.conv.vnni_bf16", mr = 4 : i64, nv = 1 : i64, width = 16 : i64, piece = 256 : i64, tiles = 1 : i64}}
       : (tensor<1x16x10x10xbf16>, tensor<16x16x3x3xbf16>) -> tensor<1x16x10x10xbf16>
   return %0 : tensor<1x16x10x10xbf16>
 }
@@ -42,7 +42,7 @@ func.func @main(%x: tensor<1x3x32x32xbf16>, %w: tensor<16x3x8x8xbf16>) -> tensor
   ^bb0(%a: tensor<1x3x32x32xbf16>, %b: tensor<16x3x8x8xbf16>):
     %r = "kiln.conv"(%a, %b) {dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>, padding = array<i64: 0, 0>, stride = array<i64: 8, 8>, transposed = false} : (tensor<1x3x32x32xbf16>, tensor<16x3x8x8xbf16>) -> tensor<1x16x4x4xbf16>
     "kiln.yield"(%r) : (tensor<1x16x4x4xbf16>) -> ()
-  }) {kind = "conv", name = "patches", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 3072 + d1 * 1024 + d2 * 32 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 192 + d1 * 64 + d2 * 8 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 256 + d1 + d2 * 64 + d3 * 16)>], schedule = {kernel = "column_pairs", mr = 4 : i64, nv = 1 : i64, width = 16 : i64, piece = 256 : i64, tiles = 1 : i64}}
+  }) {kind = "conv", name = "patches", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 3072 + d1 * 1024 + d2 * 32 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 192 + d1 * 64 + d2 * 8 + d3)>, affine_map<(d0, d1, d2, d3) -> (d0 * 256 + d1 + d2 * 64 + d3 * 16)>], schedule = {kernel = "cpu.conv.vnni_bf16_columns", mr = 4 : i64, nv = 1 : i64, width = 16 : i64, piece = 256 : i64, tiles = 1 : i64}}
       : (tensor<1x3x32x32xbf16>, tensor<16x3x8x8xbf16>) -> tensor<1x16x4x4xbf16>
   return %0 : tensor<1x16x4x4xbf16>
 }

@@ -10,6 +10,7 @@ import torch
 from matmul_support import DTYPES, Kernel
 from torch_mlir import ir
 
+from kiln.dialects.schedules.cpu import ConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv import (
     ConvBuffers,
@@ -83,7 +84,7 @@ def conv_problem(
 
 def conv_kernel(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, problem: ConvProblem, isa: Isa,
-    threads: int = 1, schedule: dict | None = None, checked: bool = True,
+    threads: int = 1, schedule: ConvSchedule | None = None, checked: bool = True,
 ) -> tuple[Callable[[], None], dict]:  # fmt: skip
     """(call, schedule) of `out = relu(conv2d(x, weight, bias))`; out is channels-last or planar."""
     schedule = schedule or choose_conv_schedule(problem, isa)

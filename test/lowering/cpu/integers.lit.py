@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from matmul_support import StoreEpilogue, show
 
+from kiln.dialects.schedules.cpu import Int8DotSchedule, Int8Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
 
@@ -21,7 +22,7 @@ def matmul(features, schedule, rhs_strides, m=4, n=16, k=128):
         show(["i8", "i8", "i32"], 0, emit)
 
 
-TILES = {"kernel": "integers", "mr": 2, "nv": 1, "width": 16, "mc": 4, "nc": 16, "kc": 128}
+TILES = Int8Schedule(mr=2, nv=1, width=16, mc=4, nc=16, kc=128)
 
 # With VNNI, rows of the lhs are copied, with 128 times their sums, where the sums of a tile start; a weight [n, k]
 # is transposed to groups of four; they are shifted to unsigned numbers on the way to the instruction.
@@ -52,7 +53,7 @@ matmul(("avx512vnni",), TILES, (1, 128))
 # CHECK:       vector.load %arg1{{.*}} : memref<?xi8>, vector<64xi8>
 # CHECK:       arith.xori
 # CHECK-COUNT-2: vpdpbusd
-matmul(("avx512vnni",), TILES | {"packed": True}, (16, 128))
+matmul(("avx512vnni",), replace(TILES, packed=True), (16, 128))
 
 # A lhs that is read where it lies: the sums of its rows are taken once (a cell says of which), groups come from it, and
 # tiles fetch what comes next of the rhs.
@@ -71,7 +72,7 @@ matmul(("avx512vnni",), TILES | {"packed": True}, (16, 128))
 # CHECK:       vector.load %arg0{{.*}} : memref<?xi8>, vector<4xi8>
 # CHECK:       vector.bitcast {{.*}} : vector<4xi8> to vector<1xi32>
 # CHECK:       vpdpbusd
-matmul(("avx512vnni",), TILES | {"packed": True, "in_place": True, "fetch": True}, (16, 128))
+matmul(("avx512vnni",), replace(TILES, packed=True, in_place=True, fetch=True), (16, 128))
 
 # Without VNNI: pairs widened to 16 bits; nothing is shifted.
 # CHECK-LABEL: func.func @kernel
@@ -90,7 +91,7 @@ matmul(("avx512bw",), TILES, (16, 1))
 # CHECK:       arith.muli {{.*}} : vector<4xi32>
 # CHECK-NOT:   llvm.call_intrinsic
 # CHECK:       return
-matmul((), TILES | {"width": 4, "nc": 4}, (16, 1))
+matmul((), replace(TILES, width=4, nc=4), (16, 1))
 
 # Few rows: dot products of what lies in place, and sums of the rows beside them, of which 128 times are taken off.
 # CHECK-LABEL: func.func @kernel
@@ -103,5 +104,5 @@ matmul((), TILES | {"width": 4, "nc": 4}, (16, 1))
 # CHECK:       vector.reduction <add>
 # CHECK:       arith.subi
 # CHECK:       vector.store {{.*}} %view
-DOT = {"kernel": "integer_dot", "mr": 1, "nr": 4, "width": 16, "mc": 64, "nc": 64}
+DOT = Int8DotSchedule(mr=1, nr=4, width=16, mc=64, nc=64)
 matmul(("avx512vnni",), DOT, (1, 128), m=1)

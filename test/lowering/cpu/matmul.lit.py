@@ -4,8 +4,19 @@
 
 """The shape of each matmul leaf at the vector stage."""
 
+from dataclasses import replace
+
 from matmul_support import StoreEpilogue, show
 
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    BlockedSchedule,
+    ByRowsSchedule,
+    DotSchedule,
+    StreamSchedule,
+    VendorSchedule,
+    VnniBf16Schedule,
+)
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
 
 
@@ -18,8 +29,7 @@ def matmul(schedule, lhs_strides, rhs_strides, m=4, n=32, k=64, dtype="f32"):
     show([dtype] * 3, 1, emit)
 
 
-OUTER = {"kernel": "blocked", "mr": 2, "nv": 2, "width": 8, "mc": 4, "nc": 32, "kc": 64, "unroll": 1, "prefetch": 0}
-OUTER |= {"pack_lhs": False, "pack_rhs": False}
+OUTER = BlockedSchedule(mr=2, nv=2, width=8, mc=4, nc=32, kc=64, pack_lhs=False, pack_rhs=False)
 
 # An outer-product tile: two row vectors of the rhs, two broadcast elements of the lhs, four sums in registers.
 # A static problem with whole tiles has no masks, no minimum and no branch inside.
@@ -47,7 +57,7 @@ matmul(OUTER, (64, 1), (32, 1))
 # CHECK:       scf.for {{.*}} iter_args
 # CHECK:       vector.load %view
 # CHECK:       vector.fma
-matmul(OUTER | {"pack_rhs": True}, (64, 1), (1, 64))
+matmul(replace(OUTER, pack_rhs=True), (64, 1), (1, 64))
 
 # The same, fetching: a tile's 32 columns are fetched by two tiles, half of them each, for 16 steps of k at a time.
 # CHECK-LABEL: func.func @kernel
@@ -58,7 +68,7 @@ matmul(OUTER | {"pack_rhs": True}, (64, 1), (1, 64))
 # CHECK:       scf.for {{.*}} iter_args
 # CHECK:       vector.load %view
 # CHECK:       vector.fma
-matmul(OUTER | {"pack_rhs": True, "fetch": True}, (64, 1), (1, 64))
+matmul(replace(OUTER, pack_rhs=True, fetch=True), (64, 1), (1, 64))
 
 # Dynamic rows: the rows of a partial tile are clamped to the last one instead of branched around.
 # CHECK-LABEL: func.func @kernel
@@ -77,7 +87,7 @@ matmul(OUTER, (64, 1), (32, 1), m=None)
 # CHECK:       vector.shuffle {{.*}} [0, 2, 4, 6, 8, 10, 12, 14]
 # CHECK:       vector.shuffle {{.*}} [1, 3, 5, 7, 9, 11, 13, 15]
 # CHECK:       arith.addf
-matmul({"kernel": "dot", "mr": 2, "nr": 2, "width": 8, "mc": 4, "nc": 32, "kc": 64}, (64, 1), (1, 64))
+matmul(DotSchedule(mr=2, nr=2, width=8, mc=4, nc=32, kc=64), (64, 1), (1, 64))
 
 # One row streamed through the matrix, two rows of it at a time.
 # CHECK-LABEL: func.func @kernel
@@ -89,7 +99,7 @@ matmul({"kernel": "dot", "mr": 2, "nr": 2, "width": 8, "mc": 4, "nc": 32, "kc": 
 # CHECK:       vector.load %arg1
 # CHECK:       vector.fma
 # CHECK:       vector.store {{.*}} %view
-matmul({"kernel": "stream", "width": 8, "nc": 32, "depth": 2}, (64, 1), (32, 1), m=1)
+matmul(StreamSchedule(width=8, nc=32, depth=2), (64, 1), (32, 1), m=1)
 
 # The vendor's gemm on a block of the output itself, since the epilogue only stores: nothing is left to do after it.
 # CHECK-LABEL: func.func private @sgemm_
@@ -98,7 +108,7 @@ matmul({"kernel": "stream", "width": 8, "nc": 32, "depth": 2}, (64, 1), (32, 1),
 # CHECK:       call @sgemm_
 # CHECK-NOT:   vector.store
 # CHECK:       return
-matmul({"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}, (64, 1), (32, 1))
+matmul(VendorSchedule(mc=64, nc=64, width=8, fallback=OUTER), (64, 1), (32, 1))
 
 # Rows decided at run time between two schedules.
 # CHECK-LABEL: func.func @kernel
@@ -107,11 +117,10 @@ matmul({"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}, 
 # CHECK:       vector.fma
 # CHECK:       } else {
 # CHECK:       call @sgemm_
-VENDOR = {"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": OUTER}
-matmul({"kernel": "by_rows", "limit": 8, "small": OUTER, "large": VENDOR}, (64, 1), (32, 1), m=None)
+VENDOR = VendorSchedule(mc=64, nc=64, width=8, fallback=OUTER)
+matmul(ByRowsSchedule(limit=8, small=OUTER, large=VENDOR), (64, 1), (32, 1), m=None)
 
-PAIRS = {"kernel": "pairs", "mr": 2, "nv": 1, "width": 16, "mc": 4, "nc": 16, "kc": 64}
-PAIRS |= {"pack_lhs": False, "pack_rhs": True}
+PAIRS = VnniBf16Schedule(mr=2, nv=1, width=16, mc=4, nc=16, kc=64, pack_lhs=False, pack_rhs=True)
 
 # Pairs of bf16: 32 steps of k at a time a tile multiplies, it fetches its share of the columns that come next.
 # CHECK-LABEL: func.func @kernel
@@ -122,7 +131,7 @@ PAIRS |= {"pack_lhs": False, "pack_rhs": True}
 # CHECK:       scf.for {{.*}} iter_args
 # CHECK-COUNT-2: dpbf16ps
 # CHECK-NOT:   dpbf16ps
-matmul(PAIRS | {"fetch": True}, (64, 1), (1, 64), dtype="bf16")
+matmul(replace(PAIRS, fetch=True), (64, 1), (1, 64), dtype="bf16")
 
 # Without: one loop over k.
 # CHECK-LABEL: func.func @kernel
@@ -131,7 +140,7 @@ matmul(PAIRS | {"fetch": True}, (64, 1), (1, 64), dtype="bf16")
 # CHECK-NOT:   memref.prefetch
 matmul(PAIRS, (64, 1), (1, 64), dtype="bf16")
 
-TILES = {"kernel": "tiles", "mr": 32, "nv": 2, "width": 16, "mc": 32, "nc": 32, "kc": 64, "ks": 64, "pack_lhs": False}
+TILES = AmxBf16Schedule(mr=32, nv=2, width=16, mc=32, nc=32, kc=64, ks=64, pack_lhs=False)
 
 # Tiles of AMX, a weight [n, k] as the lhs: the rows of the input are packed, unless they are there already; four sums
 # over k, whose operands take turns; the sums are turned in registers.
@@ -151,7 +160,7 @@ TILES = {"kernel": "tiles", "mr": 32, "nv": 2, "width": 16, "mc": 32, "nc": 32, 
 # CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tilestored64"
 # CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<16xf32>
 # CHECK:       llvm.call_intrinsic "llvm.x86.tilerelease"
-matmul(TILES | {"swapped": True}, (64, 1), (1, 64), m=32, dtype="bf16")
+matmul(replace(TILES, transposed=True), (64, 1), (1, 64), m=32, dtype="bf16")
 
 # The last rows of the lhs are a copy, as one tile of rows.
 # CHECK-LABEL: func.func @kernel
@@ -161,4 +170,4 @@ matmul(TILES | {"swapped": True}, (64, 1), (1, 64), m=32, dtype="bf16")
 # CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
 # CHECK-NOT:   tdpbf16ps
 # CHECK:       return
-matmul(TILES | {"mc": 48}, (64, 1), (32, 1), m=36, dtype="bf16")
+matmul(replace(TILES, mc=48), (64, 1), (32, 1), m=36, dtype="bf16")

@@ -4,6 +4,7 @@
 """Convolution kernels against float64: windows, strides, padding, groups, layouts, tails, threads, dynamic sizes."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from conv_support import ReluEpilogue, conv_kernel, conv_problem
 from matmul_support import Kernel, Machine
 
+from kiln.dialects.schedules import from_plain, to_plain
+from kiln.dialects.schedules.cpu import DepthwiseConvSchedule, PlanarConvSchedule
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
 from kiln.lowering.cpu.conv.borders import tile_runs
 
@@ -104,7 +107,7 @@ def test_few_pixels(size) -> None:
     weight, bias = torch.randn(37, 70, 1, 1), torch.randn(37)
     out = torch.full((n, h, w, 37), torch.nan).permute(0, 3, 1, 2)
     call, schedule = conv_kernel(x, weight, bias, out, conv_problem(x, weight, out, (1, 1), (0, 0)), AVX512, 2)
-    assert schedule["kernel"] == "product"
+    assert schedule.kernel == "cpu.conv.gemm"
     call()
     check(out, x, weight, bias, (1, 1), (0, 0), (1, 1), 1)
 
@@ -147,8 +150,8 @@ def test_long_sums_stay_accurate() -> None:
     schedule = choose_conv_schedule(problem, AVX512)
     exact = F.conv2d(x.double(), weight.double(), padding=1)
     errors = []
-    for piece in (schedule["piece"], 1 << 20):
-        out = run(x, weight, bias, (1, 1), (1, 1), (1, 1), 1, schedule=schedule | {"piece": piece})
+    for piece in (schedule.piece, 1 << 20):
+        out = run(x, weight, bias, (1, 1), (1, 1), (1, 1), 1, schedule=replace(schedule, piece=piece))
         errors.append((out.double() - exact).norm() / exact.norm())
     assert errors[0] < 0.6 * errors[1]
 
@@ -264,8 +267,8 @@ def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dila
     assert seen == list(range(columns))
 
 
-def test_schedule_is_plain_data() -> None:
-    """Schedules go into attributes, and equal problems have equal ones."""
+def test_schedules_are_values() -> None:
+    """Equal problems have equal schedules, which come back from their text, checked."""
     for columns in (None, 7, 56, 1000):
         for window in ((1, 1), (3, 3)):
             problem = ConvProblem(
@@ -273,14 +276,16 @@ def test_schedule_is_plain_data() -> None:
                 (None, 1, None, 64), (576, 9, 3, 1),
             )  # fmt: skip
             schedule = choose_conv_schedule(problem, AVX2)
-            assert all(isinstance(v, (int, str)) for v in schedule.values())
-            assert schedule == choose_conv_schedule(problem, AVX2)
-            assert schedule["mr"] * schedule["nv"] <= 12
+            assert schedule == choose_conv_schedule(problem, AVX2) == from_plain(to_plain(schedule))
+            assert schedule.mr * schedule.nv <= 12
 
 
 def test_wrong_schedule_is_refused() -> None:
     x, weight = torch.randn(1, 8, 4, 4), torch.randn(8, 8, 3, 3)
-    for schedule, message in (({"kernel": "winograd"}, "unknown"), ({"kernel": "depthwise"}, "one channel")):
+    for schedule, message in (
+        (DepthwiseConvSchedule(mr=1, width=8, span=8), "one channel"),
+        (PlanarConvSchedule(nv=1, width=8, span=1), "one channel"),
+    ):
         problem = conv_problem(x, weight, layout(torch.empty(1, 8, 4, 4), "l"), (1, 1), (1, 1))
         with pytest.raises(ValueError, match=message):
             Kernel(["f32"] * 4, 0, 0, lambda b, x, s, ctx, p=problem, schedule=schedule: emit_conv(

@@ -5,6 +5,7 @@
 cannot hold."""
 
 import sys
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from amx_emulation import EMULATED, emulated_amx
 from matmul_support import Kernel, StoreEpilogue
 
+from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
 from kiln.frontend.options import Options, matmul_precision
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import (
@@ -29,7 +31,7 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
-from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles
+from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles, float_tiles_layout
 from kiln.lowering.cpu.matmul.float_tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
@@ -59,7 +61,7 @@ def kernel(m: int | None, lhs: torch.Tensor, rhs: torch.Tensor, blocks: dict) ->
         strides = (512, 1) if rhs.stride(1) == 1 else (1, 512)  # the rule has a least size
         schedule = float_tiles_schedule(MatmulProblem((), m, 512, 512, (512, 1), strides, "f32"), 256, isa.target())
         assert schedule is not None
-        schedule |= blocks
+        schedule = replace(schedule, **blocks)
 
         def write(b, buffers, symbols, ctx):
             epilogue = StoreEpilogue(buffers[2], (n,), buffers[3])
@@ -139,15 +141,15 @@ def test_rule() -> None:
             return MatmulProblem((), m, n, k, (k, 1), (1, k) if nk else (n, 1), dtype)
 
         def chosen(m: int, n: int, k: int, dtype: str = "f32", nk: bool = True) -> str:
-            return choose_schedule(problem(m, n, k, dtype, nk), isa.target())["kernel"]
+            return choose_schedule(problem(m, n, k, dtype, nk), isa.target()).kernel.removeprefix("cpu.gemm.")
 
         usual = choose_schedule(problem(128, 768, 768), isa.target())
-        assert usual["kernel"] == "blocked"
-        kernels = [s["kernel"] for s in product_schedules(problem(128, 768, 768), isa.target(), usual, 128, False)]
-        assert kernels.count("float_tiles") == 1
+        assert usual.kernel == "cpu.gemm.blocked"
+        kernels = [s.kernel for s in product_schedules(problem(128, 768, 768), isa.target(), usual, 128, False)]
+        assert kernels.count("cpu.gemm.amx_bf16x3") == 1
         with isa.compiling_for(isa.named("", float_parts=True)) as _:
-            assert chosen(128, 768, 768) == chosen(48, 768, 768) == chosen(128, 768, 768, nk=False) == "float_tiles"
-            assert "float_tiles" not in {
+            assert chosen(128, 768, 768) == chosen(48, 768, 768) == chosen(128, 768, 768, nk=False) == "amx_bf16x3"
+            assert "amx_bf16x3" not in {
                 chosen(40, 768, 768), chosen(64, 768, 768, nk=False), chosen(128, 64, 768), chosen(128, 768, 64),
                 chosen(128, 768, 768, dtype="f64"), chosen(128, 768, 768, dtype="bf16"),
             }  # fmt: skip
@@ -201,7 +203,7 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         emitted.append(schedule)
         emit_float_tiles(b, problem, schedule, *rest)
 
-    monkeypatch.setattr(emit, "emit_float_tiles", counting)
+    monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, (counting, float_tiles_layout))
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, x = Block(), torch.randn(2, 60, 224)
@@ -212,5 +214,5 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         exact = module.double()(x.double())
     error, base = ((y.double() - exact).norm() / exact.norm() for y in (out, eager))
     assert error <= 1.2 * base
-    shared = sum(s.get("shared", False) for s in emitted)
+    shared = sum(s.shared for s in emitted)
     assert len(emitted) >= 6 and shared == 5  # the projections of one input, and the gate and its other half

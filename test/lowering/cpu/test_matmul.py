@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from matmul_support import Kernel, Machine, StoreEpilogue, rational_gate
 
+from kiln.dialects.schedules import from_plain, to_plain
+from kiln.dialects.schedules.cpu import BlockedSchedule, DotSchedule, PanelSchedule, VendorSchedule
 from kiln.lowering.cpu.matmul import (
     Buffers,
     MatmulProblem,
@@ -38,16 +40,16 @@ SIZES = [
 ]  # fmt: skip
 
 
-def blocked(**changes) -> dict:
-    base = {"kernel": "blocked", "mr": 4, "nv": 3, "width": 8, "mc": 16, "nc": 48, "kc": 64, "unroll": 1, "prefetch": 0}
-    return base | {"pack_lhs": False, "pack_rhs": False} | changes
+def blocked(**changes) -> BlockedSchedule:
+    base = BlockedSchedule(mr=4, nv=3, width=8, mc=16, nc=48, kc=64, pack_lhs=False, pack_rhs=False)
+    return replace(base, **changes)
 
 
-def dot(**changes) -> dict:
-    return {"kernel": "dot", "mr": 3, "nr": 4, "width": 8, "mc": 12, "nc": 16, "kc": 64, "unroll": 2} | changes
+def dot(**changes) -> DotSchedule:
+    return replace(DotSchedule(mr=3, nr=4, width=8, mc=12, nc=16, kc=64, unroll=2), **changes)
 
 
-VENDOR = {"kernel": "vendor", "mc": 64, "nc": 64, "width": 8, "fallback": blocked(pack_rhs=True)}
+VENDOR = VendorSchedule(mc=64, nc=64, width=8, fallback=blocked(pack_rhs=True))
 KERNELS = {
     "dot": (dot(), "n", "t"),
     "dot column": (dot(mr=8, nr=1, unroll=1), "n", "t"),
@@ -155,7 +157,8 @@ def test_panels(m: int, n: int, k: int, packed: bool) -> None:
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride())
     schedule = choose_packed_schedule(problem, AVX512) if packed else choose_schedule(problem, AVX512, vendor=True)
     assert schedule is not None
-    assert schedule.get("fetch", False) == (packed or m <= 256) and schedule.get("packed", False) == packed
+    assert isinstance(schedule, PanelSchedule)
+    assert schedule.fetch == (packed or m <= 256) and schedule.packed == packed
     given = rhs
     if packed:
         lanes, rows = panel_strides(schedule, k)
@@ -179,9 +182,9 @@ def test_few_rows_of_a_rhs_in_the_cache() -> None:
     """A cell of a recurrent layer reads the same weight at each step: it is not packed each time."""
     problem = MatmulProblem((), 8, 512, 256, (256, 1), (1, 256))
     small, large = Machine(64, 32), Machine(64, 32, l2_bytes=1 << 20)
-    assert choose_schedule(problem, small, vendor=True)["kernel"] == "blocked"
-    assert choose_schedule(problem, large, vendor=True)["kernel"] == "dot"
-    assert choose_schedule(replace(problem, m=40), large, vendor=True)["kernel"] == "blocked"
+    assert choose_schedule(problem, small, vendor=True).kernel == "cpu.gemm.blocked"
+    assert choose_schedule(problem, large, vendor=True).kernel == "cpu.gemm.dot"
+    assert choose_schedule(replace(problem, m=40), large, vendor=True).kernel == "cpu.gemm.blocked"
 
 
 def run_static(lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor, machine: Machine, vendor: bool = False) -> dict:
@@ -230,7 +233,7 @@ def test_vendor_batch(dtype: str) -> None:
     lhs = torch.randn(2, 3, 100, 24, dtype=DTYPE[dtype])
     rhs = torch.randn(2, 1, 300, 24, dtype=DTYPE[dtype]).mT
     out = torch.empty(2, 3, 100, 300, dtype=DTYPE[dtype])
-    assert run_static(lhs, rhs, out, AVX2, vendor=True)["kernel"] == "vendor"
+    assert run_static(lhs, rhs, out, AVX2, vendor=True).kernel == "cpu.gemm.vendor"
     check(out, lhs, rhs)
 
 
@@ -263,17 +266,13 @@ def test_infinities_and_nans_stay_in_their_rows() -> None:
     torch.testing.assert_close(out, lhs @ rhs, equal_nan=True)
 
 
-def test_schedule_is_plain_data() -> None:
-    """Schedules go into attributes: ints, bools, strings, dictionaries; equal problems give equal schedules."""
-
-    def plain(value: object) -> bool:
-        return all(map(plain, value.values())) if isinstance(value, dict) else isinstance(value, (int, str))
-
+def test_schedules_are_values() -> None:
+    """Equal problems give equal schedules, which come back from their text, checked."""
     for m in (None, 1, 8, 64, 500):
         for rhs in ((1, 768), (768, 1)):
             problem = MatmulProblem((None,), m, 768, 768, (None, 768, 1), (None, *rhs))
             schedule = choose_schedule(problem, AVX2)
-            assert plain(schedule) and schedule == choose_schedule(problem, AVX2)
+            assert schedule == choose_schedule(problem, AVX2) == from_plain(to_plain(schedule))
 
 
 @pytest.mark.skipif(not vendor_gemm_available(), reason="this torch has no MKL")
@@ -288,7 +287,7 @@ def test_a_library_with_narrower_vectors_is_not_called(rhs: tuple[int, int]) -> 
     ):
         machine = Machine(width, registers, library)
         schedule = choose_schedule(problem, machine)
-        assert schedule["kernel"] == kernel
+        assert schedule.kernel == f"cpu.gemm.{kernel}"
         explained = describe_schedule(schedule, machine)
         assert ("32 of the 64 bytes" in explained) == (kernel == "blocked")
 

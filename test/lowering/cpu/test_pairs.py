@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bf16_support import check, check_sizes, dynamic_problem, packed_rhs
 from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand
 
+from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
@@ -43,7 +44,7 @@ def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
     """A kernel whose sizes and row strides are run-time values, tiled for m rows."""
     problem = dynamic_problem(left, right)
     known = problem(None, None, None, None, None)
-    schedule = choose_pairs(known, m) | {"mc": 16, "nc": 64, "kc": 64}
+    schedule = replace(choose_pairs(known, m), mc=16, nc=64, kc=64)
 
     def emit(b, buffers, symbols, ctx):
         epilogue = StoreEpilogue(buffers[2], (symbols[1],))
@@ -65,7 +66,7 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
     lhs, rhs, out = bf16_operand(m, k, "n"), torch.randn(k, n).bfloat16(), torch.empty(m, n, dtype=torch.bfloat16)
     problem = MatmulProblem((), m, n, k, lhs.stride(), rhs.stride(), "bf16")
     schedule = choose_packed_schedule(problem, MACHINE) if packed else choose_pairs(normalise(problem), m)
-    assert schedule is not None and schedule["kernel"] == "pairs"
+    assert schedule is not None and schedule.kernel == "cpu.gemm.vnni_bf16"
     given = rhs
     if packed:
         lanes, rows = packed_pair_strides(schedule, k)
@@ -81,6 +82,6 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
 
 def test_f32_and_other_cpus_have_no_pairs() -> None:
     problem = MatmulProblem((), 64, 64, 64, (64, 1), (1, 64), "bf16")
-    assert (choose_packed_schedule(problem, Machine()) or {}).get("kernel") != "pairs"
+    assert not isinstance(choose_packed_schedule(problem, Machine()), VnniBf16Schedule)
     with isa.compiling_for(isa.named("x86-64-v4")):
-        assert (choose_packed_schedule(problem, MACHINE) or {}).get("kernel") != "pairs"
+        assert not isinstance(choose_packed_schedule(problem, MACHINE), VnniBf16Schedule)

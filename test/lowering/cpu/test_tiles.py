@@ -4,6 +4,7 @@
 """Products of bf16 by AMX, emulated: layouts, odd sizes, packed constants, the weight as lhs, sizes of run time."""
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
 from bf16_support import check, check_sizes, dynamic_problem, packed_rhs
 from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand, rational_gate
 
+from kiln.dialects.schedules.cpu import AmxBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
@@ -36,8 +38,8 @@ def dynamic_kernel(left: str, right: str, m: int) -> Kernel:
     known = problem(None, None, None, None, None)
     with emulated_amx(pytest.MonkeyPatch()):
         schedule = choose_tiles(known, m, isa.target())
-        assert schedule is not None and schedule["pack_lhs"]
-        schedule |= BLOCKS
+        assert schedule is not None and schedule.pack_lhs
+        schedule = replace(schedule, **BLOCKS)
 
         def emit(b, buffers, symbols, ctx):
             epilogue = StoreEpilogue(buffers[2], (symbols[1],))
@@ -68,9 +70,9 @@ def dynamic_rows(right: str, k: int) -> Kernel:
 
     with emulated_amx(pytest.MonkeyPatch()):
         schedule = choose_tiles(problem(None), 24, isa.target())
-        assert schedule is not None and not schedule["pack_lhs"]
-        assert schedule.get("swapped", False) == (right == "t")
-        schedule |= BLOCKS
+        assert schedule is not None and not schedule.pack_lhs
+        assert schedule.transposed == (right == "t")
+        schedule = replace(schedule, **BLOCKS)
 
         def emit(b, buffers, symbols, ctx):
             epilogue = StoreEpilogue(buffers[2], (70,))
@@ -108,8 +110,8 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
             schedule = choose_packed_schedule(problem, MACHINE)
         else:
             schedule = choose_tiles(normalise(problem), m, isa.target())
-        assert schedule is not None and schedule["kernel"] == "tiles"
-        assert bool(schedule.get("swapped")) == (kind == "t" and k % 32 == 0 and (m <= 16 or 4 * m <= k))
+        assert schedule is not None and schedule.kernel == "cpu.gemm.amx_bf16"
+        assert schedule.transposed == (kind == "t" and k % 32 == 0 and (m <= 16 or 4 * m <= k))
         given = rhs
         if kind == "packed":
             lanes, rows = packed_tile_strides(schedule, k)
@@ -162,8 +164,9 @@ def test_candidates(right: str) -> None:
         default = choose_tiles(problem, m, isa.target())
         assert default is not None
         found = product_schedules(problem, MACHINE, default, m, packed=True)
-        assert sum(s.get("packed", False) for s in found if s["kernel"] == "tiles") >= 2
-        own = [s for s in found if s["kernel"] == "tiles" and not s.get("packed")]
+        amx = [s for s in found if isinstance(s, AmxBf16Schedule)]
+        assert sum(s.packed for s in amx) >= 2
+        own = [s for s in amx if not s.packed]
         assert len(own) >= 2
         for schedule in own:
 
@@ -178,18 +181,23 @@ def test_candidates(right: str) -> None:
 def test_orientation() -> None:
     """Which operand is read as it is: the weight for few rows, and where those of the input are long and many."""
 
-    def swapped(m, n, k, rhs=None):
+    def transposed(m, n, k, rhs=None):
         schedule = choose_tiles(MatmulProblem((), m, n, k, (k, 1), rhs or (1, k), "bf16"), m, isa.target())
-        return bool(schedule and schedule.get("swapped"))
+        return schedule is not None and schedule.transposed
 
     def packed(m, n, k):
-        return (choose_packed_schedule(MatmulProblem((), m, n, k, (k, 1), (1, k), "bf16"), MACHINE) or {}).get("kernel")
+        schedule = choose_packed_schedule(MatmulProblem((), m, n, k, (k, 1), (1, k), "bf16"), MACHINE)
+        return type(schedule)
 
     with isa.compiling_for(cpu_with_amx()):
-        assert [swapped(m, 768, 768) for m in (16, 128, 512)] == [True, True, False]
-        assert [swapped(m, 768, 3072) for m in (128, 512, 2048)] == [True, True, True]
-        assert not swapped(128, 768, 768, rhs=(768, 1)) and not swapped(128, 768, 760) and not swapped(3136, 64, 64)
-        assert [packed(m, 4096, 4096) for m in (16, 128, 512)] == ["tiles", "tiles", None]
+        assert [transposed(m, 768, 768) for m in (16, 128, 512)] == [True, True, False]
+        assert [transposed(m, 768, 3072) for m in (128, 512, 2048)] == [True, True, True]
+        assert (
+            not transposed(128, 768, 768, rhs=(768, 1))
+            and not transposed(128, 768, 760)
+            and not transposed(3136, 64, 64)
+        )
+        assert [packed(m, 4096, 4096) for m in (16, 128, 512)] == [AmxBf16Schedule, AmxBf16Schedule, type(None)]
 
 
 def test_when() -> None:
@@ -198,10 +206,12 @@ def test_when() -> None:
     def kernel(m, dtype="bf16", rhs=(1, 64)):
         from kiln.lowering.cpu.matmul import choose_schedule
 
-        return choose_schedule(MatmulProblem((), m, 64, 64, (64, 1), rhs, dtype), MACHINE, vendor=False)["kernel"]
+        return choose_schedule(
+            MatmulProblem((), m, 64, 64, (64, 1), rhs, dtype), MACHINE, vendor=False
+        ).kernel.removeprefix("cpu.gemm.")
 
     with isa.compiling_for(cpu_with_amx()):
-        assert [kernel(m) for m in (1, 2, 3, 128)] == ["dot", "dot", "tiles", "tiles"]
+        assert [kernel(m) for m in (1, 2, 3, 128)] == ["dot", "dot", "amx_bf16", "amx_bf16"]
         assert kernel(128, "f32") == "blocked" and kernel(128, "f16") == "blocked"
-        assert kernel(128, rhs=(64, 1)) == "tiles"
-    assert isa.host().has("amx-bf16") or kernel(128) == "pairs"
+        assert kernel(128, rhs=(64, 1)) == "amx_bf16"
+    assert isa.host().has("amx-bf16") or kernel(128) == "vnni_bf16"

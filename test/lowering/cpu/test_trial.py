@@ -11,6 +11,7 @@ from torch_mlir import ir
 from tune_support import Scheduled, attention, conv, error, product
 
 from kiln.dialects import affine
+from kiln.dialects.schedules import from_attribute
 from kiln.errors import KilnError
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import emit_kernel
@@ -18,7 +19,6 @@ from kiln.lowering.cpu.tune.candidates import candidates
 from kiln.lowering.cpu.tune.residence import outside
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.cpu.tune.tuner import CpuTuner
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tune.store import TunedSchedules
 
 
@@ -55,7 +55,7 @@ def test_every_candidate_of_a_frozen_product_is_right():
     with Scheduled(text) as fusion:
         trial = Trial(fusion, 1)
         found = candidates(trial.body, trial.layouts, from_attribute(fusion.operation.attributes["schedule"]))
-        assert {s.get("packed", False) for s in found} == {True, False}
+        assert {getattr(s, "packed", False) for s in found} == {True, False}
 
 
 def test_every_candidate_of_a_product_in_half_precision_is_right():

@@ -11,10 +11,11 @@ from tune_support import Scheduled, error, product
 
 import kiln
 from kiln.dialects import create_context
+from kiln.dialects.schedules import from_attribute
+from kiln.dialects.schedules.cpu import DotSchedule, StreamSchedule
 from kiln.errors import KilnError, UnsupportedError
 from kiln.lowering.cpu.tune.trial import Trial
 from kiln.lowering.cpu.tune.tuner import CpuTuner
-from kiln.lowering.schedule_attr import from_attribute
 from kiln.lowering.tune.difference import difference
 from kiln.lowering.tune.measure import Timing, interleaved, processor_time
 from kiln.lowering.tune.store import Found, TriedSchedule, TunedSchedules
@@ -67,7 +68,7 @@ def test_on_a_busy_machine_nothing_is_decided():
 def test_a_candidate_that_does_not_compile_is_skipped(monkeypatch):
     from kiln.lowering.cpu.tune import tuner
 
-    broken = {"kernel": "no such kernel"}
+    broken = StreamSchedule(width=8, nc=8, depth=1)
     whole = tuner.candidates
     monkeypatch.setattr(tuner, "candidates", lambda *args: [broken, *whole(*args)])
     with Scheduled(product(33, 130, 64)) as fusion:
@@ -75,8 +76,8 @@ def test_a_candidate_that_does_not_compile_is_skipped(monkeypatch):
         found = CpuTuner(TunedSchedules(), measure=favour(1)).find(fusion)
         assert str(fusion) == before
     failed = [t for t in found.tried if t.reason]
-    assert [t.label for t in failed] == ["no such kernel"]
-    assert "unknown matmul kernel" in failed[0].reason
+    assert [t.label for t in failed] == ["cpu.gemm.stream depth=1 nc=8"]
+    assert "needs one row" in failed[0].reason
 
 
 def test_what_computes_something_else_is_no_candidate():
@@ -130,7 +131,11 @@ def _module(fusion):
 
 
 FOUND = Found(
-    {"kernel": "dot", "mr": 2}, "dot mr=2", 2.0, 1.0, [TriedSchedule("dot mr=2", 1.0), TriedSchedule("x", 0.0, "no")]
+    DotSchedule(mr=2, nr=4, width=8, mc=8, nc=8, kc=8),
+    "dot mr=2",
+    2.0,
+    1.0,
+    [TriedSchedule("dot mr=2", 1.0), TriedSchedule("x", 0.0, "no")],
 )
 
 
