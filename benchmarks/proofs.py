@@ -29,8 +29,8 @@ import kiln.frontend.native as native
 import kiln.lowering.ttcpu.fusion as ttcpu
 from benchmarks.gpu.breadth.lines import about_run
 from kiln.frontend.options import Options
+from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import collect
-from kiln.frontend.standing_in import standing_in
 from kiln.runtime.plan import Plan
 
 Build = Callable[[], tuple[nn.Module, Sequence[Any] | Mapping[str, Any], bool]]
@@ -73,7 +73,11 @@ def row_of(name: str, build: Build) -> Row:
     row, start = Row(name), time.monotonic()
     options = {"check": "warn", "target": "tt-cpu", "cache": False, "fallback": False}
     torch._dynamo.reset()
-    with collect(every_thread=True) as reports, standing_in(*_PLACES), warnings.catch_warnings(record=True) as told:
+    with (
+        collect(every_thread=True) as reports,
+        patched_attributes(*_PLACES),
+        warnings.catch_warnings(record=True) as told,
+    ):
         warnings.simplefilter("always")
         try:
             model, inputs, trains = build()

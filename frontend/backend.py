@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from kiln.frontend.importing import no_collections, no_full_collections
+from kiln.frontend.compiler_import import no_collections, no_full_collections
 from kiln.frontend.options import Options
 
 __all__ = ["kiln"]

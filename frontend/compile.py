@@ -16,10 +16,10 @@ from kiln.errors import CompileError, KilnError, NumericsError, ProofError
 from kiln.frontend.cache.compiled_graphs import compile_cached
 from kiln.frontend.calls.aten_executor import AtenExecutor
 from kiln.frontend.freezing.integer_products import NOTES, use_integer_products
-from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.limits import LIMITS, guard_sizes, needs_guards
+from kiln.frontend.import_.fx_values import ImportUnsupported
+from kiln.frontend.import_.limits import LIMITS, guard_sizes, needs_guards
+from kiln.frontend.import_.random_state import complete_random_values
 from kiln.frontend.options import Options
-from kiln.frontend.random_state import complete_random_values
 from kiln.frontend.report import CompileReport, Freezing, publish
 
 __all__ = ["compile_graph", "forget_warnings"]

@@ -22,8 +22,8 @@ from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.cache.tuned_schedules import tuned_schedules
 from kiln.frontend.calls.boxed_graph import BoxedGraph, shared_results
 from kiln.frontend.calls.signature import Signature
-from kiln.frontend.fx_import import ImportedGraph, import_graph
-from kiln.frontend.importing import no_full_collections
+from kiln.frontend.compiler_import import no_full_collections
+from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision, Proved
 from kiln.frontend.report.inspection import describe_plan, names_in_location, rewrites_of

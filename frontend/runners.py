@@ -46,7 +46,7 @@ def make_runner(
 
 def _checker(plan: Plan, options: Options) -> Checker:
     """What compares each kernel's results with its IR."""
-    from kiln.frontend.importing import import_compiler
+    from kiln.frontend.compiler_import import import_compiler
 
     import_compiler()
     from kiln.runtime.checked.checker import LaunchChecker

@@ -21,9 +21,9 @@ from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.errors import CompileError
-from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.import_.fx_types import ImportUnsupported
+from kiln.frontend.import_.placement import device_of, has_tensors
 from kiln.frontend.options import Options
-from kiln.frontend.placement import device_of, has_tensors
 from kiln.lowering import target as lowering
 from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.host.kernels import KernelSet

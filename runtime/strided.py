@@ -4,8 +4,8 @@
 """``as_strided`` and its derivative for tensors of which a plan decides where they lie.
 
 ATen counts from the start of the storage. In a plan a tensor may lie anywhere in a storage that it shares with others,
-so here positions count from the tensor's first element; the importer (``frontend/storage_views.py``) writes them so.
-Results are memory of their own: a plan takes them for that.
+so here positions count from the tensor's first element, as the importer (``frontend/import_/storage_views.py``) writes
+them. Results are memory of their own: a plan takes them for that.
 """
 
 from collections.abc import Sequence

@@ -39,7 +39,7 @@ def keeping_no_traces() -> contextlib.AbstractContextManager[Any]:
 
 
 def guards(reports: list[CompileReport]) -> Sequence[Place]:
-    """What ``standing_in`` puts around the functions that make AOTAutograd's entries, as far as this PyTorch has them.
+    """What to patch around the functions that make AOTAutograd's entries, as far as this PyTorch has them.
 
     Args:
         reports: of the graphs that are compiled meanwhile, which are told of failures.

@@ -39,8 +39,8 @@ from kiln.frontend.cache.graph_key import Uncacheable, settings_text
 from kiln.frontend.cache.serialized_artifact import Constant, Reference, SerializedArtifact
 from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.options import Options
+from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import collect
-from kiln.frontend.standing_in import standing_in
 
 __all__ = ["keeping_traces", "savable", "serializable"]
 
@@ -173,7 +173,7 @@ def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
             (autograd_cache, "AOTAutogradCacheDetails", _Details),
             (FxGraphCache, "load_with_key", staticmethod(_load_with_key)),
         )
-        with collect() as reports, standing_in(*ours, *guards(reports)):
+        with collect() as reports, patched_attributes(*ours, *guards(reports)):
             yield
     finally:
         _current.options, _current.salt = before

@@ -20,7 +20,7 @@ from kiln.frontend.cache.artifacts import record
 from kiln.frontend.cache.graph_key import Uncacheable, graph_key
 from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.calls.boxed_graph import BoxedGraph
-from kiln.frontend.importing import import_compiler
+from kiln.frontend.compiler_import import import_compiler
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.runners import make_runner

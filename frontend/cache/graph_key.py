@@ -23,7 +23,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
-from kiln.frontend.limits import LIMITS
+from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
 
 __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_text", "version_text"]

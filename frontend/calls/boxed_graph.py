@@ -18,7 +18,7 @@ from kiln.runtime.plan import Plan
 __all__ = ["BoxedGraph", "shared_results", "size_text"]
 
 if TYPE_CHECKING:
-    from kiln.frontend.fx_import import ImportedGraph
+    from kiln.frontend.import_.fx_import import ImportedGraph
 
 Run = Callable[[list[Any]], list[Any]]
 

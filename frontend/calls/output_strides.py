@@ -6,7 +6,7 @@
 import torch
 from torch.fx import GraphModule
 
-from kiln.frontend.effects import is_token
+from kiln.frontend.import_.effects import is_token
 
 __all__ = ["Strides", "output_strides"]
 

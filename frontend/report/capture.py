@@ -17,10 +17,10 @@ from torch.fx import GraphModule
 from kiln.dialects import create_context, to_text
 from kiln.frontend import compile as compilation
 from kiln.frontend.calls.aten_executor import AtenExecutor
-from kiln.frontend.fx_import import import_graph
+from kiln.frontend.import_.fx_import import import_graph
 from kiln.frontend.options import Options
+from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import CompileReport
-from kiln.frontend.standing_in import standing_in
 from kiln.frontend.targets import choose_target
 from kiln.frontend.verification import bound_sample
 from kiln.passes.numerics.sample import Sample
@@ -75,5 +75,5 @@ def capturing(told: Callable[[CapturedGraph], None]) -> Iterator[None]:
         captured._boxed_call = True  # type: ignore[attr-defined]
         return captured
 
-    with standing_in((compilation, "_compile_native", capture)):
+    with patched_attributes((compilation, "_compile_native", capture)):
         yield

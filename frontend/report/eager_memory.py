@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from kiln.frontend.fx_values import node_value, tensor_leaves
+from kiln.frontend.import_.fx_values import node_value, tensor_leaves
 from kiln.runtime.plan import Plan
 from kiln.runtime.program import derived_values
 

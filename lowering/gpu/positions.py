@@ -3,7 +3,8 @@
 """Which kernels of dynamic sizes may compute positions in 32 bits.
 
 `kiln.limits` of a function are expressions over `kiln.limit_symbols`, which a guard of each call promises to be below
-2^31 less a margin (frontend/limits.py). A kernel is narrow where each of its tensors is no larger than one of these.
+2^31 less a margin (frontend/import_/limits.py). A kernel is narrow where each of its tensors is no larger than one of
+these.
 """
 
 from torch_mlir import ir

@@ -21,7 +21,7 @@ __all__ = ["InputSource", "PlanValues"]
 
 
 class InputSource(Protocol):
-    """Where an argument of the function comes from; `kiln.frontend.fx_import.InputSpec` is one.
+    """Where an argument of the function comes from; `kiln.frontend.import_.fx_import.InputSpec` is one.
 
     kind: "tensor" or "int" (graph input `index`), "size" or "stride" (of graph input `index` along `dim`), "derived"
     (`expr`, a sympy expression or its text), "constant" (`name`).

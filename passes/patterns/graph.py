@@ -128,7 +128,7 @@ def _context() -> ir.Context:
 
 
 def _graph(pattern: RewritePattern, example: tuple[Any, ...]) -> PatternGraph:
-    from kiln.frontend.fx_import import ImportUnsupported, import_graph
+    from kiln.frontend.import_.fx_import import ImportUnsupported, import_graph
     from kiln.passes.manager import run_pipeline
 
     call, flat, _ = flat_function(pattern.pattern, example)

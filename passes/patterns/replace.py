@@ -17,9 +17,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
-from kiln.frontend.fx_values import ImportUnsupported
-from kiln.frontend.node_importer import KilnNodeImporter
-from kiln.frontend.symbols import SymbolSpace
+from kiln.frontend.import_.fx_values import ImportUnsupported
+from kiln.frontend.import_.node_importer import KilnNodeImporter
+from kiln.frontend.import_.symbols import SymbolSpace
 
 from .graph import PatternGraph, flat_function, trace
 from .matcher import Found, torch_dtype

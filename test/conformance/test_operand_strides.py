@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from kiln.frontend.operand_strides import needs_strides
+from kiln.frontend.import_.operand_strides import needs_strides
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 

@@ -18,8 +18,8 @@ from torch._inductor.codecache import FxGraphCache, FxGraphHashDetails
 import kiln.frontend.cache
 from kiln.frontend.cache import autograd_cache as kiln_autograd_cache
 from kiln.frontend.cache.compiled_graphs import graph_cache
+from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import collect
-from kiln.frontend.standing_in import standing_in
 
 from .conftest import assert_same
 
@@ -225,13 +225,13 @@ def test_what_stands_in_goes_again():
         def name():
             return "before"
 
-    with pytest.raises(ZeroDivisionError), standing_in((Owner, "name", staticmethod(lambda: "meanwhile"))):
+    with pytest.raises(ZeroDivisionError), patched_attributes((Owner, "name", staticmethod(lambda: "meanwhile"))):
         assert Owner.name() == Owner().name() == "meanwhile"
         raise ZeroDivisionError
     assert Owner.name() == Owner().name() == "before"
     with (
         pytest.raises(AttributeError, match="Owner has no other"),
-        standing_in((Owner, "name", 1), (Owner, "other", 2)),
+        patched_attributes((Owner, "name", 1), (Owner, "other", 2)),
     ):
         pass
     assert Owner.name() == "before"

@@ -14,7 +14,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import create_context
-from kiln.frontend.fx_import import import_graph
+from kiln.frontend.import_.fx_import import import_graph
 from kiln.passes.algebra.rules import Safety, all_rules
 from kiln.passes.folding.tensors import evaluate, literal_tensor
 from kiln.passes.patterns.graph import trace

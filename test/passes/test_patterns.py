@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import kiln
 from kiln.dialects import create_context
 from kiln.errors import KilnError
-from kiln.frontend.fx_import import import_graph
+from kiln.frontend.import_.fx_import import import_graph
 from kiln.passes.patterns.graph import graphs_of, trace
 from kiln.passes.patterns.registry import RewritePattern, active_patterns
 from kiln.passes.rewrite_patterns import RewritePatterns

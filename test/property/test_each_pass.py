@@ -29,8 +29,8 @@ from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.calls.boxed_graph import BoxedGraph
 from kiln.frontend.calls.signature import Signature
 from kiln.frontend.decompositions import decomposition_table
-from kiln.frontend.fx_import import ImportedGraph, import_graph
-from kiln.frontend.fx_values import ImportUnsupported
+from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
+from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.instruments import VerifyEach
 from kiln.passes.pipelines import cpu_pipeline

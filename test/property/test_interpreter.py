@@ -27,8 +27,8 @@ from kiln.dialects.interpret import evaluate
 from kiln.frontend.calls.boxed_graph import BoxedGraph
 from kiln.frontend.calls.signature import Signature
 from kiln.frontend.decompositions import decomposition_table
-from kiln.frontend.fx_import import ImportedGraph, import_graph
-from kiln.frontend.fx_values import ImportUnsupported
+from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
+from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.passes import PassManager, PipelineStep
 from kiln.passes.pipelines import cpu_pipeline, gpu_pipeline
 from kiln.runtime.expressions import derived_evaluator

@@ -18,7 +18,7 @@ from torch_mlir import ir
 import kiln
 from kiln.dialects import create_context
 from kiln.dialects.kiln import name_of
-from kiln.frontend.fx_import import import_graph
+from kiln.frontend.import_.fx_import import import_graph
 from kiln.passes import run_pipeline
 from kiln.passes.patterns.graph import trace
 

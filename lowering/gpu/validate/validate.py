@@ -27,7 +27,7 @@ __all__ = ["SECONDS", "Finding", "validate_function", "validate_kernel"]
 SECONDS = 5.0
 """After which what is left of a kernel is unknown."""
 _MARGIN = 1 << 21
-"""What guards of narrow kernels leave below 2^31 elements (frontend/limits.py)."""
+"""What guards of narrow kernels leave below 2^31 elements (frontend/import_/limits.py)."""
 _MOST_ELEMENTS = 1 << 57
 """Of any tensor: GPUs have addresses of 57 bits."""
 

@@ -11,7 +11,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401 - registers the ops
 from torch import nn
 
-from kiln.frontend.fx_values import ImportUnsupported
+from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.frontend.report import CompileReport, collect
 
 Q = torch.ops.quantized_decomposed

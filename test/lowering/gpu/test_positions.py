@@ -13,7 +13,7 @@ from torch import nn
 
 import kiln
 import kiln.frontend.compile as compile_module
-import kiln.frontend.limits as limits
+import kiln.frontend.import_.limits as limits
 from kiln.frontend.targets import Target
 from kiln.lowering.gpu import emit
 

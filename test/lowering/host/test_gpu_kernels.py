@@ -14,7 +14,7 @@ import kiln.frontend.native as native
 import kiln.lowering.host.gpu_kernels as gpu_kernels
 from kiln.errors import UnsupportedError
 from kiln.frontend.decompositions import decomposition_table
-from kiln.frontend.fx_types import ImportUnsupported
+from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.targets import Target, choose_target

@@ -12,7 +12,7 @@ from torch._functorch.aot_autograd import aot_function
 from torch.fx import GraphModule
 from torch_mlir import ir
 
-from kiln.frontend.fx_import import ImportedGraph, import_graph
+from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln, Decision
 
 __all__ = ["Case", "convert", "main_arguments"]

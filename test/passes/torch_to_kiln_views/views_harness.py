@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.dialects.execute import run_reference
-from kiln.frontend.fx_import import ImportedGraph, import_graph
+from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
 from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln, Decision
 from kiln.runtime.aten_call import decode_call
 

@@ -15,9 +15,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import kiln.frontend.native as native
 import kiln.runtime.aten_call as aten_call
 from kiln.frontend.decompositions import decomposition_table
-from kiln.frontend.fx_values import node_value
+from kiln.frontend.import_.fx_values import node_value
+from kiln.frontend.import_.placement import Placement, device_of
 from kiln.frontend.options import Options
-from kiln.frontend.placement import Placement, device_of
 from kiln.frontend.report import CompileReport
 from kiln.runtime.cuda.graphs import _obstacle
 from kiln.runtime.plan import AtenStep, Launch, Plan

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.printers import PythonPrinter
 
-from kiln.frontend.fx_values import ImportUnsupported, node_value
+from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
 
 __all__ = ["wrap_node"]
 

@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from kiln.frontend.fx_values import node_value
+from kiln.frontend.import_.fx_values import node_value
 
 __all__ = ["prefer_scalar_overload"]
 

@@ -21,16 +21,24 @@ from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
 
 from kiln.dialects.walk import BlockTail
-from kiln.frontend.effects import is_effect, is_token
-from kiln.frontend.fx_types import attach_layout, dtype_code, node_location, torch_type
-from kiln.frontend.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
-from kiln.frontend.op_forms import AFFINE_OPS, LIST_KINDS, SIZE_HINTS, SIZE_READS, leaf_symbols, new_symbols, parameters
-from kiln.frontend.opaque import register_check, wrap_node
-from kiln.frontend.operand_strides import attach_operand_strides, needs_strides
-from kiln.frontend.placement import Placement, known_number
-from kiln.frontend.scalar_overloads import prefer_scalar_overload
-from kiln.frontend.storage_views import COUNTING, counted_in_tensor
-from kiln.frontend.symbols import SymbolSpace
+from kiln.frontend.import_.effects import is_effect, is_token
+from kiln.frontend.import_.fx_types import attach_layout, dtype_code, node_location, torch_type
+from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
+from kiln.frontend.import_.op_forms import (
+    AFFINE_OPS,
+    LIST_KINDS,
+    SIZE_HINTS,
+    SIZE_READS,
+    leaf_symbols,
+    new_symbols,
+    parameters,
+)
+from kiln.frontend.import_.opaque import register_check, wrap_node
+from kiln.frontend.import_.operand_strides import attach_operand_strides, needs_strides
+from kiln.frontend.import_.placement import Placement, known_number
+from kiln.frontend.import_.scalar_overloads import prefer_scalar_overload
+from kiln.frontend.import_.storage_views import COUNTING, counted_in_tensor
+from kiln.frontend.import_.symbols import SymbolSpace
 from kiln.passes.torch_to_kiln.registry import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.numbers import NUMBER_ON

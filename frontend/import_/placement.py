@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from kiln.frontend.fx_values import node_value
+from kiln.frontend.import_.fx_values import node_value
 
 __all__ = ["Placement", "device_of", "has_tensors", "known_number"]
 

@@ -14,7 +14,7 @@ import sympy
 import torch
 from torch.fx import GraphModule
 
-from kiln.frontend.fx_values import is_unbacked, tensor_leaves
+from kiln.frontend.import_.fx_values import is_unbacked, tensor_leaves
 
 __all__ = ["LIMIT", "LIMITS", "guard_sizes", "needs_guards"]
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, ModularIndexing, PythonMod
 from torch_mlir import ir
 
-from kiln.frontend.fx_values import is_unbacked
+from kiln.frontend.import_.fx_values import is_unbacked
 
 __all__ = ["NotAffine", "SymbolSpace", "as_expr"]
 

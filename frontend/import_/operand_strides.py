@@ -15,8 +15,8 @@ from torch._ops import OpOverload
 from torch_mlir import ir
 
 from kiln.dialects.walk import tensors_among
-from kiln.frontend.fx_types import stride_map
-from kiln.frontend.symbols import SymbolSpace
+from kiln.frontend.import_.fx_types import stride_map
+from kiln.frontend.import_.symbols import SymbolSpace
 
 __all__ = ["attach_operand_strides", "needs_strides"]
 

@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch_mlir import ir
 
-from kiln.frontend.fx_values import is_unbacked, value_leaves
+from kiln.frontend.import_.fx_values import is_unbacked, value_leaves
 
 __all__ = ["AFFINE_OPS", "LIST_KINDS", "SIZE_HINTS", "SIZE_READS", "leaf_symbols", "new_symbols", "parameters"]
 

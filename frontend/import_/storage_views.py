@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from kiln.frontend.fx_values import ImportUnsupported, node_value
+from kiln.frontend.import_.fx_values import ImportUnsupported, node_value
 
 __all__ = ["COUNTING", "counted_in_tensor"]
 

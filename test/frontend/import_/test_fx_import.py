@@ -12,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from kiln.dialects import create_context
 from kiln.frontend.calls.aten_executor import AtenExecutor
-from kiln.frontend.fx_import import ImportedGraph, ImportUnsupported, import_graph
+from kiln.frontend.import_.fx_import import ImportedGraph, ImportUnsupported, import_graph
 
 
 @pytest.fixture(autouse=True)

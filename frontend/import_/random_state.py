@@ -16,7 +16,7 @@ from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from kiln.frontend.fx_values import node_value
+from kiln.frontend.import_.fx_values import node_value
 
 __all__ = ["complete_random_values", "is_saving_state"]
 

@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch_mlir import ir
 
-from kiln.frontend.fx_values import ImportUnsupported, value_leaves
-from kiln.frontend.symbols import SymbolSpace, as_expr
+from kiln.frontend.import_.fx_values import ImportUnsupported, value_leaves
+from kiln.frontend.import_.symbols import SymbolSpace, as_expr
 
 __all__ = [
     "address_strides",

@@ -27,8 +27,8 @@ from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
 from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec
-from kiln.frontend.effects import is_token
-from kiln.frontend.fx_types import (
+from kiln.frontend.import_.effects import is_token
+from kiln.frontend.import_.fx_types import (
     address_strides,
     check_tensor,
     check_types,
@@ -39,13 +39,13 @@ from kiln.frontend.fx_types import (
     stride_map,
     torch_type,
 )
-from kiln.frontend.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
-from kiln.frontend.limits import LIMITS
-from kiln.frontend.node_importer import KilnNodeImporter
-from kiln.frontend.op_forms import leaf_symbols, new_symbols
-from kiln.frontend.placement import Placement
-from kiln.frontend.random_state import is_saving_state
-from kiln.frontend.symbols import NotAffine, SymbolSpace, as_expr
+from kiln.frontend.import_.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
+from kiln.frontend.import_.limits import LIMITS
+from kiln.frontend.import_.node_importer import KilnNodeImporter
+from kiln.frontend.import_.op_forms import leaf_symbols, new_symbols
+from kiln.frontend.import_.placement import Placement
+from kiln.frontend.import_.random_state import is_saving_state
+from kiln.frontend.import_.symbols import NotAffine, SymbolSpace, as_expr
 
 __all__ = ["ImportUnsupported", "ImportedGraph", "InputSpec", "OutputSpec", "import_graph"]
 

@@ -1,17 +1,17 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Attributes of modules and classes that others take the place of for a while."""
+"""A context manager that patches attributes of modules and classes, and restores them."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["standing_in"]
+__all__ = ["patched_attributes"]
 
 
 @contextlib.contextmanager
-def standing_in(*places: tuple[Any, str, Any]) -> Iterator[None]:
+def patched_attributes(*places: tuple[Any, str, Any]) -> Iterator[None]:
     """Set ``(owner, name, value)`` for the time of the block, and put back what was there, however the block ends.
 
     Raises:

@@ -9,7 +9,7 @@ import sys
 
 INTERRUPTED = """
 import signal, torch, kiln
-import kiln.frontend.backend, kiln.frontend.importing
+import kiln.frontend.backend, kiln.frontend.compiler_import
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -18,7 +18,7 @@ signal.signal(signal.SIGALRM, interrupt)
 for delay in (0.02, 0.1, 0.2):
     signal.setitimer(signal.ITIMER_REAL, delay)
     try:
-        kiln.frontend.importing.import_compiler()
+        kiln.frontend.compiler_import.import_compiler()
     except KeyboardInterrupt:
         print("interrupted")
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -28,8 +28,8 @@ print(float(compiled(torch.ones(2, 2)).sum()))
 
 REGISTERED = """
 import sys, torch, kiln
-import kiln.frontend.importing
-kiln.frontend.importing.import_compiler()
+import kiln.frontend.compiler_import
+kiln.frontend.compiler_import.import_compiler()
 before = set(sys.modules)
 compiled = torch.compile(lambda x: torch.softmax(x @ x, -1) + 1, backend="kiln", options={"fallback": False})
 compiled(torch.ones(2, 2))
@@ -50,9 +50,9 @@ if sys.argv[1] == "frozen":
 gc.set_threshold(700, 10, 2)
 gc.collect()  # PyTorch 2.12 leaves a collection of everything due, which would be the first behind any block
 collections.clear()
-with kiln.frontend.importing.no_collections(("kiln.frontend.aot",)):
+with kiln.frontend.compiler_import.no_collections(("kiln.frontend.aot",)):
     import kiln.frontend.aot
-kiln.frontend.importing.import_compiler()
+kiln.frontend.compiler_import.import_compiler()
 print(len(collections), gc.isenabled())
 model = torch.nn.Sequential(*(m for _ in range(8) for m in (torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))))
 collections.clear()
@@ -64,7 +64,7 @@ print(gc.get_freeze_count() > 1000)  # Python 3.12 begins with some hundreds
 
 THREADS = """
 import gc, threading, torch, kiln
-from kiln.frontend.importing import no_full_collections
+from kiln.frontend.compiler_import import no_full_collections
 
 gc.set_threshold(600, 11, 12)
 inside, done = threading.Barrier(2), threading.Event()
@@ -95,7 +95,7 @@ except ValueError:
 
 BEHIND = """
 import gc, kiln
-from kiln.frontend.importing import no_full_collections
+from kiln.frontend.compiler_import import no_full_collections
 
 alive = [[i] for i in range(200_000)]
 gc.set_threshold(700, 10, 10)
