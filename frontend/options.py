@@ -12,7 +12,7 @@ from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
 from kiln.lowering.options import PipelineOptions
-from kiln.lowering.target import target_names
+from kiln.lowering.target import is_built_in, target_names
 from kiln.lowering.ttcpu.settings import Settings
 
 __all__ = ["CHECKS", "MODES", "VERIFY", "Options", "matmul_precision"]
@@ -161,7 +161,7 @@ class Options(PipelineOptions):
         if found.mode not in MODES:
             message = f"unknown mode {found.mode!r}; modes are {', '.join(MODES)}"
             raise BackendOptionError(message, str(found.mode), MODES)
-        if found.target and found.target not in target_names():
+        if found.target and not is_built_in(found.target) and found.target not in target_names():
             message = f"unknown target {found.target!r}; targets are {', '.join(target_names())}"
             raise BackendOptionError(message, found.target, target_names())
         Settings.parse(found.tt_cpu)

@@ -13,6 +13,7 @@ emitter for all.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -52,6 +53,7 @@ class KernelKind:
 
 
 _KINDS: dict[str, dict[str, KernelKind]] = {"cpu": {}, "gpu": {}}
+"""By the folder of `lowering` whose `emit.py` writes the kernels."""
 
 
 def emits(
@@ -60,7 +62,8 @@ def emits(
     plan: Callable[..., Any] | None = None,
     schedules: type[Schedule] | UnionType | None = None,
 ) -> Callable[[_Emit], _Emit]:
-    """Decorator: the function writes kernels of fusions around ``op`` for ``target``, "cpu" or "gpu".
+    """Decorator: the function writes kernels of fusions around ``op`` for ``target``, the folder of `lowering` that its
+    module is in: "cpu" or "gpu".
 
     ``plan`` chooses a schedule, of the class or union of classes ``schedules``.
 
@@ -69,13 +72,14 @@ def emits(
     entry = next((entry for entry in opdefs() if entry.op is op), None)
     if entry is None or not entry.has_kernel:
         raise KilnError(f"{op.__name__}: an emitter needs a row in the table of ops with has_kernel=True")
-    if target not in _KINDS:
+    if target not in _KINDS and importlib.util.find_spec(f"kiln.lowering.{target}") is None:
         raise KilnError(f"no target {target!r}{did_you_mean(target, _KINDS)}; targets: {', '.join(_KINDS)}")
-    if entry.kind in _KINDS[target]:
+    kinds = _KINDS.setdefault(target, {})
+    if entry.kind in kinds:
         raise KilnError(f"{entry.name} has two emitters for {target!r}")
 
     def register(emit: _Emit) -> _Emit:
-        _KINDS[target][entry.kind] = KernelKind(op, emit, plan, schedules)
+        kinds[entry.kind] = KernelKind(op, emit, plan, schedules)
         return emit
 
     return register

@@ -5,11 +5,12 @@
 passes lead to them.
 
 A pipeline is phases in a row (`PHASES`), each a method that gives its steps. A target overrides phases. Its class is in
-its own folder, `lowering/NAME/target.py`, and has one line in `_BUILT_IN`; one from outside calls `register_target`
-(docs/first-target.md).
+its own folder, `lowering/NAME/target.py`, and has one line in `_BUILT_IN`; one from outside calls `register_target`, or
+its package has an entry point (docs/first-target.md).
 """
 
 import importlib
+import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
@@ -19,7 +20,17 @@ from torch_mlir import ir
 from kiln.errors import KilnError, did_you_mean
 from kiln.lowering.options import PipelineOptions
 
-__all__ = ["PHASES", "Step", "Steps", "Target", "find_target", "register_target", "target_names"]
+__all__ = [
+    "ENTRY_POINTS",
+    "PHASES",
+    "Step",
+    "Steps",
+    "Target",
+    "find_target",
+    "is_built_in",
+    "register_target",
+    "target_names",
+]
 
 PHASES = ("simplify", "convert", "choose_library", "fuse", "place", "schedule")
 """The phases of a pipeline, up to scheduled kernels."""
@@ -145,6 +156,8 @@ _BUILT_IN = {
     "tt-cpu": "kiln.lowering.ttcpu.target:TtCpuTarget",
 }
 _REGISTERED: dict[str, type[Target]] = {}
+ENTRY_POINTS = "kiln.targets"
+"""The group of entry points that name classes of targets."""
 
 T = TypeVar("T", bound=type[Target])
 
@@ -165,7 +178,17 @@ def register_target(cls: T) -> T:
 
 def target_names() -> tuple[str, ...]:
     """The names of all targets, the built-in ones first."""
-    return (*_BUILT_IN, *_REGISTERED)
+    return tuple(dict.fromkeys((*_BUILT_IN, *_REGISTERED, *_installed())))
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a target is part of Kiln."""
+    return name in _BUILT_IN
+
+
+def _installed() -> dict[str, importlib.metadata.EntryPoint]:
+    """Targets of installed packages, by name."""
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def find_target(name: str) -> type[Target]:
@@ -174,6 +197,8 @@ def find_target(name: str) -> type[Target]:
         module, _, attribute = _BUILT_IN[name].partition(":")
         found: type[Target] = getattr(importlib.import_module(module), attribute)
         return found
+    if name not in _REGISTERED and name in _installed():
+        register_target(_installed()[name].load())
     if name not in _REGISTERED:
         near = did_you_mean(name, target_names()) or f"; there are {', '.join(target_names())}"
         raise KilnError(f"unknown target {name!r}{near}")

@@ -27,7 +27,7 @@ from benchmarks.report_page.__main__ import parser as report_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"first-op.md", "first-pass.md", "fusion-pattern.md", "op-conversion.md"}
+ELSEWHERE = {"first-op.md", "first-pass.md", "first-target.md", "fusion-pattern.md", "op-conversion.md"}
 
 #: What the samples take for granted.
 PRELUDE = """

@@ -25,6 +25,7 @@ from torch.fx.node import map_aggregate
 
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
+from kiln.lowering.target import is_built_in
 
 __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_text", "version_text"]
 
@@ -75,6 +76,8 @@ def code_settings(options: Options) -> list[str]:
 def _check_settings(options: Options) -> None:
     if _extended():
         raise Uncacheable("patterns registered from outside are code of this process")
+    if options.target and not is_built_in(options.target):
+        raise Uncacheable(f"target {options.target!r} is code from outside")
     if options.pipeline:
         raise Uncacheable("a pipeline of one's own may hold passes of this process")
 
