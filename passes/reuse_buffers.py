@@ -12,11 +12,11 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import AtenOp, FusionOp, name_of, opdef_of_kind
 from kiln.errors import InvalidIRError
-from kiln.lowering.cpu.tile.overwrite import Overwriting
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
+from kiln.lowering.tile.overwrite import Overwriting
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.scatters.memory import base_operand, copy_bases
@@ -37,7 +37,7 @@ class ReuseBuffers(Pass):
 
     Attribute ``in_place = array<i64: operand, result, ...>`` of a fusion, tensor operands counted alone: the result
     has the memory of that operand. Only where the operand is not read again, has the result's layout and size, and
-    the kernel reads each element before it writes it (see lowering/cpu/tile/overwrite.py).
+    the kernel reads each element before it writes it (see lowering/tile/overwrite.py).
 
     Attribute ``writes = array<i64: result, argument, ...>``: the result, which eager copies to the function's
     argument at the end (``kiln.mutates``), is written there at once: nothing reads the argument later.

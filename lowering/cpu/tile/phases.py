@@ -16,9 +16,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.dialects.walk import defining_op
-from kiln.lowering.cpu.tile.overwrite import overwritable
 from kiln.lowering.tile.access import Indices, Loops, compose, linear_offset
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map, reduction_dims
+from kiln.lowering.tile.overwrite import overwritable
 
 __all__ = ["PhaseBody", "Phases", "find_hosts", "find_phases", "kept_layout", "row_count"]
 

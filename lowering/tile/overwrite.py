@@ -3,7 +3,7 @@
 
 """Which operands a kernel may find its result in: it reads each element of them before it writes that element.
 
-True of a nest (lowering/cpu/tile/nest.py) where every read of the operand is at the index that is written, or in a
+True of a nest, of either target, where every read of the operand is at the index that is written, or in a
 reduction over dims that one thread walks as a whole before it writes any of them (softmax over rows).
 """
 
