@@ -50,12 +50,13 @@ def shifted(expr: ir.AffineExpr, count: int) -> ir.AffineExpr:
 def rebuild_elementwise(
     op: ir.Operation, operands: list[ir.Value], maps: list[list[ir.AffineExpr]], loops: int
 ) -> ir.Value:
-    """An elementwise ``linalg.generic`` with the body of ``op``, which is left without one."""
+    """An elementwise ``linalg.generic`` with the body of ``op``, which is left without one, and what is said of it."""
     new = ir.Operation.create(
         "linalg.generic",
         results=[operands[-1].type],
         operands=operands,
-        attributes={
+        attributes={name: op.attributes[name] for name in op.attributes}
+        | {
             "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, m)) for m in maps]),
             "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * loops),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),

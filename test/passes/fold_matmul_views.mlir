@@ -1,6 +1,6 @@
 // RUN: kiln-opt %s --split-input-file --pass-pipeline=fold-matmul-views | filecheck %s
 
-// A linear layer on [B, S, K]: no view is left, and the bias is added on the three dims.
+// A linear layer on [B, S, K]: no view is left, and the bias is added on the three dims, still before the rounding.
 // CHECK-LABEL: func.func @linear
 // CHECK-SAME: %[[X:.*]]: tensor<2x16x64xf32>, %[[W:.*]]: tensor<8x64xf32>, %[[B:.*]]: tensor<8xf32>
 // CHECK-NOT: kiln.view
@@ -9,6 +9,7 @@
 // CHECK: linalg.generic
 // CHECK-SAME: iterator_types = ["parallel", "parallel", "parallel"]
 // CHECK-SAME: ins(%[[P]], %[[B]] : tensor<2x16x8xf32>, tensor<8xf32>)
+// CHECK-SAME: attrs = {{.*}}adds_to_product
 // CHECK-NOT: kiln.view
 // CHECK: return
 func.func @linear(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>, %b: tensor<8xf32>) -> tensor<2x16x8xf32> {
@@ -16,7 +17,7 @@ func.func @linear(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>, %b: tensor<8xf3
   %1 = "kiln.view"(%w) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (64, 8)>} : (tensor<8x64xf32>) -> tensor<64x8xf32>
   %2 = "kiln.matmul"(%0, %1) {transpose_lhs = false, transpose_rhs = false} : (tensor<32x64xf32>, tensor<64x8xf32>) -> tensor<32x8xf32>
   %e = "kiln.empty"() {shape = affine_map<() -> (32, 8)>} : () -> tensor<32x8xf32>
-  %3 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%2, %b : tensor<32x8xf32>, tensor<8xf32>) outs(%e : tensor<32x8xf32>) {
+  %3 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%2, %b : tensor<32x8xf32>, tensor<8xf32>) outs(%e : tensor<32x8xf32>) attrs = {adds_to_product} {
   ^bb0(%p: f32, %c: f32, %o: f32):
     %s = arith.addf %p, %c : f32
     linalg.yield %s : f32
