@@ -15,7 +15,8 @@ class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
     """Inclusive scan of `x` along `dim`; `kind` is "sum", "prod", "max", "min" or "logsumexp".
 
     The second result, for "max" and "min", is the position of the element taken (the last of equals) as i64.  NaN
-    propagates.  bf16 and f16 accumulate in f32.  As `torch.cumsum`, `cumprod`, `cummax`, `cummin`, `logcumsumexp`.
+    propagates.  bf16 and f16 accumulate in f32, and on the CPU all floats in f64.  As `torch.cumsum`, `cumprod`,
+    `cummax`, `cummin`, `logcumsumexp`.
 
     ```mlir
     func.func @cumsum(%x: tensor<8x?xf32>) -> tensor<8x?xf32> {

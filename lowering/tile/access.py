@@ -173,6 +173,18 @@ def indices_at(offset: ir.AffineExpr, sizes: Sequence[ir.AffineExpr]) -> list[ir
     return [offset, *indices] if sizes else []
 
 
+def index_among(
+    indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr], wanted: Sequence[ir.AffineExpr]
+) -> Indices:
+    """The index of the same element of a tensor whose sizes, `wanted`, are `sizes` but for dims of size 1: a value for
+    each channel behind one image of one pixel."""
+    if list(sizes) == list(wanted):
+        return tuple(indices)
+    walked = iter(index for index, size in zip(indices, sizes, strict=True) if affine.constant_of(size) != 1)
+    zero = ir.AffineConstantExpr.get(0)
+    return tuple(zero if affine.constant_of(size) == 1 else next(walked) for size in wanted)
+
+
 def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
     """`expr` as base + coefficient * lane where d_dim = block + lane, block a multiple of `multiple_of` = lanes.
 

@@ -33,7 +33,7 @@ from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.product import static_size
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.emitters import emits
-from kiln.lowering.tile.access import Indices
+from kiln.lowering.tile.access import Indices, index_among
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of, strides_of
 
@@ -294,16 +294,6 @@ class _Epilogue:
         with e.inside({self.column.position: column}):
             e.bound = {(self.result, self.indices): b.cast_float(sums, element)}
             for i, root in enumerate(e.body.roots):
-                indices = self._index_of(root)
+                indices = index_among(self.indices, e.body.dims(self.result), e.body.dims(root))
                 value = e.eval(root, indices)
                 e.store(len(e.body.tensors) + i, indices, rounded(b, value) if self.pairs else value)
-
-    def _index_of(self, root: ir.Value) -> Indices:
-        """The index of a root at the current element: it may have fewer or more dims of size 1 than the convolution's
-        result, such as a value for each channel behind one image of one pixel."""
-        sizes, own = self.e.body.dims(root), self.e.body.dims(self.result)
-        if sizes == own:
-            return self.indices
-        walked = iter(index for index, size in zip(self.indices, own, strict=True) if affine.constant_of(size) != 1)
-        zero = ir.AffineConstantExpr.get(0)
-        return tuple(zero if affine.constant_of(size) == 1 else next(walked) for size in sizes)

@@ -52,8 +52,11 @@ def emit_scan_fusion(kernel: Kernel) -> None:
     width = 1 if lane is None else planning.lane_width(e, lane, 2)
     span = planning.lane_width(e, scanned, 1)
 
+    # Thousands of roundings of one running sum add up where all terms are alike: as in PyTorch, it is in f64.
+    total_type = b.f64 if floating else compute
+
     def first() -> ir.Value:
-        type_ = compute if lane is None else b.vec(width, compute)
+        type_ = total_type if lane is None else b.vec(width, total_type)
         return b.float_(float(start), type_) if floating else b.int_(start, type_)
 
     def walk() -> None:
@@ -61,7 +64,7 @@ def emit_scan_fusion(kernel: Kernel) -> None:
             with e.inside({scanned: i}):
                 x = e.eval(op.operands[0], tuple(dims))
                 x = e.splat(x) if lane is not None else x
-                x = b.cast_float(x, compute) if floating else x
+                x = b.cast_float(x, total_type) if floating else x
                 total = ir.Operation.create(combiner, results=[x.type], operands=[carried[0], x]).result
                 e.store(len(body.tensors), tuple(dims), b.cast_float(total, element) if floating else total)
                 return [total]
@@ -71,7 +74,6 @@ def emit_scan_fusion(kernel: Kernel) -> None:
     def along() -> None:
         """The row in vectors along the scanned dim."""
         extent = e.index(e.loops.extents[scanned])
-        total_type = b.f64 if floating else compute
         identity = b.broadcast(b.float_(float(start), compute) if floating else b.int_(start, compute), span)
 
         def combine(x: ir.Value, y: ir.Value) -> ir.Value:

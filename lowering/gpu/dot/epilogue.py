@@ -13,7 +13,7 @@ from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Line, split_batch
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
-from kiln.lowering.tile.access import Indices, indices_at, linear_offset
+from kiln.lowering.tile.access import Indices, index_among, indices_at, linear_offset
 from kiln.lowering.tile.scopes import Scope
 
 
@@ -61,10 +61,9 @@ class ConvolutionEpilogue:
         self.dims = [e.loops.new(_at_least_two(size)) for size in self.sizes]
 
     def at(self, value: ir.Value) -> Indices:
-        """The index of a value of the result's shape."""
-        if self.e.body.dims(value) != self.sizes:
-            raise UnsupportedError("kiln.conv", str(self.result.owner.location), "a result of another shape behind it")
-        return tuple(self.e.loops.simplify(d) for d in self.dims)
+        """The index of a value of the result's shape, but for dims of size 1."""
+        found = index_among(self.dims, self.sizes, self.e.body.dims(value))
+        return tuple(self.e.loops.simplify(x) for x in found)
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""

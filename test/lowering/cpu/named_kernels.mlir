@@ -3,14 +3,16 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
 
-// A running sum walks the scanned dim in order; the lanes are columns, their sums stay in registers.
+// A running sum walks the scanned dim in order; the lanes are columns, their sums stay in registers, in f64.
 
 // CHECK-LABEL: func.func @scan
 // CHECK: scf.for %[[LANE:.*]] = %c0 to %c64
-// CHECK: scf.for {{.*}} = %c0 to %c100 step %c1 iter_args(%[[SUM:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf32>)
+// CHECK: scf.for {{.*}} = %c0 to %c100 step %c1 iter_args(%[[SUM:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf64>)
 // CHECK: %[[X:.*]] = vector.load %arg0[%[[AT:.*]]] : memref
-// CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[SUM]], %[[X]]
-// CHECK-NEXT: vector.store %[[NEXT]], %arg1[%[[AT]]]
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[X]]
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[SUM]], %[[WIDE]]
+// CHECK-NEXT: %[[ROUNDED:.*]] = arith.truncf %[[NEXT]]
+// CHECK-NEXT: vector.store %[[ROUNDED]], %arg1[%[[AT]]]
 // CHECK-NEXT: scf.yield %[[NEXT]]
 func.func @scan(%x: tensor<100x64xf32>) -> tensor<100x64xf32> {
   %y = "kiln.scan"(%x) {dim = 0 : i64, kind = "sum"} : (tensor<100x64xf32>) -> tensor<100x64xf32>

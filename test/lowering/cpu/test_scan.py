@@ -78,3 +78,11 @@ def test_long_rows_keep_their_digits():
 
 def test_it_is_a_kernel():
     assert kiln.explain(FUNCTIONS["sum"], torch.randn(4, 40)).aten_calls == []
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_running_sum_of_equal_terms_stays_exact(dim: int) -> None:
+    """Roundings of the same size and sign add up in f32, along memory as across it."""
+    x = torch.full((5000, 24) if dim == 0 else (24, 5000), 1 / 3)
+    found = torch.compile(lambda x: torch.cumsum(x, dim), backend="kiln", options={"fallback": False})(x)
+    torch.testing.assert_close(found.double(), x.double().cumsum(dim), rtol=2.0**-22, atol=0)

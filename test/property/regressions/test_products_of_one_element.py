@@ -54,3 +54,15 @@ def test_a_value_for_each_channel_of_one_pixel(target):
     operands = torch.randn(1, 384, 1, 1), torch.randn(10, 384, 1, 1) * 0.05, torch.randn(10), torch.randn(10)
     found = torch.compile(channels, backend="kiln", options={"fallback": False, "target": target})(*operands)
     torch.testing.assert_close(found, channels(*operands), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_sums_over_one_column_of_an_image(target):
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 32, 5, 4), torch.randn(48, 32, 7, 7) * 0.02
+
+    def sums(x, w):
+        return torch.logsumexp(F.conv2d(x, w, stride=4, padding=3), -1)
+
+    found = torch.compile(sums, backend="kiln", options={"fallback": False, "target": target})(x, w)
+    torch.testing.assert_close(found, sums(x, w), rtol=1e-4, atol=1e-4)
