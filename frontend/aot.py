@@ -26,6 +26,7 @@ from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, kee
 from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
+from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
@@ -42,14 +43,14 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     """
     replace_prims_views(gm)
     try:
-        with keeping_traces(example_inputs, options):
+        with keeping_traces(example_inputs, options), short_gradients():
             return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))
     except (KilnError, TorchDynamoException):  # the latter are how Dynamo is asked to trace anew, or to leave it
         raise
     except Exception as error:  # noqa: BLE001 - of PyTorch's cache, if it does not come again without
         if is_saving_asked_for():
             raise
-        with collect() as reports, keeping_no_traces():
+        with collect() as reports, keeping_no_traces(), short_gradients():
             try:
                 compiled = _dispatch(gm, example_inputs, _settings(options, lambda compiler: compiler))
             except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from kiln.frontend.formulas import corrections
+
 __all__ = ["decomposition_table"]
 
 aten = torch.ops.aten
@@ -101,5 +103,5 @@ _COMPOUNDS = (
 
 @cache
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
-    """Op overload -> PyTorch's own decomposition, for the ops listed in this file."""
-    return dict(get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS]))
+    """Op overload -> decomposition: PyTorch's own for the ops listed in this file, and corrections of PyTorch's."""
+    return {**get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS]), **corrections()}

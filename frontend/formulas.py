@@ -1,0 +1,85 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Formulas in place of PyTorch's, where these are wrong in some version or too long to compile."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["corrections", "short_gradients"]
+
+aten = torch.ops.aten
+_CUMPROD_BACKWARD = aten.cumprod_backward.default
+_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+def corrections() -> dict[Any, Callable[..., Any]]:
+    """Op overload -> a decomposition, for the ops that FakeTensors of this PyTorch give a wrong shape or layout.
+
+    Each returns NotImplemented where PyTorch is right, which leaves the op whole.
+    """
+    found: dict[Any, Callable[..., Any]] = {}
+    if torch.__version__ < (2, 12):  # pyright: ignore[reportOperatorIssue] - a TorchVersion
+        found |= {op: _unshared(op) for op in (aten.slice_scatter.default, aten.select_scatter.default)}
+    if torch.__version__ < (2, 13):  # pyright: ignore[reportOperatorIssue] - a TorchVersion
+        found[aten.linalg_vector_norm.default] = _vector_norm
+    return found
+
+
+def _unshared(op: Any) -> Callable[..., Any]:
+    """The traced result of a scatter has the strides of its base, also where elements of the base share memory."""
+
+    def scatter(base: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(n, int) and n > 1 and s == 0 for n, s in zip(base.shape, base.stride(), strict=True)):
+            return op(base.clone(memory_format=torch.contiguous_format), *args, **kwargs)
+        return NotImplemented
+
+    return scatter
+
+
+def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The traced result keeps dims of size 1 that are counted from the end."""
+    dims = [dim] if isinstance(dim, int) else dim
+    if not dims or all(d >= 0 for d in dims):
+        return NotImplemented
+    return aten.linalg_vector_norm.default(x, ord, [d % max(x.dim(), 1) for d in dims], keepdim, dtype=dtype)
+
+
+@contextlib.contextmanager
+def short_gradients() -> Iterator[None]:
+    """What AOTAutograd traces in the block gets a gradient of cumprod of 20 ops. PyTorch's traces a loop over the
+    elements of the dim: thousands of ops for a dim of 100."""
+    kernels = _CUMPROD_BACKWARD.py_kernels
+    before = kernels.get(_KEY)
+    kernels[_KEY] = cumprod_backward
+    _CUMPROD_BACKWARD._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        if before is None:
+            kernels.pop(_KEY, None)
+        else:
+            kernels[_KEY] = before
+        _CUMPROD_BACKWARD._dispatch_cache.clear()
+
+
+def cumprod_backward(grad: Tensor, x: Tensor, dim: int, output: Tensor) -> Tensor:
+    """The gradient of ``output = x.cumprod(dim)``, all of one shape; the formula is that of ATen's eager kernel.
+
+    With the first zero of a row at z: before z, the sum of ``grad * output`` from the element on, divided by it; at z,
+    the sum of ``grad`` times the products in which the element is left out; 0 behind z.
+    """
+    if x.dim() == 0 or (isinstance(x.numel(), int) and x.numel() <= 1):
+        return grad
+    is_zero = x == 0
+    zeros = is_zero.to(torch.int64).cumsum(dim)
+    first = is_zero & (zeros == 1)
+    without = torch.where(first, 1, x).cumprod(dim).conj() * grad
+    at_first = torch.where(zeros == 1, without, 0).sum(dim, keepdim=True)
+    before = torch.where(zeros == 0, output.conj() * grad, 0)
+    from_here = before.flip(dim).cumsum(dim).flip(dim)
+    return torch.where(first, at_first, torch.where(zeros == 0, from_here / x.conj(), 0))

@@ -1,0 +1,100 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Formulas in place of PyTorch's: the gradient of cumprod, and ops that some versions trace with wrong shapes or strides."""
+
+import pytest
+import torch
+
+from kiln.frontend.formulas import cumprod_backward
+from kiln.frontend.report import collect
+
+
+def compiled(function):
+    torch._dynamo.reset()
+    return torch.compile(function, backend="kiln", options={"fallback": False})
+
+
+def rows(width: int, dtype: torch.dtype) -> torch.Tensor:
+    """Rows without zeros, with one at the start, inside and at the end, with two, and of zeros alone."""
+    torch.manual_seed(0)
+    x = (torch.rand(7, width) + 0.5).to(dtype)
+    x[1, 0] = x[2, width // 2] = x[3, -1] = x[4, 1] = x[4, -2] = 0
+    x[5] = 0
+    return x
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_gradient_of_cumprod(dtype, dim):
+    x = rows(9, dtype).transpose(0, 1 if dim == 0 else 0).contiguous().requires_grad_()
+    y = torch.cumprod(x, dim)
+    grad = torch.randn(y.shape, dtype=dtype)
+    (expected,) = torch.autograd.grad(y, x, grad)
+    torch.testing.assert_close(cumprod_backward(grad, x.detach(), dim, y.detach()), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
+@pytest.mark.parametrize("value", [0.0, 2.0, torch.inf])
+def test_gradient_of_cumprod_of_one_element(shape, value):
+    x = torch.full(shape, value)
+    assert cumprod_backward(torch.full(shape, 3.0), x, 0, x).tolist() == torch.full(shape, 3.0).tolist()
+
+
+def test_nothing_behind_a_zero_reaches_what_is_before_it():
+    x, grad = torch.tensor([2.0, 0.0, 3.0]), torch.tensor([1.0, 1.0, torch.nan])
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(torch.cumprod(leaf, 0), leaf, grad)
+    found = cumprod_backward(grad, x, 0, torch.cumprod(x, 0))
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert found.isnan().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_training_with_a_long_cumprod(dynamic):
+    """PyTorch's formula is a loop over the elements: thousands of ops."""
+    x = rows(300, torch.float32)
+    results = []
+    with collect() as reports:
+        for function in (torch.cumprod, torch.compile(torch.cumprod, backend="kiln", dynamic=dynamic)):
+            leaf = x.clone().requires_grad_()
+            y = function(leaf, 1)
+            y.backward(torch.linspace(-1, 1, 300).expand(7, 300))
+            results.append((y.detach(), leaf.grad))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
+    assert len(reports) == 2 and all(report.executor == "kiln" for report in reports)
+    assert max(len(report.decisions) for report in reports) < 40
+
+
+SCATTERS = {
+    "slice": lambda x: torch.slice_scatter(x, torch.ones(4, 2), 1, 2, 4),
+    "select": lambda x: torch.select_scatter(x, torch.ones(4), 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+@pytest.mark.parametrize("shape", [(6,), (4, 1)], ids=str)
+def test_scatter_into_an_expanded_tensor(name, shape):
+    """PyTorch 2.11 traces a result whose elements share memory, as those of the base do."""
+
+    def function(x):
+        return SCATTERS[name](x.expand(4, 6))
+
+    x = torch.arange(float(torch.Size(shape).numel())).view(shape)
+    found, expected = compiled(function)(x), function(x)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("order", [2, 3.5])
+@pytest.mark.parametrize(("shape", "dim"), [((1,), -1), ((5, 1), -1), ((4, 1, 3), -2), ((4, 1, 1), (-1, -2))], ids=str)
+def test_norm_over_a_dim_of_size_one(shape, dim, order):
+    """PyTorch 2.11 and 2.12 trace a result that keeps the dim."""
+
+    def function(x):
+        return torch.linalg.vector_norm(x, order, dim=dim)
+
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    found = compiled(function)(x)
+    torch.testing.assert_close(found, function(x))
