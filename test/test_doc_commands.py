@@ -138,6 +138,48 @@ def test_kiln_cache(command: list[str], here: Path) -> None:
     assert "MiB" in done.stdout
 
 
+MY_PASS = """
+from dataclasses import dataclass
+
+from kiln.dialects.walk import ops_inside
+from kiln.passes import Pass, register_pass
+
+@register_pass
+@dataclass
+class MyPass(Pass):
+    name = "my-pass"
+
+    def run(self, module):
+        for op in [op for op in ops_inside(module.operation) if op.name == "arith.subf"]:
+            op.operands[0], op.operands[1] = op.operands[1], op.operands[0]
+"""
+
+MODEL = """
+import torch
+
+def make():
+    return torch.nn.Linear(8, 4), (torch.randn(2, 8),)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [c for p in ("bisect", "reduce", "debug") for c in commands(f"kiln-{p}")], ids=" ".join
+)
+def test_debugging(command: list[str], stages: Path) -> None:
+    """A wrong pass is found, a module with a subtraction is called broken, and what is right is called right."""
+    (stages / "my_pass.py").write_text(MY_PASS)
+    (stages / "model.py").write_text(MODEL)
+    script = stages / "is_fine.sh"
+    script.write_text('#!/bin/sh\n! grep -q arith.subf "$1"\n')
+    script.chmod(0o755)
+    words = ["model.graph.mlir" if word == "model.mlir" else word for word in command[2:]]
+    if ">" in words:
+        words = words[: words.index(">")]
+    done = run(f"kiln.tools.{command[1].replace('-', '_')}", words, stages)
+    is_wrong = any(word.startswith(("--load", "--test")) for word in words)
+    assert done.returncode == (0 if is_wrong else 2), done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("command", commands("python -m benchmarks"), ids=" ".join)
 def test_options_of_benchmarks(command: list[str]) -> None:
     assert ARGUMENTS[command[3]](command[4:])
@@ -157,7 +199,7 @@ def test_commands_are_found() -> None:
         "scripts/setup",
         "scripts/test",
     )
-    known += ("kiln-bisect", "kiln-check", "kiln-debug", "kiln-reduce")  # test/tools, test/runtime run them
+    known += ("kiln-bisect", "kiln-debug", "kiln-reduce", "kiln-check")  # test/runtime runs the last
     known += (".", "lit", "pyright", "ruff")
     assert [command for command in rest if command[1] not in known] == []
     assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))

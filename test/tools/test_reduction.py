@@ -9,7 +9,8 @@ from torch_mlir import ir
 from kiln.dialects import create_context, parse, to_text
 from kiln.passes.numerics.sample import random_samples
 from kiln.passes.numerics.signature import entry_function, signature_of
-from kiln.tools.debugging import editing, fusions
+from kiln.tools.debugging import breakage, editing, fusions
+from kiln.tools.debugging.attempts import Finding, Task
 from kiln.tools.debugging.op_edits import _as_operand
 from kiln.tools.debugging.reduction import reduce_module
 
@@ -150,3 +151,16 @@ def test_indices_of_the_torch_dialect_count_from_the_end(type_: str, lowest: int
         draws = list(random_samples(signature_of(entry_function(module)), ("normal",)))
         assert int(draws[0][0].tensors[0].min()) == lowest
         assert int(draws[-1][0].tensors[0].min()) == 0
+
+
+def test_pieces_may_take_little_longer_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def attempt(task: Task, text: str) -> Finding:
+        limits.append(task.timeout)
+        return Finding("numbers", 0, "a-pass")
+
+    monkeypatch.setattr(breakage, "attempt", attempt)
+    is_broken = breakage.why_broken(Task(list, timeout=60.0), "whole")
+    assert is_broken is not None and is_broken("piece")
+    assert limits[0] == 60.0 and limits[1] < 10.0

@@ -17,8 +17,8 @@ from kiln.passes.pipeline_parser import parse_pipeline
 from kiln.tools.debugging.attempts import KERNELS, Finding, Task, attempt
 from kiln.tools.debugging.bisection import Bisection, bisect
 from kiln.tools.debugging.breakage import why_broken
-from kiln.tools.debugging.children import in_child
-from kiln.tools.debugging.reduction import reduce_module, seconds_computed
+from kiln.tools.debugging.children import in_child, seconds_computed
+from kiln.tools.debugging.reduction import reduce_module
 
 __all__ = ["Diagnosis", "capture", "diagnose"]
 

@@ -7,7 +7,6 @@ Each step makes a candidate from the smallest module so far and keeps it if it v
 pieces are tried first: the ops behind a place, those before it, halves of the rest; then op by op.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,11 +17,11 @@ from kiln.dialects import create_context, parse, to_text
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
 from kiln.tools.debugging import editing, fusions
-from kiln.tools.debugging.children import in_child
+from kiln.tools.debugging.children import in_child, seconds_computed
 from kiln.tools.debugging.op_edits import CHOICES, EDITS
 from kiln.tools.debugging.sizes import simpler_numbers, smaller, tensor_sizes
 
-__all__ = ["reduce_module", "seconds_computed"]
+__all__ = ["reduce_module"]
 
 _EDIT_SECONDS = 60.0
 _BATCH_SECONDS = 0.1
@@ -247,11 +246,6 @@ class _Reducer:
         except (KilnError, ir.MLIRError, ValueError):
             self._seen.add(text)
             return None
-
-
-def seconds_computed() -> float:
-    """Of a processor, by this process and its children that have ended."""
-    return sum(os.times()[:4])
 
 
 def _length(module: ir.Module) -> int:
