@@ -7,17 +7,17 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.dialects import create_context, to_text
-from kiln.dialects.kiln import name_of
-from kiln.errors import CompileError, ProofError, UnsupportedError
+from kiln.dialects.kiln import KernelOp, name_of
+from kiln.errors import CompileError, UnsupportedError
 from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.cache.tuned_schedules import tuned_schedules
 from kiln.frontend.calls.boxed_graph import BoxedGraph, shared_results
@@ -28,15 +28,18 @@ from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Decision, Proved
 from kiln.frontend.report.inspection import describe_plan, names_in_location, rewrites_of
 from kiln.frontend.runners import make_runner
-from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules
+from kiln.frontend.smaller_schedules import Rejected, SmallerSchedules, UseSmallerSchedules
 from kiln.frontend.targets import Target, choose_target
 from kiln.lowering.cpu import isa
-from kiln.lowering.host.plan import build_plan
+from kiln.lowering.host.kernels import kernels_of
 from kiln.passes import PassManager, PipelineStep, parse_pipeline
 from kiln.passes.core import Compilation
-from kiln.passes.instruments import Instrument, Reproducer, StageDump, Timing
+from kiln.passes.instruments import Instrument, KernelDump, Reproducer, StageDump, Timing
 from kiln.passes.plan_host import PlanHost
-from kiln.runtime.plan import Plan
+from kiln.passes.prove_kernels import ProveKernels
+
+if TYPE_CHECKING:
+    from kiln.lowering.gpu.validate.proofs import Proofs
 
 __all__ = ["NativeGraph", "compile_native"]
 
@@ -69,49 +72,56 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     avoid: dict[str, str] = {}
     smaller = SmallerSchedules()
     while True:
-        try:
-            with isa.compiling_for(isa.named(options.cpu, options.float_parts)), no_full_collections():
-                return _attempt(gm, options, report, avoid, smaller)
-        except CompileError as error:
-            if smaller.learn([getattr(failure, "rejected", None) for failure in _failures(error)]):
-                report.decisions.clear()
-                continue
-            culprits = _culprits(error, report, options)
+        with isa.compiling_for(isa.named(options.cpu, options.float_parts)), no_full_collections():
+            made = _attempt(gm, options, report, avoid, smaller)
+        if isinstance(made, NativeGraph):
+            return made
+        if not smaller.learn([kernel.rejected for kernel in made]):
+            culprits = _culprits(made, report, options)
             if culprits.keys() <= avoid.keys() or len(avoid) >= _MAX_RETRIES:
-                raise
+                _attempt(gm, options, report, avoid, smaller, strict=True)  # raises, with a reproducer
+                raise made[0].error()
             avoid |= culprits
-            report.decisions.clear()
+        report.decisions.clear()
 
 
 def _attempt(
-    gm: GraphModule, options: Options, report: CompileReport, avoid: Mapping[str, str], smaller: SmallerSchedules
-) -> NativeGraph:
+    gm: GraphModule,
+    options: Options,
+    report: CompileReport,
+    avoid: Mapping[str, str],
+    smaller: SmallerSchedules,
+    *,
+    strict: bool = False,
+) -> "NativeGraph | list[_NoKernel]":
+    """The compiled graph, or the kernels that there is no machine code for. ``strict``: these are an error."""
     target = choose_target(gm, options)
-    if options.check and target.codegen != "cpu":
-        from kiln.lowering.gpu.validate.proofs import Proofs
-
-        target = replace(target, proofs=Proofs(options.check))
     with report.stage("import"):
         needs_tt = target.codegen != "cpu" or bool(options.pipeline)
         imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
-    folder = _dump_folder(options, report)
-    planning = _Planning(compile=True)
-    planning.smaller, planning.is_checked = smaller, bool(options.check)
-    planning.imported, planning.folder, planning.graph, planning.target = imported, folder, report.graph, target
-    planning.placeholders = sum(node.op == "placeholder" for node in gm.graph.nodes)
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
-    _run_passes(planning, options, report, avoid)
-    assert planning.plan is not None
-    if target.proofs is not None:
-        report.proved = Proved(target.proofs.kernels, target.proofs.proved, tuple(target.proofs.unknown))
+    planning = PlanHost(target.device, show=False)
+    planning.inputs, planning.graph = imported.inputs, report.graph
+    planning.num_inputs = sum(node.op == "placeholder" for node in gm.graph.nodes)
+    with imported.module.context:
+        steps = [
+            *_steps(target, options, avoid),
+            *([PipelineStep(UseSmallerSchedules(smaller), "what Triton compiles")] if smaller else []),
+            *target.kernels(options.check, shared=not options.debug_dir, strict=strict),
+            PipelineStep(planning, "launch order and buffers, while kernels are compiled"),
+        ]
+    _run_passes(imported, steps, _dump_folder(options, report), options, report)
+    if planning.plan is None:
+        return [_NoKernel(k) for k in kernels_of(imported.module) if "unsupported" in k.operation.attributes]
+    report.proved = next((_proved(s.pass_.proofs) for s in steps if isinstance(s.pass_, ProveKernels)), None)
     with report.stage("load"):
         run = make_runner(planning.plan, imported.constants, options)
     if options.verify:
         from kiln.frontend.verification import GivenInputs
 
-        steps = functools.partial(_steps, target, options, avoid)
-        run = GivenInputs(run, text, steps, imported.inputs, imported.constants)
+        again = functools.partial(_steps, target, options, avoid)
+        run = GivenInputs(run, text, again, imported.inputs, imported.constants)
     describe_plan(report, imported.module, planning.plan, gm)
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, planning.plan), imported.found
@@ -120,111 +130,48 @@ def _attempt(
     return NativeGraph(boxed, StoredGraph.of(signature, planning.plan, report), imported.constants)
 
 
-def _culprits(error: CompileError, report: CompileReport, options: Options) -> dict[str, str]:
-    """Torch ops, with a reason, that a failure to make a kernel is about; none when it is about something else."""
+def _proved(proofs: "Proofs") -> Proved:
+    return Proved(proofs.kernels, proofs.proved, tuple(proofs.unknown))
+
+
+def _culprits(kernels: Sequence["_NoKernel"], report: CompileReport, options: Options) -> dict[str, str]:
+    """Torch ops, with a reason, that kernels without code are about; none if a defect is to be an error."""
     culprits: dict[str, str] = {}
-    for failure in _failures(error):
-        if not isinstance(failure, _NoKernel) or (failure.is_defect and not options.fallback):
+    for kernel in kernels:
+        if kernel.is_defect and not options.fallback:
             return {}
-        if failure.is_defect:
-            warnings.warn(f"kiln: an op runs with ATen because of a defect: {failure}", RuntimeWarning, stacklevel=2)
-        names = {f'"{name}"(' for name in failure.names}
+        if kernel.is_defect:
+            text = f"kiln: an op runs with ATen because of a defect: {kernel.error()}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        names = {f'"{name}"(' for name in kernel.names}
         for decision in report.decisions:
             if decision.way != "aten" and any(name in decision.location for name in names):
-                culprits.setdefault(decision.op, f"no kernel: {failure.reason}")
+                culprits.setdefault(decision.op, f"no kernel: {kernel.reason}")
     return culprits
 
 
-def _failures(error: CompileError) -> Sequence[BaseException | None]:
-    """What a failed attempt failed for."""
-    cause = error.__cause__
-    return cause.failures if isinstance(cause, _NoKernels) else [cause]
+class _NoKernel:
+    """A kernel without code, by the attribute `unsupported`: ``names`` are the FX nodes that are to blame.
 
-
-class _NoKernel(UnsupportedError):
-    """A fusion without a kernel: ``names`` are the FX nodes it is about; ``is_defect``: a bug, not a known limit.
-
-    ``rejected`` has what is to be tried next where it was emitted, and did not compile.
+    ``is_defect``: a bug, not a known limit. ``rejected``: what is to be tried next, where its compiler refused it.
     """
 
-    def __init__(self, fusion: ir.OpView, error: Exception, rejected: Rejected | None = None) -> None:
-        self.rejected = rejected
-        self.is_defect = not isinstance(error, UnsupportedError)
-        op = error.op if isinstance(error, UnsupportedError) else "kiln.fusion"
-        reason = error.reason if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
+    def __init__(self, kernel: KernelOp) -> None:
+        attributes = kernel.operation.attributes
+        fusion = kernel.fusion.operation
+        self.reason = ir.StringAttr(attributes["unsupported"]).value
+        self.op = ir.StringAttr(attributes["unsupported_op"]).value
+        self.location = str(fusion.location)
+        self.is_defect = "defect" in attributes
+        self.rejected = Rejected.of(kernel.fusion, self.reason) if "rejected" in attributes else None
         # The op that the error names, if the body holds it; else the whole fusion is to blame.
-        body = [inner.operation for inner in fusion.operation.regions[0].blocks[0].operations]
-        blamed = [inner for inner in body if name_of(inner) == op] or [fusion.operation]
+        body = [inner.operation for inner in fusion.regions[0].blocks[0].operations]
+        blamed = [inner for inner in body if name_of(inner) == self.op] or [fusion]
         self.names = {name for inner in blamed for name in names_in_location(str(inner.location))}
-        super().__init__(op, str(fusion.operation.location), reason)
 
-
-class _NoKernels(UnsupportedError):
-    """Several fusions without kernels."""
-
-    def __init__(self, failures: list[_NoKernel]) -> None:
-        self.failures = failures
-        first = failures[0]
-        super().__init__(first.op, first.location, f"{first.reason} (and {len(failures) - 1} other fusions)")
-
-
-class _Planning(PlanHost):
-    """The last step: the host plan and its kernels, kept as data (the module stays as it is).
-
-    It is a pass so that a failure in it leaves a reproducer like any other pass: ``plan-host{compile=true}``.
-    """
-
-    imported: ImportedGraph
-    folder: Path | None = None
-    graph: str = ""
-    placeholders: int = 0
-    target: Target = Target("cpu")
-    smaller: SmallerSchedules | None = None
-    is_checked: bool = False
-    plan: Plan | None = None
-
-    def run(self, module: ir.Module) -> None:
-        if self.smaller is not None:
-            self.smaller.apply(module, self.note)
-        failures: list[_NoKernel] = []
-
-        def compiler(fusion: ir.OpView, name: str) -> ir.Module | None:
-            try:
-                return self.target.kernel(fusion, name)
-            except ProofError:
-                raise
-            except Exception as error:
-                failures.append(_NoKernel(fusion, error))
-                return None
-
-        has_dump = self.folder is not None
-        kernels = self.target.kernels(
-            compiler,
-            self._dump if has_dump else None,
-            self._write if has_dump else None,
-            lambda fusion, error: _NoKernel(fusion, error, Rejected.of(fusion, error)),
-        )
-        self.plan = build_plan(
-            module,
-            None,
-            self.imported.inputs,
-            name=self.graph,
-            num_inputs=self.placeholders,
-            kernels=kernels,
-            device=self.target.device,
-            is_checked=self.is_checked,
-        )
-        if failures:
-            raise failures[0] if len(failures) == 1 else _NoKernels(failures)
-        if self.folder is not None:
-            (self.folder / "plan.mlir").write_text(self.plan.text, encoding="utf-8")
-
-    def _dump(self, name: str, module: ir.Module) -> None:
-        self._write(f"{name}.mlir", module.operation.get_asm())
-
-    def _write(self, name: str, text: str) -> None:
-        assert self.folder is not None
-        (self.folder / name).write_text(text, encoding="utf-8")
+    def error(self) -> CompileError:
+        """What to raise where nothing can be done."""
+        return CompileError(str(UnsupportedError(self.op, self.location, self.reason)), pass_name="emit-kernels")
 
 
 def _dump_folder(options: Options, report: CompileReport) -> Path | None:
@@ -234,21 +181,19 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
     return Path(options.debug_dir) / f"graph{next(_numbers)}-{report.graph}"
 
 
-def _run_passes(planning: _Planning, options: Options, report: CompileReport, avoid: Mapping[str, str]) -> None:
-    module = planning.imported.module
-    with module.context:
-        steps = _steps(planning.target, options, avoid)
-    steps = [*steps, PipelineStep(planning, "launch order, buffers and machine code")]
+def _run_passes(
+    imported: ImportedGraph, steps: list[PipelineStep], folder: Path | None, options: Options, report: CompileReport
+) -> None:
     timing = Timing()
     instruments: list[Instrument] = [Reproducer()]
     if options.verify:
         from kiln.passes.instruments.numerics import VerifyNumerics
 
         instruments.append(VerifyNumerics())
-    if planning.folder is not None:
-        instruments.append(StageDump(planning.folder, stages_only=True, debug_info=True))
+    if folder is not None:
+        instruments += [StageDump(folder, stages_only=True, debug_info=True), KernelDump(folder)]
     try:
-        PassManager(steps, [*instruments, timing]).run(module)
+        PassManager(steps, [*instruments, timing]).run(imported.module)
     finally:
         report.stages.update(timing.seconds)
         report.rewrites.clear()
@@ -261,7 +206,7 @@ def _run_passes(planning: _Planning, options: Options, report: CompileReport, av
 
 
 def _steps(target: Target, options: Options, avoid: Mapping[str, str]) -> list[PipelineStep]:
-    """The passes of one attempt. ``avoid``: torch ops that are to stay calls of ATen, with the reason."""
+    """The passes up to scheduled kernels. ``avoid``: torch ops that are to stay calls of ATen, with the reason."""
     compilation = Compilation(avoid, tuned_schedules(options))
     if options.pipeline:
         return parse_pipeline(options.pipeline, compilation)

@@ -11,9 +11,10 @@ from torch_mlir import ir
 from kiln.dialects.schedules import Schedule, from_attribute, to_attribute
 from kiln.lowering.gpu.smaller import smaller_schedule
 from kiln.lowering.host.kernels import fusion_key
+from kiln.passes.core import Pass
 from kiln.passes.fusion.kernels import fusions_of
 
-__all__ = ["Rejected", "SmallerSchedules"]
+__all__ = ["Rejected", "SmallerSchedules", "UseSmallerSchedules"]
 
 _MOST_ATTEMPTS = 8
 """As often a graph is compiled again: what is still rejected then is not rejected for its size."""
@@ -28,12 +29,11 @@ class Rejected:
     reason: str
 
     @classmethod
-    def of(cls, fusion: ir.OpView, error: Exception) -> "Rejected":
-        """That of a fusion with its schedule."""
+    def of(cls, fusion: ir.OpView, reason: str) -> "Rejected":
+        """That of a fusion with its schedule; ``reason`` is the compiler's."""
         attributes = fusion.operation.attributes
         smaller = smaller_schedule(from_attribute(attributes["schedule"])) if "schedule" in attributes else None
-        reason = str(getattr(error, "reason", "") or error).splitlines()
-        return cls(_key(fusion), smaller, reason[0] if reason else type(error).__name__)
+        return cls(_key(fusion), smaller, reason.partition("\n")[0])
 
 
 class SmallerSchedules:
@@ -52,14 +52,28 @@ class SmallerSchedules:
         self._known.update((r.key, r) for r in found)
         return bool(found)
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to replace."""
+        return bool(self._known)
+
     def apply(self, module: ir.Module, note: Callable[[ir.Operation, str], None]) -> None:
         """Replace the schedules of a module's fusions that were rejected before."""
-        if not self._known:
-            return
         for fusion in fusions_of(module):
             while (known := self._known.get(_key(fusion))) is not None and known.smaller is not None:
                 fusion.operation.attributes["schedule"] = to_attribute(known.smaller)
                 note(fusion.operation, f"a smaller schedule: {known.reason}")
+
+
+class UseSmallerSchedules(Pass):
+    """Replace the schedules of kernels that Triton did not compile in an earlier attempt at the graph."""
+
+    name = "use-smaller-schedules"
+
+    def __init__(self, smaller: SmallerSchedules) -> None:
+        self._smaller = smaller
+
+    def run(self, module: ir.Module) -> None:
+        self._smaller.apply(module, self.note)
 
 
 def _key(fusion: ir.OpView) -> str:

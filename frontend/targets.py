@@ -12,13 +12,10 @@ target      chosen for                       kernels
 =========== ================================ ===============================================================
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import GraphModule
-from torch_mlir import ir
 
 from kiln.errors import CompileError
 from kiln.frontend.import_.fx_types import ImportUnsupported
@@ -26,31 +23,23 @@ from kiln.frontend.import_.placement import device_of, has_tensors
 from kiln.frontend.options import Options
 from kiln.lowering import target as lowering
 from kiln.lowering.gpu.target import GpuTarget
-from kiln.lowering.host.kernels import KernelSet
-from kiln.lowering.host.recent_kernels import recent_kernels
 from kiln.lowering.target import find_target
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 from kiln.passes.core import Compilation
 from kiln.passes.manager import PipelineStep
 
-if TYPE_CHECKING:
-    from kiln.lowering.gpu.validate.proofs import Proofs
-
 __all__ = ["Target", "choose_target"]
-
-Failure = Callable[[ir.OpView, Exception], Exception]
 
 
 @dataclass(frozen=True)
 class Target:
     """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90");
-    `settings` of the target "tt-cpu"; `proofs`: what looks at each kernel of a GPU, for checked execution."""
+    `settings` of the target "tt-cpu"."""
 
     name: str
     device: str = "cpu"
     arch: str = ""
     settings: Settings = DEFAULTS
-    proofs: "Proofs | None" = None
 
     @property
     def codegen(self) -> str:
@@ -70,46 +59,15 @@ class Target:
 
         return pipelines.pipeline(self.compiled_for, options, compilation)
 
-    def kernel(self, fusion: ir.OpView, name: str) -> ir.Module:
-        """The kernel of a fusion: at the vector stage, or for "cuda" in Triton IR.
+    def kernels(self, check: str = "", *, shared: bool = False, strict: bool = False) -> list[PipelineStep]:
+        """The passes from there to machine code; the arguments are those of ``pipelines.cpu_kernels``."""
+        from kiln.passes import pipelines
 
-        Raises UnsupportedError, naming the op, for what there is no kernel for; ProofError for a kernel that is wrong,
-        if `proofs` are asked for.
-        """
         if self.codegen == "cpu":
-            from kiln.lowering.cpu.emit import emit_kernel
-
-            return emit_kernel(fusion, name)
-        from kiln.lowering.gpu.emit import emit_kernel as emit_gpu_kernel
-
-        module = emit_gpu_kernel(fusion, name)
-        if self.proofs is not None:
-            from kiln.lowering.host.gpu_kernels import kernel_function
-
-            self.proofs.prove(fusion, kernel_function(module))
-        if self.codegen == "cuda":
-            return module
-        from kiln.lowering.ttcpu.fusion import lower_fusion
-
-        return lower_fusion(fusion, module, name, self.settings)
-
-    def kernels(
-        self,
-        compiler: Callable[[ir.OpView, str], ir.Module | None],
-        dump: Callable[[str, ir.Module], None] | None,
-        write: Callable[[str, str], None] | None,
-        failure: Failure,
-    ) -> KernelSet:
-        """What makes machine code of the kernels that `compiler` (`kernel`, with errors handled) gives."""
-        if self.codegen == "cpu":
-            return KernelSet(compiler, dump, recent_kernels())
+            return pipelines.cpu_kernels(checks=check, shared=shared, strict=strict)
         if self.codegen == "tt-cpu":
-            from kiln.lowering.ttcpu.fusion import TtCpuKernelSet
-
-            return TtCpuKernelSet(compiler, dump)
-        from kiln.lowering.host.gpu_kernels import GpuKernelSet
-
-        return GpuKernelSet(compiler, self.arch, write, failure)
+            return pipelines.tt_cpu_kernels(str(self.settings), checks=check, strict=strict)
+        return pipelines.gpu_kernels(self.arch, checks=check, strict=strict)
 
 
 def choose_target(gm: GraphModule, options: Options) -> Target:

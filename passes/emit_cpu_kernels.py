@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Kernels as IR, for reading and testing."""
+"""Kernels for the CPU alone, for reading and testing."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ __all__ = ["EmitCpuKernels"]
 @register_pass
 @dataclass
 class EmitCpuKernels(Pass):
-    """Replace the functions of a module by the kernels of their fusions, as `plan-host` compiles them.
+    """Replace the functions of a module by the kernels of their fusions alone, as `emit-kernels` emits them.
 
     Each distinct `kiln.fusion` becomes one function at the vector stage: 1-D memrefs for its operands and results,
     its symbols, scratch memory, thread id and thread count; loops, vectors and arithmetic inside. The fusion's name
@@ -70,7 +70,7 @@ class EmitCpuKernels(Pass):
     """Go on to the LLVM dialect: expand-vector-math, the entry function, then the lowering of each op."""
 
     def run(self, module: ir.Module) -> None:
-        from kiln.lowering.cpu.codegen import prepare_kernel
+        from kiln.lowering.cpu.codegen import expand_math, lower_kernel
         from kiln.lowering.cpu.emit import emit_kernel
         from kiln.lowering.host.kernels import fusion_key
 
@@ -86,7 +86,8 @@ class EmitCpuKernels(Pass):
             kernel = emit_kernel(fusion, name)
             if self.lower:
                 with fusion.operation.location:
-                    prepare_kernel(kernel, name)
+                    expand_math(kernel)
+                    lower_kernel(kernel, name)
             kernels.append(kernel)
         for op in reversed(list(module.body)):
             op.operation.erase()

@@ -17,7 +17,7 @@ __all__ = ["EmitGpuKernels"]
 @register_pass
 @dataclass
 class EmitGpuKernels(Pass):
-    """Replace the functions of a module by the Triton IR of their fusions, as it goes to Triton.
+    """Replace the functions of a module by the Triton IR of their fusions alone, as `emit-kernels` emits it.
 
     Each distinct `kiln.fusion` becomes one `tt.func`: pointers for its operands and results, then its symbols; see
     `lowering/gpu/emit.py` for the attributes; `kiln.buffers` is for `validate-gpu-kernels`. The fusion's name is the

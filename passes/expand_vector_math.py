@@ -9,12 +9,15 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.elements import element_of, with_element
+from kiln.dialects.kiln import KernelOp
 from kiln.errors import InvalidIRError
+from kiln.lowering.cpu.codegen import expand_math
 from kiln.lowering.cpu.vector_math import APPROXIMATE, FUNCTIONS, Emitter, Lanes
 from kiln.lowering.cpu.vector_math.conversion import extend_bf16, round_bf16
 from kiln.lowering.cpu.vector_math.power import ipowi
 from kiln.lowering.float8 import is_float8, narrow, widen
-from kiln.passes.core import Pass, register_pass
+from kiln.passes.core import register_pass
+from kiln.passes.kernel_pass import KernelPass
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ExpandVectorMath"]
@@ -35,7 +38,7 @@ _SHORT_FUNCTIONS = {"math.erf", "math.tanh"}  # whose approximate form is for f3
 
 @register_pass
 @dataclass
-class ExpandVectorMath(Pass):
+class ExpandVectorMath(KernelPass):
     """Replace math functions on vectors and scalars by formulas in arith.
 
     Every ``math`` function of f32 or f64, scalar or vector of any width, becomes polynomials with a stated accuracy
@@ -66,7 +69,14 @@ class ExpandVectorMath(Pass):
 
     name = "expand-vector-math"
 
-    def run(self, module: ir.Module) -> None:
+    def run_on(self, kernel: KernelOp) -> None:
+        expand_math(kernel.code)
+
+    def run_alone(self, module: Any) -> None:
+        self.expand(module)
+
+    def expand(self, module: Any) -> None:
+        """Expand what the functions of a module hold."""
         for top in list(module.body):
             if top.operation.name == "func.func" and len(top.operation.regions[0].blocks):
                 self._run_on_function(top.operation)

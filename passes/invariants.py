@@ -4,8 +4,8 @@
 """What the IR may hold at each stage boundary, and the checker.
 
 A stage is a row of ``STAGES``: the ops allowed directly in functions, the ops allowed in nested regions, and a few
-structural rules. ``torch`` and ``graph`` differ in meaning, not in ops. Kernel stages (vector, llvm) are checked by
-the lowering that makes them.
+structural rules. ``torch`` and ``graph`` differ in meaning, not in ops. From ``kernels`` on there are kernels beside
+the functions, and a row says what their code may hold.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,20 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import AtenOp, FusionOp, OpDef, PackOp, Role, YieldOp, name_of, op_names, opdef
+from kiln.dialects.kiln import (
+    AtenOp,
+    FusionOp,
+    KernelOp,
+    LaunchOp,
+    OpDef,
+    PackOp,
+    Role,
+    YieldOp,
+    name_of,
+    op_names,
+    opdef,
+)
+from kiln.dialects.walk import ops_inside
 from kiln.errors import InvalidIRError, KilnError, did_you_mean
 
 __all__ = ["STAGES", "Stage", "check_stage"]
@@ -45,6 +58,20 @@ _FUSED_TOP: Allowed = (
 )
 _SCHED_TOP: Allowed = (*_FUSED_TOP, PackOp.OPERATION_NAME)
 
+_LAUNCHED_TOP: Allowed = (
+    LaunchOp.OPERATION_NAME,
+    PackOp.OPERATION_NAME,
+    AtenOp.OPERATION_NAME,
+    _is_free,
+    "arith.constant",
+    "func.return",
+)
+# Loops of a kernel for the CPU. Some instructions are LLVM's, and address memory by pointers.
+_LOOPS: Allowed = (
+    *("func.func", "func.call", "func.return", "scf.*", "vector.*", "arith.*", "math.*", "memref.*", "llvm.*", "cf.*"),
+    *("ub.*", "x86.*", "x86vector.*", "amx.*"),
+)
+
 Rule = Callable[[ir.Operation], str | None]
 
 
@@ -59,6 +86,8 @@ class Stage:
     top: Allowed
     regions: dict[str, Allowed]
     rules: tuple[Rule, ...] = ()
+    code: Allowed | None = None
+    """Of stages with kernels beside the functions: what the kernels' code may hold, at any depth."""
 
 
 def _builtin_types(op: ir.Operation) -> str | None:
@@ -120,6 +149,12 @@ STAGES: dict[str, Stage] = {
             _FUSED_REGIONS,
             (_builtin_types, _isolated, _scheduled),
         ),
+        Stage("kernels", _LAUNCHED_TOP, _FUSED_REGIONS, (_builtin_types,), ()),
+        Stage("vector", _LAUNCHED_TOP, _FUSED_REGIONS, (), _LOOPS),
+        Stage("ttir", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")),
+        Stage("llvm", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("llvm.*",)),
+        Stage("object", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("llvm.*",)),
+        Stage("ptx", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")),
         Stage("plan", ("kiln.*", "arith.constant", "func.return"), _FUSED_REGIONS, (_builtin_types,)),
     )
 }
@@ -134,10 +169,23 @@ def check_stage(module: ir.Module, stage: str) -> None:
     if spec is None:
         raise KilnError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES) or '; stages: ' + ', '.join(STAGES)}")
     for op in module.body.operations:
+        if spec.code is not None and isinstance(op, KernelOp):
+            _check_kernel(op, spec)
+            continue
         if op.operation.name != "func.func":
             raise _violation(op.operation, spec, "stands at module level; expected func.func only")
         for inner in _regions(op.operation):
             _check(inner, spec, "func.func", spec.top)
+
+
+def _check_kernel(kernel: KernelOp, spec: Stage) -> None:
+    """What a kernel computes is as fusion left it; its code is that of the stage, if it has any."""
+    _check(kernel.fusion.operation, spec, "kiln.kernel", (FusionOp.OPERATION_NAME,))
+    if kernel.code is None or not spec.code:
+        return
+    for op in ops_inside(kernel.code.operation):
+        if op != kernel.code.operation and not _matches(op, spec.code):
+            raise _violation(op, spec, f"is not allowed in a kernel; allowed: {', '.join(_names(spec.code))}")
 
 
 def _check(op: ir.Operation, spec: Stage, owner: str, allowed: Allowed) -> None:

@@ -1,25 +1,28 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Triton IR as loops of a CPU, for reading and testing."""
+"""Triton IR as loops of a CPU."""
 
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.passes.core import Pass, register_pass
+from kiln.dialects.kiln import KernelOp
+from kiln.lowering.host.objects import mark_unsupported
+from kiln.passes.core import register_pass
+from kiln.passes.kernel_pass import KernelPass
 
 __all__ = ["LowerTritonIR"]
 
 
 @register_pass
 @dataclass
-class LowerTritonIR(Pass):
+class LowerTritonIR(KernelPass):
     """Replace each `tt.func` of a module by the loops that run it on a CPU, as the target `tt-cpu` does.
 
     The kernel takes memory per pointer, the symbols, scratch memory, the thread and the number of threads; with
     `sampled` also, behind the symbols, the first program to run and the one behind the last. What is put behind this
-    pass is what makes machine code of any kernel: `lower-kernel`.
+    pass is what makes machine code of any kernel for the CPU: `expand-vector-math`, `lower-to-llvm`.
 
     Before::
 
@@ -74,8 +77,27 @@ class LowerTritonIR(Pass):
     sampled: bool = False
     """Programs of a range in place of the whole grid."""
 
-    def run(self, module: ir.Module) -> None:
-        """Lower every kernel; raises UnsupportedError, naming the op, for what does not run on the CPU."""
+    settings: str = ""
+    """What the executor does like a GPU, as the option `tt_cpu` of the backend: "order=reversed bounds=off"."""
+    strict: bool = False
+    """Fail where a kernel does not run on the CPU, in place of the attribute `unsupported`."""
+
+    def run_on(self, kernel: KernelOp) -> None:
+        from kiln.lowering.ttcpu import fusion
+        from kiln.lowering.ttcpu.settings import Settings
+
+        settings = Settings.parse(self.settings)
+        try:
+            made = fusion.lower_fusion(kernel.fusion, kernel.code, kernel.symbol, settings)
+        except Exception as error:  # what the executor does not run is a reason, as for a kernel that is not emitted
+            if self.strict:
+                raise
+            mark_unsupported(kernel, error)
+            self.note(kernel, f"not lowered: {error}")
+            return
+        kernel.put_code(made)
+
+    def run_alone(self, module: ir.Module) -> None:
         from kiln.lowering.ttcpu.lower import lower_kernel
 
         kernels = [op.operation for op in module.body if op.operation.name == "tt.func"]

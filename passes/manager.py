@@ -3,14 +3,16 @@
 
 """Running steps on a module, with instruments around each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.errors import CompileError, KilnError, PipelineParseError
+from kiln.lowering.host.kernels import is_outlined, kernels_of
 from kiln.passes.core import Compilation, Pass
 from kiln.passes.instruments.base import Instrument
+from kiln.passes.kernel_pass import KernelPass
 from kiln.passes.recursion import deep_recursion
 
 __all__ = ["PassManager", "PipelineStep", "run_pipeline", "until"]
@@ -68,18 +70,43 @@ class PassManager:
         with module.context, ir.Location.unknown(), deep_recursion():
             for instrument in self.instruments:
                 instrument.before_pipeline(module, self.steps)
-            for index, step in enumerate(self.steps):
-                if all(i.should_run(step, module) for i in self.instruments):
-                    self._run_step(index, step, module)
+            index = 0
+            while index < len(self.steps):
+                index += self._run_kernels(index, module) or self._run_one(index, module)
             for instrument in reversed(self.instruments):
                 instrument.after_pipeline(module)
         return module
 
-    def _run_step(self, index: int, step: PipelineStep, module: ir.Module) -> None:
+    def _run_one(self, index: int, module: ir.Module) -> int:
+        """Run a step; the number of steps that are done with."""
+        step = self.steps[index]
+        if all(i.should_run(step, module) for i in self.instruments):
+            self._run_step(index, step, module, lambda: step.pass_.run(module))
+        return 1
+
+    def _run_kernels(self, index: int, module: ir.Module) -> int:
+        """Take one kernel after the other through all steps on kernels from ``index`` on, if no instrument looks at the
+        module in between: machine code of the first kernels is then made while the next ones are emitted.
+
+        Returns the number of steps that are done with; none where steps have to be run one by one.
+        """
+        passes: list[KernelPass] = []
+        for step in self.steps[index:]:
+            if not isinstance(step.pass_, KernelPass):
+                break
+            passes.append(step.pass_)
+        if len(passes) < 2 or not is_outlined(module) or not all(i.kernel_by_kernel for i in self.instruments):
+            return 0
+        for kernel in kernels_of(module):
+            for i, pass_ in enumerate(passes, index):
+                self._run_step(i, self.steps[i], module, lambda pass_=pass_, k=kernel: pass_.run_if_wanted(k))
+        return len(passes)
+
+    def _run_step(self, index: int, step: PipelineStep, module: ir.Module, run: Callable[[], None]) -> None:
         try:
             for instrument in self.instruments:
                 instrument.before_pass(step, module)
-            step.pass_.run(module)
+            run()
             for instrument in reversed(self.instruments):
                 instrument.after_pass(step, module)
         except Exception as error:

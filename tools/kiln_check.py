@@ -79,13 +79,13 @@ def _compare(found: Any, results: Any, operands: Any) -> int:
 def _run(found: Any, name: str, device: str, dump: Path | None) -> int:
     """Compiles the kernel as a graph of its own, and runs that checked."""
     import torch
-    from torch_mlir import ir
 
     from kiln.dialects import create_context, parse
     from kiln.frontend.targets import Target
     from kiln.lowering.cpu import isa
-    from kiln.lowering.host.plan import build_plan
     from kiln.lowering.host.references import arranged
+    from kiln.passes.instruments import KernelDump
+    from kiln.passes.plan_host import compiled_plan
     from kiln.runtime.checked.checker import LaunchChecker
 
     settings = found.settings
@@ -102,22 +102,12 @@ def _run(found: Any, name: str, device: str, dump: Path | None) -> int:
         [(list(x.shape), list(x.stride())) for x in found.results],
     )
 
-    def failed(fusion: ir.OpView, error: Exception) -> Exception:
-        return error
-
-    def write(stage: str, text: str) -> None:
-        assert dump is not None
-        dump.mkdir(parents=True, exist_ok=True)
-        (dump / f"{stage}.mlir").write_text(text, encoding="utf-8")
-
     with isa.compiling_for(isa.named(settings.get("cpu", ""), settings.get("float_parts", False))):
-        kernels = target.kernels(
-            target.kernel,
-            None if dump is None else lambda stage, made: write(stage, made.operation.get_asm()),
-            None if dump is None else write,
-            failed,
-        )
-        plan = build_plan(module, None, name="kernel", kernels=kernels, device=device, is_checked=True)
+        if dump is not None:
+            dump.mkdir(parents=True, exist_ok=True)
+        instruments = [] if dump is None else [KernelDump(dump)]
+        kernels = target.kernels("error", strict=True)
+        plan = compiled_plan(module, kernels, device, name="kernel", instruments=instruments)
     checker = LaunchChecker(plan, "error", bool(settings.get("tf32")), settings, tempfile.mkdtemp(prefix="kiln-check-"))
     if name == "tt-cpu":
         from kiln.lowering.ttcpu.ttgir.shipped import shipped_results

@@ -51,6 +51,9 @@ def _run(options: Options) -> int:
         print(list_passes(options.list_passes == "names"))
         return 0
     steps = _steps(options)
+    if options.print_pipeline:
+        print(",".join(step.pass_.spec() for step in steps))
+        return 0
     name, text = _read(options.input)
     chunks = _split(text) if options.split_input_file else [(0, text)]
     outputs: list[str] = []
@@ -96,7 +99,7 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
                 verify_kernels(module, options.verify_kernels)
             if options.check_stage:
                 check_stage(module, options.check_stage)
-            output = _print(options, module)
+            output = _assembly(module) if options.until == "ptx" else _print(options, module)
     except (KilnError, ir.MLIRError) as error:
         failure = error
         reported += diagnostics_of(error)
@@ -138,8 +141,9 @@ def _steps(options: Options) -> "list[PipelineStep]":
             near = did_you_mean(options.pipeline, PIPELINES) or f"; there are {', '.join(PIPELINES)}"
             raise KilnError(f"unknown pipeline {options.pipeline!r}{near}")
         steps += PIPELINES[options.pipeline]()
-        if options.until:
-            steps = until(steps, options.until)
+        stage = options.until or ("sched" if options.verify_kernels else "")
+        if stage:
+            steps = until(steps, stage)
     elif options.until:
         raise KilnError("--until needs --pipeline")
     # MLIR's option parser writes part of its complaint to file descriptor 2.
@@ -214,6 +218,15 @@ def _print(options: Options, module: "ir.Module") -> str:
         use_local_scope=options.local_scope,
     )
     return text if text.endswith("\n") else text + "\n"
+
+
+def _assembly(module: "ir.Module") -> str:
+    """What Triton made of the kernels: the stage ``ptx`` is no IR."""
+    from kiln.lowering.host.kernels import kernels_of
+    from kiln.lowering.host.objects import code_of
+
+    codes = ((kernel, code_of(kernel)) for kernel in kernels_of(module))
+    return "".join(f"// kernel {kernel.symbol}\n{code.texts()['ptx']}" for kernel, code in codes if code is not None)
 
 
 def _name_file(diagnostic: "Diagnostic", name: str) -> None:

@@ -21,6 +21,7 @@ class Options:
     pass_pipeline: list[str] = field(default_factory=list)
     pipeline: str = ""
     until: str = ""
+    print_pipeline: bool = False
     load: list[str] = field(default_factory=list)
     list_passes: str = ""
     split_input_file: bool = False
@@ -80,8 +81,9 @@ def _make_parser() -> argparse.ArgumentParser:
     add("input", nargs="?", default="-", help="input file; - or nothing reads standard input")
     add("-o", dest="output", default="-", metavar="FILE", help="output file; standard output unless given")
     add("--pass-pipeline", action="append", default=[], metavar="TEXT", help="passes to run; may be repeated")
-    add("--pipeline", default="", metavar="NAME", help="run the whole pipeline of a target: cpu or gpu")
+    add("--pipeline", default="", metavar="NAME", help="run the whole pipeline of a target: cpu, gpu or tt-cpu")
     add("--until", default="", metavar="STAGE", help="stop the named pipeline when this stage is complete")
+    add("--print-pipeline", action="store_true", help="print the passes as text for --pass-pipeline, and exit")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(
         "--list-passes",

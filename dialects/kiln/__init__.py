@@ -21,6 +21,7 @@ from kiln.dialects.kiln.index import (
     scatter,
     scatter_nd,
 )
+from kiln.dialects.kiln.kernel import KernelOp, LaunchOp
 from kiln.dialects.kiln.matmul import MatmulOp, matmul
 from kiln.dialects.kiln.movement import CatOp, EmptyOp, PadOp, ViewOp, cat, empty, pad, view
 from kiln.dialects.kiln.norm import (
@@ -34,7 +35,7 @@ from kiln.dialects.kiln.norm import (
     rms_norm,
 )
 from kiln.dialects.kiln.pack import PackOp, pack
-from kiln.dialects.kiln.plan import BufferOp, CallOp, LaunchOp, OutputOp
+from kiln.dialects.kiln.plan import BufferOp, CallOp, OutputOp
 from kiln.dialects.kiln.pool import PoolOp, pool
 from kiln.dialects.kiln.random import RandomOp, random
 from kiln.dialects.kiln.scan import ScanOp, scan
@@ -63,6 +64,7 @@ __all__ = [
     "GroupNormOp",
     "IndexOp",
     "IndexSelectOp",
+    "KernelOp",
     "Kiln",
     "LaunchOp",
     "LayerNormOp",

@@ -186,8 +186,11 @@ def _fusion_shape(shapes: Any, op: ir.Operation, number: int) -> Sizes:
 define(FusionOp, Role.OPAQUE, shape=_fusion_shape)
 
 
+_ENDS_IN_YIELD = ("kiln.fusion", "kiln.kernel")
+
+
 class YieldOp(Family):
-    """The results of a `kiln.fusion`.
+    """The results of a `kiln.fusion` or `kiln.kernel`.
 
     ```mlir
     func.func @identity(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -208,7 +211,7 @@ class YieldOp(Family):
     def check(op: Any) -> None:
         parent = op.operation.parent
         name = parent.name if parent is not None else "nothing"
-        checks.require(name.startswith("kiln.fusion"), "parent op", "kiln.fusion", name)
+        checks.require(name.startswith(_ENDS_IN_YIELD), "parent op", "kiln.fusion or kiln.kernel", name)
         for i, value in enumerate(op.operands):
             is_tensor = isinstance(value.type, ir.RankedTensorType)
             checks.require(is_tensor, f"operand {i}", "a ranked tensor", value.type)

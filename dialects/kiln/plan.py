@@ -1,6 +1,6 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ops of a host plan's dump (`.plan.mlir`): buffers, kernel launches, ATen calls.
+"""Ops of a host plan's dump (`.plan.mlir`): buffers, ATen calls; for launches see kernel.py.
 
 The plan itself is data (`kiln.runtime.plan.Plan`); these ops make it readable, and checkable by tests.
 """
@@ -29,27 +29,6 @@ class BufferOp(Family):
 
     NAME = "buffer"
     ATTRIBUTES = {"kind": "#builtin.string"}
-    TRAITS = _EFFECTS
-
-
-class LaunchOp(Family):
-    """Run a kernel on buffers: a buffer per tensor operand and result, then the kernel's symbols.
-
-    `offsets` are bytes added to the buffers' addresses, `work` the estimated elementary operations and `scratch` the
-    bytes per thread, as maps over the plan's symbols.
-
-    ```mlir
-    func.func @main() {
-      %0 = "kiln.buffer"() {kind = "input", index = 0} : () -> memref<4xf32, strided<[1]>>
-      %1 = "kiln.buffer"() {kind = "tensor"} : () -> memref<4xf32, strided<[1]>>
-      "kiln.launch"(%0, %1) {kernel = "relu_0123456789", work = affine_map<() -> (4)>} : (memref<4xf32, strided<[1]>>, memref<4xf32, strided<[1]>>) -> ()
-      return
-    }
-    ```
-    """
-
-    NAME = "launch"
-    ATTRIBUTES = {"kernel": "#builtin.string"}
     TRAITS = _EFFECTS
 
 
@@ -87,5 +66,5 @@ class OutputOp(Family):
     TRAITS = _EFFECTS
 
 
-for _step in (BufferOp, LaunchOp, CallOp, OutputOp):
+for _step in (BufferOp, CallOp, OutputOp):
     define(_step, Role.OPAQUE)

@@ -10,9 +10,10 @@ off: on kernels of this size both cost more than the lowering itself.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
@@ -23,17 +24,23 @@ from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
 from kiln.lowering.cpu.half import expand_bf16, expand_half, lacks_half
-from kiln.passes.core import Pass
-from kiln.runtime.plan import Site
+from kiln.runtime.plan import Expr, Kernel, Site
+
+if TYPE_CHECKING:
+    from kiln.passes.expand_vector_math import ExpandVectorMath
 
 __all__ = [
     "KernelObject",
     "PendingKernel",
     "compile_kernel",
+    "expand_math",
+    "lower_kernel",
     "lower_to_llvm",
     "lowering_pipeline",
-    "prepare_kernel",
+    "mark_loops",
+    "not_lowered",
     "start_kernel",
+    "verify_kernel",
 ]
 
 # Hand-tiled kernels leave LLVM nothing to unroll or vectorise: -O1 gives the same code in half the time.
@@ -76,56 +83,75 @@ class KernelObject:
         """Hash of the machine code, in hexadecimal."""
         return hashlib.sha256(self.object_bytes).hexdigest()
 
+    def result(self) -> "KernelObject":
+        """The kernel itself."""
+        return self
+
+    def launch_fields(self, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
+        """Fields of `Launch`; `over_plan(map, result)` puts a launch's symbols in a map."""
+        return {
+            "scratch": 0 if self.scratch_bytes is None else over_plan(self.scratch_bytes, 0),
+            "work": -1 if self.work is None else over_plan(self.work, 0),
+            "checks": self.checks,
+            "sites": self.sites,
+        }
+
+    def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
+        """The kernel of a plan, and its object, both by `number`."""
+        return Kernel(self.name, self.entry, number, kind, self.pointers, self.symbols), self.object_bytes
+
+    def texts(self) -> dict[str, str]:
+        """Nothing: LLVM writes an object only."""
+        return {}
+
 
 @dataclass(frozen=True)
 class PendingKernel:
-    """A kernel that LLVM works on: `kernel` is what it will be, without the object; `lowered` what LLVM was given."""
+    """A kernel that LLVM works on: `kernel` is what it will be, without the object."""
 
     kernel: KernelObject
     code: "Future[bytes]"
-    lowered: ir.Module
+    keep: MutableMapping[str, KernelObject] | None = None
+    """Where the compiled kernel is kept by its name, for the next graphs."""
 
     def result(self) -> KernelObject:
-        """The compiled kernel; waits for LLVM. Raises CompileError when LLVM fails or the lowering left an op."""
-        try:
-            return replace(self.kernel, object_bytes=self.code.result())
-        except CompileError as error:
-            raise _not_lowered(self.lowered, self.kernel.name) or error from None
+        """The compiled kernel; waits for LLVM. Raises CompileError when LLVM fails."""
+        made = replace(self.kernel, object_bytes=self.code.result())
+        if self.keep is not None:
+            self.keep[made.name] = made
+        return made
+
+    def launch_fields(self, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
+        """Those of the kernel."""
+        return self.kernel.launch_fields(over_plan)
+
+    def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
+        """Those of the compiled kernel; waits for LLVM."""
+        return self.result().finish(number, kind)
+
+    def texts(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
 
 
 def start_kernel(
-    module: ir.Module,
-    name: str,
+    module: Any,
+    described: KernelObject,
     *,
     kind: str = "",
     opt_level: int | None = None,
-    dump: Callable[[str, ir.Module], None] | None = None,
+    keep: MutableMapping[str, KernelObject] | None = None,
 ) -> PendingKernel:
-    """Lowers func @name of a vector-stage module and has LLVM compile it for the host CPU in the background.
+    """Has LLVM compile what `lower_kernel` lowered for the host CPU, in the background.
 
     Args:
-      module: one func.func per kernel on 1-D memrefs (scf, vector, arith, math, memref); it is not changed.
-      name: the kernel to export; other functions in the module become internal.
+      module: in the LLVM dialect; it may be changed when this returns.
+      described: what `lower_kernel` returned.
       kind: the fusion's kind, which selects LLVM's optimisation level unless `opt_level` is given.
-      dump: called as dump("llvm", module) with the lowered module, for `.llvm.mlir` files.
-
-    Raises InvalidIRError for invalid IR or a wrong signature, CompileError from the lowering.
+      keep: see `PendingKernel`.
     """
-    with module.context, ir.Location.unknown():
-        _verify(module, name)
-        clone = _clone(module)
-        checks, sites = _checks(clone, name), _sites(clone, name)
-        scratch, work = _func_maps(clone, name)
-        is_tiled = opdef_of_kind(kind).role is Role.CONTRACTION
-        if is_tiled:
-            _keep_loops(clone, sums=kind != "conv")
-        signature = prepare_kernel(clone, name)
-        if dump is not None:
-            dump("llvm", clone)
-        level = (_OPT_LEVEL if is_tiled else _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
-        code = jit.start(clone, f"{name}_entry", level)
-    kernel = KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks, sites)
-    return PendingKernel(kernel, code, clone)
+    level = (_OPT_LEVEL if _is_tiled(kind) else _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
+    return PendingKernel(described, jit.start(module, described.entry, level), keep)
 
 
 def compile_kernel(
@@ -136,28 +162,58 @@ def compile_kernel(
     opt_level: int | None = None,
     dump: Callable[[str, ir.Module], None] | None = None,
 ) -> KernelObject:
-    """`start_kernel`, and its result.
+    """The steps of a pipeline behind `emit-kernels` on one kernel, for trials and tests; `module` is not changed.
 
-    Raises InvalidIRError for a wrong signature, CompileError when the lowering leaves an op or LLVM fails.
+    Args:
+      module: one func.func per kernel on 1-D memrefs (scf, vector, arith, math, memref).
+      name: the kernel to export; other functions in the module become internal.
+      kind: the fusion's kind: how loops are marked, and LLVM's optimisation level unless `opt_level` is given.
+      dump: called as dump("llvm", module) with the lowered module.
+
+    Raises InvalidIRError for invalid IR or a wrong signature, CompileError where the lowering or LLVM fails.
     """
-    return start_kernel(module, name, kind=kind, opt_level=opt_level, dump=dump).result()
+    with module.context, ir.Location.unknown():
+        verify_kernel(module, name)
+        clone = _clone(module)
+        mark_loops(clone, kind)
+        expand_math(clone)
+        described = lower_kernel(clone, name)
+        if dump is not None:
+            dump("llvm", clone)
+        code = start_kernel(clone, described, kind=kind, opt_level=opt_level)
+        try:
+            return code.result()
+        except CompileError as error:
+            raise not_lowered(clone, name) or error from None
 
 
-def prepare_kernel(module: ir.Module, name: str) -> abi.KernelSignature:
-    """Lowers kernel @name to the LLVM dialect in place: vector math, the entry point, the pipeline, linkage.
+def mark_loops(module: Any, kind: str) -> None:
+    """Has LLVM leave the loops of a kernel as they are, if kernels of its kind are tiled by hand."""
+    if _is_tiled(kind):
+        _keep_loops(module, sums=kind != "conv")
 
-    Raises InvalidIRError for a wrong signature, CompileError from the lowering.
+
+def _is_tiled(kind: str) -> bool:
+    return opdef_of_kind(kind).role is Role.CONTRACTION
+
+
+def lower_kernel(module: Any, name: str) -> KernelObject:
+    """Lowers kernel @name to the LLVM dialect in place: the entry point, the pipeline, linkage.
+
+    Returns what the kernel will be, without the object. Raises InvalidIRError for a wrong signature, CompileError from
+    the lowering.
     """
-    _expand_math(module)
+    checks, sites = _checks(module, name), _sites(module, name)
+    scratch, work = _func_maps(module, name)
     signature = abi.wrap_kernel(module, name)
     lower_to_llvm(module, name)
     _internalise(module, keep=f"{name}_entry")
     _for_target(module)
-    return signature
+    return KernelObject(name, b"", signature.pointers, signature.symbols, scratch, work, checks, sites)
 
 
-def lower_to_llvm(module: ir.Module, name: str = "module") -> None:
-    """Runs the lowering pipeline in place. An op that no pass lowers stays (see `_not_lowered`)."""
+def lower_to_llvm(module: Any, name: str = "module") -> None:
+    """Runs the lowering pipeline in place. An op that no pass lowers stays (see `not_lowered`)."""
     pipeline = lowering_pipeline(_op_names(module))
     manager = PassManager.parse(pipeline)
     manager.enable_verifier(False)
@@ -193,7 +249,7 @@ def lowering_pipeline(ops: set[str]) -> str:
     return f"builtin.module({','.join(steps)})"
 
 
-def _verify(module: ir.Module, name: str) -> None:
+def verify_kernel(module: Any, name: str) -> None:
     """The one time that a kernel is verified: on invalid IR the passes that lower it corrupt memory."""
     try:
         module.operation.verify()
@@ -208,7 +264,7 @@ def _clone(module: ir.Module) -> ir.Module:
     return clone
 
 
-def _keep_loops(module: ir.Module, sums: bool) -> None:
+def _keep_loops(module: Any, sums: bool) -> None:
     """Has LLVM leave the loops of a module as they are; those that carry sums only with `sums`."""
     annotation = ir.Attribute.parse(_NOT_UNROLLED)
 
@@ -220,13 +276,13 @@ def _keep_loops(module: ir.Module, sums: bool) -> None:
     module.operation.walk(visit)
 
 
-def _defined(module: ir.Module) -> list[ir.Operation]:
+def _defined(module: Any) -> list[ir.Operation]:
     """The functions that a module in the LLVM dialect defines."""
     operations = [op.operation for op in module.body]
     return [op for op in operations if op.name == "llvm.func" and len(op.regions[0].blocks)]
 
 
-def _op_names(module: ir.Module) -> set[str]:
+def _op_names(module: Any) -> set[str]:
     found: set[str] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -237,7 +293,7 @@ def _op_names(module: ir.Module) -> set[str]:
     return found
 
 
-def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
+def _func_maps(module: Any, name: str) -> tuple[str | None, str | None]:
     """The kiln.scratch_bytes and kiln.work maps of func @name, as text; they are removed."""
     for op in module.body:
         if "sym_name" not in op.attributes or ir.StringAttr(op.attributes["sym_name"]).value != name:
@@ -251,7 +307,7 @@ def _func_maps(module: ir.Module, name: str) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _checks(module: ir.Module, name: str) -> tuple[str, ...]:
+def _checks(module: Any, name: str) -> tuple[str, ...]:
     """The names in kiln.checks of func @name."""
     for op in module.body:
         if "kiln.checks" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
@@ -259,7 +315,7 @@ def _checks(module: ir.Module, name: str) -> tuple[str, ...]:
     return ()
 
 
-def _sites(module: ir.Module, name: str) -> tuple[Site, ...]:
+def _sites(module: Any, name: str) -> tuple[Site, ...]:
     """What kiln.sites of func @name lists."""
     for op in module.body:
         if "kiln.sites" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
@@ -268,7 +324,7 @@ def _sites(module: ir.Module, name: str) -> tuple[Site, ...]:
     return ()
 
 
-def _not_lowered(module: ir.Module, name: str) -> CompileError | None:
+def not_lowered(module: Any, name: str) -> CompileError | None:
     """An error that names the first op outside of the LLVM dialect: why LLVM rejected the module, if there is one."""
     for op in ops_inside(module.operation):
         if not op.name.startswith("llvm."):
@@ -276,7 +332,7 @@ def _not_lowered(module: ir.Module, name: str) -> CompileError | None:
     return None
 
 
-def _expand_math(module: ir.Module) -> None:
+def expand_math(module: Any) -> None:
     """Runs `expand-vector-math`: math functions on vectors become polynomials (never scalar libm calls).
 
     What is left of bf16 is then moved as bits, and f16 taken apart where the CPU cannot convert it.
@@ -284,7 +340,7 @@ def _expand_math(module: ir.Module) -> None:
     names = _op_names(module)
     has_bf16 = bool(names & _MAKES_FLOATS) or "bf16" in _signatures(module)
     if any(name.startswith("math.") or name in _EXPANDED_ARITH for name in names):
-        _vector_math_pass().run(module)
+        _vector_math_pass().expand(module)
     if has_bf16:
         expand_bf16(module)
         bf16_as_bits(module)
@@ -292,7 +348,7 @@ def _expand_math(module: ir.Module) -> None:
         expand_half(module)
 
 
-def _signatures(module: ir.Module) -> str:
+def _signatures(module: Any) -> str:
     """The types of all functions, as text."""
     return " ".join(str(op.attributes["function_type"]) for op in module.body if "function_type" in op.attributes)
 
@@ -308,13 +364,13 @@ _EXPANDED_ARITH = {
 }  # fmt: skip
 
 
-def _vector_math_pass() -> Pass:
+def _vector_math_pass() -> "ExpandVectorMath":
     from kiln.passes.expand_vector_math import ExpandVectorMath
 
     return ExpandVectorMath()
 
 
-def _for_target(module: ir.Module) -> None:
+def _for_target(module: Any) -> None:
     """Have LLVM use the instructions of the CPU that code is made for, where that is not the host."""
     cpu = isa.target()
     if dataclasses.replace(cpu, float_parts=False) == isa.host():
@@ -326,7 +382,7 @@ def _for_target(module: ir.Module) -> None:
         op.attributes["target_features"] = features
 
 
-def _internalise(module: ir.Module, keep: str) -> None:
+def _internalise(module: Any, keep: str) -> None:
     """Makes every defined function but the entry internal, and none of them inlined.
 
     Inlined into the entry (and that into the wrapper that the engine adds to each external function), the kernel would

@@ -17,23 +17,23 @@ from kiln.dialects import affine
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.compiler_threads import compiler_threads
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
-from kiln.lowering.gpu.compile_cost import compile_cost
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.host.elements import item_bytes
-from kiln.lowering.host.kernels import KernelCompiler, KernelSet
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.runtime.cuda.libraries import prepare_ahead
 from kiln.runtime.plan import Descriptor, Expr, Kernel, Plan, TensorMap
 
 __all__ = [
-    "GpuKernelSet",
+    "GpuCode",
     "LaunchForm",
     "cleared_results",
     "compile_fitting",
     "kernel_function",
+    "meanwhile",
     "start_compiler",
+    "start_gpu_kernel",
 ]
 
 _WARP = 32
@@ -46,7 +46,7 @@ _LOOP_STAGES = re.compile(r"tt\.num_stages = (\d+) : i32")
 _MAP_TYPES = {8: 10, 9: 8, 10: 9}
 
 
-def kernel_function(module: ir.Module) -> ir.Operation:
+def kernel_function(module: Any) -> ir.Operation:
     """The kernel of a module: its public `tt.func`."""
     for op in module.body:
         visibility = op.operation.attributes["sym_visibility"] if "sym_visibility" in op.operation.attributes else None
@@ -106,78 +106,19 @@ class LaunchForm:
 
 
 @dataclass(frozen=True)
-class _Code:
-    """A kernel under compilation."""
+class GpuCode:
+    """A kernel that Triton compiles in another thread."""
 
     name: str
+    arch: str
     pointers: int
     symbols: int
     form: LaunchForm
     result: "Future[Artifacts]"
-    fusion: ir.OpView
 
-
-class GpuKernelSet(KernelSet):
-    """Emits fusions on first sight and has Triton compile them, several at once.
-
-    Args:
-      compiler: `compiler(fusion, name)` -> a module with the kernel as a public `tt.func` (lowering/gpu/emit.py).
-      arch: "sm_90": what to compile for.
-      write: called as write("<kernel>.ttir", text) with each of Triton's stages, for dumps.
-      failure: makes the error to raise of (fusion, error), where Triton rejects a kernel.
-    """
-
-    marks_alignment = True
-
-    def __init__(
-        self,
-        compiler: KernelCompiler,
-        arch: str,
-        write: Callable[[str, str], None] | None = None,
-        failure: Callable[[ir.OpView, Exception], Exception] | None = None,
-    ) -> None:
-        super().__init__(compiler)
-        self._emit, self._arch, self._write, self._failure = compiler, arch, write, failure
-        self._kernels: list[_Code | str] = []  # or the name of one without code
-
-    def compile_cost(self, fusion: ir.Operation) -> float:
-        return compile_cost(fusion)
-
-    def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
-        self._kinds.append(kind)
-        module = self._emit(fusion.opview, name)
-        if module is None:
-            self._kernels.append("")
-            return
-        function = kernel_function(module)
-        body = FusionBody(fusion.opview)
-        options = {
-            key: ir.IntegerAttr(function.attributes[key]).value
-            for key in ("num_warps", "num_stages")
-            if key in function.attributes
-        }
-        text = to_ttir(function.opview)  # pyright: ignore[reportArgumentType]
-        if self._write is not None:
-            self._write(f"{name}.ttir", text)
-        self._kernels.append(
-            _Code(
-                name,
-                len(body.tensors) + len(body.roots),
-                len(body.symbols),
-                LaunchForm.of(fusion.opview, function, len(body.symbols)),
-                _threads().submit(compile_fitting, text, self._arch, options),
-                fusion.opview,
-            )
-        )
-
-    def _reserve(self, name: str) -> None:
-        self._kernels.append(name)
-
-    def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
-        code = self._kernels[kernel]
-        if isinstance(code, str):
-            return {}
-        form = code.form
+    def launch_fields(self, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
+        """Fields of `Launch`; `over_plan(map, result)` puts a launch's symbols in a map."""
+        form = self.form
         fields: dict[str, Any] = {
             "grid": tuple(over_plan(e, 0) for e in form.grid),
             "clear": tuple((number, over_plan(size, 0)) for number, size in form.clear),
@@ -191,50 +132,68 @@ class GpuKernelSet(KernelSet):
         )
         return fields
 
-    def meanwhile(self, plan: Plan) -> None:
-        """cuDNN takes its time to choose engines, and to load them."""
-        if torch.device(plan.device).type == "cuda" and torch.cuda.is_initialized():
-            with torch.cuda.device(plan.device):
-                prepare_ahead(plan)
+    def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
+        """The kernel of a plan, and its object, both by `number`; waits for Triton.
 
-    def finish(self) -> tuple[list[Kernel], list[bytes]]:
-        kernels: list[Kernel] = []
-        objects: list[bytes] = []
-        for code, kind in zip(self._kernels, self._kinds, strict=True):
-            if isinstance(code, str):
-                kernels.append(Kernel(code, "", len(objects), kind, 0, 0))
-                objects.append(b"")
-                continue
-            made = self._result(code)
-            data = made.metadata
-            for stage, text in (("ttgir", made.ttgir), ("llir", made.llir), ("ptx", made.assembly)):
-                if self._write is not None:
-                    self._write(f"{code.name}.{stage}", text)
-            kernels.append(
-                Kernel(
-                    code.name,
-                    data["name"],
-                    len(objects),
-                    kind,
-                    code.pointers,
-                    code.symbols,
-                    threads=_WARP * data["num_warps"],
-                    shared=data["shared"],
-                    program_scratch=data.get("global_scratch_size") or 0,
-                    tensor_maps=tuple(_tensor_map(m) for m in data.get("tensordesc_meta") or ()),
-                )
-            )
-            objects.append(made.binary or b"")
-        return kernels, objects
+        Raises CompileError or UnsupportedError where Triton rejects the kernel.
+        """
+        made = self.result.result()
+        if made.binary is None:
+            raise CompileError(f"Triton made no machine code of {self.name} for {self.arch}")
+        data = made.metadata
+        kernel = Kernel(
+            self.name,
+            data["name"],
+            number,
+            kind,
+            self.pointers,
+            self.symbols,
+            threads=_WARP * data["num_warps"],
+            shared=data["shared"],
+            program_scratch=data.get("global_scratch_size") or 0,
+            tensor_maps=tuple(_tensor_map(m) for m in data.get("tensordesc_meta") or ()),
+        )
+        return kernel, made.binary
 
-    def _result(self, code: _Code) -> Artifacts:
-        try:
-            made = code.result.result()
-            if made.binary is None:
-                raise CompileError(f"Triton made no machine code of {code.name} for {self._arch}")
-        except Exception as error:
-            raise (self._failure(code.fusion, error) if self._failure else error) from error
-        return made
+    def texts(self) -> dict[str, str]:
+        """Triton's stages, as text; waits for Triton."""
+        made = self.result.result()
+        return {"ttir": made.ttir, "ttgir": made.ttgir, "llir": made.llir, "ptx": made.assembly}
+
+
+def start_gpu_kernel(fusion: ir.OpView, module: Any, name: str, arch: str) -> GpuCode:
+    """Has Triton compile a kernel in another thread; several at once.
+
+    Args:
+      fusion: what the kernel computes.
+      module: with the kernel as a public `tt.func` (lowering/gpu/emit.py).
+      name: the kernel's.
+      arch: "sm_90": what to compile for.
+    """
+    function = kernel_function(module)
+    body = FusionBody(fusion)
+    options = {
+        key: ir.IntegerAttr(function.attributes[key]).value
+        for key in ("num_warps", "num_stages")
+        if key in function.attributes
+    }
+    text = to_ttir(function.opview)  # pyright: ignore[reportArgumentType]
+    return GpuCode(
+        name,
+        arch,
+        len(body.tensors) + len(body.roots),
+        len(body.symbols),
+        LaunchForm.of(fusion, function, len(body.symbols)),
+        _threads().submit(compile_fitting, text, arch, options),
+    )
+
+
+def meanwhile(plan: Plan) -> None:
+    """What can be done for a plan on a GPU while its kernels compile in other threads: cuDNN takes its time to choose
+    engines, and to load them."""
+    if torch.device(plan.device).type == "cuda" and torch.cuda.is_initialized():
+        with torch.cuda.device(plan.device):
+            prepare_ahead(plan)
 
 
 def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:

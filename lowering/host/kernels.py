@@ -1,29 +1,32 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The kernels of one plan: equal fusions share one."""
+"""Fusions as kernels of a module: equal fusions are one `kiln.kernel`, and each is launched in its place."""
 
 import hashlib
 import re
-from collections.abc import Callable, MutableMapping
-from typing import Any
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.codegen import KernelObject, PendingKernel, start_kernel
-from kiln.runtime.plan import Expr, Kernel, Plan
+from kiln.dialects import affine
+from kiln.dialects.kiln import FusionOp, KernelOp, LaunchOp, yield_
+from kiln.lowering.gpu.compile_cost import compile_cost
+from kiln.lowering.host.elements import item_bytes
+from kiln.lowering.host.layout import HostGraph, constant, mul
 
-__all__ = ["KernelCompiler", "KernelSet", "fusion_key"]
+__all__ = ["fusion_key", "is_outlined", "kernels_of", "outline_kernels"]
 
-KernelCompiler = Callable[[ir.OpView, str], ir.Module | None]
-"""`(fusion, name)` -> a module with the kernel `name` at the vector stage; None leaves it without code."""
-
-_IRRELEVANT = ("name", "offsets")
+_OF_LAUNCHES = ("name", "offsets", "reference")
+"""Attributes of a fusion that do not change its kernel."""
+_READ_BY_HOST = (*_OF_LAUNCHES, "layouts", "in_place", "writes")
+_OUTLINED = "kiln.outlined"
+_ALIGNMENT = 16
+"""Bytes that a thread of a GPU moves at once, at most."""
 
 
 def fusion_key(fusion: ir.Operation) -> str:
     """Text that is equal for fusions with equal kernels: without names, locations and pointer offsets."""
-    saved = {key: fusion.attributes[key] for key in _IRRELEVANT if key in fusion.attributes}
+    saved = {key: fusion.attributes[key] for key in _OF_LAUNCHES if key in fusion.attributes}
     for key in saved:
         del fusion.attributes[key]
     try:
@@ -35,108 +38,98 @@ def fusion_key(fusion: ir.Operation) -> str:
             fusion.attributes[key] = value
 
 
-class KernelSet:
-    """Compiles fusions on first sight. A kernel's name is the fusion's with a hash of what it computes.
+def kernels_of(module: ir.Module) -> list[KernelOp]:
+    """The kernels of a module, in order."""
+    return [op for op in module.body if isinstance(op, KernelOp)]
 
-    Without a compiler kernels are named only. `cache` (by name) outlives the plan: the name says what the kernel does,
-    so equal kernels of later graphs are not compiled again.
+
+def is_outlined(module: ir.Module) -> bool:
+    """Whether the module is a graph whose kernels, if there are any, are symbols."""
+    return _OUTLINED in module.operation.attributes
+
+
+def outline_kernels(module: ir.Module, *, is_gpu: bool = False) -> list[tuple[ir.Operation, str]]:
+    """Makes kernels of the fusions of all functions, and launches in their places.
+
+    A kernel's name is the first fusion's with a hash of what it computes, so equal kernels of two graphs have one name.
+    Kernels stand in front of the functions: on a GPU those first that take longest to compile, so that none of them
+    begins late where several are compiled at once; otherwise in the order of their first launches.
+
+    is_gpu: note on each fusion which tensors may start elsewhere than at multiples of 16 bytes (`unaligned`).
+
+    Returns the launches of kernels that there were already, with the kernel's name.
     """
+    found: dict[str, KernelOp] = {}
+    shared: list[tuple[ir.Operation, str]] = []
+    with module.context, ir.Location.unknown():
+        for function in [op for op in module.body if op.operation.name == "func.func"]:
+            fusions = [op for op in function.operation.regions[0].blocks[0] if isinstance(op, FusionOp)]
+            if is_gpu and fusions:
+                graph = HostGraph(function)
+                for fusion in fusions:
+                    _mark_alignment(graph, fusion.operation)
+            for fusion in fusions:
+                key = fusion_key(fusion.operation)
+                is_new = key not in found
+                if is_new:
+                    found[key] = _kernel(fusion.operation, key, ir.InsertionPoint(function))
+                launch = _launch(fusion.operation, found[key].symbol)
+                if is_new:
+                    _move(fusion.operation, found[key])
+                else:
+                    fusion.operation.erase()
+                    shared.append((launch, found[key].symbol))
+        module.operation.attributes[_OUTLINED] = ir.UnitAttr.get()
+        if is_gpu and found:
+            _order_by_cost(list(found.values()))
+    return shared
 
-    marks_alignment = False
-    """Whether code depends on which addresses are multiples of 16 bytes (`unaligned` of a fusion)."""
 
-    def __init__(
-        self,
-        compiler: KernelCompiler | None,
-        dump: Callable[[str, ir.Module], None] | None = None,
-        cache: MutableMapping[str, KernelObject] | None = None,
-    ) -> None:
-        self._compiler, self._dump = compiler, dump
-        self._cache: MutableMapping[str, KernelObject] = {} if cache is None else cache
-        self._known: dict[str, int] = {}
-        self._codes: list[KernelObject | PendingKernel] = []
-        self._kinds: list[str] = []
+def _kernel(fusion: ir.Operation, key: str, place: ir.InsertionPoint) -> KernelOp:
+    stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
+    name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    with place, fusion.location:
+        kernel = KernelOp.create([], [], {"sym_name": ir.StringAttr.get(name)})
+    return kernel
 
-    def compile_cost(self, fusion: ir.Operation) -> float:
-        """How long a fusion's kernel takes to compile, in any unit. Those that take longest are added first, where
-        several are compiled at once: the last one to end is then none that began late."""
-        return 0.0
 
-    def add(self, fusion: ir.Operation) -> int:
-        """The kernel of a fusion, by number."""
-        key = fusion_key(fusion)
-        if key not in self._known:
-            stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
-            name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-            kind = ir.StringAttr(fusion.attributes["kind"]).value
-            self._known[key] = len(self._known)
-            self._make(fusion, name, kind)
-        return self._known[key]
+def _launch(fusion: ir.Operation, kernel: str) -> ir.Operation:
+    attributes = {key: fusion.attributes[key] for key in _READ_BY_HOST if key in fusion.attributes}
+    attributes["kernel"] = ir.StringAttr.get(kernel)
+    with ir.InsertionPoint(fusion), fusion.location:
+        launch = LaunchOp.create(list(fusion.operands), [r.type for r in fusion.results], attributes)
+    for old, new in zip(fusion.results, launch.results, strict=True):
+        old.replace_all_uses_with(new)
+    return launch.operation
 
-    def add_library(self, name: str) -> int:
-        """The kernel that stands for a function of a library, by number."""
-        key = f"library {name}"
-        if key not in self._known:
-            self._known[key] = len(self._known)
-            self._kinds.append("library")
-            self._reserve(name)
-        return self._known[key]
 
-    def _reserve(self, name: str) -> None:
-        """Adds a kernel without code."""
-        self._codes.append(KernelObject(name, b"", 0, 0))
+def _move(fusion: ir.Operation, kernel: KernelOp) -> None:
+    """Makes the fusion what the kernel computes."""
+    operands = list(fusion.operands)
+    block = kernel.regions[0].blocks.append(
+        *[v.type for v in operands], arg_locs=[ir.Location.unknown()] * len(operands)
+    )
+    fusion.detach_from_parent()
+    block.append(fusion)
+    for i, argument in enumerate(block.arguments):
+        fusion.operands[i] = argument
+    for key in ("offsets", "reference"):
+        if key in fusion.attributes:
+            del fusion.attributes[key]
+    with ir.InsertionPoint(block):
+        yield_(list(fusion.results))
 
-    def _make(self, fusion: ir.Operation, name: str, kind: str) -> None:
-        """Adds the next kernel."""
-        # One look-up: a cache that other threads share may drop the kernel at any time.
-        code = None if self._dump is not None else self._cache.get(name)
-        self._codes.append(self._compile(fusion, name, kind) if code is None else code)
-        self._kinds.append(kind)
 
-    def _compile(self, fusion: ir.Operation, name: str, kind: str) -> KernelObject | PendingKernel:
-        """LLVM goes on with it while the next kernels are emitted."""
-        dump = self._dump
-        if self._compiler is None:
-            return KernelObject(name, b"", 0, 0)
-        module = self._compiler(fusion.opview, name)
-        if module is None:
-            return KernelObject(name, b"", 0, 0)
-        level = self._optimization_level(module)
-        if dump is None:
-            return start_kernel(module, name, kind=kind, opt_level=level)
-        dump(f"{name}.vector", module)
-        return start_kernel(module, name, kind=kind, opt_level=level, dump=lambda stage, m: dump(f"{name}.{stage}", m))
+def _order_by_cost(kernels: list[KernelOp]) -> None:
+    ordered = sorted(kernels, key=lambda kernel: -compile_cost(kernel.fusion.operation))
+    for before, kernel in zip(ordered, ordered[1:], strict=False):
+        kernel.operation.move_after(before.operation)
 
-    def _optimization_level(self, module: ir.Module) -> int | None:
-        """LLVM's level for a kernel; None: by its kind."""
-        return None
 
-    def launch_fields(self, kernel: int, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
-        """Fields of `Launch` that the kernel decides; `over_plan(map, result)` puts a launch's symbols in a map."""
-        code = self._codes[kernel]
-        if isinstance(code, PendingKernel):
-            code = code.kernel
-        return {
-            "scratch": 0 if code.scratch_bytes is None else over_plan(code.scratch_bytes, 0),
-            "work": -1 if code.work is None else over_plan(code.work, 0),
-            "checks": code.checks,
-            "sites": code.sites,
-        }
-
-    def meanwhile(self, plan: Plan) -> None:
-        """What can be done for a plan while its kernels compile in other threads; called before `finish`."""
-
-    def finish(self) -> tuple[list[Kernel], list[bytes]]:
-        """The plan's kernels and objects. Raises CompileError where LLVM failed."""
-        codes = [self._finished(code) for code in self._codes]
-        kernels = [
-            Kernel(code.name, code.entry, i, kind, code.pointers, code.symbols)
-            for i, (code, kind) in enumerate(zip(codes, self._kinds, strict=True))
-        ]
-        return kernels, [code.object_bytes for code in codes]
-
-    def _finished(self, code: KernelObject | PendingKernel) -> KernelObject:
-        if isinstance(code, PendingKernel):
-            code = code.result()  # a failure is reported for each graph anew
-            self._cache[code.name] = code
-        return code
+def _mark_alignment(graph: HostGraph, op: ir.Operation) -> None:
+    """Says which operands and results may start elsewhere than at multiples of 16 bytes."""
+    tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
+    offsets = [mul(graph.strided_layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
+    found = [i for i, offset in enumerate(offsets) if not affine.is_multiple(offset, _ALIGNMENT)]
+    if found:
+        op.attributes["unaligned"] = ir.DenseI64ArrayAttr.get(found)

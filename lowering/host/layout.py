@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import name_of
+from kiln.dialects.kiln import KernelOp, name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.host.kernel_dims import KernelDims
 
@@ -67,7 +67,10 @@ def contiguous_strides(shape: Exprs) -> Exprs:
 
 
 class HostGraph:
-    """Analysis of one function at the fused stage. `assigned` overrides the strides of values (see assign-layouts)."""
+    """Analysis of one function at the fused stage, or with launches of kernels.
+
+    `assigned` overrides the strides of values (see assign-layouts).
+    """
 
     def __init__(self, function: ir.OpView) -> None:
         self.function = function.operation
@@ -78,6 +81,7 @@ class HostGraph:
         self._layouts: dict[ir.Value, Layout | None] = {}
         self._kernels: dict[ir.Operation, KernelDims] = {}
         self._symbols_of: dict[ir.Operation, dict[int, ir.AffineExpr]] = {}
+        self._launched: dict[str, KernelOp] | None = None
         self.symbols: list[ir.Value] = [a for a in self.arguments if isinstance(a.type, ir.IndexType)]
         for op in self.block:
             if name_of(op) == "kiln.aten":
@@ -169,16 +173,28 @@ class HostGraph:
         number = ir.OpResult(value).result_number
         if name_of(op) == "kiln.aten":
             return self.local_map(op, ir.AffineMapAttr(ir.ArrayAttr(op.attributes["shapes"])[number]).value)
-        if name_of(op) == "kiln.fusion":
+        if name_of(op) in ("kiln.fusion", "kiln.launch"):
             return self._fusion_shape(op, number)
         return self.local_map(op, ir.AffineMapAttr(op.attributes["shape"]).value)
 
     def _fusion_shape(self, op: ir.Operation, number: int) -> Exprs:
         from kiln.dialects.shapes import SymbolicShapes
 
-        terminator = list(op.regions[0].blocks[0])[-1]
-        dims = SymbolicShapes(op.opview).dims(terminator.operands[number])
+        fusion = self.launched(op).fusion if name_of(op) == "kiln.launch" else op.opview
+        terminator = list(fusion.regions[0].blocks[0])[-1]
+        dims = SymbolicShapes(fusion).dims(terminator.operands[number])
         return self.local_map(op, ir.AffineMap.get(0, len(op.operands), list(dims)))
+
+    def launched(self, launch: ir.Operation) -> KernelOp:
+        """The kernel of a `kiln.launch`. Raises InvalidIRError where there is none."""
+        if self._launched is None:
+            module = self.function.parent
+            ops = module.regions[0].blocks[0].operations if module is not None else []
+            self._launched = {op.symbol: op for op in ops if isinstance(op, KernelOp)}
+        name = ir.StringAttr(launch.attributes["kernel"]).value
+        if name not in self._launched:
+            raise InvalidIRError(f"there is no kiln.kernel @{name}", str(launch.location))
+        return self._launched[name]
 
     # -- layouts -------------------------------------------------------------------------------------------
 
@@ -237,7 +253,7 @@ class HostGraph:
         if isinstance(value.owner, ir.Block):
             attribute = self.argument_attribute(ir.BlockArgument(value).arg_number, "kiln.strides")
             found = self.function_map(attribute) if isinstance(attribute, ir.AffineMapAttr) else None
-        elif name_of(value.owner) == "kiln.fusion":
+        elif name_of(value.owner) in ("kiln.fusion", "kiln.launch"):
             found = self._assigned_strides(value, shape)
         elif name_of(value.owner) == "kiln.aten":
             op = value.owner.operation

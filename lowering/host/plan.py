@@ -4,7 +4,7 @@
 """From a module at the fused (or scheduled) stage to a plan: launch order, buffers, workspace, kernels, ATen calls."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
@@ -12,65 +12,52 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import PackOp, name_of, opdef
 from kiln.dialects.walk import defining_op
 from kiln.errors import InvalidIRError, location_text
-from kiln.lowering.cpu.codegen import KernelObject
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dtype_name, item_bytes
 from kiln.lowering.host.hosting import host_in_tensors
-from kiln.lowering.host.kernels import KernelCompiler, KernelSet
+from kiln.lowering.host.kernels import kernels_of
 from kiln.lowering.host.launcher import launcher_object
 from kiln.lowering.host.layout import HostGraph, Layout, constant, is_constant, mul
 from kiln.lowering.host.library_calls import LIBRARY_KERNEL, LibraryProduct, library_product
 from kiln.lowering.host.library_convolutions import CONVOLUTION_KERNEL, LibraryConvolution, library_convolution
+from kiln.lowering.host.objects import PlannedKernels
 from kiln.lowering.host.plan_text import plan_text
 from kiln.lowering.host.plan_values import InputSource, PlanValues
-from kiln.lowering.host.references import CHECKED_CALLS, reference_text
 from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Check, Convolution, Expr, Launch, Operand, Output, Plan, Pointer, Product
 
 __all__ = ["InputSource", "build_plan"]
 
-_ALIGNMENT = 16
-"""Bytes that a thread of a GPU moves at once, at most."""
-
 
 def build_plan(
     module: ir.Module,
-    kernel_compiler: KernelCompiler | None,
     inputs: Sequence[InputSource] | None = None,
     *,
     name: str = "main",
     num_inputs: int | None = None,
-    dump: Callable[[str, ir.Module], None] | None = None,
-    cache: MutableMapping[str, KernelObject] | None = None,
-    kernels: KernelSet | None = None,
     device: str = "cpu",
-    is_checked: bool = False,
 ) -> Plan:
-    """Plans the function @main of `module`, compiling its kernels.
+    """Plans the function @main of `module`, with the machine code that its kernels have.
+
+    Kernels without machine code are in the plan by their names. A kernel that its compiler refuses is marked as
+    `unsupported`, and so is the plan of no use.
 
     Args:
-      module: after `assign-layouts`; function-level ops are kiln.fusion, kiln.aten, kiln.view, kiln.empty and
+      module: after `outline-kernels`; function-level ops are kiln.launch, kiln.aten, kiln.view, kiln.empty and
         arith.constant.
-      kernel_compiler: `kernel_compiler(fusion, name)` -> the vector-stage module of a fusion's kernel; None leaves the
-        kernels without code, for looking at the plan only.
       inputs: one per argument of the function; by default read off its attributes: tensors and named symbols are
         graph inputs in order, unless marked `kiln.constant`.
       num_inputs: number of graph inputs, where some are not arguments.
-      cache: compiled kernels by name, read and added to; one per compiler version and machine.
-      kernels: what compiles them instead of `kernel_compiler` (lowering/host/gpu_kernels.py).
-      device: where the plan runs: "cpu", or "cuda:0" with `kernels` for it.
-      is_checked: keep what each step computes, for checked execution.
-      dump: called as dump("<kernel>.vector", module) and dump("<kernel>.llvm", module).
+      device: where the plan runs: "cpu", or "cuda:0" with kernels for it.
 
-    Raises InvalidIRError for ops or values that no plan can hold, CompileError from code generation.
+    Raises InvalidIRError for ops or values that no plan can hold.
     """
     functions = [op for op in module.body if op.operation.name == "func.func"]
     function = next((f for f in functions if ir.StringAttr(f.operation.attributes["sym_name"]).value == "main"), None)
     if function is None:
         raise InvalidIRError("the module holds no func.func @main")
     with module.context, ir.Location.unknown():
-        chosen = kernels if kernels is not None else KernelSet(kernel_compiler, dump, cache)
-        planner = _Planner(HostGraph(function), chosen, inputs, device, is_checked)
+        planner = _Planner(HostGraph(function), PlannedKernels(kernels_of(module)), inputs, device)
         return planner.build(name, num_inputs)
 
 
@@ -78,10 +65,9 @@ class _Planner(PlanValues):
     def __init__(
         self,
         graph: HostGraph,
-        kernels: KernelSet,
+        kernels: PlannedKernels,
         inputs: Sequence[InputSource] | None,
         device: str,
-        is_checked: bool,
     ) -> None:
         super().__init__(graph, inputs, Plan("", 0, device))
         self.kernels = kernels
@@ -89,19 +75,14 @@ class _Planner(PlanValues):
             self._library_calls() if device != "cpu" else {}
         )
         self.owned = self._values_with_tensors()
-        self.is_checked = is_checked
-        self._references: dict[ir.Operation, int] = {}
 
     def build(self, name: str, num_inputs: int | None) -> Plan:
         plan, epoch = self.plan, 0
         plan.name = name
-        if self.is_checked:
-            self._keep_references()
-        kernels = self._start_kernels()
         for op in self.graph.operations:
             kind = name_of(op)
-            if kind == "kiln.fusion":
-                plan.steps.append(self._launch(op.operation, next(kernels), epoch))
+            if kind == "kiln.launch":
+                plan.steps.append(self._launch(op.operation, epoch))
             elif kind == "kiln.aten" and op.operation.results and op.operation.results[0] in self.library:
                 plan.steps.append(self._library_call(op.operation, self.library[op.operation.results[0]]))
             elif kind == "kiln.aten":
@@ -109,15 +90,17 @@ class _Planner(PlanValues):
                 plan.steps.append(step)
                 epoch += bool(step.sizes)
             elif not (opdef(op).is_free or isinstance(op.operation.opview, PackOp) or kind == "arith.constant"):
-                raise InvalidIRError(f"{kind} between kernels: expected kiln.fusion, kiln.aten or kiln.view; "
-                                     "run the fusion passes first", str(op.location))  # fmt: skip
+                raise InvalidIRError(f"{kind} between kernels: expected kiln.launch, kiln.aten or kiln.view; "
+                                     "run the fusion passes and outline-kernels first", str(op.location))  # fmt: skip
         plan.outputs = [self._output(i, v) for i, v in enumerate(self.graph.returned)]
         self._symbols(num_inputs)
         self._lifetimes()
         host_in_tensors(plan)
         self._workspace()
-        self.kernels.meanwhile(plan)
         if plan.device != "cpu":
+            from kiln.lowering.host import gpu_kernels
+
+            gpu_kernels.meanwhile(plan)
             cuda_launcher_object()  # compiled once a process, while kernels are
         plan.kernels, plan.objects = self.kernels.finish()
         if any(plan.objects) or self.library:
@@ -171,25 +154,15 @@ class _Planner(PlanValues):
         kernel = self.kernels.add_library(LIBRARY_KERNEL)
         return Launch(kernel, pointers, (), name=name, product=product, source=source, check=self._check(op))
 
-    def _keep_references(self) -> None:
-        """What fusions and calls compute, as they are before any kernel is emitted."""
-        for op in self.graph.operations:
-            operation = op.operation
-            is_call = name_of(op) == "kiln.aten" and ir.StringAttr(operation.attributes["op"]).value in CHECKED_CALLS
-            if name_of(op) == "kiln.fusion" or is_call:
-                text = reference_text(operation)
-                if text is not None:
-                    self._references[operation] = len(self.plan.references)
-                    self.plan.references.append(text)
-
     def _check(self, op: ir.Operation) -> Check | None:
         """How to check the step of an op; None for one that is not checked."""
-        if op not in self._references or not all(list(r.uses) for r in op.results):
+        if not _has(op, "reference") or not all(list(r.uses) for r in op.results):
             return None
         operands = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
         read, written = (tuple(map(self._whole, values)) for values in (operands, op.results))
-        return Check(self._references[op], read, written, tuple(map(self.expr, symbols)))
+        self.plan.references.append(ir.StringAttr(op.attributes["reference"]).value)
+        return Check(len(self.plan.references) - 1, read, written, tuple(map(self.expr, symbols)))
 
     def _whole(self, value: ir.Value) -> Operand:
         """A tensor with its sizes and strides; the memory of a packed constant as it is."""
@@ -207,18 +180,8 @@ class _Planner(PlanValues):
         offset = mul(layout.offset, constant(item_bytes(value.type)))
         return Pointer(self._buffer(layout.root), self.expr(offset), self.expr(_distinct(value, layout)))
 
-    def _start_kernels(self) -> Iterator[int]:
-        """Has all kernels emitted, and so compiled in other threads while the plan is made; their numbers."""
-        fusions = [op.operation for op in self.graph.operations if name_of(op) == "kiln.fusion"]
-        found = [0] * len(fusions)
-        costs = [self.kernels.compile_cost(fusion) for fusion in fusions]
-        for i in sorted(range(len(fusions)), key=lambda i: -costs[i]):
-            if self.kernels.marks_alignment:
-                self._mark_alignment(fusions[i])
-            found[i] = self.kernels.add(fusions[i])
-        return iter(found)
-
-    def _launch(self, op: ir.Operation, kernel: int, epoch: int) -> Launch:
+    def _launch(self, op: ir.Operation, epoch: int) -> Launch:
+        kernel = self.kernels.number(self.graph.launched(op).symbol)
         tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
         pointers = [self._pointer(v) for v in tensors]
         symbols = [self.graph.symbol(v) for v in op.operands if isinstance(v.type, ir.IndexType)]
@@ -238,14 +201,6 @@ class _Planner(PlanValues):
             check=self._check(op),
             **self.kernels.launch_fields(kernel, over_plan),
         )
-
-    def _mark_alignment(self, op: ir.Operation) -> None:
-        """Says which operands and results may start elsewhere than at multiples of 16 bytes."""
-        tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
-        offsets = [mul(self.graph.strided_layout(v).offset, constant(item_bytes(v.type))) for v in tensors]
-        found = [i for i, offset in enumerate(offsets) if not affine.is_multiple(offset, _ALIGNMENT)]
-        if found:
-            op.attributes["unaligned"] = ir.DenseI64ArrayAttr.get(found)
 
     def _aten(self, op: ir.Operation, epoch: int) -> AtenStep:
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]

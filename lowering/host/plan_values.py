@@ -205,7 +205,7 @@ class PlanValues:
 
     def _returned_strides(self, root: ir.Value) -> tuple[ir.AffineExpr, ...] | None:
         """The exact strides asked for where what kernels write is returned as it is (sizes of 1 included)."""
-        if isinstance(root.owner, ir.Block) or not (name_of(root.owner) == "kiln.fusion" or root in self.library):
+        if isinstance(root.owner, ir.Block) or not (name_of(root.owner) == "kiln.launch" or root in self.library):
             return None
         for i, value in enumerate(self.graph.returned):
             is_whole = self.memory.get(value, value) == root

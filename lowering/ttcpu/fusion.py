@@ -3,28 +3,19 @@
 
 """The kernel of a fusion for the GPU, run on the CPU: what the host would do around a launch is done inside."""
 
+from typing import Any
+
 from torch_mlir import ir
 
 from kiln.lowering.host.gpu_kernels import cleared_results, kernel_function
-from kiln.lowering.host.kernels import KernelSet
 from kiln.lowering.ttcpu.buffers import buffers_of
 from kiln.lowering.ttcpu.lower import lower_kernel
 from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
 
-__all__ = ["TtCpuKernelSet", "lower_fusion"]
+__all__ = ["lower_fusion"]
 
 
-class TtCpuKernelSet(KernelSet):
-    """The kernels of a plan as `lower_fusion` makes them."""
-
-    marks_alignment = True  # the same kernels as on a GPU
-
-    def _optimization_level(self, module: ir.Module) -> int | None:
-        # The kinds that the CPU compiles with less effort are tiled by hand there; here LLVM has to vectorise.
-        return 2
-
-
-def lower_fusion(fusion: ir.OpView, module: ir.Module, name: str, settings: Settings = DEFAULTS) -> ir.Module:
+def lower_fusion(fusion: ir.OpView, module: Any, name: str, settings: Settings = DEFAULTS) -> ir.Module:
     """Lowers `module`, the kernel of `fusion` in Triton IR, to the vector stage as `@name`.
 
     Raises UnsupportedError, naming the op, for what does not run on the CPU.

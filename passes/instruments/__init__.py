@@ -5,6 +5,7 @@
 
 from kiln.passes.instruments.base import Instrument
 from kiln.passes.instruments.dump import StageDump
+from kiln.passes.instruments.kernel_dump import KernelDump
 from kiln.passes.instruments.printing import PrintIR
 from kiln.passes.instruments.reproducer import Reproducer
 from kiln.passes.instruments.statistics import Remarks, Statistics
@@ -14,6 +15,7 @@ from kiln.passes.instruments.verify import CheckStages, VerifyEach
 __all__ = [
     "CheckStages",
     "Instrument",
+    "KernelDump",
     "PrintIR",
     "Remarks",
     "Reproducer",

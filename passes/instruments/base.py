@@ -22,6 +22,10 @@ class Instrument:
     to the next, since a pass may erase them.
     """
 
+    kernel_by_kernel: bool = False
+    """Whether the instrument does not mind when a run of passes on kernels takes one kernel through all of them before
+    the next: ``before_pass`` and ``after_pass`` are then called for each kernel."""
+
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         """Called once before the first pass."""
 

@@ -32,6 +32,8 @@ class Reproducer(Instrument):
     The error's ``reproducer`` and ``command`` are set. The file name depends on the contents only.
     """
 
+    kernel_by_kernel = True
+
     def __init__(self, directory: str | Path | None = None, *, command: str = "kiln-opt") -> None:
         self._directory = Path(directory) if directory is not None else Path(tempfile.gettempdir()) / "kiln-reproducers"
         self._command = command

@@ -26,6 +26,8 @@ class Timing(Instrument):
     instruments, so that the others' work is not counted.
     """
 
+    kernel_by_kernel = True
+
     def __init__(self, out: TextIO | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self.total = 0.0

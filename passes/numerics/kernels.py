@@ -8,7 +8,6 @@ tried alone: the operands have the strides that they have there.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch_mlir import ir
@@ -20,10 +19,6 @@ from kiln.passes.numerics.compare import compare
 from kiln.passes.numerics.evaluate import evaluate, longest_sum
 from kiln.passes.numerics.sample import KINDS, Sample, random_samples
 from kiln.passes.numerics.signature import entry_function, signature_of
-
-if TYPE_CHECKING:
-    from kiln.frontend.targets import Target
-    from kiln.lowering.host.kernels import KernelSet
 
 __all__ = ["fusions_alone", "run_compiled", "verify_kernels"]
 
@@ -94,7 +89,7 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
     from kiln.frontend.runners import make_runner
     from kiln.frontend.targets import Target
     from kiln.lowering.cpu import isa
-    from kiln.lowering.host.plan import build_plan
+    from kiln.passes.plan_host import compiled_plan
 
     device = "cuda:0" if target == "cuda" else "cpu"
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability(0)) if target == "cuda" else ""
@@ -102,9 +97,8 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
     work = parse(to_text(module))
     _name_main(entry_function(work))
     with isa.compiling_for(isa.named(options.cpu, options.float_parts)):
-        plan = build_plan(
-            work, None, kernels=_kernels(Target(target, device, arch)), device=device, is_checked=is_checked
-        )
+        kernels = Target(target, device, arch).kernels("error" if is_checked else "", strict=True)
+        plan = compiled_plan(work, kernels, device)
         run = make_runner(plan, _constants(work, sample, device), options)
     signature = signature_of(entry_function(work))
     tensors = iter(sample.tensors)
@@ -119,13 +113,6 @@ def _copied(tensor: torch.Tensor, device: str) -> torch.Tensor:
     size = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.as_strided((size if tensor.numel() else 0,), (1,)).clone().to(device)
     return memory.as_strided(tensor.shape, tensor.stride())
-
-
-def _kernels(target: "Target") -> "KernelSet":
-    def failed(_: ir.OpView, error: Exception) -> Exception:
-        return error
-
-    return target.kernels(target.kernel, None, None, failed)
 
 
 def _name_main(function: ir.Operation) -> None:

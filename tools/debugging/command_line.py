@@ -86,7 +86,7 @@ def make_task(
         if pipeline:
             if pipeline not in PIPELINES:
                 raise KilnError(f"unknown pipeline {pipeline!r}; there are {', '.join(PIPELINES)}")
-            found += PIPELINES[pipeline]()
+            found += up_to(PIPELINES[pipeline](), "sched")
             found = up_to(found, until) if until else found
         for text in pass_pipeline:
             found += parse_pipeline(text)

@@ -11,12 +11,9 @@ import torch
 from torch_mlir import ir
 
 from kiln.errors import UnsupportedError
-from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.gpu.tune.trial import MAX_BYTES, number_of_sets
 from kiln.lowering.host.elements import dtype_name
-from kiln.lowering.host.gpu_kernels import GpuKernelSet
 from kiln.lowering.host.layout import HostGraph
-from kiln.lowering.host.plan import build_plan
 from kiln.lowering.tune.operands import random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 
@@ -56,8 +53,10 @@ class PlanTrial:
 
         Raises KilnError where a kernel does not compile, and whatever a call of ATen raises.
         """
-        kernels = GpuKernelSet(emit_kernel, self.arch)
-        plan = build_plan(module, None, name="trial", kernels=kernels, device=self.device)
+        from kiln.passes.pipelines import gpu_kernels
+        from kiln.passes.plan_host import compiled_plan
+
+        plan = compiled_plan(module, gpu_kernels(self.arch, strict=True), self.device, name="trial")
         run: Callable[[Sequence[Any]], list[Any]] = CudaExecutor(plan).run
         turns = cycle(self.sets)
 

@@ -18,7 +18,7 @@ from kiln.errors import KilnError
 from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dtype_name
-from kiln.lowering.host.gpu_kernels import GpuKernelSet
+from kiln.lowering.host.gpu_kernels import GpuCode, start_gpu_kernel
 from kiln.lowering.tune.operands import KnownTensors, is_close, random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
@@ -36,7 +36,7 @@ class Started:
     """A kernel that Triton is compiling: its schedule, the set it is in, and how it is launched."""
 
     schedule: Schedule
-    kernels: GpuKernelSet
+    code: GpuCode
     launch: Launch
 
 
@@ -79,16 +79,15 @@ class GpuTrial:
         saved = attributes["schedule"] if "schedule" in attributes else None
         attributes["schedule"] = to_attribute(schedule)
         try:
-            kernels = GpuKernelSet(emit_kernel, self.arch)
-            number = kernels.add(self.fusion.operation)
-            fields = kernels.launch_fields(number, _number)
+            code = start_gpu_kernel(self.fusion, emit_kernel(self.fusion, "trial"), "trial", self.arch)
         finally:
             del attributes["schedule"]
             if saved is not None:
                 attributes["schedule"] = saved
         pointers = tuple(Pointer(i) for i in range(len(self.known.types)))
         results = len(pointers) - self._count
-        return Started(schedule, kernels, Launch(number, pointers, (), results=results, name="trial", **fields))
+        fields = code.launch_fields(_number)
+        return Started(schedule, code, Launch(0, pointers, (), results=results, name="trial", **fields))
 
     def prepare(self, started: Started) -> Callable[[], None]:
         """Load the kernel, and check what it computes. The result launches it once.
@@ -99,7 +98,7 @@ class GpuTrial:
             KilnError: Triton or the driver refuses it, or it computes something else.
             torch.OutOfMemoryError: the GPU has no room for the operands.
         """
-        kernels, objects = started.kernels.finish()
+        kernel, data = started.code.finish(0, ir.StringAttr(self.fusion.operation.attributes["kind"]).value)
         buffers = [
             Buffer("input", dtype_name(t), (n,), (1,), n * dtype.itemsize, index=i, first=0, last=0)
             for i, (t, n, dtype) in enumerate(
@@ -111,11 +110,11 @@ class GpuTrial:
             len(buffers),
             self.device,
             buffers=buffers,
-            kernels=kernels,
+            kernels=[kernel],
             steps=[started.launch],
             offsets={},
             launcher=cuda_launcher_object(),
-            objects=objects,
+            objects=[data],
         )
         call = CudaExecutor(plan).run
         self._check(call)

@@ -7,7 +7,7 @@ import pytest
 
 from kiln.dialects import create_context, kiln
 from kiln.lowering.gpu.compile_cost import compile_cost
-from kiln.lowering.host.gpu_kernels import GpuKernelSet
+from kiln.lowering.host.kernels import kernels_of, outline_kernels
 from kiln.lowering.host.plan import build_plan
 from kiln.passes.assign_layouts import AssignLayouts
 
@@ -73,11 +73,8 @@ def test_what_takes_longest_is_emitted_first() -> None:
             fusion("%z", "%1", 3, WIDE, "middle"),
         )
         AssignLayouts().run(made)
-        emitted: list[str] = []
-
-        def emit(op, name: str) -> None:
-            emitted.append(name.split("_")[0])
-
-        plan = build_plan(made, None, kernels=GpuKernelSet(emit, "sm_90"), device="cuda:0")
+        outline_kernels(made, is_gpu=True)
+        emitted = [kernel.symbol.split("_")[0] for kernel in kernels_of(made)]
+        plan = build_plan(made, device="cuda:0")
     assert emitted == ["large", "middle", "small"]
     assert [step.name for step in plan.steps] == ["small", "large", "middle"]

@@ -6,17 +6,35 @@
 It knows nothing of the real emitter, so that a planner test fails for the planner's faults only. Thread 0 does all.
 """
 
+from typing import Any
+
 import pytest
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, memref, scf
 
 from kiln.dialects import affine
+from kiln.lowering.host.kernels import kernels_of, outline_kernels
+from kiln.lowering.host.plan import build_plan
+from kiln.passes import run_pipeline
+from kiln.runtime.plan import Plan
 
 
 @pytest.fixture
 def toy_compiler():
-    """`toy_kernel`, to pass to build_plan."""
-    return toy_kernel
+    """Plans modules with the kernels of `toy_kernel`."""
+    return ToyCompiler()
+
+
+class ToyCompiler:
+    """What stands in for `emit-kernels`; the other steps to a plan are the compiler's."""
+
+    def plan(self, module: ir.Module, **options: Any) -> Plan:
+        """The plan of a module with layouts; `options` as for `build_plan`."""
+        outline_kernels(module)
+        for kernel in kernels_of(module):
+            kernel.put_code(toy_kernel(kernel.fusion, kernel.symbol))
+        run_pipeline(module, "optimize-loops,expand-vector-math,lower-to-llvm,assemble")
+        return build_plan(module, **options)
 
 
 def toy_kernel(fusion: ir.OpView, name: str) -> ir.Module:

@@ -58,7 +58,7 @@ def plan_of(text, toy_compiler, **options) -> Plan:
     module = kiln.parse(text)
     AssignLayouts().run(module)
     module.operation.verify()
-    plan = build_plan(module, toy_compiler, **options)
+    plan = toy_compiler.plan(module, **options)
     kiln.parse(plan.text).operation.verify()
     return Plan.from_bytes(plan.to_bytes())
 
@@ -214,13 +214,13 @@ def test_empty_graph(context, toy_compiler):
 
 def test_no_main(context, toy_compiler):
     with pytest.raises(InvalidIRError, match="no func.func @main"):
-        build_plan(kiln.parse("func.func @other() { return }"), toy_compiler)
+        build_plan(kiln.parse("func.func @other() { return }"))
 
 
 def test_op_that_no_plan_can_hold(context, toy_compiler):
     text = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n %0 = arith.addf %x, %x : tensor<4xf32>\n return %0 : tensor<4xf32> }"
     with pytest.raises(InvalidIRError, match=r"arith\.addf between kernels"):
-        build_plan(kiln.parse(text), toy_compiler)
+        build_plan(kiln.parse(text))
 
 
 graphs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.booleans()), min_size=1, max_size=14)
@@ -251,19 +251,3 @@ def test_random_graphs(context, toy_compiler, graph):
         alive = [b for b, d in enumerate(plan.buffers) if d.kind == "workspace" and d.first <= i <= d.last]
         spans = sorted((plan.offsets[b], plan.offsets[b] + plan.buffers[b].bytes) for b in alive)
         assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
-
-
-def test_kernel_cache_outlives_the_plan(context, toy_compiler):
-    text = f"func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {{{fusion('%0', ['%x', '%x'], ADD)}\n  return %0 : tensor<4x6xf32>\n}}"
-    compiled = []
-
-    def compiler(op, name):
-        compiled.append(name)
-        return toy_compiler(op, name)
-
-    cache = {}
-    first, second = (plan_of(text, compiler, cache=cache) for _ in range(2))
-    assert len(compiled) == 1 and list(cache) == compiled
-    assert first.to_bytes() == second.to_bytes()
-    x = torch.randn(4, 6)
-    assert torch.equal(Executor(second)([x])[0], x + x)

@@ -8,8 +8,8 @@ import torch
 from kiln.frontend.report import collect
 from kiln.lowering.cpu import codegen, isa
 from kiln.lowering.cpu.codegen import KernelObject
-from kiln.lowering.host import kernels
 from kiln.lowering.host.recent_kernels import RecentKernels, recent_kernels
+from kiln.passes import assemble
 
 
 def kernel(name, size):
@@ -41,11 +41,11 @@ def test_each_cpu_has_its_own():
 def test_equal_kernels_of_two_graphs_are_compiled_once(monkeypatch):
     compiled = []
 
-    def counting(module, name, **settings):
-        compiled.append(name)
-        return codegen.start_kernel(module, name, **settings)
+    def counting(module, described, **settings):
+        compiled.append(described.name)
+        return codegen.start_kernel(module, described, **settings)
 
-    monkeypatch.setattr(kernels, "start_kernel", counting)
+    monkeypatch.setattr(assemble, "start_kernel", counting)
     x = torch.randn(3, 1237)
     names = []
     for _ in range(2):

@@ -11,7 +11,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln
-from kiln.lowering.cpu.emit import emit_kernel
+from kiln.lowering.host.kernels import outline_kernels
 from kiln.lowering.host.plan import build_plan
 from kiln.passes import PassManager, parse_pipeline
 from kiln.runtime.executor import Executor
@@ -83,17 +83,21 @@ def graph(seed: int) -> str:
             f"\nreturn {', '.join(returned)} : {', '.join([T] * len(returned))}\n}}")  # fmt: skip
 
 
-def planned(text: str, pipeline: str, compiler=None) -> tuple[Plan, list[int]]:
+KERNELS = "outline-kernels,emit-kernels,optimize-loops,expand-vector-math,lower-to-llvm,assemble"
+
+
+def planned(text: str, pipeline: str) -> tuple[Plan, list[int]]:
     """The plan, and the argument that each result is written to (-1: none)."""
     context = create_context()
     with context, ir.Location.unknown():
         module = kiln.parse(text, context)
         PassManager(parse_pipeline(pipeline)).run(module)
-        function = next(iter(module.body)).operation
+        outline_kernels(module)
+        function = next(op.operation for op in module.body if op.operation.name == "func.func")
         entries = [ir.DictAttr(a) for a in ir.ArrayAttr(function.attributes["res_attrs"])]
         targets = [ir.IntegerAttr(e["kiln.mutates"]).value if "kiln.mutates" in e else -1 for e in entries]
         inputs = [SimpleNamespace(kind="tensor", name="", index=i, dim=-1, expr=None) for i in range(2)]
-        return build_plan(module, compiler, inputs), targets
+        return build_plan(module, inputs), targets
 
 
 def symbolic(plan: Plan) -> tuple[list[object], list[object]]:
@@ -157,7 +161,7 @@ def test_same_results(seed):
     x = [torch.randn(N, N, generator=generator) for _ in range(2)]
     found = []
     for pipeline in ("assign-layouts", "assign-layouts,reuse-buffers"):
-        plan, targets = planned(text, pipeline, emit_kernel)
+        plan, targets = planned(text, f"{pipeline},{KERNELS}")
         given = [t.clone() for t in x]
         results = Executor(plan)(given)
         values = [r.clone() for r in results]

@@ -15,7 +15,7 @@ import kiln
 import kiln.lowering.gpu.dot.conv_choice as conv_choice
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
-from kiln.lowering.host.gpu_kernels import GpuKernelSet
+from kiln.lowering.host import gpu_kernels
 from kiln.runtime.cuda.cublaslt import LibraryError
 from kiln.runtime.cuda.cudnn import ConvolutionProblem, Cudnn, cudnn
 from kiln.runtime.cuda.driver import CudaError
@@ -306,10 +306,10 @@ def test_prepared_while_kernels_compile(gpu, monkeypatch):
     """With the sizes, places and settings that the executor asks with."""
     done = []
 
-    def meanwhile(self: Any, plan: Any) -> None:
+    def meanwhile(plan: Any) -> None:
         done.append((prepare_ahead(plan, lambda: gpu.dnn), len(gpu.dnn._known)))
 
-    monkeypatch.setattr(GpuKernelSet, "meanwhile", meanwhile)
+    monkeypatch.setattr(gpu_kernels, "meanwhile", meanwhile)
     args = random(2, 16, 12, 12), random(24, 16, 3, 3), random(32, 24, 2, 2), random(24)
     with settings(deterministic=True):
         compiled(block)(*args)
@@ -320,7 +320,7 @@ def test_prepared_while_kernels_compile(gpu, monkeypatch):
 def test_what_cannot_be_prepared_is_left(gpu, monkeypatch):
     gpu.dnn_library.refused = {0, 1, 2}
     done = []
-    monkeypatch.setattr(GpuKernelSet, "meanwhile", lambda self, plan: done.append(prepare_ahead(plan, lambda: gpu.dnn)))
+    monkeypatch.setattr(gpu_kernels, "meanwhile", lambda plan: done.append(prepare_ahead(plan, lambda: gpu.dnn)))
     x, w = random(1, 16, 9, 9), random(8, 16, 3, 3)
     assert error(compiled(lambda x, w: F.conv2d(x, w))(x, w), F.conv2d(x.double(), w.double())) < 4e-3
     assert done == [0]

@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --pass-pipeline="lower-kernel" | filecheck %s
+// RUN: kiln-opt %s --pass-pipeline="lower-to-llvm" | filecheck %s
 
 // Pointers are bare and noalias, scratch is this thread's part, thread numbers come from OpenMP only under a team.
 

@@ -1,25 +1,30 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The last stage of a CPU kernel as a pass, for reading and testing."""
+"""Kernels for the CPU in the LLVM dialect."""
 
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import KernelOp
 from kiln.errors import InvalidIRError
-from kiln.passes.core import Pass, register_pass
+from kiln.lowering.cpu.codegen import expand_math, lower_kernel, verify_kernel
+from kiln.lowering.host.objects import describe
+from kiln.passes.core import register_pass
+from kiln.passes.kernel_pass import KernelPass
 
-__all__ = ["LowerKernel"]
+__all__ = ["LowerToLlvm"]
 
 
 @register_pass
 @dataclass
-class LowerKernel(Pass):
-    """Lower a vector-stage kernel to the LLVM dialect, with the entry point that the launcher calls.
+class LowerToLlvm(KernelPass):
+    """Lower a kernel for the CPU to the LLVM dialect, with the entry point that the launcher calls.
 
-    What ``kiln.lowering.cpu.codegen.compile_kernel`` does before LLVM: vector math, pointers marked noalias, the
-    entry ``void NAME_entry(int64_t* block)``, the lowering pipeline.
+    Pointers are marked noalias, the entry is ``void NAME_entry(int64_t* block)``, and all other functions are internal.
+    The kernel keeps how it is called: ``pointers``, ``symbols``, ``scratch``, ``work``, ``checks`` and ``sites``.
+    A module without kernels is lowered as the code of one, behind what ``expand-vector-math`` does to it.
 
     Before::
 
@@ -71,15 +76,19 @@ class LowerKernel(Pass):
         }
     """
 
-    name = "lower-kernel"
+    name = "lower-to-llvm"
     kernel: str = ""
-    """Name of the kernel; the first function by default."""
+    """Name of the function of a module without kernels; the first function by default."""
 
-    def run(self, module: ir.Module) -> None:
-        """Lower the module in place."""
-        from kiln.lowering.cpu.codegen import prepare_kernel
+    def run_on(self, kernel: KernelOp) -> None:
+        code = kernel.code
+        verify_kernel(code, kernel.symbol)
+        describe(kernel, lower_kernel(code, kernel.symbol))
+        self.count("kernels")
 
+    def run_alone(self, module: ir.Module) -> None:
         functions = [op for op in module.body if op.operation.name == "func.func"]
         if not functions:
             raise InvalidIRError("the module holds no func.func to lower")
-        prepare_kernel(module, self.kernel or ir.StringAttr(functions[0].attributes["sym_name"]).value)
+        expand_math(module)
+        lower_kernel(module, self.kernel or ir.StringAttr(functions[0].attributes["sym_name"]).value)

@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --verify-diagnostics --pass-pipeline="lower-kernel"
+// RUN: kiln-opt %s --split-input-file --verify-diagnostics --pass-pipeline="lower-to-llvm"
 
 // expected-error @below {{kernel @bool takes memref<?xi1>; expected a 1-D memref<?xT> of byte-sized elements (i1 as i8)}}
 func.func @bool(%x: memref<?xi1>, %scratch: memref<?xi8>, %tid: index, %nt: index) {

@@ -1,0 +1,56 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Files with each kernel at each of its stages."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kiln.dialects.kiln import KernelOp
+from kiln.errors import KilnError
+from kiln.passes.instruments.base import Instrument
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from kiln.passes.manager import PipelineStep
+
+__all__ = ["KernelDump"]
+
+
+class KernelDump(Instrument):
+    """Write to ``directory`` the code of each kernel where a step completes a stage of kernels: ``NAME.vector.mlir``,
+    ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``); and
+    ``plan.mlir``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
+        from kiln.lowering.host.kernels import kernels_of
+        from kiln.passes.plan_host import PlanHost
+
+        for kernel in kernels_of(module):
+            stage = "plan" if isinstance(step.pass_, PlanHost) else step.stage
+            for name, text in _texts(kernel, stage):
+                (self._directory / name).write_text(text, encoding="utf-8")
+        if isinstance(step.pass_, PlanHost) and step.pass_.plan is not None:
+            (self._directory / "plan.mlir").write_text(step.pass_.plan.text, encoding="utf-8")
+
+
+def _texts(kernel: KernelOp, stage: str) -> list[tuple[str, str]]:
+    """Names and texts of the files that a stage makes of a kernel."""
+    from kiln.lowering.host.gpu_kernels import kernel_function
+    from kiln.lowering.host.objects import code_of
+
+    if stage in ("vector", "llvm") and kernel.code is not None:
+        return [(f"{kernel.symbol}.{stage}.mlir", f"{kernel.code}\n")]
+    if stage == "ttir" and kernel.code is not None:
+        from kiln.lowering.gpu.ttir import to_ttir
+
+        return [(f"{kernel.symbol}.ttir", to_ttir(kernel_function(kernel.code).opview))]
+    code = code_of(kernel) if stage == "plan" else None
+    try:
+        return [(f"{kernel.symbol}.{e}", text) for e, text in code.texts().items() if e != "ttir"] if code else []
+    except KilnError:
+        return []  # the kernel's mark says why
