@@ -66,8 +66,10 @@ def test_editable_install_adds_kiln_alone(source: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(build(source, "editable", tmp_path)) as wheel:
         wheel.extractall(tmp_path / "site")
     code = (
-        f"import site, sys; before = list(sys.meta_path); site.addsitedir({str(tmp_path / 'site')!r})\n"
-        # An installed Kiln must not hide the one under test.
+        f"import site, sys; before = list(sys.meta_path); sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+        # An installed Kiln must not hide the one under test; an editable one has a finder of the same name.
+        "[sys.modules.pop(name) for name in list(sys.modules) if name.startswith('__editable__')]\n"
+        "site.addsitedir(sys.path[0])\n"
         "sys.meta_path[:] = [f for f in sys.meta_path if f not in before] + before\n"
         "import importlib.util as u, kiln.passes.core, kiln.lowering.cpu, kiln.errors\n"
         f"assert kiln.__file__.startswith({str(source)!r}), kiln.__file__\n"
