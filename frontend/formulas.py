@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 __all__ = ["corrections", "short_gradients"]
 
@@ -27,7 +28,20 @@ def corrections() -> dict[Any, Callable[..., Any]]:
         found |= {op: _unshared(op) for op in (aten.slice_scatter.default, aten.select_scatter.default)}
     if torch.__version__ < (2, 13):  # pyright: ignore[reportOperatorIssue] - a TorchVersion
         found[aten.linalg_vector_norm.default] = _vector_norm
-    return found
+        found |= {op: _pad(op) for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)}
+    return found | {op: _pad(op) for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)}
+
+
+def _pad(op: Any) -> Callable[..., Any]:
+    """The traced result is planar also where the image has its channels last, as the result then has."""
+
+    def pad(x: Tensor, padding: Any) -> Any:
+        wanted = suggest_memory_format(x)
+        if wanted == torch.contiguous_format:
+            return NotImplemented
+        return op(x.contiguous(), padding).contiguous(memory_format=wanted)
+
+    return pad
 
 
 def _unshared(op: Any) -> Callable[..., Any]:

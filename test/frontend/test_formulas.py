@@ -86,6 +86,24 @@ def test_scatter_into_an_expanded_tensor(name, shape):
     assert found.stride() == expected.stride()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("sizes", [(5, 6), (4, 5, 6)], ids=str)
+def test_padding_of_channels_last(sizes, mode, dynamic):
+    """PyTorch traces planar results, 2.13 those of three dims."""
+
+    def function(x):
+        return torch.nn.functional.pad(x, (1, 2) * len(sizes), mode=mode) * 2
+
+    layout = torch.channels_last if len(sizes) == 2 else torch.channels_last_3d
+    images = torch.randn(2, 3, *sizes)
+    for x in (images.to(memory_format=layout), images):
+        torch._dynamo.reset()
+        found = torch.compile(function, backend="kiln", options={"fallback": False}, dynamic=dynamic)(x)
+        torch.testing.assert_close(found, function(x))
+        assert found.stride() == function(x).stride()
+
+
 @pytest.mark.parametrize("order", [2, 3.5])
 @pytest.mark.parametrize(("shape", "dim"), [((1,), -1), ((5, 1), -1), ((4, 1, 3), -2), ((4, 1, 1), (-1, -2))], ids=str)
 def test_norm_over_a_dim_of_size_one(shape, dim, order):
