@@ -10,6 +10,7 @@ from torch_mlir.dialects import func
 
 from kiln.dialects import kiln
 from kiln.dialects.schedules import PartsSchedule, Schedule
+from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.tile import attention, conv, rows, scan  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -68,6 +69,9 @@ def _emit(kernel: Kernel) -> None:
         special.accepted(kernel.schedule, kernel.body.fusion)
         special.emit(kernel)
         return
+    if kernel.schedule is not None:
+        where = str(kernel.body.fusion.location)
+        raise UnsupportedError("kiln.fusion", where, f"no kernel for a schedule {kernel.schedule.kernel}")
     _TAKEN("loops")
     for group in group_roots(kernel.body):
         e = kernel.evaluator()

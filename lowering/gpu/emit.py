@@ -213,10 +213,14 @@ def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
         special.emit(kernel, special.accepted(schedule, body.fusion))
         return
     if schedule is not None and not isinstance(schedule, LoopsSchedule):
-        raise UnsupportedError("kiln.fusion", str(body.fusion.location), f"a schedule {schedule.kernel} for loops")
-    given = schedule.nests if schedule is not None else ()
-    for i, group in enumerate(group_roots(body)):
-        nest = plan_nest(body, kernel.layouts, group, given[i] if given else None)
+        raise UnsupportedError("kiln.fusion", str(body.fusion.location), f"no kernel for a schedule {schedule.kernel}")
+    groups = group_roots(body)
+    given = schedule.nests if schedule is not None else [None] * len(groups)
+    if len(given) != len(groups):
+        found = f"a schedule of {len(given)} nests for {len(groups)}"
+        raise UnsupportedError("kiln.fusion", str(body.fusion.location), found)
+    for group, mine in zip(groups, given, strict=True):
+        nest = plan_nest(body, kernel.layouts, group, mine)
 
         def emit(program: Index, body: FusionBody = body, nest: Any = nest) -> None:
             e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)

@@ -24,7 +24,7 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.phases import Phases, find_hosts, find_phases, row_count
-from kiln.lowering.cpu.tile.rows import split_of
+from kiln.lowering.cpu.tile.rows_schedule import split_of
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.tile.body import FusionBody
 from kiln.passes.fusion.graph import FusionGraph

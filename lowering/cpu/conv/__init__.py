@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Convolutions on the CPU: `choose_conv_schedule`, then `emit_conv` with the schedule's leaf."""
+"""Convolutions on the CPU: `choose_conv_schedule`, then `emit_conv` with the schedule's kernel."""
 
 from kiln.lowering.cpu.conv.emit import conv_scratch_bytes, emit_conv
 from kiln.lowering.cpu.conv.layout import packed_layout

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a convolution leaf is asked to do: the problem, its buffers, the epilogue."""
+"""What a convolution kernel is asked to do: the problem, its buffers, the epilogue."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Matrix products on the CPU: `choose_schedule`, then `emit_matmul` with the schedule's leaf."""
+"""Matrix products on the CPU: `choose_schedule`, then `emit_matmul` with the schedule's kernel."""
 
 from kiln.lowering.cpu.matmul.blocked import panel_strides
 from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes, scratch_layout

@@ -135,7 +135,7 @@ def _mark(problem: MatmulProblem, schedule: GemmSchedule) -> None:
 
 
 def scratch_layout(problem: MatmulProblem, schedule: GemmSchedule) -> dict[str, int]:
-    """Where the areas of a leaf lie in a thread's scratch."""
+    """Where the areas of a kernel lie in a thread's scratch."""
     return KERNELS[type(schedule)][1](problem, schedule)
 
 

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What a matmul leaf is asked to do: the problem, its buffers, the epilogue and the thread's context."""
+"""What a matmul kernel is asked to do: the problem, its buffers, the epilogue and the thread's context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,12 +96,12 @@ class Epilogue(Protocol):
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
         """A buffer of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
-        read otherwise (so a leaf may keep sums there), or None."""
+        read otherwise (so a kernel may keep sums there), or None."""
         ...
 
     @property
     def is_plain_store(self) -> bool:
-        """True when `apply` only stores the sums to `destination`: a leaf that put them there is done."""
+        """True when `apply` only stores the sums to `destination`: a kernel that put them there is done."""
         ...
 
 

@@ -7,7 +7,7 @@ Measured with f32 on one core of a Zen 3 server (AVX2, 32 KiB L1, 512 KiB L2) ag
 torch.mm, thread CPU time, N x K from {768, 2048, 3072} x {768, 2048} (benchmarks/cpu_matmul.py); for
 AVX-512 the rows of the same table in the Cascade Lake measurements (one row limit of 32 there):
 
-| rhs stored as  | rows m    | leaf                        | speed against MKL |
+| rhs stored as  | rows m    | kernel                      | speed against MKL |
 |----------------|-----------|-----------------------------|-------------------|
 | [n, k]         | 1         | dot 1x8                     | 1.14 - 1.28       |
 |                | 2         | dot 2x4                     | 2.0 - 2.4         |
@@ -25,13 +25,13 @@ AVX-512 the rows of the same table in the Cascade Lake measurements (one row lim
 | m, n < 256     | 96 -      | blocked 6x2 (bmm)           | 1.06 - 1.20       |
 
 Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines without it lose little.
-From m = 96 the vendor's leaf is taken since it compiles in a third of the time.
+From m = 96 the vendor's kernel is taken since it compiles in a third of the time.
 
 On AMD's processors MKL runs its AVX2 kernels (`Isa.library_bytes`). Where vectors are wider than those,
 products are Kiln's own at all sizes. With vectors of 64 bytes `choose_panels` comes first, for known sizes; where it
 has no answer, one core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
 
-| rhs stored as | rows m     | leaf                           | n = 768, k = 768 | n = 3072, k = 768 |
+| rhs stored as | rows m     | kernel                         | n = 768, k = 768 | n = 3072, k = 768 |
 |---------------|------------|--------------------------------|------------------|-------------------|
 | [n, k]        | 8 - 32     | dot 6x4                        | 171 - 179        | 100 - 123         |
 |               | 33 - 512   | blocked 6x4 - 8x3, packed      | 180 - 198        | 150 - 198         |
@@ -134,7 +134,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
     at one row), for a number of rows known at run time only, small or half-precision matrices, and batches. Measured
     on one core of an AMD EPYC with AVX-512, f32, [n, k] from {768, 2048, 3072}, against `choose_schedule`:
 
-    | rows m   | leaf there | packed 4x4, 6x4 |
+    | rows m   | kernel     | packed 4x4, 6x4 |
     |----------|------------|-----------------|
     | 1        | dot        | 0.8 - 1.08      |
     | 4 - 8    | dot        | 1.04 - 1.64     |

@@ -19,7 +19,7 @@ from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_o
 
 
 class FusedEpilogue:
-    """Evaluates the fusion's roots for one row vector of sums (the `Epilogue` protocol of the matmul leaves).
+    """Evaluates the fusion's roots for one row vector of sums (the `Epilogue` protocol of the matmul kernels).
 
     result: the value that the sums are; its index runs over batch, rows and columns, of the given extents, though its
     own dims may split the rows in another way.

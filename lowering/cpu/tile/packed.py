@@ -12,7 +12,7 @@ from kiln.dialects.schedules.cpu import ConvSchedule, GemmSchedule, PanelSchedul
 from kiln.lowering.cpu.tile.conv import find_conv, packed_weight_layout
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.product import packed_rhs_layout
-from kiln.lowering.cpu.tile.rows import find_products
+from kiln.lowering.cpu.tile.rows_schedule import find_products
 from kiln.lowering.tile.body import FusionBody
 
 __all__ = ["packed_operands"]

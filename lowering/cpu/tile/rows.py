@@ -18,7 +18,6 @@ scratch memory, "team" in results.
 """
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,20 +28,16 @@ from kiln.dialects import affine, kiln
 from kiln.dialects.schedules.cpu import (
     AmxBf16Schedule,
     AmxBf16x3Schedule,
-    ByRowsSchedule,
     GemmSchedule,
     PhasesSchedule,
-    Split,
 )
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import (
     Buffers,
     Destination,
     KernelContext,
-    MatmulProblem,
     emit_matmul,
     scratch_bytes,
     scratch_layout,
@@ -51,7 +46,6 @@ from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
 from kiln.lowering.cpu.matmul.tiles import begin_sharing
-from kiln.lowering.cpu.matmul.tiles_schedule import share_lhs
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
@@ -60,97 +54,17 @@ from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_hosts, find_ph
 from kiln.lowering.cpu.tile.product import (
     Product,
     emit_matmul_fusion,
-    find_product,
-    plan_matmul,
-    schedule_product,
     static_size,
 )
+from kiln.lowering.cpu.tile.rows_schedule import ROW_UNIT, find_products, plan_product_fusion
 from kiln.lowering.cpu.tile.scopes import Scope
 from kiln.lowering.emitters import emits
-from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import offset_of as layout_offset
 from kiln.lowering.tile.roots import group_roots
 
-__all__ = ["emit_product_fusion", "plan_product_fusion", "split_of"]
-
-ROW_UNIT = 8
-"""Rows are shared among threads in multiples of this: a register tile of the product."""
-
+__all__ = ["emit_product_fusion"]
 
 _TAKEN = paths.group("cpu phases", "one product", "blocks", "rows", "team")
-
-
-def plan_product_fusion(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> GemmSchedule | PhasesSchedule:
-    """The schedule of a fusion (or part) with products: that of `choose_schedule`, or of its phases."""
-    phases = find_phases(body)
-    if phases.count == 1:
-        return plan_matmul(body, layouts)
-    products = find_products(phases, layouts)
-    problems = [p.problem(static_size) for p in products]
-    split = split_of(body, phases)
-    if split == "rows":
-        # A block has as many rows as its turn comes to: not known before the kernel runs.
-        problems = [replace(p, m=None) for p in problems]
-    schedules = [schedule_product(body, x, p, blocks=split == "rows") for x, p in zip(products, problems, strict=True)]
-    if split == "rows":
-        height = _height(problems, len(phases.kept))
-        return PhasesSchedule(split=split, products=tuple(schedules), height=height)
-    if not phases.crossing:
-        return PhasesSchedule(split=split, products=tuple(schedules))
-    if len({x.lhs for x in products}) == 1:
-        schedules = share_lhs(schedules)
-    mc, nc, nr = _block(problems, schedules)
-    return PhasesSchedule(split=split, products=tuple(schedules), mc=mc, nc=nc, nr=nr)
-
-
-def find_products(phases: Phases, layouts: Sequence[ir.AffineMap]) -> list[Product]:
-    """The products of a kernel, with the same batch, rows and columns."""
-    found = [find_product(p, layouts) for p in phases.products]
-    if any((p.batch, p.m, p.n) != (found[0].batch, found[0].m, found[0].n) for p in found):
-        # The rows of one lhs follow each other from batch to batch, those of another do not.
-        found = [find_product(p, layouts, merge=False) for p in phases.products]
-    if any((p.batch, p.m, p.n) != (found[0].batch, found[0].m, found[0].n) for p in found):
-        raise UnsupportedError("kiln.matmul", str(found[0].op.location), "products of different rows in one kernel")
-    return found
-
-
-def split_of(body: FusionBody, phases: Phases) -> Split:
-    """How threads can share a kernel of several phases: "blocks", "rows" or "team".
-
-    Behind products, `waits = array<i64: ...>` of the fusion lists the parts whose threads wait ("team"). Without it,
-    they do where the kernel stores what its loops read.
-    """
-    if phases.loops is None:
-        return "blocks"
-    attributes = body.fusion.operation.attributes
-    if "waits" in attributes:
-        return "team" if (body.part or 0) in list(ir.DenseI64ArrayAttr(attributes["waits"])) else "rows"
-    roots = [body.roots[i] for i in body.mine]
-    return "team" if all(v in roots for v in phases.behind) else "rows"
-
-
-def _height(problems: Sequence[MatmulProblem], kept: int) -> int:
-    """Rows whose sums take half of the second-level cache, as far as the columns are known."""
-    columns = [p.n if isinstance(p.n, int) else 1024 for p in problems]
-    row = max(1, sum(columns) * max(kept, 1) // len(columns) * problems[0].sum_bytes)
-    return max(ROW_UNIT, min(256, isa.target().l2_bytes // 2 // row // ROW_UNIT * ROW_UNIT))
-
-
-def _block(problems: Sequence[MatmulProblem], schedules: Sequence[GemmSchedule]) -> tuple[int, int, int]:
-    """Rows and columns of a block, and what its columns are a multiple of, from the products' own schedules."""
-    flat = [leaf for s in schedules for leaf in (_leaves(s))]
-    rows = min(getattr(s, "mc", 1) for s in flat)
-    columns = min(s.nc for s in flat)
-    lanes = isa.target().vector_bytes // problems[0].sum_bytes
-    unit = math.lcm(lanes, *(getattr(s, "nv", 1) * s.width for s in flat))  # panels begin at multiples of their width
-    return max(rows, 1), round_up(max(columns, 1), unit), unit
-
-
-def _leaves(schedule: GemmSchedule) -> list[Any]:
-    """The schedules of the kernels that it is a choice of; all have `nc` and `width`."""
-    if isinstance(schedule, ByRowsSchedule):
-        return [*_leaves(schedule.small), *_leaves(schedule.large)]
-    return [schedule]
 
 
 @emits(kiln.MatmulOp, target="cpu", plan=plan_product_fusion, schedules=GemmSchedule | PhasesSchedule)
@@ -184,6 +98,10 @@ class _PhaseEmitter:
         self.kernel, self.phases, self.schedule, self.b = kernel, phases, schedule, kernel.b
         self.products = find_products(phases, kernel.layouts)
         self.schedules = schedule.products
+        if len(self.schedules) != len(self.products):
+            where = str(self.products[0].op.location)
+            found = f"a schedule of {len(self.schedules)} products for {len(self.products)}"
+            raise UnsupportedError("kiln.matmul", where, found)
         need = max(scratch_bytes(p.problem(static_size), s) for p, s in zip(self.products, self.schedules, strict=True))
         kernel.scratch.bytes = ir.AffineConstantExpr.get(round_up(need, 64))
         self.areas: dict[ir.Value, tuple[ir.Value, ir.AffineExpr]] = {}

@@ -34,7 +34,7 @@ from kiln.lowering.cpu.tile.attention import find_attention
 from kiln.lowering.cpu.tile.conv import find_conv
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.cpu.tile.product import is_frozen, static_size
-from kiln.lowering.cpu.tile.rows import ROW_UNIT, find_products
+from kiln.lowering.cpu.tile.rows_schedule import ROW_UNIT, find_products
 from kiln.lowering.cpu.tune.products import product_schedules
 from kiln.lowering.tile.body import FusionBody
 

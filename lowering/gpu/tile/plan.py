@@ -346,6 +346,9 @@ class _Planner:
         return affine.constant_of(self.loops.extents[dim])
 
     def _nest(self, outer: list[int], tiles: list[int], row: int | None, schedule: NestSchedule) -> Nest:
+        if len(schedule.tile) != len(tiles):
+            found = f"a schedule with a tile of {len(schedule.tile)} dims for {len(tiles)}"
+            raise UnsupportedError("kiln.fusion", str(self.body.fusion.location), found)
         return Nest(self.loops, self._roots(), outer, tiles, row, self.row_extents, self.row_exprs, schedule)
 
 
