@@ -13,12 +13,13 @@ import importlib
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
-
-from torch_mlir import ir
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from kiln.errors import KilnError, did_you_mean
 from kiln.lowering.options import PipelineOptions
+
+if TYPE_CHECKING:  # a graph that is loaded from the cache needs no MLIR
+    from torch_mlir import ir
 
 __all__ = [
     "ENTRY_POINTS",
@@ -69,7 +70,7 @@ class Target:
 
     device: str = "cpu"
 
-    def supports(self, op: ir.Operation) -> str | None:
+    def supports(self, op: "ir.Operation") -> str | None:
         """Why there is no kernel for a named op of a kind that has kernels; None if there is one, or for other ops."""
         raise NotImplementedError(f"{type(self).__name__}.supports")
 
