@@ -6,6 +6,8 @@ PyTorch clamps the bounds of a slice. With symbolic sizes the trace has decided 
 size of the result tells how: :func:`slice_start` checks its candidates against it.
 """
 
+from itertools import pairwise
+
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
@@ -166,9 +168,20 @@ def write_slice(cx: LoweringContext, x: ir.Value, piece: ir.Value, at: int, star
     return cat(cx, [part for part in parts if part is not None], at, cx.shape(x))
 
 
+def _refuse_shared_memory(cx: LoweringContext) -> None:
+    """ATen writes into a copy with the base's strides: where elements of windows share memory (``unfold``), what is
+    written to one changes others."""
+    strides = [constant_of(s) for s in op_strides(cx.op, 0) or []]
+    sizes = [constant_of(n) for n in cx.result_shape()] if strides else []
+    walked = sorted((s, n) for s, n in zip(strides, sizes, strict=True) if s is not None and n is not None and n > 1)
+    if any(step < inner * count for (inner, count), (step, _) in pairwise(walked)):
+        cx.unsupported("elements of the result share memory")
+
+
 @lowers("torch.aten.slice_scatter")
 def lower_slice_scatter(cx: LoweringContext) -> ir.Value:
     """``slice_scatter(x, src, dim, start, end, step)`` with step 1."""
+    _refuse_shared_memory(cx)
     x, piece = cx.tensor(0), cx.tensor(1)
     at = cx.dim(2, cx.rank(x))
     if cx.const_int(5, 1) != 1:
@@ -181,6 +194,7 @@ def lower_slice_scatter(cx: LoweringContext) -> ir.Value:
 @lowers("torch.aten.select_scatter")
 def lower_select_scatter(cx: LoweringContext) -> ir.Value:
     """``select_scatter(x, src, dim, index)``."""
+    _refuse_shared_memory(cx)
     x = cx.tensor(0)
     at = cx.dim(2, cx.rank(x))
     piece = cx.keep_dims(cx.cast(cx.tensor(1), cx.dtype(x)), [at])
