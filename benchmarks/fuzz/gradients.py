@@ -12,8 +12,9 @@ from benchmarks.fuzz.program import Program
 from benchmarks.fuzz.roundings import Runs
 
 _Tensors = Sequence[torch.Tensor]
-_DIFFERENCES = 2.0**-18
-"""Of the largest gradient: what is left of equal ones that are subtracted, as `roundings` has it for sums."""
+_DIFFERENCES = {"softmax": 2.0**-18, "attention": 2.0**-18, "gelu": 2.0**-22}
+"""Of the largest gradient, by function: what is left of equal numbers that are subtracted, as `roundings` has it for
+sums."""
 
 
 def has_gradients(program: Program, device: str = "cpu") -> bool:
@@ -76,11 +77,11 @@ def check_gradients(
         return derive(program, values, [values[i] for i in program.results])
 
     exact = gradients(wide)
-    floor = 0.0
-    if any("softmax" in line or "attention" in line for line in program.lines):
-        # A softmax's backward pass subtracts a mean of gradients from each: what is left of equal ones is rounding.
-        sizes = [g.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for g in exact if g is not None and g.numel()]
-        floor = _DIFFERENCES * max(sizes, default=0.0)
+    sizes = [g.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for g in exact if g is not None and g.numel()]
+    # A softmax's backward pass subtracts a mean of gradients from each, a GELU's has 1 + erf(x): what is left of equal
+    # numbers is rounding.
+    share = max((size for name, size in _DIFFERENCES.items() if any(name in line for line in program.lines)), default=0)
+    floor = share * max(sizes, default=0.0)
     found = Reference(program, inputs, gradients(values), exact, lambda k: gradients(noisy(k)), floor)
     for i, (mine, theirs, right) in enumerate(zip(ours, found.eager, found.wide, strict=True)):
         if mine is None or theirs is None or right is None:

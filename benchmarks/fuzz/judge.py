@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from benchmarks.fuzz.program import Program
 from benchmarks.fuzz.roundings import HALF_ULP, Runs
@@ -68,16 +69,29 @@ class Reference:
         return far
 
     @functools.cached_property
-    def traced(self) -> list[torch.Tensor]:
-        """All values as FakeTensors."""
+    def traced(self) -> list[list[list[int]]]:
+        """Strides that FakeTensors give all values: with their sizes known, and with symbols for them, as in a graph of
+        dynamic sizes, where a size of 1 decides nothing (channels_last)."""
+        return [self._traced(None), self._traced(ShapeEnv())]
+
+    def _traced(self, symbols: ShapeEnv | None) -> list[list[int]]:
         inputs = self.program.make(self.inputs[0].device.type)
-        with FakeTensorMode() as mode:
-            return self.program.trace([mode.from_tensor(x) for x in inputs])
+        with FakeTensorMode(shape_env=symbols) as mode:
+            known = [symbols and StatelessSymbolicContext([DimDynamic.DYNAMIC] * x.dim()) for x in inputs]
+            fakes = [mode.from_tensor(x, symbolic_context=c) for x, c in zip(inputs, known, strict=True)]
+            return [_strides(x) for x in self.program.trace(fakes)]
+
+    @functools.cached_property
+    def _attends_to_nan(self) -> bool:
+        return any(x.special for x in self.program.inputs) and any("attention" in line for line in self.program.lines)
 
     def compare(self, name: str, ours: torch.Tensor, number: int) -> None:
         """One value against eager's and float64's."""
         eager, wide = self.eager[number], self.wide[number]
         assert eager is not None and wide is not None
+        if ours.is_floating_point() and self._attends_to_nan:
+            # ATen's kernels on the CPU leave zeros in rows whose scores are NaN.
+            ours = torch.where(torch.isnan(ours) & (eager == 0), torch.zeros_like(ours), ours)
         try:
             judge(name, ours, eager, wide, allowance(eager, wide) + self.floor)
         except WrongResult:
@@ -112,7 +126,10 @@ def allowance(eager: torch.Tensor, wide: torch.Tensor, spread: torch.Tensor | No
     own = _clean(eager.double() - wide)
     half = HALF_ULP.get(eager.dtype, 2.0**-53)
     exact = _clean(wide)
-    allowed = _EAGER * _by_rows(own) + 2 * half * exact.abs() + _FLUSHED.get(eager.dtype, 0.0)
+    # Where one number is ill-conditioned among many that are not, eager's tells.
+    allowed = (
+        torch.maximum(_EAGER * _by_rows(own), 2 * own.abs()) + 2 * half * exact.abs() + _FLUSHED.get(eager.dtype, 0.0)
+    )
     allowed += _REFERENCE * torch.maximum(exact.abs(), _by_rows(exact))
     if spread is not None:
         allowed += torch.maximum(spread, _by_rows(spread))
@@ -159,7 +176,7 @@ def check(found: Reference, inputs: list[torch.Tensor], actual: Sequence[torch.T
         _same(f"v{i}: shape", ours.shape, eager.shape)
         # Where ATen's rules for FakeTensors name other strides than its kernels return (batch_norm), a compiler may
         # follow either: the graph was traced with those.
-        if _strides(ours) != _strides(eager) and _strides(ours) != _strides(found.traced[i]):
+        if _strides(ours) != _strides(eager) and _strides(ours) not in [strides[i] for strides in found.traced]:
             raise WrongResult(f"v{i}: strides {ours.stride()}, eager's {eager.stride()}")
         _same(f"v{i}: inputs that share its memory", _shared(ours, inputs), _shared(eager, found.inputs))
         found.compare(f"v{i}", ours, i)
@@ -217,4 +234,4 @@ def _shared(x: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[int]:
 
 def _strides(x: torch.Tensor) -> list[int]:
     """Strides that matter: of empty tensors and sizes of 1 eager's own FakeTensors give others (flip, full_like)."""
-    return [stride for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1 and x.numel()]
+    return [int(stride) for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1 and x.numel()]

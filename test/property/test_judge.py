@@ -71,3 +71,31 @@ def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
         return [values[i].to(BF16) for i in program.results]
 
     check_gradients(program, more_exact, leaves(program))
+
+
+def test_strides_of_either_trace_are_right() -> None:
+    """Of one channel nobody can tell where it lies: a graph of dynamic sizes has the result of a convolution row-major,
+    eager has it channels-last."""
+    given = [
+        Input((8, 1, 5, 5), torch.float32, 1, "channels_last"),
+        Input((6, 1, 1, 1), torch.float32, 2, "channels_last"),
+    ]
+    program = Program(given, ["v0 * 2", "F.conv2d(v2, v1)"], [3])
+    found = reference(program, "cpu")
+    value = found.eager[3]
+    assert value is not None
+    for form in (torch.channels_last, torch.contiguous_format):
+        check(found, program.make("cpu"), [value.contiguous(memory_format=form)])
+    with pytest.raises(WrongResult, match="strides"):
+        check(found, program.make("cpu"), [value.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1)])
+
+
+def test_scores_of_nan_are_no_numbers() -> None:
+    given = [Input((16, 16, 3, 3), torch.float32, 0, "plain", special=True)]
+    program = Program(given, ["F.scaled_dot_product_attention(v0, v0, v0)"], [1])
+    found = reference(program, "cpu")
+    value = found.eager[1]
+    assert value is not None
+    check(found, program.make("cpu"), [torch.where(value == 0, torch.nan, value)])
+    with pytest.raises(WrongResult):
+        check(found, program.make("cpu"), [torch.full_like(value, torch.nan)])

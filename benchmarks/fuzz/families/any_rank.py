@@ -3,8 +3,11 @@
 
 """Ops of tensors of any rank and any sizes: pointwise, views, joins, reductions, small products, lookups."""
 
+from math import prod
+
 import torch
 
+from benchmarks.fuzz.families.sizes import LEAST_NORMED
 from benchmarks.fuzz.families.sizes import SMALL as SIZES
 from benchmarks.fuzz.growing import Grower
 
@@ -173,7 +176,7 @@ def normalise(g: Grower) -> None:
     d = g.number(0, v.rank - 1)
     tail = list(v.tensor.shape[d:])
     kind = g.number(0, 4)
-    if kind < 2:
+    if kind < 2 or prod(tail) < LEAST_NORMED:
         g.add(f"torch.{g.one_of(('softmax', 'softmax', 'log_softmax'))}({v.name}, {d})")
     elif kind == 2:
         w, b = g.input(tail, v.tensor.dtype), g.input(tail, v.tensor.dtype)

@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from benchmarks.fuzz.families.rows import ACTIVATIONS
-from benchmarks.fuzz.families.sizes import CHANNELS
+from benchmarks.fuzz.families.sizes import CHANNELS, LEAST_NORMED
 from benchmarks.fuzz.growing import Grower, Value
 
 
@@ -94,14 +94,15 @@ def channel_norm(g: Grower) -> None:
     n = v.shape[1]
     w, b = (g.input((n,), v.dtype).name for _ in range(2))
     kind = g.number(0, 4)
-    if kind < 2:
-        groups = g.one_of([k for k in (1, 2, 3, 4, 8, 16, 32, n) if n % k == 0])
+    each = prod(v.shape[2:])
+    if kind < 2 and n * each >= LEAST_NORMED:
+        groups = g.one_of([k for k in (1, 2, 3, 4, 8, 16, 32, n) if n % k == 0 and n // k * each >= LEAST_NORMED])
         g.add(g.one_of(("{}", "F.silu({})")).format(f"F.group_norm({v.name}, {groups}, {w}, {b})"))
-    elif kind == 2 and prod(v.shape) > n:
+    elif kind == 2 and v.shape[0] * each >= LEAST_NORMED:
         g.add(f"F.batch_norm({v.name}, None, None, {w}, {b}, training=True)")
-    elif kind == 3:
+    elif kind == 3 and n >= LEAST_NORMED:
         g.add(f"F.layer_norm({v.name}.permute(0, 2, 3, 1), ({n},), {w}, {b}).permute(0, 3, 1, 2)")
-    elif prod(v.shape[2:]) > 1:
+    elif each >= LEAST_NORMED:
         g.add(f"F.instance_norm({v.name}, weight={w}, bias={b})")
 
 

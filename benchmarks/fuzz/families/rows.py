@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from benchmarks.fuzz.families.sizes import FEATURES, ODD, WORDS
+from benchmarks.fuzz.families.sizes import FEATURES, LEAST_NORMED, ODD, WORDS
 from benchmarks.fuzz.growing import Grower, Value
 
 ACTIVATIONS = ("{}", "torch.relu({})", "F.gelu({})", "F.gelu({}, approximate='tanh')", "F.silu({})",
@@ -119,7 +119,7 @@ def batched(g: Grower) -> None:
 
 def norm(g: Grower) -> None:
     """Layer and RMS norms with what is around them."""
-    v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.tensor.numel() > 0)
+    v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.tensor.numel() > 0 and v.shape[-1] >= LEAST_NORMED)
     if v is None:
         return
     n, kind = v.shape[-1], g.number(0, 4)

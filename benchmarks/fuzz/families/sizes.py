@@ -20,3 +20,6 @@ HEADS = (1, 2, 3, 4, 6, 8, 12)
 HEAD_SIZES = (8, 16, 24, 32, 40, 48, 64, 64, 72, 80, 96, 112, 120, 128, 128, 160, 192, 256)
 TOKENS = (1, 2, 7, 16, 17, 31, 49, 64, 65, 77, 100, 127, 128, 129, 196, 197, 255, 256, 257, 300, 512, 577, 1024, 2048)
 FLOATS = (torch.bfloat16,) * 4 + (torch.float16,) * 3 + (torch.float32,) * 3
+
+LEAST_NORMED = 4
+"""Numbers that a norm is over: of one or two it makes signs, whose condition number has no bound."""
