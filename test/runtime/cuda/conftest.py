@@ -206,6 +206,13 @@ class RepeatingCapture:
         return replay, outputs
 
 
+class _NoDevice(contextlib.nullcontext[None]):
+    """In place of torch.cuda.device: a class as that is, since Dynamo asks where there is a GPU whether values are one."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     """Graphs of CPU tensors are compiled for, and run on, the emulated GPU."""
@@ -222,7 +229,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     monkeypatch.setattr(executor, "_check_input", lambda *arguments: None)
     monkeypatch.setattr(graphs, "CudaCapture", RepeatingCapture)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
-    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", _NoDevice)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 77, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False, raising=False)
