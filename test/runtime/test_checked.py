@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import kiln
-import kiln.frontend.targets as targets
 import kiln.runtime.executor as executor
 from kiln.dialects import parse
+from kiln.dialects.kiln import KernelOp
 from kiln.errors import BackendOptionError, CheckError
 from kiln.frontend.options import Options
+from kiln.lowering.host import recent_kernels
 from kiln.runtime.checked.checker import LaunchChecker
 from kiln.runtime.checked.reference import Reference
 from kiln.tools.kiln_check import main
@@ -31,7 +32,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No kernel of another test is used again."""
     torch.manual_seed(0)
     torch._dynamo.reset()
-    monkeypatch.setattr(targets, "recent_kernels", dict)
+    monkeypatch.setattr(recent_kernels, "_by_cpu", {})
     monkeypatch.setenv("KILN_CACHE_DIR", str(tmp_path / "cache"))
     yield
     torch._dynamo.reset()
@@ -59,18 +60,17 @@ def compiled(model: Any, target: str = "cpu", check: bool | str = True, **option
 
 def plant(monkeypatch: pytest.MonkeyPatch, kernel: str, pattern: str, wrong: str, count: int = 1) -> list[str]:
     """A bug in the code of kernels whose name holds `kernel`; returns the names of those that have it."""
-    emit, planted = targets.Target.kernel, list[str]()
+    put, planted = KernelOp.put_code, list[str]()
 
-    def wrong_kernel(self: targets.Target, fusion: Any, name: str) -> Any:
-        module = emit(self, fusion, name)
+    def wrong_code(self: KernelOp, module: Any) -> Any:
         text, found = re.subn(pattern, wrong, module.operation.get_asm(), count=count)
-        if kernel not in name or not found:
-            return module
-        planted.append(name)
+        if kernel not in self.symbol or not found or '"tt.func"(' in text:
+            return put(self, module)
+        planted.append(self.symbol)
         with module.context:
-            return parse(text)
+            return put(self, parse(text))
 
-    monkeypatch.setattr(targets.Target, "kernel", wrong_kernel)
+    monkeypatch.setattr(KernelOp, "put_code", wrong_code)
     return planted
 
 

@@ -14,7 +14,6 @@ from torch import nn
 import kiln
 import kiln.frontend.compile as compile_module
 import kiln.frontend.import_.limits as limits
-from kiln.frontend.targets import Target
 from kiln.lowering.gpu import emit
 
 
@@ -22,14 +21,14 @@ from kiln.lowering.gpu import emit
 def widths(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Bits of the positions of each kernel that is emitted."""
     found: list[int] = []
-    kept = Target.kernel
+    kept = emit.emit_kernel
 
-    def kernel(self: Target, fusion: Any, name: str) -> Any:
+    def kernel(fusion: Any, name: str, backend: str) -> Any:
         body = emit.FusionBody(fusion)
         found.append(emit.index_type(body, emit.fusion_layouts(fusion, body)).width)
-        return kept(self, fusion, name)
+        return kept(fusion, name, backend)
 
-    monkeypatch.setattr(Target, "kernel", kernel)
+    monkeypatch.setattr(emit, "emit_kernel", kernel)
     torch._dynamo.reset()
     yield found
 
