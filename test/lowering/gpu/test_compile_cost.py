@@ -19,7 +19,7 @@ PRODUCT = (
     '{kernel = "gpu.gemm.tile", block_m = 128 : i64, block_n = 256 : i64, block_k = 64 : i64, group_m = 8 : i64, '
     "num_warps = 8 : i64, num_stages = 3 : i64}"
 )
-PARTS = f'{{kernel = "parts", parts = [{PRODUCT}, {PRODUCT}]}}'
+TWICE = NARROW.replace("[{", "[{num_warps = 4 : i64, tile = [1024]}, {")
 
 
 def fusion(result: str, operand: str, ops: int, schedule: str, name: str) -> str:
@@ -53,7 +53,7 @@ def module(*fusions: str):
         ((1, NARROW), (1, WIDE)),
         ((1, WIDE), (1, ROW)),
         ((1, NARROW), (1, PRODUCT)),
-        ((1, PRODUCT), (1, PARTS)),
+        ((1, NARROW), (1, TWICE)),
     ],
 )  # fmt: skip
 def test_more_values_or_elements_of_a_thread_cost_more(cheap, dear) -> None:
