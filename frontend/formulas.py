@@ -33,11 +33,12 @@ def corrections() -> dict[Any, Callable[..., Any]]:
 
 
 def _pad(op: Any) -> Callable[..., Any]:
-    """The traced result is planar also where the image has its channels last, as the result then has."""
+    """The traced result is planar also where an image of the CPU has its channels last, as the result then has; that of
+    ATen's kernels on CUDA is planar."""
 
     def pad(x: Tensor, padding: Any) -> Any:
         wanted = suggest_memory_format(x)
-        if wanted == torch.contiguous_format:
+        if wanted == torch.contiguous_format or x.device.type != "cpu":
             return NotImplemented
         return op(x.contiguous(), padding).contiguous(memory_format=wanted)
 

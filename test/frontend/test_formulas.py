@@ -5,8 +5,9 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kiln.frontend.formulas import cumprod_backward
+from kiln.frontend.formulas import corrections, cumprod_backward
 from kiln.frontend.report import collect
 
 
@@ -102,6 +103,14 @@ def test_padding_of_channels_last(sizes, mode, dynamic):
         found = torch.compile(function, backend="kiln", options={"fallback": False}, dynamic=dynamic)(x)
         torch.testing.assert_close(found, function(x))
         assert found.stride() == function(x).stride()
+
+
+@pytest.mark.parametrize(("device", "is_corrected"), [("cpu", True), ("cuda", False)])
+def test_padding_is_planar_on_a_gpu(device, is_corrected):
+    with FakeTensorMode():
+        volume = torch.empty(2, 3, 4, 5, 6, device=device).to(memory_format=torch.channels_last_3d)
+        found = corrections()[torch.ops.aten.replication_pad3d.default](volume, [1] * 6)
+    assert (found is not NotImplemented) == is_corrected
 
 
 @pytest.mark.parametrize("order", [2, 3.5])
