@@ -11,7 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import PureUnless
-from kiln.dialects.kiln.family import Family
+from kiln.dialects.kiln.family import Family, name_of
 from kiln.dialects.kiln.fusion_attributes import check_attributes
 from kiln.dialects.kiln.table import Role, Shapes, Sizes, define
 
@@ -186,9 +186,6 @@ def _fusion_shape(shapes: Any, op: ir.Operation, number: int) -> Sizes:
 define(FusionOp, Role.OPAQUE, shape=_fusion_shape)
 
 
-_ENDS_IN_YIELD = ("kiln.fusion", "kiln.kernel")
-
-
 class YieldOp(Family):
     """The results of a `kiln.fusion` or `kiln.kernel`.
 
@@ -209,9 +206,12 @@ class YieldOp(Family):
 
     @staticmethod
     def check(op: Any) -> None:
+        from kiln.dialects.kiln.kernel import KernelOp
+
         parent = op.operation.parent
-        name = parent.name if parent is not None else "nothing"
-        checks.require(name.startswith(_ENDS_IN_YIELD), "parent op", "kiln.fusion or kiln.kernel", name)
+        name = name_of(parent) if parent is not None else "nothing"
+        ends_in_yield = name in (FusionOp.PLAIN_NAME, KernelOp.PLAIN_NAME)
+        checks.require(ends_in_yield, "parent op", "kiln.fusion or kiln.kernel", name)
         for i, value in enumerate(op.operands):
             is_tensor = isinstance(value.type, ir.RankedTensorType)
             checks.require(is_tensor, f"operand {i}", "a ranked tensor", value.type)

@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.kiln import base, checks
+from kiln.dialects.kiln.core import FusionOp, YieldOp
 from kiln.dialects.kiln.family import Family, name_of
 from kiln.dialects.kiln.table import Role, define
 
@@ -58,9 +59,8 @@ class KernelOp(Family):
         computes, code = op.regions[0], op.regions[1]
         checks.require(len(computes.blocks) == 1, "first region", "one block", f"{len(computes.blocks)} blocks")
         names = [name_of(inner) for inner in computes.blocks[0].operations]
-        checks.require(
-            names == ["kiln.fusion", "kiln.yield"], "first region", "kiln.fusion and kiln.yield", ", ".join(names)
-        )
+        is_right = names == [FusionOp.PLAIN_NAME, YieldOp.PLAIN_NAME]
+        checks.require(is_right, "first region", "kiln.fusion and kiln.yield", ", ".join(names))
         codes = [inner.operation.name for block in code.blocks for inner in block.operations]
         checks.require(codes in ([], ["builtin.module"]), "second region", "nothing or a module", ", ".join(codes))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.kiln import KernelOp, name_of
+from kiln.dialects.kiln import FusionOp, KernelOp, LaunchOp, name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.host.kernel_dims import KernelDims
 
@@ -173,7 +173,7 @@ class HostGraph:
         number = ir.OpResult(value).result_number
         if name_of(op) == "kiln.aten":
             return self.local_map(op, ir.AffineMapAttr(ir.ArrayAttr(op.attributes["shapes"])[number]).value)
-        if name_of(op) in ("kiln.fusion", "kiln.launch"):
+        if isinstance(op.opview, FusionOp | LaunchOp):
             return self._fusion_shape(op, number)
         return self.local_map(op, ir.AffineMapAttr(op.attributes["shape"]).value)
 
@@ -253,7 +253,7 @@ class HostGraph:
         if isinstance(value.owner, ir.Block):
             attribute = self.argument_attribute(ir.BlockArgument(value).arg_number, "kiln.strides")
             found = self.function_map(attribute) if isinstance(attribute, ir.AffineMapAttr) else None
-        elif name_of(value.owner) in ("kiln.fusion", "kiln.launch"):
+        elif isinstance(value.owner.operation.opview, FusionOp | LaunchOp):
             found = self._assigned_strides(value, shape)
         elif name_of(value.owner) == "kiln.aten":
             op = value.owner.operation
