@@ -63,7 +63,8 @@ class AutotuneGpu(AutotunePass):
               linalg.yield %3 : f32
             } -> tensor<4096xf32>
             "kiln.yield"(%2) : (tensor<4096xf32>) -> ()
-          }) {kind = "pointwise", name = "neg", schedule = {nests = [{num_warps = 1 : i64, tile = [128]}]}}
+          }) {kind = "pointwise", name = "neg", schedule =
+              {kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [128]}]}}
               : (tensor<4096xf32>) -> tensor<4096xf32>
           return %0 : tensor<4096xf32>
         }
