@@ -14,7 +14,7 @@ from kiln.lowering.gpu.compile_cost import compile_cost
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.host.layout import HostGraph, constant, mul
 
-__all__ = ["fusion_key", "is_outlined", "kernels_of", "outline_kernels"]
+__all__ = ["fusion_key", "is_outlined", "kernel_name", "kernels_of", "outline_kernels"]
 
 _OF_LAUNCHES = ("name", "offsets", "reference")
 """Attributes of a fusion that do not change its kernel."""
@@ -85,11 +85,15 @@ def outline_kernels(module: ir.Module, *, is_gpu: bool = False) -> list[tuple[ir
     return shared
 
 
-def _kernel(fusion: ir.Operation, key: str, place: ir.InsertionPoint) -> KernelOp:
+def kernel_name(fusion: ir.Operation, key: str) -> str:
+    """The name of a fusion's kernel, which no other kernel has. key: its `fusion_key`."""
     stem = re.sub(r"\W", "_", ir.StringAttr(fusion.attributes["name"]).value)[:48]
-    name = f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return f"{stem}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _kernel(fusion: ir.Operation, key: str, place: ir.InsertionPoint) -> KernelOp:
     with place, fusion.location:
-        kernel = KernelOp.create([], [], {"sym_name": ir.StringAttr.get(name)})
+        kernel = KernelOp.create([], [], {"sym_name": ir.StringAttr.get(kernel_name(fusion, key))})
     return kernel
 
 

@@ -19,6 +19,7 @@ from kiln.lowering.gpu.emit import emit_kernel
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
 from kiln.lowering.host.elements import dtype_name
 from kiln.lowering.host.gpu_kernels import GpuCode, start_gpu_kernel
+from kiln.lowering.host.kernels import fusion_key, kernel_name
 from kiln.lowering.tune.operands import KnownTensors, is_close, random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 from kiln.runtime.plan import Buffer, Expr, Launch, Plan, Pointer
@@ -79,7 +80,8 @@ class GpuTrial:
         saved = attributes["schedule"] if "schedule" in attributes else None
         attributes["schedule"] = to_attribute(schedule)
         try:
-            code = start_gpu_kernel(self.fusion, emit_kernel(self.fusion, "trial"), "trial", self.arch)
+            name = kernel_name(self.fusion.operation, fusion_key(self.fusion.operation))
+            code = start_gpu_kernel(self.fusion, emit_kernel(self.fusion, name), name, self.arch)
         finally:
             del attributes["schedule"]
             if saved is not None:
