@@ -38,10 +38,16 @@ def bf16_as_bits(module: ir.Module) -> None:
             for block in region:
                 for argument in block.arguments:
                     _retype(argument)
-        if op.name in ("llvm.bitcast", "llvm.call_intrinsic"):
+        if op.name in ("llvm.bitcast", "llvm.call_intrinsic") and _is_for_instructions(op):
             continue  # bits become bf16 for an instruction that takes them, or are those of one's result
         for result in op.results:
             _retype(result)
+
+
+def _is_for_instructions(op: ir.Operation) -> bool:
+    """Whether the result of an op of the LLVM dialect has that type for another one. What is stored is bits."""
+    users = [use.owner.operation.name for result in op.results for use in result.uses]
+    return op.name != "llvm.bitcast" or any(name.startswith("llvm.") for name in users)
 
 
 def computes_with(op: ir.Operation, is_meant: Callable[[ir.Type], bool]) -> bool:

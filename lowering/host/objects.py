@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import KernelOp
 from kiln.dialects.memo import PerContext
-from kiln.errors import CompileError, UnsupportedError
+from kiln.errors import CompileError, KilnError, UnsupportedError
 from kiln.lowering.cpu.codegen import KernelObject, not_lowered
 from kiln.runtime.plan import Expr, Kernel, Site
 
@@ -62,7 +62,8 @@ def mark_unsupported(kernel: KernelOp, error: Exception) -> None:
     """Says on a kernel why it has no code, in place of what code it has."""
     attributes = kernel.operation.attributes
     is_limit = isinstance(error, UnsupportedError)
-    attributes["unsupported"] = ir.StringAttr.get(error.reason if is_limit else f"{type(error).__name__}: {error}")
+    text = str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}"
+    attributes["unsupported"] = ir.StringAttr.get(error.reason if is_limit else text)
     attributes["unsupported_op"] = ir.StringAttr.get(error.op if is_limit else "kiln.fusion")
     if not is_limit:
         attributes["defect"] = ir.UnitAttr.get()
