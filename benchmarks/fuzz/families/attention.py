@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from benchmarks.fuzz.families.sizes import FLOATS, HEAD_SIZES, HEADS, TOKENS
+from benchmarks.fuzz.families.sizes import FLOATS, HEAD_SIZES, HEADS, INSIDE, TOKENS
 from benchmarks.fuzz.growing import Grower, Value
 
 
@@ -22,9 +22,12 @@ def attend(g: Grower) -> None:
     shared = g.one_of([h for h in (1, 2, 4, heads, heads) if heads % h == 0])
     turned = g.chance(2)  # [batch, tokens, heads, depth] in memory
 
+    more = INSIDE if g.chance(8) else 0  # heads that are parts of wider ones
+
     def rows(heads: int, count: int) -> str:
-        x = g.input((batch, count, heads, depth) if turned else (batch, heads, count, depth), dtype)
-        return f"{x.name}.transpose(1, 2)" if turned else x.name
+        x = g.input((batch, count, heads, depth + more) if turned else (batch, heads, count, depth + more), dtype)
+        part = f"{x.name}[..., {more // 2}:{more // 2 + depth}]" if more else x.name
+        return f"{part}.transpose(1, 2)" if turned else part
 
     names = [rows(heads, queries), rows(shared, keys), rows(shared, keys)]
     if g.chance(16):

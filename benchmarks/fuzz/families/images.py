@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from benchmarks.fuzz.families.rows import ACTIVATIONS
-from benchmarks.fuzz.families.sizes import CHANNELS, LEAST_NORMED
+from benchmarks.fuzz.families.sizes import CHANNELS, INSIDE, LEAST_NORMED
 from benchmarks.fuzz.growing import Grower, Value
 
 
@@ -18,7 +18,11 @@ def image(v: Value) -> bool:
 
 def before(g: Grower, v: Value) -> str:
     """What a convolution reads: an image, one with a gate that is broadcast, padded, or computed otherwise."""
-    kind = g.number(0, 9)
+    kind = g.number(0, 10)
+    if kind == 10:
+        batch, channels, *sides = v.shape
+        wide = g.input((batch, channels + INSIDE, *sides), v.dtype, layout="channels_last")
+        return f"{wide.name}[:, {INSIDE // 2}:{INSIDE // 2 + channels}]"
     if kind <= 1:
         gate = g.input((*v.shape[:2], 1, 1), v.dtype, layout=g.one_of(("plain", "channels_last")))
         return f"({v.name} * torch.sigmoid({gate.name}))"

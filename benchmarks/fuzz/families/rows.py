@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from benchmarks.fuzz.families.sizes import FEATURES, LEAST_NORMED, ODD, WORDS
+from benchmarks.fuzz.families.sizes import FEATURES, INSIDE, LEAST_NORMED, ODD, WORDS
 from benchmarks.fuzz.growing import Grower, Value
 
 ACTIVATIONS = ("{}", "torch.relu({})", "F.gelu({})", "F.gelu({}, approximate='tanh')", "F.silu({})",
@@ -29,7 +29,10 @@ def width(g: Grower, v: Value) -> int:
 
 def prologue(g: Grower, v: Value) -> str:
     """What a product reads: a value, or something computed of it."""
-    kind = g.number(0, 7)
+    kind = g.number(0, 8)
+    if kind == 8:
+        wide = g.input((*v.shape[:-1], v.shape[-1] + INSIDE), v.dtype)
+        return f"{wide.name}[..., {INSIDE // 2}:{INSIDE // 2 + v.shape[-1]}]"
     if kind == 0:
         return f"torch.relu({v.name})"
     if kind == 1:

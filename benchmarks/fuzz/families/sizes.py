@@ -23,3 +23,6 @@ FLOATS = (torch.bfloat16,) * 4 + (torch.float16,) * 3 + (torch.float32,) * 3
 
 LEAST_NORMED = 4
 """Numbers that a norm is over: of one or two it makes signs, whose condition number has no bound."""
+INSIDE = 8
+"""Columns or channels more than those that are read, half of them in front: rows of 16 bits then start between
+multiples of 16 bytes, a multiple of 16 bytes apart."""
