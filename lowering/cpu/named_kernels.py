@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp, ScanOp, by_name, name_of
-from kiln.lowering.tile.combiner import SCANS
+from kiln.dialects.kiln import ConvOp, by_name, name_of
+from kiln.lowering.tile.named_kernels import SHARED_RULES
 
 __all__ = ["no_kernel"]
 
@@ -19,36 +19,11 @@ def no_kernel(op: ir.Operation) -> str | None:
     return None if rule is None else rule(op, [ir.RankedTensorType(v.type) for v in op.operands])
 
 
-_Types = Sequence[ir.RankedTensorType]
-
-
-def _no_product(op: ir.Operation, types: _Types) -> str | None:
-    element = types[0].element_type
-    if isinstance(element, ir.FloatType):
-        return None
-    result = ir.RankedTensorType(op.results[0].type).element_type
-    return None if (str(element), str(result)) == ("i8", "i32") else f"products of {element} have no kernel"
-
-
-def _no_attention(op: ir.Operation, types: _Types) -> str | None:
-    if isinstance(types[0].element_type, ir.F64Type):
-        return "the attention kernel sums in f32"
-    if any(t.is_dynamic_dim(t.rank - 1) or not t.shape[-1] for t in types[:3]):
-        return "the attention kernel needs head sizes that are known and not zero"
-    return None
-
-
-def _no_scan(op: ir.Operation, types: _Types) -> str | None:
-    if ir.StringAttr(op.attributes["kind"]).value in SCANS and len(op.results) == 1:
-        return None
-    return "a running maximum or the like has no kernel"
-
-
 _WINDOW = 32
 """Columns of a window that a convolution's kernel writes out."""
 
 
-def _no_convolution(op: ir.Operation, types: _Types) -> str | None:
+def _no_convolution(op: ir.Operation, types: Sequence[ir.RankedTensorType]) -> str | None:
     weight = types[1]
     if weight.rank > 5:
         return "convolutions over more than three dims have no kernel"
@@ -62,4 +37,4 @@ def _no_convolution(op: ir.Operation, types: _Types) -> str | None:
     return None
 
 
-_RULES = by_name({MatmulOp: _no_product, AttentionOp: _no_attention, ScanOp: _no_scan, ConvOp: _no_convolution})
+_RULES = {**SHARED_RULES, **by_name({ConvOp: _no_convolution})}
