@@ -32,6 +32,17 @@ def _asking(batch: int) -> Built:
     return _Asking(), lambda generator: (torch.randn(batch, 40, generator=generator),)
 
 
+class _Drawing(nn.Module):
+    """Draws numbers anew in each call."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+def _drawing(batch: int) -> Built:
+    return _Drawing(), lambda generator: (torch.randn(batch, 40, generator=generator),)
+
+
 def _failing(how: str) -> Callable[[int], Built]:
     def build(batch: int) -> Built:
         if how == "no model":
@@ -50,6 +61,7 @@ def _failing(how: str) -> Callable[[int], Built]:
 ENTRIES = [
     Entry("plain", "test", _plain, 8, True),
     Entry("asking", "test", _asking, 8, True),
+    Entry("drawing", "test", _drawing, 8),
     *(Entry(how, "test", _failing(how), 8) for how in ("no model", "exit", "signal", "hang", "eager raises")),
 ]
 

@@ -38,12 +38,13 @@ def rows_of(jobs: list[Job], backend: str = "eager", limit: float = 120.0) -> di
 
 
 def test_a_process_costs_one_row() -> None:
-    names = ["plain", "no model", "exit", "signal", "eager raises"]
+    names = ["plain", "no model", "exit", "signal", "eager raises", "drawing"]
     rows = rows_of([Job(name, "forward", "f32", 8) for name in names] + [Job("plain", "train", "f32", 8)])
     found = {row["job"].removesuffix(" f32 batch 8"): (row["status"], row["reason"]) for row in rows.values()}
     assert found["plain forward"] == ("right", "") and found["plain train"] == ("right", "")
     assert found["no model forward"][0] == "not run" and "no such model" in found["no model forward"][1]
     assert found["eager raises forward"][0] == "not run" and "eager fails" in found["eager raises forward"][1]
+    assert found["drawing forward"][0] == "not run" and "eager draws numbers" in found["drawing forward"][1]
     assert found["exit forward"][0] == "crashed" and "exit 3" in found["exit forward"][1]
     assert found["signal forward"][0] == "crashed" and "SIGSEGV" in found["signal forward"][1]
 

@@ -5,6 +5,8 @@
 
 from typing import Any
 
+import torch
+
 from benchmarks.gpu.breadth.entry import Built, Entry
 from benchmarks.gpu.breadth.families.transformers_models import model, pixels, reduced
 
@@ -22,10 +24,22 @@ def _vision(
     trains: bool = False,
     cost: float = 1.5,
     input_name: str = "pixel_values",
+    noise: int = 0,
     **overrides: Any,
 ) -> Entry:
+    """noise: of so many patches, at most 256, for models that would draw it themselves, anew in each call."""
+
     def build(batch: int) -> Built:
-        return model(reduced(model_type, depth, **overrides), auto), pixels(batch, size, input_name)
+        images = pixels(batch, size, input_name)
+
+        def inputs(generator: torch.Generator) -> dict[str, torch.Tensor]:
+            if not noise:
+                return images(generator)
+            # It is sorted: no two numbers may be equal in 16 bits.
+            orders = [torch.randperm(noise, generator=generator) / 256 for _ in range(batch)]
+            return images(generator) | {"noise": torch.stack(orders)}
+
+        return model(reduced(model_type, depth, **overrides), auto), inputs
 
     return Entry(name or f"hf {model_type}", "vision (transformers)", build, batch, trains, cost)
 
@@ -49,7 +63,7 @@ ENTRIES = [
     _vision("dinov3_vit", auto="AutoModel"),
     _vision("dinov3_convnext", auto="AutoModel", **_SHALLOW, cost=2.0),
     _vision("ijepa", hidden_size=768, num_attention_heads=12, image_size=224),
-    _vision("vit_mae", auto="ViTMAEModel", mask_ratio=0.0),
+    _vision("vit_mae", auto="ViTMAEModel", noise=196),
     _vision("vit_msn"),
     _vision("vitdet", auto="AutoModel", window_block_indices=[0], image_size=224,
             use_relative_position_embeddings=True),
