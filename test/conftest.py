@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from torch_mlir import ir
 
@@ -14,6 +15,11 @@ from kiln.dialects import create_context
 
 # Tests compile anew, whatever earlier runs have left; those of the cache have folders of their own.
 os.environ["KILN_CACHE"] = "0"
+
+# How long an example takes is no test: other work may share the machine.
+_UNTIMED = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("kiln", deadline=None, suppress_health_check=_UNTIMED)
+hypothesis.settings.load_profile("kiln")
 
 
 # Folders of tests that emit GPU kernels for their own sake; --validate-kernels is for all others.

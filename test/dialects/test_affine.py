@@ -86,7 +86,7 @@ def _nodes(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 _EXTENTS = st.sampled_from([1, 2, 3, 4, 6, 12, "s0", "s1", "s0 * s1", "s0 * 2", "s0 + 1"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.recursive(_LEAVES, _nodes, max_leaves=8),
     st.dictionaries(st.sampled_from([0, 1, 2]), _EXTENTS),

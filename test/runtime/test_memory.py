@@ -17,7 +17,7 @@ intervals = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(intervals)
 def test_live_buffers_do_not_overlap(buffers):
     offsets, total = assign_offsets(buffers)
@@ -29,7 +29,7 @@ def test_live_buffers_do_not_overlap(buffers):
                 assert offsets[i] + a.size <= offsets[j] or offsets[j] + b.size <= offsets[i]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(intervals)
 def test_total_is_at_least_the_peak_and_at_most_the_sum(buffers):
     _, total = assign_offsets(buffers)

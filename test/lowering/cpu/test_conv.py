@@ -221,7 +221,7 @@ def test_dynamic_sizes(weight_shape, stride, padding, dilation, groups, planar: 
             check(out, x, weight, bias, stride, padding, dilation, groups)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20)),
     st.sampled_from([1, 2, 16, 17, 40]),
@@ -243,7 +243,7 @@ def test_any_convolution(size, outputs, window, stride, padding, dilation, group
     check(out, x, weight, bias, stride, padding, dilation, groups)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     st.integers(1, 60), st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.integers(1, 16)
 )

@@ -173,7 +173,7 @@ def test_frozen_weights() -> None:
         assert relative_error(result, exact) <= 1.5 * relative_error(eager, exact) + 1.2e-7
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     st.integers(1, 30), st.integers(1, 7), st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.integers(1, 4),
     st.integers(1, 9),

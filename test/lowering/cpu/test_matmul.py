@@ -299,7 +299,7 @@ def test_wrong_schedule_is_refused() -> None:
             b, problem, blocked(), Buffers(*x[:2]), StoreEpilogue(x[2], (8,)), ctx))  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     name=st.sampled_from([name for name in KERNELS if not name.startswith("vendor")]),
     m=st.integers(0, 70),

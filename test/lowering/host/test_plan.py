@@ -226,7 +226,7 @@ def test_op_that_no_plan_can_hold(context, toy_compiler):
 graphs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.booleans()), min_size=1, max_size=14)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graphs)
 def test_random_graphs(context, toy_compiler, graph):
     """Values are right, and no two workspace buffers alive at one step overlap."""

@@ -95,7 +95,7 @@ def shapes(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     return _factors(draw, number), _factors(draw, number)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shapes())
 def test_random_shapes(pair: tuple[list[int], list[int]]) -> None:
     with ir.Context():

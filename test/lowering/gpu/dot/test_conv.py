@@ -50,7 +50,7 @@ def test_one_and_three_dims(rank):
     check(x, w, [2] * rank, [1] * rank, [1] * rank, 1)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     st.integers(1, 3), st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 9), st.integers(1, 4),
     st.integers(1, 3), st.integers(0, 3), st.integers(1, 2), st.booleans(), st.booleans(),

@@ -68,7 +68,7 @@ def test_persistent_where_tiles_outnumber_multiprocessors():
 SIZES = st.one_of(st.none(), st.integers(0, 5000))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     SIZES,
     SIZES,
@@ -202,7 +202,7 @@ def test_windows_of_single_channels(rows, channels, tile):
     st.sampled_from(["f32", "tf32", "bf16", "f16", "f64"]),
     st.sampled_from(["sm_80", "sm_89", "sm_90", "sm_100", "gfx942"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_convolution_fits_the_machine(rows, groups, channels, out, taps, dtype, arch):
     s = choose_conv(ConvShape(rows, groups, channels, out, taps, dtype), machine(arch), groups == taps == 1)
     size = {"f64": 8, "f32": 4, "tf32": 4}.get(dtype, 2)
