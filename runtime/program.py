@@ -31,9 +31,9 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, 
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
-    ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU ``workspace``, ``within`` and ``aligned``, and for a checked
-    one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`), on a CPU ``fill_zones`` and
-    ``look_at_zones`` as well (`kiln.runtime.checked.zones`).
+    ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU ``workspace``, ``within``, ``aligned`` and
+    ``for_attention``, and for a checked one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`), on
+    a CPU ``fill_zones`` and ``look_at_zones`` as well (`kiln.runtime.checked.zones`).
     """
     return _Writer(plan, parts, layout, is_checked).write()
 
@@ -181,6 +181,8 @@ class _Writer:
         for operand in step.operands:
             self._allocate(operand.buffer, e)
         operands = [self._tensor(o, f"b{e}.views[{k}][{i}]") for i, o in enumerate(step.operands)]
+        if self.is_device and "_attention" in step.op:
+            operands = [f"for_attention({text})" for text in operands]
         symbols = [self._number(s, e) for s in step.symbols]
         in_place = step.check is not None and not step.results
         self._before(k, part, is_there=in_place)

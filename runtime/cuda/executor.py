@@ -174,6 +174,7 @@ class CudaExecutor(Executor):
             "threads": lambda: 1,
             "workspace": workspace,
             "aligned": _aligned,
+            "for_attention": _for_attention,
         }
 
     # -- a call --------------------------------------------------------------------------------------
@@ -266,6 +267,18 @@ def _aligned(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
+
+
+def _for_attention(tensor: torch.Tensor) -> torch.Tensor:
+    """A CUDA tensor that PyTorch's kernels for attention take: they load 16 bytes at once where the sizes are right for
+    it, without a look at the address (pytorch/pytorch#183484), and not all look at the distances of rows.
+
+    A program that computes attention by products has no such limits, so the call in its place may not have them either.
+    """
+    size = tensor.itemsize
+    if tensor.dim() and not tensor.shape[-1] * size & 15 and any(step * size & 15 for step in tensor.stride()[:-1]):
+        return tensor.clone()  # dense, with the dims in the same order
+    return _aligned(tensor)
 
 
 def _allocator() -> Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]:

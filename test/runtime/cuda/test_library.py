@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 
 import kiln
+import kiln.runtime.aten_call as aten_call
 import kiln.runtime.cuda.binding as binding
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
+from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, Matrix, Problem, cublaslt
 from kiln.runtime.cuda.driver import CudaError
 
@@ -325,3 +327,35 @@ def test_workspaces_start_at_multiples_of_256_bytes(gpu, monkeypatch, columns):
     x, w = torch.randn(300 + columns, 520), torch.randn(520, 512)
     assert error(compiled(run)(x, w), run(x.double(), w.double())) < 1e-5
     assert starts and all(slot and start % 256 == 0 for slot, start in starts)
+
+
+@pytest.mark.parametrize(("width", "start"), [(80, 4), (76, 0), (76, 3)], ids=["address", "rows", "both"])
+def test_attention_of_operands_that_lie_anywhere(gpu, monkeypatch, width, start):
+    """Products take them, PyTorch's kernels for attention do not."""
+    bytes_apart: list[int] = []
+
+    class Watched:
+        """An op; keeps where its operands begin and how far apart their rows are."""
+
+        def __init__(self, name: str) -> None:
+            self.op = resolve_op(name)
+            self._op = self
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.op, name)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            for x in args[:3]:
+                bytes_apart.extend((x.data_ptr(), *(step * x.itemsize for step in x.stride()[:-1])))
+            return self.op(*args, **kwargs)
+
+    def run(q, k, v):
+        q, k, v = (x[..., start : start + 72] for x in (q, k, v))
+        return torch.softmax(q @ k.transpose(-1, -2) * 0.1, -1) @ v
+
+    monkeypatch.setattr(aten_call, "resolve_op", Watched)
+    q, k, v = (random(1, 2, 130, width) for _ in range(3))
+    options = {"fallback": False, "tensor_maps": False}
+    found = torch.compile(run, backend=kiln.backend, fullgraph=True, options=options)(q, k, v)
+    assert bytes_apart and not any(n % 16 for n in bytes_apart)
+    assert error(found, run(q.double(), k.double(), v.double())) < 4e-3
