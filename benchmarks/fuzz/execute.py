@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 import kiln
+from benchmarks.fuzz.device import EagerBreaksDevice, computed_by_eager, works
 from benchmarks.fuzz.gradients import check_gradients, has_gradients
 from benchmarks.fuzz.judge import check, reference
 from benchmarks.fuzz.program import Program
@@ -47,18 +48,23 @@ class Holder(torch.nn.Module):
 def run(program: Program, setting: Setting = STATIC) -> bool:
     """Compile `program`, run it, compare it with eager; a graph that is not compiled is a failure.
 
-    False if it says nothing: PyTorch itself does not trace it, or traces it wrongly (`backend="aot_eager"` tells).
+    False if it says nothing: PyTorch itself does not trace it, or traces it wrongly (`backend="aot_eager"` tells), or
+    eager breaks the GPU.
     """
     return not why_skipped(program, setting)
 
 
 def why_skipped(program: Program, setting: Setting) -> str:
     """`run`, and why that says nothing, if so; else an empty text."""
-    if setting.training and not has_gradients(program, setting.device):
+    if setting.training and not has_gradients(program):
         setting = replace(setting, training=False)
     try:
         attempt(program, setting, kiln.backend, {"fallback": False, **setting.options})
+    except EagerBreaksDevice as error:
+        return str(error)
     except Exception as error:
+        if not works(setting.device):
+            raise
         reason = fails_in_pytorch(program, setting)
         if not reason:
             raise
@@ -87,7 +93,7 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
         warnings.simplefilter("ignore")
         compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
         judge_call(program, compiled, given, inputs, setting)
-        grown = larger(program, setting.device) if setting.dynamic else None
+        grown = larger(program) if setting.dynamic else None
         if grown is not None:
             inputs = grown.make(setting.device)
             judge_call(grown, compiled, inputs, inputs, setting)
@@ -106,14 +112,15 @@ def judge_call(
         return
     with torch.no_grad():
         actual = compiled(*given)
-        found = reference(program, setting.device)
+        with computed_by_eager(setting.device):
+            found = reference(program, setting.device)
         check(found, inputs, actual)
         if not program.has_writes:  # further calls: memory that the first one left, a GPU's replays
             for _ in range(2 if setting.device == "cuda" else 1):
                 check(found, inputs, compiled(*given))
 
 
-def larger(program: Program, device: str) -> Program | None:
+def larger(program: Program) -> Program | None:
     """The same program at other sizes: each size above 1 is larger by 2, if eager takes that."""
     sizes = {n for x in program.inputs for n in x.shape if n > 1}
     if any(not x.dtype.is_floating_point for x in program.inputs):
@@ -121,7 +128,7 @@ def larger(program: Program, device: str) -> Program | None:
     inputs = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
     grown = Program(inputs, program.lines, program.results)
     try:
-        grown.trace(grown.make(device))
+        grown.trace(grown.make())
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
     return grown

@@ -85,15 +85,15 @@ def generate(number: int, target: str) -> Case:
     """The case of a number, for a target: "cpu", "tt-cpu" or "cuda"."""
     random = Random(number)
     theme = random.choices(list(THEMES), [weight for weight, _ in _WEIGHTS[target]])[0]
-    program = grow(random, THEMES[theme], _SHARE[target], "cuda" if target == "cuda" else "cpu")
+    program = grow(random, THEMES[theme], _SHARE[target], target == "cuda")
     return Case(number, program, setting(random, theme, target))
 
 
-def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), device: str = "cpu") -> Program:
+def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), for_gpu: bool = False) -> Program:
     """A program; `share` of the theme's work and elements, for the target."""
     size = random.choice(_SCALES) if theme.is_scaled else 1.0
     budget = Budget(theme.work * share[0] * size, int(theme.elements * share[1] * size))
-    g = Grower(random, theme.leaves(random, budget), budget, device)
+    g = Grower(random, theme.leaves(random, budget), budget, for_gpu)
     for family in theme.first:
         family(g)
     for _ in range(random.randint(1, theme.lines)):

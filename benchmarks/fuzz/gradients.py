@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from benchmarks.fuzz.device import computed_by_eager
 from benchmarks.fuzz.judge import Reference, WrongResult, check
 from benchmarks.fuzz.program import Program
 from benchmarks.fuzz.roundings import Runs
@@ -17,13 +18,13 @@ _DIFFERENCES = {"softmax": 2.0**-18, "attention": 2.0**-18, "gelu": 2.0**-22}
 sums."""
 
 
-def has_gradients(program: Program, device: str = "cpu") -> bool:
+def has_gradients(program: Program) -> bool:
     """Whether eager differentiates `program`: nothing is written (inputs may not be), nothing is NaN by its inputs,
     and a result depends on an input by ops that have derivatives."""
     if program.has_writes or any(x.special for x in program.inputs):
         return False
     try:
-        values = program.trace(leaves(program, device))
+        values = program.trace(leaves(program))
         return any(g is not None for g in derive(program, values, [values[i] for i in program.results]))
     except (RuntimeError, NotImplementedError):
         return False
@@ -68,7 +69,8 @@ def check_gradients(
     def noisy(k: int) -> list[torch.Tensor]:
         return runs.noisy(leaves(program, device, double), k)
 
-    values, wide = runs.eager(leaves(program, device)), runs.wide(leaves(program, device, double))
+    with computed_by_eager(device):
+        values, wide = runs.eager(leaves(program, device)), runs.wide(leaves(program, device, double))
     detached = [[x.detach() for x in group] for group in (values[: len(inputs)], values, wide)]
     found = Reference(program, *detached, lambda k: [x.detach() for x in noisy(k)])
     check(found, [x.detach() for x in inputs], [x.detach() for x in results])
@@ -76,13 +78,14 @@ def check_gradients(
     def gradients(values: _Tensors) -> list[torch.Tensor | None]:
         return derive(program, values, [values[i] for i in program.results])
 
-    exact = gradients(wide)
+    with computed_by_eager(device):
+        eager, exact = gradients(values), gradients(wide)
     sizes = [g.nan_to_num(0.0, 0.0, 0.0).abs().max().item() for g in exact if g is not None and g.numel()]
     # A softmax's backward pass subtracts a mean of gradients from each, a GELU's has 1 + erf(x): what is left of equal
     # numbers is rounding.
     share = max((size for name, size in _DIFFERENCES.items() if any(name in line for line in program.lines)), default=0)
     floor = share * max(sizes, default=0.0)
-    found = Reference(program, inputs, gradients(values), exact, lambda k: gradients(noisy(k)), floor)
+    found = Reference(program, inputs, eager, exact, lambda k: gradients(noisy(k)), floor)
     for i, (mine, theirs, right) in enumerate(zip(ours, found.eager, found.wide, strict=True)):
         if mine is None or theirs is None or right is None:
             # A graph's inputs all have gradients: zeros where eager has none.

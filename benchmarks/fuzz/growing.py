@@ -4,17 +4,20 @@
 """Random programs, grown op by op.
 
 Each new line is run in eager on the way, so that the generator knows every value's shape and dtype without rules of
-its own, and drops lines that eager rejects.
+its own, and drops lines that eager rejects. It runs on the CPU whatever the target is: a number gives the same program
+everywhere, and no line can break a GPU for the process.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import torch
 
+from benchmarks.fuzz.device import LikeOnGpu
 from benchmarks.fuzz.program import NAMESPACE, Input, Program
 
 LARGEST = 1e3
@@ -59,16 +62,16 @@ class Value:
 
 
 class Grower:
-    """Adds ops to a program; `random` chooses."""
+    """Adds ops to a program; `random` chooses. With `for_gpu` there is none that breaks a GPU in eager."""
 
-    def __init__(self, random: Random, inputs: Sequence[Input], budget: Budget, device: str = "cpu") -> None:
-        self.random, self.budget, self.device = random, budget, device
+    def __init__(self, random: Random, inputs: Sequence[Input], budget: Budget, for_gpu: bool = False) -> None:
+        self.random, self.budget, self.for_gpu = random, budget, for_gpu
         self.values: list[Value] = []
         self._inputs: list[Input] = []
         self._texts: dict[str, str] = {}  # of lines, by the name of the value
         self._kept: list[Value] = []
         for leaf in inputs:
-            self._new(leaf, leaf.make(device), True)
+            self._new(leaf, leaf.make(), True)
 
     def one_of(self, options: Sequence[Any]) -> Any:
         return self.random.choice(list(options))
@@ -95,7 +98,7 @@ class Grower:
     def input(self, shape: Sequence[int], dtype: torch.dtype, **more: Any) -> Value:
         """A further leaf."""
         leaf = Input(tuple(shape), dtype, len(self._inputs) + 100, **more)
-        return self._new(leaf, leaf.make(self.device), True)
+        return self._new(leaf, leaf.make(), True)
 
     def weight(self, shape: Sequence[int], dtype: torch.dtype, terms: int = 1, **more: Any) -> Value:
         """A leaf with which sums of so many terms stay near 1; an odd layout now and then."""
@@ -129,8 +132,10 @@ class Grower:
 
     def add(self, text: str, exact: bool = False) -> Value | None:
         """A line, unless eager rejects it or its result is too large."""
+        space = {**NAMESPACE, **{v.name: v.tensor for v in self.values}}
         try:
-            result = eval(text, {**NAMESPACE, **{v.name: v.tensor for v in self.values}})  # noqa: S307 - our own text
+            with LikeOnGpu() if self.for_gpu else nullcontext():
+                result = eval(text, space)  # noqa: S307 - our own text
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
             return None
         if not isinstance(result, torch.Tensor) or result.numel() > self.budget.elements or result.dtype.is_complex:

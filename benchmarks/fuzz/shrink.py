@@ -27,7 +27,7 @@ def shrink(case: Case, fails: Fails, seconds: float) -> Case:
         for candidate in _candidates(case):
             if time.monotonic() > end:
                 break
-            if _runs(candidate.program, candidate.setting.device) and fails(candidate):
+            if _runs(candidate.program) and fails(candidate):
                 case, is_smaller = candidate, True
                 break
     return case
@@ -36,7 +36,7 @@ def shrink(case: Case, fails: Fails, seconds: float) -> Case:
 def _candidates(case: Case) -> Iterator[Case]:
     """Smaller cases, those that drop most first."""
     program, setting = case.program, case.setting
-    for smaller in (*_fewer_lines(program, setting.device), *_simpler_inputs(program), *_smaller_sizes(program)):
+    for smaller in (*_fewer_lines(program), *_simpler_inputs(program), *_smaller_sizes(program)):
         yield replace(case, program=smaller)
     plain = Setting("static", {k: v for k, v in setting.options.items() if k == "target"}, device=setting.device)
     for simpler in (
@@ -49,13 +49,13 @@ def _candidates(case: Case) -> Iterator[Case]:
             yield replace(case, setting=simpler)
 
 
-def _fewer_lines(program: Program, device: str) -> Iterator[Program]:
+def _fewer_lines(program: Program) -> Iterator[Program]:
     count = len(program.inputs)
     if len(program.results) > 1:
         for result in program.results:
             yield needed(replace(program, results=[result]))
     try:
-        values = program.trace(program.make(device))
+        values = program.trace(program.make())
     except (RuntimeError, IndexError, ValueError, TypeError):
         return
     for at in reversed(range(len(program.lines))):
@@ -129,10 +129,10 @@ def _smaller_sizes(program: Program) -> Iterator[Program]:
                 yield replace(program, inputs=[*program.inputs[:i], one, *program.inputs[i + 1 :]])
 
 
-def _runs(program: Program, device: str) -> bool:
+def _runs(program: Program) -> bool:
     """Whether eager takes a program."""
     try:
-        program.trace(program.make(device))
+        program.trace(program.make())
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
         return False
     return True

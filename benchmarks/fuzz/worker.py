@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.fuzz.device import works
 from benchmarks.fuzz.execute import why_skipped
 from benchmarks.fuzz.generate import Case, generate
 from kiln.lowering import paths
@@ -37,7 +38,8 @@ class Outcome:
     """What became of a case.
 
     kind: "right", "skipped" (PyTorch itself does not compile it, or wrongly), "wrong", "error" (it does not compile),
-    "crash" (the process died), "hang". text: why. paths: how often each was taken.
+    "crash" (the process died), "hang". text: why. paths: how often each was taken. is_last: the process ends behind
+    it, as its GPU does not work any more.
     """
 
     number: int
@@ -45,6 +47,7 @@ class Outcome:
     text: str = ""
     seconds: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
+    is_last: bool = False
 
     @property
     def failed(self) -> bool:
@@ -88,20 +91,20 @@ def serve(pipe: Connection, target: str, log: str) -> None:
                 outcome = judge(case)
             except Exception:  # of the generator
                 outcome = Outcome(task if isinstance(task, int) else task.number, "error", traceback.format_exc())
+            outcome.is_last = target == "cuda" and not _has_gpu()
+            if outcome.is_last and outcome.kind == "right":
+                outcome.kind, outcome.text = "crash", "the GPU does not work any more"
             pipe.send(outcome)
-            if target == "cuda" and not _has_gpu():
+            if outcome.is_last:
                 return
 
 
 def _has_gpu() -> bool:
     """Whether the GPU still works for this process; gives memory back."""
-    try:
-        torch.cuda.synchronize()
-        if torch.cuda.memory_reserved() > _MEMORY:
-            torch.cuda.empty_cache()
-    except RuntimeError:
-        return False
-    return True
+    is_there = works("cuda")
+    if is_there and torch.cuda.memory_reserved() > _MEMORY:
+        torch.cuda.empty_cache()
+    return is_there
 
 
 class Worker:
@@ -127,7 +130,7 @@ class Worker:
         self.task, self._started = task, time.monotonic()
         try:
             self.pipe.send(task)
-        except (BrokenPipeError, ConnectionResetError):  # the child has ended behind its last case
+        except (BrokenPipeError, ConnectionResetError):  # the child died between two cases
             self.restart()
             self.pipe.send(task)
 
@@ -139,6 +142,8 @@ class Worker:
         if self.pipe.poll(seconds):
             try:
                 outcome = self.pipe.recv()
+                if outcome.is_last:
+                    self.restart()
             except (EOFError, ConnectionResetError):
                 self._process.join(10)
                 code = self._process.exitcode or 0

@@ -1,0 +1,107 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The fuzzer where a GPU stops to work: who is blamed, and what goes on."""
+
+import multiprocessing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+import benchmarks.fuzz.device as device
+import benchmarks.fuzz.execute as execute
+from benchmarks.fuzz.execute import Setting, why_skipped
+from benchmarks.fuzz.generate import generate
+from benchmarks.fuzz.growing import Budget, Grower
+from benchmarks.fuzz.program import Input, Program
+from benchmarks.fuzz.worker import Outcome, Worker
+
+PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
+
+
+class Gpu:
+    """A GPU that works until something breaks it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_broken = False
+        monkeypatch.setattr(device, "settle", lambda _: self.settle())
+
+    def settle(self) -> None:
+        if self.is_broken:
+            raise RuntimeError("CUDA error: misaligned address\nand much more")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
+
+
+def test_what_eager_breaks_is_skipped(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reference(*given: Any) -> None:
+        gpu.is_broken = True
+
+    monkeypatch.setattr(execute, "reference", reference)
+    assert why_skipped(PROGRAM, Setting("static")) == "eager breaks the GPU: CUDA error: misaligned address"
+
+
+def test_what_the_compiled_program_breaks_is_a_failure(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other compiler is asked then: nothing works any more."""
+
+    def attempt(*given: Any) -> None:
+        asked.append(given[2])
+        gpu.is_broken = True
+        with device.computed_by_eager("cuda"):
+            pass
+
+    asked: list[Any] = []
+    monkeypatch.setattr(execute, "attempt", attempt)
+    with pytest.raises(RuntimeError, match="misaligned") as error:
+        why_skipped(PROGRAM, Setting("static"))
+    assert not isinstance(error.value, device.EagerBreaksDevice) and len(asked) == 1
+
+
+def test_an_error_of_eagers_that_breaks_nothing_is_raised(gpu: Gpu) -> None:
+    with pytest.raises(IndexError), device.computed_by_eager("cuda"):
+        raise IndexError
+
+
+class OneLife(Worker):
+    """A worker whose child gives one outcome, and is gone."""
+
+    starts = 0
+
+    def _start(self) -> None:
+        OneLife.starts += 1
+        self.pipe, theirs = multiprocessing.Pipe()
+        theirs.send(Outcome(OneLife.starts, "error", is_last=True))
+        theirs.close()
+
+    def close(self) -> None:
+        self.pipe.close()
+
+
+def test_a_child_without_a_gpu_is_replaced(tmp_path: Path) -> None:
+    worker = OneLife("cuda", tmp_path / "log")
+    worker.task = 1
+    first = worker.poll()
+    worker.task = 2
+    second = worker.poll()
+    assert first is not None and second is not None
+    assert [first.kind, second.kind, OneLife.starts] == ["error", "error", 3]
+
+
+def test_programs_for_a_gpu_have_no_attention_that_breaks_it() -> None:
+    attends = "F.scaled_dot_product_attention({0}, {0}, {0})"
+    inputs = [Input((1, 2, 16, 80), torch.float16, 0)]
+    for for_gpu in (False, True):
+        g = Grower(Random(0), inputs, Budget(1e9, 1 << 20), for_gpu)
+        taken = [at for at in ("4:76", ":76", "8:72") if g.add(attends.format(f"u0[..., {at}]")) is not None]
+        assert taken == ([":76", "8:72"] if for_gpu else ["4:76", ":76", "8:72"])
+
+
+def test_graphs_for_a_gpu_are_made_without_one() -> None:
+    case = generate(701047, "cuda")
+    assert case.setting.device == "cuda" and case.program == generate(701047, "cuda").program
