@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import TILE_KEYS
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.matmul.microkernel import round_up
 
 __all__ = ["TiledAttention"]
 
-_SUMS, _LEFT, _RIGHT = 0, 4, 5  # tile registers: up to four of sums, one of rows, three of columns in turn
 _COLUMNS = 4  # tiles of sums beside each other
 
 
@@ -29,9 +29,9 @@ class TiledAttention(PairedAttention):
 
     def emit(self) -> None:
         """Tiles are this kernel's alone from its first to its last instruction."""
-        amx.configure(self.b)
+        AMX_BF16.begin(self.b)
         super().emit()
-        amx.release(self.b)
+        AMX_BF16.end(self.b)
 
     @property
     def key_pairs(self) -> int:
@@ -58,16 +58,20 @@ class TiledAttention(PairedAttention):
         rows = b.addi(2 * lay["q"], b.muli(i, self.q_row))
 
         def tiles(j: Index, number: int) -> None:
-            for v in range(number):
-                amx.zero(b, _SUMS + v)
-            for e in range(0, self.p.qk_size, 2 * width):
-                amx.load(b, _LEFT, self.halves, b.addi(rows, e), self.q_row)
-                for v in range(number):
-                    right = _RIGHT + v % 3
-                    amx.load(b, right, self.pairs, b.sum_(lay["k"], j, v * width + e // 2 * lay["keys"]), lay["keys"])
-                    amx.multiply(b, _SUMS + v, _LEFT, right)
-            for v in range(number):
-                amx.store(b, _SUMS + v, self.scratch, b.sum_(lay["p"], j, v * width), lay["p_stride"])
+            add_products(
+                b,
+                AMX_BF16,
+                Grid(1, number),
+                lambda _, v: (self.scratch, b.sum_(lay["p"], j, v * width), lay["p_stride"]),
+                lambda _, r, e: (self.halves, b.addi(rows, e), self.q_row),
+                lambda _, v, e: (
+                    self.pairs,
+                    b.sum_(lay["k"], j, v * width, b.muli(b.divi(e, 2), lay["keys"])),
+                    lay["keys"],
+                ),
+                round_up(self.p.qk_size, AMX_BF16.depth),
+                unrolled=True,
+            )
 
         self.columns(lay["keys"], count, tiles)
 
@@ -86,20 +90,19 @@ class TiledAttention(PairedAttention):
         b.for_(0, self.mr, 1, rescale)
 
         def tiles(j: Index, number: int) -> None:
-            for v in range(number):
-                amx.load(b, _SUMS + v, self.scratch, b.sum_(base, j, v * width), size)
+            def pairs(_: int, v: int, k: Index) -> Place:
+                return self.pairs, b.sum_(start, b.muli(b.divi(k, 2), row), j, v * width), row
 
-            def keys(k: Index) -> None:
-                amx.load(b, _LEFT, self.halves, b.addi(2 * lay["p"], k), 2 * lay["p_stride"])
-                for v in range(number):
-                    right = _RIGHT + v % 3
-                    at = b.sum_(start, b.muli(b.divi(k, 2), row), j, v * width)
-                    amx.load(b, right, self.pairs, at, row)
-                    amx.multiply(b, _SUMS + v, _LEFT, right)
-
-            b.for_(0, count, TILE_KEYS, keys)
-            for v in range(number):
-                amx.store(b, _SUMS + v, self.scratch, b.sum_(base, j, v * width), size)
+            add_products(
+                b,
+                AMX_BF16,
+                Grid(1, number),
+                lambda _, v: (self.scratch, b.sum_(base, j, v * width), size),
+                lambda _, r, k: (self.halves, b.addi(2 * lay["p"], k), 2 * lay["p_stride"]),
+                pairs,
+                count,
+                first=False,
+            )
 
         self.columns(size, size, tiles)
 

@@ -14,8 +14,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import DirectConvSchedule
-from kiln.lowering.cpu.amx import Features
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.amx import Features
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem

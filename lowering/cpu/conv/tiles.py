@@ -14,8 +14,9 @@ rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 from collections.abc import Callable
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
-from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.conv.finish import Finishing
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
@@ -26,7 +27,6 @@ from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 __all__ = ["emit_tiles"]
 
 _TILE = ROWS * BLOCK
-_SUMS, _LEFT, _RIGHT = 0, 4, 6  # tile registers: four of sums, two of pixels, two of weights
 
 
 def emit_tiles(
@@ -92,7 +92,7 @@ class _Tiles(Finishing):
         """This thread's share of (unit, block of outputs): of units and in these blocks, or the reverse. Units go by in
         sets that share packed weights."""
         b, p = self.b, self.p
-        amx.configure(b)
+        AMX_BF16.begin(b)
         of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s.rows)
         units = b.muli(known(p.images), of_image)
         blocks = p.groups * self.blocks
@@ -145,7 +145,7 @@ class _Tiles(Finishing):
             b.for_(*groups, 1, group)
 
         b.for_(first, last, self.s.units, some)
-        amx.release(b)
+        AMX_BF16.end(b)
 
     def block(
         self,
@@ -220,24 +220,28 @@ class _Tiles(Finishing):
             step, plane = known(self.p.x_strides[3]), BLOCK
         else:
             step, plane = BLOCK, self.sizes["plane"]
-        for n in range(rows * nv):
-            amx.zero(b, _SUMS + n)
         left = [b.addi(x, b.muli(start, step)) for start in starts]
         taps = len(self.taps)
 
-        def block(i: Index) -> None:
-            weights = b.addi(self.panel, b.muli(i, taps * nv * _TILE))
-            source = b.muli(i, plane)
-            for n, tap in enumerate(self.taps):
-                for v in range(nv):
-                    amx.load(b, _RIGHT + v, self.weights, b.addi(weights, (n * nv + v) * _TILE), BLOCK)
-                for r in range(rows):
-                    amx.load(b, _LEFT + r, self.image, b.sum_(left[r], source, tap), step)
-                    for v in range(nv):
-                        amx.multiply(b, _SUMS + r * nv + v, _LEFT + r, _RIGHT + v)
+        def pixels(tap: int, r: int, k: Index) -> Place:
+            source = b.muli(b.divi(k, BLOCK), plane)
+            return self.image, b.sum_(left[r], source, self.taps[tap]), step
 
-        b.for_(0, self.depth.blocks, 1, block)
-        for r in range(rows):
-            for v in range(nv):
-                place = b.muli(b.subi(starts[r], first), self.lanes)
-                amx.store(b, _SUMS + r * nv + v, self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes)
+        def weights(tap: int, v: int, k: Index) -> Place:
+            block = b.addi(self.panel, b.muli(b.divi(k, BLOCK), taps * nv * _TILE))
+            return self.weights, b.addi(block, (tap * nv + v) * _TILE), BLOCK
+
+        def sums(r: int, v: int) -> Place:
+            place = b.muli(b.subi(starts[r], first), self.lanes)
+            return self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes
+
+        add_products(
+            b,
+            AMX_BF16,
+            Grid(rows, nv),
+            sums,
+            pixels,
+            weights,
+            self.depth.blocks * BLOCK,
+            terms=[(tap, tap) for tap in range(taps)],
+        )

@@ -9,8 +9,8 @@ The instruction takes subnormal numbers as zero, as oneDNN's kernels, which use 
 from torch_mlir import ir
 from torch_mlir.dialects import llvm, vector
 
-from kiln.lowering.cpu.amx import Features
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.amx import Features
 
 __all__ = [
     "LANES",

@@ -21,12 +21,10 @@ from torch_mlir.dialects import arith, vector
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.matmul import pack
 
-__all__ = ["LANES", "PARTS", "TERMS", "Range", "pack_pairs", "pack_rows", "pack_turned"]
+__all__ = ["LANES", "PARTS", "Range", "pack_pairs", "pack_rows", "pack_turned"]
 
 LANES = 16
 PARTS = 3
-TERMS = ((0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (0, 2))
-"""Parts of the lhs and of the rhs that are multiplied, in an order in which most change one of both."""
 
 _STEP = 2 * LANES  # steps of k in a row of a tile
 _UPPER = -(1 << 16)

@@ -18,9 +18,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
-from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS, TERMS, Range, pack_pairs, pack_rows, pack_turned
+from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16X3
+from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS, Range, pack_pairs, pack_rows, pack_turned
 from kiln.lowering.cpu.matmul.float_tiles_schedule import DEPTH, ROWS
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -106,11 +107,11 @@ class _FloatTiles:
 
     def emit(self) -> None:
         b, lay = self.b, self.layout
-        amx.configure(b)
+        AMX_BF16X3.begin(b)
         if not self.s.shared:
             b.store(b.int_(-1, b.i64), self.cell, 0)
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], _STRIP, self.block, ROWS)
-        amx.release(b)
+        AMX_BF16X3.end(b)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         b, k = self.b, known(self.p.k)
@@ -134,7 +135,7 @@ class _FloatTiles:
 
         def by_library() -> None:
             self.gemm.call(batch, (m0, n0), (rows, cols), sums, 0, stride)
-            amx.configure(b)  # what the library does with tiles is its own matter
+            AMX_BF16X3.begin(b)  # what the library does with tiles is its own matter
 
         b.if_(arith.ori(self.kept_range.is_beyond(), self.strip_range.is_beyond()), by_library)
         run_epilogue(b, self.epilogue, batch, (m0, n0), (rows, cols), sums, 0, stride, LANES)
@@ -224,7 +225,7 @@ class _FloatTiles:
         k of the strip begin at `at` of the lhs."""
         b, lay = self.b, self.layout
 
-        def kept(part: int, g: int, k: Index) -> tuple[ir.Value, Index, Index]:
+        def kept(part: int, g: int, k: Index) -> Place:
             deep = b.divi(b.addi(at, k), 2)
             if self.transposed:
                 start = b.sum_(b.muli(i, lay["kc"] // 2), b.muli(deep, LANES))
@@ -232,7 +233,7 @@ class _FloatTiles:
             start = b.addi(b.muli(i, lay["kept_pitch"]), deep)
             return self.kept, b.addi(start, part * lay["kept_part"] + g * ROWS * lay["kept_pitch"]), lay["kept_pitch"]
 
-        def strip(part: int, g: int, k: Index) -> tuple[ir.Value, Index, Index]:
+        def strip(part: int, g: int, k: Index) -> Place:
             deep = b.divi(k, 2)
             if self.transposed:
                 pitch = lay["strip_pitch"]
@@ -241,33 +242,17 @@ class _FloatTiles:
 
         (left, high), (right, wide) = ((strip, 2), (kept, height)) if self.transposed else ((kept, height), (strip, 2))
         row, column, stride = (j, i, lay["mc"]) if self.transposed else (i, j, lay["nc"])
-        sums = [
-            (r * wide + v, b.sum_(b.muli(row, stride), column, r * ROWS * stride + v * LANES))
-            for r in range(high)
-            for v in range(wide)
-        ]
-
-        def step(k: Index) -> None:
-            fetch(i, k)
-            here: list[int | None] = [None, None]
-            for parts in TERMS:
-                for side, (make, count, register) in enumerate(((left, high, 4), (right, wide, 6))):
-                    if here[side] != parts[side]:
-                        here[side] = parts[side]
-                        for g in range(count):
-                            amx.load(b, register + g, *make(parts[side], g, k))
-                for r in range(high):
-                    for v in range(wide):
-                        amx.multiply(b, r * wide + v, 4 + r, 6 + v)
-
-        b.if_(
-            first,
-            lambda: [amx.zero(b, tile) for tile, _ in sums] and None,
-            lambda: [amx.load(b, tile, self.sums, place, stride) for tile, place in sums] and None,
+        add_products(
+            b,
+            AMX_BF16X3,
+            Grid(high, wide),
+            lambda r, v: (self.sums, b.sum_(b.muli(row, stride), column, r * ROWS * stride + v * LANES), stride),
+            left,
+            right,
+            steps,
+            first=first,
+            before=lambda k: fetch(i, k),
         )
-        b.for_(0, steps, DEPTH, step)
-        for tile, place in sums:
-            amx.store(b, tile, self.sums, place, stride)
 
     def fetching(self, rhs: Index, j: Index, at: Index, depth: Index) -> Callable[[Index, Index], None]:
         """What fetches, while tiles are multiplied, what of the rhs will be split next: a call's share for the rows

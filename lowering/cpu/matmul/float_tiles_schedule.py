@@ -4,7 +4,7 @@
 """When products of f32 are made by AMX (float_tiles.py), and with which blocks."""
 
 from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
-from kiln.lowering.cpu import amx
+from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem

@@ -16,8 +16,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import Int8Schedule
-from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_INT8
 from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
 from kiln.lowering.cpu.matmul.integer_packing import IntegersInScratch
@@ -145,48 +146,34 @@ class _Integers(IntegersInScratch):
 
     def emit(self) -> None:
         if self.units.tiles:
-            amx.configure(self.b)
+            AMX_INT8.begin(self.b)
         for cell in range(2):
             self.b.store(self.b.int_(-1, self.b.i64), self.cells, cell)
         super().emit()
         if self.units.tiles:
-            amx.release(self.b)
+            AMX_INT8.end(self.b)
 
     def amx_tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
         """One register tile by AMX, whose sums go on from those of the pieces of k before."""
-        b, nv, stride = self.b, self.nv, self.layout["tile_stride"]
-        height = self.mr // amx.ROWS
-        places = [
-            b.sum_(b.muli(i, stride), j, r * amx.ROWS * stride + v * self.width)
-            for r in range(height)
-            for v in range(nv)
-        ]
-        lefts = [height * nv + r for r in range(height)]
-        free = range(height * nv + height, amx.TILES)
-        rights = [free[v % len(free)] for v in range(nv)]
+        b, stride, row = self.b, self.layout["tile_stride"], self.layout["lhs_stride"]
 
-        def clear() -> None:
-            for tile in range(height * nv):
-                amx.zero(b, tile)
+        def left(_: int, r: int, k: Index) -> Place:
+            return self.lhs, b.addi(b.muli(b.addi(i, r * AMX_INT8.rows), row), k), row
 
-        def resume() -> None:
-            for tile, place in enumerate(places):
-                amx.load(b, tile, self.sums, place, stride)
-
-        def step(k: Index) -> None:
-            for r in range(height):
-                start = b.muli(b.addi(i, r * amx.ROWS), self.layout["lhs_stride"])
-                amx.load(b, lefts[r], self.lhs, b.addi(start, k), self.layout["lhs_stride"])
-            for v in range(nv):
-                at = b.sum_(right, b.muli(k, self.nr), v * self.step)
-                amx.load(b, rights[v], self.rhs, at, self.nr * self.group)
-                for r in range(height):
-                    amx.multiply(b, r * nv + v, lefts[r], rights[v], "i8")
-
-        b.if_(b.cmpi("eq", pc, 0), clear, resume)
-        b.for_(0, depth, amx.BYTES, step)
-        for tile, place in enumerate(places):
-            amx.store(b, tile, self.sums, place, stride)
+        add_products(
+            b,
+            AMX_INT8,
+            Grid(self.mr // AMX_INT8.rows, self.nv),
+            lambda r, v: (
+                self.sums,
+                b.sum_(b.muli(i, stride), j, r * AMX_INT8.rows * stride + v * self.width),
+                stride,
+            ),
+            left,
+            lambda _, v, k: (self.rhs, b.sum_(right, b.muli(k, self.nr), v * self.step), self.nr * self.group),
+            depth,
+            first=b.cmpi("eq", pc, 0),
+        )
 
     def tile(
         self, pc: Index, depth: Index, i: Index, j: Index, right: Index, starts: list[Index], fetch: Fetch | None

@@ -19,8 +19,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule
-from kiln.lowering.cpu import amx
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Grid, Place, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
@@ -30,10 +31,6 @@ from kiln.lowering.cpu.matmul.tiles_schedule import DEPTH, ROWS
 from kiln.lowering.cpu.matmul.turned_sums import turn_sums
 
 __all__ = ["begin_sharing", "emit_tiles", "tiles_layout"]
-
-
-Source = tuple[ir.Value, Index, Index]
-"""Where a tile is read: buffer, start, distance of its rows."""
 
 
 def transposed(problem: MatmulProblem) -> MatmulProblem:
@@ -144,11 +141,11 @@ class _Tiles(PairsInScratch):
 
     def emit(self) -> None:
         b, lay = self.b, self.layout
-        amx.configure(b)
+        AMX_BF16.begin(b)
         if not self.s.shared:
             self.forget()
         for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, ROWS)
-        amx.release(b)
+        AMX_BF16.end(b)
 
     def forget(self) -> None:
         """Nothing is packed yet."""
@@ -193,7 +190,7 @@ class _Tiles(PairsInScratch):
         complete = b.muli(b.ceildivi(rows, ROWS), ROWS) if copied else b.round_down(rows, ROWS)
         full = b.round_down(complete, mr)
 
-        def left(i: Index, r: int) -> Source:
+        def left(i: Index, r: int) -> Place:
             if copied:
                 stride = self.layout["lhs_stride"]
                 return self.lhs, b.sum_(b.muli(i, stride), r * stride, at), stride
@@ -233,61 +230,33 @@ class _Tiles(PairsInScratch):
         first: bool | ir.Value,
         count: Index,
         at: Index,
-        sources: list[Source],
+        sources: list[Place],
         right: tuple[Index, Index],
         i: Index,
         j: Index,
     ) -> None:
         """One register tile: the sums of the rows `sources` by columns j ... of the block `right` of the rhs (where it
         begins, how many columns)."""
-        b, nv, stride = self.b, self.nv, self.layout["tile_stride"]
+        b, stride = self.b, self.layout["tile_stride"]
         rhs, cols = right
-        height = len(sources)
-        sums = [(r * nv + v, b.sum_(b.muli(i, stride), j, r * ROWS * stride + v * LANES))
-                for r in range(height) for v in range(nv)]  # fmt: skip
-        free = list(range(height * nv, amx.TILES))
-        # The fewer operands stay in their registers, the others take turns in what is left.
-        held, turns = (free[:height], free[height:]) if height <= nv else (free[nv:], free[:nv])
-        lefts = [held[r % len(held)] for r in range(height)]
-        rights = [turns[v % len(turns)] for v in range(nv)]
-        fetch = self.fetching(rhs, cols, at, sources, i, j)
 
-        def step(k: Index) -> None:
-            if fetch is not None:
-                fetch(k)
-            loaded: set[tuple[str, int]] = set()
+        def left(_: int, r: int, k: Index) -> Place:
+            buffer, start, distance = sources[r]
+            return buffer, b.addi(start, k), distance
 
-            def load_left(r: int) -> None:
-                buffer, start, distance = sources[r]
-                amx.load(b, lefts[r], buffer, b.addi(start, k), distance)
+        add_products(
+            b,
+            AMX_BF16,
+            Grid(len(sources), self.nv),
+            lambda r, v: (self.sums, b.sum_(b.muli(i, stride), j, r * ROWS * stride + v * LANES), stride),
+            left,
+            lambda _, v, k: self.right_tile(rhs, j, b.addi(at, k), v),
+            count,
+            first=first,
+            before=self.fetching(rhs, cols, at, sources, i, j),
+        )
 
-            def load_right(v: int) -> None:
-                amx.load(b, rights[v], *self.right_tile(rhs, j, b.addi(at, k), v))
-
-            pairs = [(r, v) for r in range(height) for v in range(nv)]
-            if height > nv:
-                pairs = [(r, v) for v in range(nv) for r in range(height)]
-            for r, v in pairs:
-                for kind, n, make in (("l", r, load_left), ("r", v, load_right)):
-                    if (kind, n) not in loaded:
-                        make(n)
-                        loaded.add((kind, n))
-                amx.multiply(b, r * nv + v, lefts[r], rights[v])
-
-        def clear() -> None:
-            for tile, _ in sums:
-                amx.zero(b, tile)
-
-        def resume() -> None:
-            for tile, place in sums:
-                amx.load(b, tile, self.sums, place, stride)
-
-        b.if_(first, clear, resume)
-        b.for_(0, count, DEPTH, step)
-        for tile, place in sums:
-            amx.store(b, tile, self.sums, place, stride)
-
-    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> Source:
+    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> Place:
         """Where 32 steps of k of the v-th 16 columns behind j lie, in pairs of rows."""
         b, nr = self.b, self.nr
         if self.packed:
@@ -297,7 +266,7 @@ class _Tiles(PairsInScratch):
         return self.rhs, start, nr
 
     def fetching(
-        self, rhs: Index, cols: Index, at: Index, sources: list[Source], i: Index, j: Index
+        self, rhs: Index, cols: Index, at: Index, sources: list[Place], i: Index, j: Index
     ) -> Callable[[Index], None] | None:
         """What a tile fetches, while it multiplies, of the operand that comes from memory: its share of the cache lines
         that the tiles of the next columns of a packed constant (`transposed`: of the next rows) want at the same k, or

@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
-from kiln.lowering.cpu import amx
+from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.matmul.bf16 import LANES
 from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem

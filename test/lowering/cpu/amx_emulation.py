@@ -15,8 +15,9 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, vector
 
-from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import amx
 
 EMULATED = isa.host().has("avx512bf16")
 """Whether this machine runs what else is in such kernels."""

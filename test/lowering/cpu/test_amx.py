@@ -16,44 +16,41 @@ sys.path.insert(0, str(Path(__file__).parent))
 from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
 from matmul_support import Kernel, vector_stage
 
-from kiln.lowering.cpu import amx, isa
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.lowering.cpu.contraction import amx
 from kiln.runtime.amx import tiles_permitted
 
 
-def tile_product(rows, depth, dtype, dynamic=False):
-    """sums[rows, 16] += lhs[rows, depth] * rhs in groups along depth; `rows` is a symbol where `dynamic`."""
-    group = {"bf16": 2, "i8": 4}[dtype]
-    size = 4 // group
+def tile_product(unit):
+    """sums[16, 16] += lhs[16, depth] * rhs in groups along depth."""
 
     def emit(b, buffers, symbols, ctx):
         lhs, rhs, sums = buffers
-        height = symbols[0] if dynamic else rows
-        amx.configure(b, [(height, 64), (height, depth * size), (depth // group, 64)])
-        amx.load(b, 0, sums, 0, 16)
-        amx.load(b, 1, lhs, 0, depth)
-        amx.load(b, 2, rhs, 0, 16 * group)
-        amx.multiply(b, 0, 1, 2, dtype)
-        amx.store(b, 0, sums, 0, 16)
-        amx.release(b)
+        unit.begin(b)
+        unit.load(b, 0, (sums, 0, 16), "sums")
+        unit.load(b, 1, (lhs, 0, unit.depth), "left")
+        unit.load(b, 2, (rhs, 0, 16 * unit.group), "right")
+        unit.multiply_accumulate(b, 0, 1, 2)
+        unit.store(b, 0, (sums, 0, 16))
+        unit.end(b)
 
     return emit
 
 
+BF16, INT8 = tile_product(amx.AMX_BF16), tile_product(amx.AMX_INT8)
+
+
 @pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
-@pytest.mark.parametrize(("rows", "depth"), [(16, 32), (5, 12), (1, 4)])
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_one_tile(monkeypatch, rows, depth, dynamic):
-    x, w = torch.randn(rows, depth).bfloat16(), torch.randn(depth, 16).bfloat16()
-    given = w.view(depth // 2, 2, 16).permute(0, 2, 1).contiguous()
+def test_one_tile(monkeypatch):
+    x, w = torch.randn(16, 32).bfloat16(), torch.randn(32, 16).bfloat16()
+    given = w.view(16, 2, 16).permute(0, 2, 1).contiguous()
     start = torch.randn(16, 16)
     sums = start.clone()
     with emulated_amx(monkeypatch):
-        kernel = Kernel(["bf16", "bf16", "f32"], int(dynamic), 0, tile_product(rows, depth, "bf16", dynamic))
-    kernel(x, given, sums, symbols=[rows] * dynamic)
-    expected = start[:rows].double() + x.double() @ w.double()
-    assert torch.allclose(sums[:rows].double(), expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(sums[rows:], start[rows:])
+        kernel = Kernel(["bf16", "bf16", "f32"], 0, 0, BF16)
+    kernel(x, given, sums)
+    assert torch.allclose(sums.double(), start.double() + x.double() @ w.double(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
@@ -61,7 +58,7 @@ def test_one_tile_of_integers(monkeypatch):
     x, w = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((16, 64), (64, 16)))
     sums = torch.zeros(16, 16, dtype=torch.int32)
     with emulated_amx(monkeypatch):
-        kernel = Kernel(["i8", "i8", "i32"], 0, 0, tile_product(16, 64, "i8"))
+        kernel = Kernel(["i8", "i8", "i32"], 0, 0, INT8)
     kernel(x, w.view(16, 4, 16).permute(0, 2, 1).contiguous(), sums)
     assert torch.equal(sums.long(), x.long() @ w.long())
 
@@ -70,7 +67,7 @@ def test_one_tile_of_integers(monkeypatch):
 def test_machine_code():
     """LLVM selects the instructions, in order, with the numbers that were given."""
     with isa.compiling_for(cpu_with_amx()), ir.Context(), ir.Location.unknown():
-        module = vector_stage(["bf16", "bf16", "f32"], 0, tile_product(16, 32, "bf16"))
+        module = vector_stage(["bf16", "bf16", "f32"], 0, BF16)
         code = compile_kernel(module, "kernel", kind="matmul").object_bytes
     # LDTILECFG, then the last two bytes of TDPBF16PS tmm0, tmm1, tmm2, then TILERELEASE.
     wanted = [bytes.fromhex(x) for x in ("c4e27849", "c4e26a5cc1", "c4e27849c0")]
@@ -82,7 +79,7 @@ def test_machine_code():
 def test_on_the_hardware():
     x, w = torch.randn(16, 32).bfloat16(), torch.randn(32, 16).bfloat16()
     sums = torch.zeros(16, 16)
-    kernel = Kernel(["bf16", "bf16", "f32"], 0, 0, tile_product(16, 32, "bf16"))
+    kernel = Kernel(["bf16", "bf16", "f32"], 0, 0, BF16)
     kernel(x, w.view(16, 2, 16).permute(0, 2, 1).contiguous(), sums)
     assert torch.allclose(sums.double(), x.double() @ w.double(), rtol=1e-5, atol=1e-5)
 

@@ -1,0 +1,119 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The loop over k of a register tile: tiles of sums that stay in registers while operands come and go."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+
+__all__ = ["Grid", "add_products", "sum_products"]
+
+Operand = Callable[[int, int, Index], Place]
+"""place(part, n, k): where the n-th tile of an operand lies at step k. part: one of those that `terms` name."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The tiles of sums of a register tile: `high` below and `wide` beside each other."""
+
+    high: int
+    wide: int
+
+    @property
+    def tiles(self) -> list[tuple[int, int]]:
+        """Their rows and columns in the grid; the n-th is in register n."""
+        return [(r, v) for r in range(self.high) for v in range(self.wide)]
+
+    def operands(self, registers: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Registers for tiles of the left and of the right operand: those of one that is wanted again keep theirs, the
+        others take turns in what is left."""
+        free = range(self.high * self.wide, registers)
+        held = 1 if self.high == 1 else len(free) - self.wide
+        return free[:held], free[held:]
+
+
+def sum_products(
+    b: Builder,
+    unit: MatrixUnit,
+    grid: Grid,
+    sums: Sequence[Tile],
+    left: Operand,
+    right: Operand,
+    steps: Index,
+    *,
+    terms: Sequence[tuple[int, int]] | None = None,
+    before: Callable[[Index], None] | None = None,
+    unrolled: bool = False,
+) -> list[Tile]:
+    """`sums`, in the order of `grid.tiles`, and the products of `steps` steps of k, a multiple of the unit's depth.
+
+    terms: parts of both operands to multiply at each step, in place of the unit's. before: emitted at the start of
+    each step. unrolled: the loop over k, whose steps are known, is written out.
+    """
+    lefts, rights = grid.operands(unit.registers)
+
+    def step(k: Index, sums: Sequence[Tile]) -> list[Tile]:
+        if before is not None:
+            before(k)
+        out, held = list(sums), {}
+
+        def tile(side: str, operand: Operand, part: int, n: int, registers: Sequence[int]) -> Tile:
+            register = registers[n % len(registers)]
+            key, found = held.get((side, register), (None, 0))
+            if key != (part, n):
+                found = unit.load(b, register, operand(part, n, k), side)
+                held[side, register] = (part, n), found
+            return found
+
+        for p, q in terms or unit.terms:
+            for i, (r, v) in enumerate(grid.tiles):
+                x, y = tile("left", left, p, r, lefts), tile("right", right, q, v, rights)
+                out[i] = unit.multiply_accumulate(b, out[i], x, y)
+        return out
+
+    if unrolled:
+        assert isinstance(steps, int)
+        for k in range(0, steps, unit.depth):
+            sums = step(k, sums)
+        return list(sums)
+    if unit.carried(b) is None:
+        b.for_(0, steps, unit.depth, lambda k: step(k, sums) and None)
+        return list(sums)
+    return [*b.for_(0, steps, unit.depth, step, [x for x in sums if isinstance(x, ir.Value)])]
+
+
+def add_products(
+    b: Builder,
+    unit: MatrixUnit,
+    grid: Grid,
+    places: Callable[[int, int], Place],
+    left: Operand,
+    right: Operand,
+    steps: Index,
+    *,
+    first: Condition = True,
+    terms: Sequence[tuple[int, int]] | None = None,
+    before: Callable[[Index], None] | None = None,
+    unrolled: bool = False,
+) -> None:
+    """Products of `steps` steps of k, added to the tiles of sums at `places` (of a row and a column of the grid).
+
+    first: they start from zero, and what lies there is not read. The other arguments are those of `sum_products`.
+    """
+    at = [places(r, v) for r, v in grid.tiles]
+    carried = unit.carried(b)
+    sums: list[Tile] = [*range(len(at))]
+    begun = b.if_(
+        first,
+        lambda: [unit.zero(b, n) for n in range(len(at))],
+        lambda: [unit.load(b, n, place, "sums") for n, place in enumerate(at)],
+        [carried] * len(at) if carried else (),
+    )
+    sums = sum_products(b, unit, grid, begun or sums, left, right, steps, terms=terms, before=before, unrolled=unrolled)
+    for tile, place in zip(sums, at, strict=True):
+        unit.store(b, tile, place)
