@@ -66,15 +66,9 @@ class AttentionBuffers:
 
 def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> AttentionSchedule:
     """Tiles: mr query rows by nv vectors in registers, `keys` keys at a time, `queries` query rows a task; scores by
-    dot products for queries too few to repay transposing keys. By tiles (AMX), measured on 12 heads of 64 in bf16 on
-    one core of an Emerald Rapids, us with 128 (causal: 64) and with 256 keys at a time, in pairs (VDPBF16PS), and
-    F.scaled_dot_product_attention's: 128 queries and keys 221, 218, 717, 324; 197 of them 666, 511, 1856, 969; 512
-    3056, 2820, 10848, 3328; 2 x 1024, causal, 15045, 14260, 48645, 20871.
+    dot products for queries too few to repay transposing keys.
 
-    Measured on [4, 12, S, 64] f32 for S from 128 to 1024 on one Zen 3 core against F.scaled_dot_product_attention
-    (benchmarks/cpu_matmul.py): 6x2 tiles with 128 keys 1.10 - 1.23, with 64 keys 1.07 - 1.15, 32 keys 0.99 - 1.07;
-    causal with 64 keys 1.48 - 1.55 (128: 1.18 - 1.44, more of a block is thrown away). Tasks of 60 to 252
-    queries are level.
+    Measured: "attention: tiles and blocks" in epyc-kernel-rules.json.
     """
     width = max(isa.vector_bytes // 4, 4)
     mr, nv = (12, 2) if isa.vector_registers >= 32 else (6, 2)

@@ -29,18 +29,8 @@ _DOT_ROWS = 8  # up to which a rhs [n, k] is read in place: packing takes longer
 _PACKED_ROWS = 4  # fewer are limited by the memory that the rhs comes from, in whatever order
 _KC, _MC, _NC = 512, 256, 192  # 128 KiB of the lhs, 96 of the rhs
 _KC_IN_PLACE, _MC_IN_PLACE, _NC_IN_PLACE = 4096, 512, 96
-"""Of a lhs that is read in place: k in one piece, so that no sums go by way of memory, and two panels at a time, which
-the tiles of the two before have fetched. One core of a Zen 5, sums as the result, us (eager's, by oneDNN, beside them):
-
-| m, n, k              | eager | copied, k in 1024 | in place | fetching, 96 x k | 48 x k | 192 x k | k in 512 |
-|----------------------|-------|-------------------|----------|------------------|--------|---------|----------|
-| 512, 768, 768        | 715   | 694               | 650      | 656              | 648    | 655     |          |
-| 128, 3072, 768       | 828   | 732               | 731      | 687              | 696    | 692     |          |
-| 333, 1000, 1001      | 880   | 829               | 789      | 744              | 737    | 762     |          |
-| 512, 768, 2048       | 2019  | 1973              | 1942     | 1794             | 1760   | 1790    | 1907     |
-| 1024, 768, 3072      | 5817  | 6093              | 5986     | 5712             | 5912   | 5579    | 5989     |
-| 128, 3072, 768 [k, n]| 780   | 840               | 833      | 842              | 808    | 833     |          |
-"""
+"""Of a lhs that is read in place: k in one piece, so that sums stay in registers, and two panels at a time, which the
+tiles of the two before prefetch. Measured: "8-bit integer products, lhs in place" in epyc-kernel-rules.json."""
 _SHAPES = {3: 1.0, 4: 1.03, 2: 1.04, 1: 1.3}
 """Vectors of a tile, and the time of tiles of 24 sums with as many: 8 x 3 against 6 x 4 and 12 x 2, 128 and 1024 rows
 of [768, 768] on a Zen 5."""

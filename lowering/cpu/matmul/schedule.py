@@ -1,44 +1,13 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which matmul kernel, with which tiles: the rule, and the measurements behind it.
+"""Which matmul kernel, with which tiles.
 
-Measured with f32 on one core of a Zen 3 server (AVX2, 32 KiB L1, 512 KiB L2) against MKL through
-torch.mm, thread CPU time, N x K from {768, 2048, 3072} x {768, 2048} (benchmarks/cpu_matmul.py); for
-AVX-512 the rows of the same table in the Cascade Lake measurements (one row limit of 32 there):
-
-| rhs stored as  | rows m    | kernel                      | speed against MKL |
-|----------------|-----------|-----------------------------|-------------------|
-| [n, k]         | 1         | dot 1x8                     | 1.14 - 1.28       |
-|                | 2         | dot 2x4                     | 2.0 - 2.4         |
-|                | 3, 4      | dot 4x2                     | 2.2 - 2.8         |
-|                | 5 - 12    | dot 3x4                     | 1.35 - 1.8        |
-|                | 13 - 95   | blocked 4x3, packed rhs     | 1.04 - 1.37       |
-|                | 96 -      | vendor blocks               | 0.99 - 1.12       |
-| [k, n]         | 1         | stream                      | 1.08 - 1.9        |
-|                | 2 - 4     | blocked, in place           | 1.2 - 1.9         |
-|                | 5 - 31    | blocked 6x2, in place       | 1.13 - 1.43       |
-|                | 32 - 95   | the same, rows up to 4 KiB   | 1.08 - 1.20       |
-|                |           | blocked 4x3, packed, above  | 0.99 - 1.10       |
-|                | 96 -      | vendor blocks               | 0.99 - 1.05       |
-| either, n<=128 | 96 -      | blocked 6x2 (bmm)           | 1.09 - 1.21       |
-| m, n < 256     | 96 -      | blocked 6x2 (bmm)           | 1.06 - 1.20       |
-
-Own kernels are level with MKL up to m = 256 (0.93 at 1024 cubed), so machines without it lose little.
-From m = 96 the vendor's kernel is taken since it compiles in a third of the time.
-
-On AMD's processors MKL runs its AVX2 kernels (`Isa.library_bytes`). Where vectors are wider than those,
-products are Kiln's own at all sizes. With vectors of 64 bytes `choose_panels` comes first, for known sizes; where it
-has no answer, one core of a Zen 5 with AVX-512, f32, GFLOP/s (MKL: 75 - 90):
-
-| rhs stored as | rows m     | kernel                         | n = 768, k = 768 | n = 3072, k = 768 |
-|---------------|------------|--------------------------------|------------------|-------------------|
-| [n, k]        | 8 - 32     | dot 6x4                        | 171 - 179        | 100 - 123         |
-|               | 33 - 512   | blocked 6x4 - 8x3, packed      | 180 - 198        | 150 - 198         |
-| [k, n]        | 16 - 128   | blocked 6x4, 8x3 in place      | 205 - 217        | 144 - 179         |
-|               |            | (12x2 in place)                | 188 - 210        | 120               |
-|               | 129 -      | in place, rows up to 4 KiB     | 188 - 201        |                   |
-|               |            | packed, above                  | 180 - 190        | 180 - 200         |
+Few rows of a rhs [n, k] are dot products, one row of [k, n] is streamed; more rows are register tiles, with the rhs in
+place or packed; many rows are blocks of the vendor's gemm, which compiles in a third of the time, where that uses the
+CPU's widest vectors (`Isa.library_bytes`; on AMD's processors MKL keeps to AVX2). With vectors of 64 bytes
+`choose_panels` comes first, for known sizes.
+Measured: "products: which kernel by rows" in benchmarks/results/performance/epyc-kernel-rules.json.
 """
 
 from kiln.dialects.schedules.cpu import (
@@ -77,7 +46,7 @@ _IN_PLACE_BYTES = 4096  # of a rhs row: the next row is on the next page
 
 
 def choose_schedule(problem: MatmulProblem, isa: Isa, vendor: bool | None = None) -> GemmSchedule:
-    """The schedule for rhs operands that are not frozen; see the table of this module.
+    """The schedule for rhs operands that are not frozen.
 
     Sizes and strides that are no ints count as dynamic. `vendor` says whether the vendor's gemm may be
     called (default: whether this torch has one that uses the machine's vectors). The result depends on nothing
@@ -130,19 +99,10 @@ _PACKED_ROWS_MOST = 256  # where the library's kernels are as wide
 def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | None:
     """The schedule for a frozen rhs, which is packed in panels of nv * width columns before the first call.
 
-    None where that is no faster: for fewer than 4 rows, which the memory limits (dot 1x8 is 1.1 to 1.25 times as fast
-    at one row), for a number of rows known at run time only, small or half-precision matrices, and batches. Measured
-    on one core of an AMD EPYC with AVX-512, f32, [n, k] from {768, 2048, 3072}, against `choose_schedule`:
-
-    | rows m   | kernel     | packed 4x4, 6x4 |
-    |----------|------------|-----------------|
-    | 1        | dot        | 0.8 - 1.08      |
-    | 4 - 8    | dot        | 1.04 - 1.64     |
-    | 16, 32   | dot        | 1.15 - 1.9      |
-    | 64 - 512 | vendor     | 2.2 - 2.5       |
-
-    That was before `choose_panels`, which comes first for f32 and vectors of 64 bytes. (There MKL reaches 90 GFLOP/s of
-    200. On Intel's processors it uses all of a vector: for many rows its blocks are taken there.)
+    None where that is no faster: for fewer than 4 rows, which the memory limits, for a number of rows known at run time
+    only, small or half-precision matrices, and batches. On Intel's processors MKL uses all of a vector: for many rows
+    its blocks are taken there.
+    Measured: "products with a constant: packed before" in epyc-kernel-rules.json.
     """
     problem = normalise(problem)
     m, n, k = problem.m, problem.n, problem.k
