@@ -10,8 +10,8 @@ from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
 from kiln.lowering.cpu.attention.tiles import TiledAttention
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
 
 __all__ = ["emit_attention"]

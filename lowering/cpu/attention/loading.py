@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.contraction import pack
 from kiln.lowering.cpu.matmul.problem import Size, known
 
 __all__ = ["Loading", "unit"]

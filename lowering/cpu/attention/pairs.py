@@ -15,8 +15,8 @@ from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.loading import unit
 from kiln.lowering.cpu.attention.problem import AttentionProblem
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.matmul import pack
-from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_integers, as_pairs, broadcast_pair, interleave, narrow
+from kiln.lowering.cpu.contraction import pack
+from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_integers, as_pairs, broadcast_pair, interleave, narrow
 from kiln.lowering.cpu.matmul.problem import Size, known
 
 __all__ = ["PairedAttention"]

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, Size
 
 TILE_KEYS = 32

@@ -17,7 +17,7 @@ from kiln.lowering.cpu.attention.problem import TILE_KEYS
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
-from kiln.lowering.cpu.matmul.microkernel import round_up
+from kiln.lowering.cpu.contraction.sizes import round_up
 
 __all__ = ["TiledAttention"]
 

@@ -13,11 +13,11 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import DepthwiseConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 

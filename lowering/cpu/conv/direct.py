@@ -16,12 +16,12 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.finish import Finishing
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3

@@ -6,8 +6,8 @@
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
-from kiln.lowering.cpu.matmul.pack import transpose_registers
 
 __all__ = ["Finishing"]
 

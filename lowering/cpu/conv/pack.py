@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.pack import transpose_registers
+from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import Size, known
 
 Place = Callable[[Sequence[Index]], Index]

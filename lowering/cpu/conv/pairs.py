@@ -16,10 +16,10 @@ from torch_mlir.dialects import arith
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.amx import Features
+from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
-from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
 __all__ = ["PairsOfChannels", "emit_column_pairs", "emit_direct_pairs", "takes_column_pairs", "takes_pairs"]

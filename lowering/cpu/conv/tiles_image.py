@@ -15,10 +15,10 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs, interleave
+from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, Depth, copy_sizes, is_flat, phases_of
-from kiln.lowering.cpu.matmul.bf16 import as_integers, as_pairs, interleave
-from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import known
 
 __all__ = ["CopyImage"]

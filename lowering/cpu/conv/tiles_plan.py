@@ -20,8 +20,8 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.cpu.contraction import amx
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, Size
 
 __all__ = [

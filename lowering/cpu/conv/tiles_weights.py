@@ -7,10 +7,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.bf16 import as_integers
+from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, Depth
-from kiln.lowering.cpu.matmul.bf16 import as_integers
-from kiln.lowering.cpu.matmul.pack import transpose_registers
 from kiln.lowering.cpu.matmul.problem import known
 
 __all__ = ["PackWeights"]

@@ -10,10 +10,11 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.contraction import pack
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
 from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
-from kiln.lowering.cpu.matmul.microkernel import LINE, Left, Right, outer_products, round_up
+from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type
 
 

@@ -13,9 +13,9 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import DotSchedule, DotTileSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_pairs, from_memory, has_pairs
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.bf16 import add_pairs, as_pairs, from_memory, has_pairs
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.matmul.blocks import Blocks
-from kiln.lowering.cpu.matmul.microkernel import LINE
 
 __all__ = ["Fetch", "next_lines", "steps_of_line"]
 

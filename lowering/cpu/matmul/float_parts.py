@@ -19,7 +19,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.contraction import pack
 
 __all__ = ["LANES", "PARTS", "Range", "pack_pairs", "pack_rows", "pack_turned"]
 

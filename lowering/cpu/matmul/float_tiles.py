@@ -21,9 +21,9 @@ from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16X3
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS, Range, pack_pairs, pack_rows, pack_turned
 from kiln.lowering.cpu.matmul.float_tiles_schedule import DEPTH, ROWS
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.turned_sums import turn_sums

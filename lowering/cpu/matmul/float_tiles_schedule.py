@@ -5,8 +5,8 @@
 
 from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
 from kiln.lowering.cpu.contraction import amx
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul.float_parts import LANES, PARTS
-from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.contraction import pack
 from kiln.lowering.cpu.matmul.integers import OFFSET, Units
 from kiln.lowering.cpu.matmul.panels import Panels
 

@@ -19,12 +19,12 @@ from kiln.dialects.schedules.cpu import Int8Schedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_INT8
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
 from kiln.lowering.cpu.matmul.integer_packing import IntegersInScratch
 from kiln.lowering.cpu.matmul.integer_rows import RowsInPlace
 from kiln.lowering.cpu.matmul.integers import units_for
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
 __all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]

@@ -16,8 +16,8 @@ from torch_mlir.dialects import arith, vector
 from kiln.dialects.schedules.cpu import AmxInt8Schedule, ByRowsSchedule, GemmSchedule, Int8DotSchedule, Int8Schedule
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction import amx
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.isa import target
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
 __all__ = ["OFFSET", "Units", "choose_integers", "choose_packed_integers", "units_for", "units_of"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-
-LINE = 64  # bytes of a cache line
+from kiln.lowering.cpu.contraction.sizes import LINE
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,6 @@ class Right:
     start: Index
     k_stride: Index
     masks: Sequence[ir.Value | None] | None = None
-
-
-def round_up(x: int, unit: int) -> int:
-    """The least multiple of `unit` that is not below x."""
-    return -(-x // unit) * unit
 
 
 def outer_products(

@@ -15,7 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.bf16 import (
+from kiln.lowering.cpu.contraction.bf16 import (
     LANES,
     add_pairs,
     as_pairs,
@@ -23,9 +23,9 @@ from kiln.lowering.cpu.matmul.bf16 import (
     broadcast_pair,
     interleave,
 )
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size
 

@@ -7,8 +7,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import vector
 
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.matmul import pack
-from kiln.lowering.cpu.matmul.bf16 import LANES, as_integers, from_memory, interleave
+from kiln.lowering.cpu.contraction import pack
+from kiln.lowering.cpu.contraction.bf16 import LANES, as_integers, from_memory, interleave
 from kiln.lowering.cpu.matmul.panels import Panels
 
 __all__ = ["PairsInScratch"]

@@ -23,7 +23,7 @@ from kiln.dialects.schedules.cpu import (
     VendorSchedule,
     VnniBf16Schedule,
 )
-from kiln.lowering.cpu.matmul.bf16 import has_pairs
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers

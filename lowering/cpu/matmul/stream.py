@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import StreamSchedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 

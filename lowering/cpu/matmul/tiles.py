@@ -22,8 +22,8 @@ from kiln.dialects.schedules.cpu import AmxBf16Schedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
-from kiln.lowering.cpu.matmul.bf16 import LANES
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.contraction.bf16 import LANES
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem

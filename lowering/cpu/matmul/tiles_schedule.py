@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.matmul.bf16 import LANES
-from kiln.lowering.cpu.matmul.microkernel import round_up
+from kiln.lowering.cpu.contraction.bf16 import LANES
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
 __all__ = ["DEPTH", "ROWS", "choose_tiles", "is_better_in_place", "packed_tile_strides", "share_lhs"]

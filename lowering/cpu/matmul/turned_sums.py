@@ -6,7 +6,7 @@
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul import pack
+from kiln.lowering.cpu.contraction import pack
 
 __all__ = ["turn_sums"]
 

@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith, func, llvm, memref
 
 from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.matmul.microkernel import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
 from kiln.runtime.threads import symbol_address

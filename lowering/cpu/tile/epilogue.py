@@ -10,9 +10,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.walk import defining_op
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul import Destination
-from kiln.lowering.cpu.matmul.bf16 import LANES, has_pairs, narrow
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
 from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_offset

@@ -34,6 +34,7 @@ from kiln.dialects.schedules.cpu import (
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul import (
     Buffers,
     Destination,
@@ -42,7 +43,6 @@ from kiln.lowering.cpu.matmul import (
     scratch_bytes,
     scratch_layout,
 )
-from kiln.lowering.cpu.matmul.microkernel import round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
 from kiln.lowering.cpu.matmul.tiles import begin_sharing
