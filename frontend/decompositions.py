@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
 
 __all__ = ["decomposition_table"]
@@ -104,4 +105,5 @@ _COMPOUNDS = (
 @cache
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
     """Op overload -> decomposition: PyTorch's own for the ops listed in this file, and corrections of PyTorch's."""
-    return {**get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS]), **corrections()}
+    listed = get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS])
+    return {**listed, **foreach_decompositions(), **corrections()}

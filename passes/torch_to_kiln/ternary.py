@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Elementwise functions of three tensors: clamp, lerp, addcmul, addcdiv."""
+"""Elementwise functions of three tensors: clamp, lerp, addcmul, fma, addcdiv."""
 
 from torch_mlir import ir
 
@@ -95,6 +95,12 @@ def addcmul(cx: LoweringContext) -> ir.Value:
         return b.add(x, b.mul(b.mul(y, value) if value != 1 else y, z))
 
     return cx.elementwise([cx.tensor(0), cx.tensor(1), cx.tensor(2)], body)
+
+
+@lowers("torch.prims.fma")
+def fma(cx: LoweringContext) -> ir.Value:
+    """``x * y + z``: Dynamo traces optimizers' ``addcmul`` as this prim of Inductor's, whose eager rounds twice."""
+    return cx.elementwise([cx.tensor(0), cx.tensor(1), cx.tensor(2)], lambda b, x, y, z: b.add(b.mul(x, y), z))
 
 
 @lowers("torch.aten.addcdiv")
