@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from kiln.frontend.options import Options
+from kiln.runtime.evaluate import EVALUATE
 from kiln.runtime.executor import Checker
-from kiln.runtime.plan import Plan
+from kiln.runtime.plan import AtenStep, Plan
 
 __all__ = ["make_runner"]
 
@@ -25,6 +26,10 @@ def make_runner(
 
     Raises KilnError where the code cannot be loaded, which on a GPU includes a missing driver.
     """
+    if any(isinstance(step, AtenStep) and step.op == EVALUATE for step in plan.steps):
+        from kiln.frontend.compiler_import import import_compiler
+
+        import_compiler()
     if plan.device == "cpu":
         from kiln.runtime.executor import Executor
         from kiln.runtime.profile import ProfilingExecutor, current_recording

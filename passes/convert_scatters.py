@@ -3,16 +3,14 @@
 
 """ATen calls that write with indices as an op that has a kernel of its own on a GPU."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import name_of
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
-from kiln.passes.core import Compilation, Pass, register_pass
+from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 __all__ = ["ConvertScatters"]
@@ -68,11 +66,7 @@ class ConvertScatters(Pass):
     deterministic: bool = False
     """Results must not depend on the order of programs (torch.use_deterministic_algorithms): ATen's calls stay."""
     keep: tuple[str, ...] = ()
-    """Ops that stay calls, by name (``torch.aten.index_add``): what a kernel was tried for and could not be made."""
-
-    @classmethod
-    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
-        return cls(**{**options, "keep": (*options.get("keep", ()), *compilation.avoid)})
+    """Ops that stay calls, by name (``torch.aten.index_add``): to bisect a wrong result."""
 
     def run(self, module: ir.Module) -> None:
         """Convert the calls of every function."""
@@ -108,5 +102,5 @@ class ConvertScatters(Pass):
             return "torch.use_deterministic_algorithms: atomics add in any order"
         plain = name.removesuffix(".default")
         if any(plain == k.removeprefix("torch.").removesuffix(".default") for k in self.keep):
-            return "no kernel could be made of it"
+            return "asked for by an option"
         return None

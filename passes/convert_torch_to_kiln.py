@@ -3,16 +3,15 @@
 
 """Conversion of the torch dialect to kiln and linalg on builtin tensors, op by op."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import BlockTail
 from kiln.errors import InvalidIRError, UnsupportedError
-from kiln.passes.core import Compilation, Pass, register_pass
+from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
@@ -70,17 +69,6 @@ class ConvertTorchToKiln(Pass):
     """Try torch-mlir's conversion for ops that Kiln has no rule for."""
     aten: tuple[str, ...] = ()
     """Ops that always become ATen calls, by name (``torch.aten.relu``): to bisect a wrong result."""
-
-    @classmethod
-    def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
-        pass_ = cls(**{**options, "aten": (*options.get("aten", ()), *compilation.avoid)})
-        pass_.reasons.update(compilation.avoid)
-        return pass_
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why ops in ``aten`` are there, by name."""
-        return self.__dict__.setdefault("_reasons", {})
 
     @property
     def decisions(self) -> list[Decision]:
@@ -206,9 +194,7 @@ class ConvertTorchToKiln(Pass):
         from kiln.passes.torch_to_kiln.registry import ELSEWHERE, find_rule
 
         if cx.name in self.aten or cx.op.name in self.aten:
-            reasons = self.reasons
-            reason = reasons.get(cx.name) or reasons.get(cx.op.name) or "asked for by an option"
-            return "aten", reason, self._aten(cx, reason)
+            return "aten", "asked for by an option", self._aten(cx, "asked for by an option")
         if not may_rewrite(cx.op, cx.name):
             # Still a module of the next stage, and one that computes what eager does.
             return "aten", "not among the rewrites asked for", self._aten(cx, "not among the rewrites asked for")

@@ -36,10 +36,9 @@ __all__ = ["Compilation", "Note", "Pass", "register_pass", "registered_passes"]
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-    """What passes are made for besides their options. avoid: torch ops that stay calls of ATen, with the reason.
-    schedules: where those that are tried are kept; None: in this process."""
+    """What passes are made for besides their options. schedules: where those that are tried are kept; None: in this
+    process."""
 
-    avoid: Mapping[str, str] = dataclasses.field(default_factory=dict)
     schedules: "TunedSchedules | None" = None
 
 

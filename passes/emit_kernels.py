@@ -10,6 +10,7 @@ from typing import Literal
 from torch_mlir import ir
 
 from kiln.dialects.kiln import KernelOp
+from kiln.errors import UnsupportedError
 from kiln.lowering.host.objects import mark_unsupported
 from kiln.passes.core import register_pass
 from kiln.passes.kernel_pass import KernelPass
@@ -85,13 +86,13 @@ class EmitKernels(KernelPass):
     backend: Literal["cuda", "hip"] = "cuda"
     """Whose math library kernels for a GPU call."""
     strict: bool = False
-    """Fail where a kernel cannot be emitted, in place of the attribute."""
+    """Fail on a defect of the emitter. What it is known not to emit is marked all the same."""
 
     def run_on(self, kernel: KernelOp) -> None:
         try:
             made = self._emitter()(kernel.fusion, kernel.symbol)
         except Exception as error:  # a defect of the emitter is a reason as well, and told apart from its limits
-            if self.strict:
+            if self.strict and not isinstance(error, UnsupportedError):
                 raise
             mark_unsupported(kernel, error)
             self.note(kernel, f"not emitted: {error}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects.kiln import KernelOp
+from kiln.errors import UnsupportedError
 from kiln.lowering.host.objects import mark_unsupported
 from kiln.passes.core import register_pass
 from kiln.passes.kernel_pass import KernelPass
@@ -80,7 +81,7 @@ class LowerTritonIR(KernelPass):
     settings: str = ""
     """What the executor does like a GPU, as the option `tt_cpu` of the backend: "order=reversed bounds=off"."""
     strict: bool = False
-    """Fail where a kernel does not run on the CPU, in place of the attribute `unsupported`."""
+    """Fail on a defect of the executor. What it is known not to run is marked `unsupported` all the same."""
 
     def run_on(self, kernel: KernelOp) -> None:
         from kiln.lowering.ttcpu import fusion
@@ -90,7 +91,7 @@ class LowerTritonIR(KernelPass):
         try:
             made = fusion.lower_fusion(kernel.fusion, kernel.code, kernel.symbol, settings)
         except Exception as error:  # what the executor does not run is a reason, as for a kernel that is not emitted
-            if self.strict:
+            if self.strict and not isinstance(error, UnsupportedError):
                 raise
             mark_unsupported(kernel, error)
             self.note(kernel, f"not lowered: {error}")

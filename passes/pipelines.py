@@ -19,7 +19,7 @@ __all__ = [
     "gpu_kernels",
     "gpu_pipeline",
     "pipeline",
-    "plan_step",
+    "plan_steps",
     "steps_of",
     "tt_cpu_kernels",
 ]
@@ -52,7 +52,7 @@ def cpu_kernels(*, checks: str = "", shared: bool = False, strict: bool = False)
     """From scheduled fusions to machine code for the CPU.
 
     checks: "error" or "warn" for checked execution: what each kernel computes is kept. shared: kernels are taken from
-    earlier graphs of the process, and kept for later ones. strict: a kernel that cannot be emitted is an error.
+    earlier graphs of the process, and kept for later ones. strict: a defect of an emitter is an error.
     """
     return [
         *_outlining("outline-kernels", bool(checks)),
@@ -115,22 +115,28 @@ def _machine_code(options: str) -> list[PipelineStep]:
     ]
 
 
-def plan_step(device: str = "cpu") -> PipelineStep:
-    """The last step."""
-    given = _braced("" if device == "cpu" else f"device={device}")
-    return PipelineStep(f"plan-host{given}", "launch order and buffers, while kernels are compiled", stage="plan")
+def plan_steps(device: str = "cpu", *, strict: bool = False) -> list[PipelineStep]:
+    """The last steps; strict as for ``cpu_kernels``."""
+    place = "" if device == "cpu" else f"device={device}"
+    called = f"call-unsupported-kernels{_braced(place, _strict(strict))}"
+    return [
+        PipelineStep(called, "once it is known of which kernels there is no code"),
+        PipelineStep(
+            f"plan-host{_braced(place)}", "launch order and buffers, while kernels are compiled", stage="plan"
+        ),
+    ]
 
 
 def _whole_cpu() -> list[PipelineStep]:
-    return [*cpu_pipeline(), *cpu_kernels(), plan_step()]
+    return [*cpu_pipeline(), *cpu_kernels(), *plan_steps()]
 
 
 def _whole_gpu() -> list[PipelineStep]:
-    return [*gpu_pipeline(), *gpu_kernels(), plan_step("cuda:0")]
+    return [*gpu_pipeline(), *gpu_kernels(), *plan_steps("cuda:0")]
 
 
 def _whole_tt_cpu() -> list[PipelineStep]:
-    return [*gpu_pipeline(), *tt_cpu_kernels(), plan_step()]
+    return [*gpu_pipeline(), *tt_cpu_kernels(), *plan_steps()]
 
 
 #: For ``kiln-opt --pipeline=NAME``: all steps of a target, with the options' defaults.

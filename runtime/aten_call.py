@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from kiln.errors import KilnError
+from kiln.runtime.evaluate import EVALUATE as EVALUATE  # defines the operator
 from kiln.runtime.numbers import NUMBER_ON as NUMBER_ON  # defines the operator
 from kiln.runtime.rnn_layer import rnn_layer
 from kiln.runtime.strided import IN_MEMORY as IN_MEMORY  # defines operators

@@ -12,12 +12,13 @@ from torch_mlir import ir
 from kiln.dialects import affine, kiln
 from kiln.dialects.interpret import calls, generic, movement, named_ops, torch_ops
 from kiln.dialects.interpret.numbers import Numbers
+from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, dtype_of, is_float
 from kiln.dialects.kiln.family import name_of, parse, to_text
 from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError, UnsupportedError
 
-__all__ = ["Interpreter", "evaluate"]
+__all__ = ["Interpreter", "evaluate", "unknown_op"]
 
 Rule = Callable[["Interpreter", Any], list[Any]]
 
@@ -65,6 +66,12 @@ def _expanded(op: ir.Operation, inputs: Sequence[Any], precision: str, device: A
         found = copy.body.operations[0].operation
         expand_all(found, _is_expanded)
     return Interpreter(Numbers(Precision.named(precision)), device).run(found, inputs)
+
+
+def unknown_op(op: ir.Operation) -> str | None:
+    """The name of the first op of a fusion that `evaluate` does not know; None if it knows all."""
+    known = {*_RULES, *_IN_BODIES, *FLOAT_OPS, *INTEGER_OPS, *OTHER_OPS}
+    return next((name_of(o) for o in ops_inside(op) if name_of(o) not in known and not _is_expanded(o)), None)
 
 
 def _is_expanded(op: Any) -> bool:
@@ -206,6 +213,8 @@ def _dim(interpreter: Interpreter, op: Any) -> list[Any]:
 def _same(interpreter: Interpreter, op: Any) -> list[Any]:
     return [interpreter.value(op.operands[0])]
 
+
+_IN_BODIES = ("kiln.yield", "linalg.index", "linalg.yield", "tensor.extract")
 
 _RULES: dict[str, Rule] = {
     "arith.constant": _constant,

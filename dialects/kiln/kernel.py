@@ -28,7 +28,7 @@ class KernelOp(Family):
     | attribute | written by | meaning |
     |---|---|---|
     | `sym_name` | `outline-kernels` | the kernel's name, and that of the function to launch |
-    | `unsupported` | `emit-kernels`, `assemble` | why there is no code; `unsupported_op` names the op, `defect` says that it is a bug |
+    | `unsupported` | `emit-kernels`, `lower-triton-ir`, `plan-host` | why there is no code; `unsupported_op` names the op, `defect` says that it is a bug, `rejected` that LLVM or Triton refused it |
     | `pointers`, `symbols`, `scratch`, `work`, `checks`, `sites` | `lower-to-llvm` | how code for the CPU is called (docs/kernels.md) |
     | `object` | `assemble` | the machine code's name |
 
@@ -80,11 +80,16 @@ class KernelOp(Family):
         blocks = self.regions[1].blocks
         return next(iter(blocks[0].operations)) if len(blocks) and len(blocks[0].operations) else None
 
+    def drop_code(self) -> None:
+        """Empty the second region."""
+        for block in self.regions[1].blocks:
+            for old in list(block.operations):
+                old.operation.erase()
+
     def put_code(self, module: Any) -> Any:
         """Move the functions of `module` into the second region, in place of what is there. Returns the new module."""
+        self.drop_code()
         block = self.regions[1].blocks[0] if len(self.regions[1].blocks) else self.regions[1].blocks.append()
-        for old in list(block.operations):
-            old.operation.erase()
         with ir.InsertionPoint(block), self.operation.location:
             made = ir.Operation.create("builtin.module", regions=1)
         inside = made.regions[0].blocks.append()

@@ -3,19 +3,23 @@
 
 """From a planned graph to the lines of its report: kernels, what they hold, and the ATen calls that are left."""
 
+import dataclasses
 import re
+from collections.abc import Iterable, Sequence
 
 from torch.fx import GraphModule
 from torch_mlir import ir
 
 from kiln.dialects.walk import is_structural
-from kiln.frontend.report import CompileReport, Decision, Kernel
+from kiln.frontend.report import CompileReport, Decision, Kernel, Proved
 from kiln.frontend.report.eager_memory import eager_memory, symbol_hints
+from kiln.passes.call_unsupported_kernels import Called
 from kiln.passes.core import Pass
+from kiln.passes.prove_kernels import ProveKernels
 from kiln.runtime.plan import AtenStep, Launch, Plan
 from kiln.runtime.statistics import memory_report
 
-__all__ = ["describe_plan", "names_in_location", "rewrites_of"]
+__all__ = ["describe_plan", "names_in_location", "report_calls", "report_passes"]
 
 _NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
 
@@ -25,11 +29,32 @@ def names_in_location(location: str) -> list[str]:
     return _NAME.findall(location)
 
 
-def rewrites_of(step: Pass) -> dict[str, int]:
+def report_passes(report: CompileReport, passes: Sequence[Pass]) -> None:
+    """Fill notes, decisions, rewrites and proofs of ``report`` from the passes that ran."""
+    for pass_ in passes:
+        report.notes += pass_.notes
+        report.rewrites.update(_rewrites_of(pass_))
+        for decision in getattr(pass_, "decisions", ()):
+            report.decisions.append(Decision(decision.op, decision.location, decision.way, decision.reason))
+        if isinstance(pass_, ProveKernels):
+            proofs = pass_.proofs
+            report.proved = Proved(proofs.kernels, proofs.proved, tuple(proofs.unknown))
+
+
+def report_calls(report: CompileReport, kernels: Iterable[Called]) -> None:
+    """Say of the torch ops in kernels that became calls that they run with ATen, and why."""
+    reasons = {f'"{name}"(': kernel.reason for kernel in kernels for name in names_in_location(kernel.location)}
+    for i, decision in enumerate(report.decisions):
+        reason = next((why for name, why in reasons.items() if name in decision.location), None)
+        if reason is not None and decision.way != "aten":
+            report.decisions[i] = dataclasses.replace(decision, way="aten", reason=f"no kernel: {reason}")
+
+
+def _rewrites_of(pass_: Pass) -> dict[str, int]:
     """How often each pattern of ``rewrite-patterns`` matched; empty for other passes."""
-    if step.name != "rewrite-patterns":
+    if pass_.name != "rewrite-patterns":
         return {}
-    matched = {key.partition(":")[2]: count for key, count in step.statistics.items() if key.startswith("matched:")}
+    matched = {key.partition(":")[2]: count for key, count in pass_.statistics.items() if key.startswith("matched:")}
     return dict(sorted(matched.items()))
 
 
@@ -41,7 +66,8 @@ def describe_plan(report: CompileReport, module: ir.Module, plan: Plan, gm: Grap
         if isinstance(step, Launch):
             launches.setdefault(step.kernel, []).append(step.name)
         elif isinstance(step, AtenStep):
-            report.aten_calls.append(Decision(step.op, step.name, "aten", step.reason))
+            op = step.op if step.name == step.op else f"{step.op} of {step.name}"
+            report.aten_calls.append(Decision(op, step.name, "aten", step.reason))
     for number, names in launches.items():
         kernel = plan.kernels[number]
         ops = tuple(names) if kernel.kind == "library" else held.get(names[0], ())

@@ -17,7 +17,7 @@ from kiln.dialects.kiln import FusionOp, KernelOp, LaunchOp, name_of
 from kiln.errors import InvalidIRError
 from kiln.lowering.host.kernel_dims import KernelDims
 
-__all__ = ["HostGraph", "Layout", "add", "constant", "contiguous_strides", "is_constant", "mul"]
+__all__ = ["HostGraph", "Layout", "add", "constant", "contiguous_strides", "is_constant", "linear_strides", "mul"]
 
 Exprs = tuple[ir.AffineExpr, ...]
 
@@ -64,6 +64,20 @@ def contiguous_strides(shape: Exprs) -> Exprs:
         strides.append(step)
         step = step if is_constant(size, 0) else mul(step, size)
     return tuple(reversed(strides))
+
+
+def linear_strides(address: ir.AffineExpr, shape: Exprs) -> tuple[ir.AffineExpr, Exprs] | None:
+    """(offset, strides) of an address in a tensor of these sizes; None if it is not linear in the indices."""
+    linear = affine.linear_coefficients(address)
+    if linear is None:
+        return None
+    offset, coefficients = linear
+    natural = contiguous_strides(shape)
+    # Along a size of 1 nothing moves, and simplification drops the dim: PyTorch reports a stride all the same.
+    return offset, tuple(
+        natural[i] if is_constant(n, 1) and i not in coefficients else coefficients.get(i, constant(0))
+        for i, n in enumerate(shape)
+    )
 
 
 class HostGraph:
@@ -269,21 +283,8 @@ class HostGraph:
             return None
         tensors = sum(not isinstance(v.type, ir.IndexType) for v in op.operands)
         entry = ir.ArrayAttr(op.attributes["layouts"])[tensors + ir.OpResult(value).result_number]
-        linear = self._linear(self.local_map(op, ir.AffineMapAttr(entry).value)[0], shape)
+        linear = linear_strides(self.local_map(op, ir.AffineMapAttr(entry).value)[0], shape)
         return linear[1] if linear is not None else None
-
-    def _linear(self, address: ir.AffineExpr, shape: Exprs) -> tuple[ir.AffineExpr, Exprs] | None:
-        """(offset, strides) of an address in a tensor of these sizes; None if it is not linear in the indices."""
-        linear = affine.linear_coefficients(address)
-        if linear is None:
-            return None
-        offset, coefficients = linear
-        natural = contiguous_strides(shape)
-        # Along a size of 1 nothing moves, and simplification drops the dim: PyTorch reports a stride all the same.
-        return offset, tuple(
-            natural[i] if is_constant(n, 1) and i not in coefficients else coefficients.get(i, constant(0))
-            for i, n in enumerate(shape)
-        )
 
     def _view_layout(self, op: ir.Operation, shape: Exprs) -> Layout | None:
         source = self.layout(op.operands[0])
@@ -295,7 +296,7 @@ class HostGraph:
         address = source.offset
         for index, stride in zip(indices, source.strides, strict=True):
             address = add(address, mul(index, stride))
-        linear = self._linear(affine.simplify(address, shape), shape)
+        linear = linear_strides(affine.simplify(address, shape), shape)
         if linear is None:
             return None
         offset, strides = linear

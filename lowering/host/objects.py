@@ -18,7 +18,16 @@ from kiln.errors import CompileError, KilnError, UnsupportedError
 from kiln.lowering.cpu.codegen import KernelObject, not_lowered
 from kiln.runtime.plan import Expr, Kernel, Site
 
-__all__ = ["Code", "PlannedKernels", "code_of", "describe", "described", "mark_unsupported", "set_code"]
+__all__ = [
+    "Code",
+    "PlannedKernels",
+    "code_of",
+    "describe",
+    "described",
+    "mark_unsupported",
+    "set_code",
+    "unmark_unsupported",
+]
 
 OverPlan = Callable[[str, int], Expr]
 """From the text of a map over a kernel's symbols and the number of a result: that over the plan's symbols."""
@@ -69,6 +78,14 @@ def mark_unsupported(kernel: KernelOp, error: Exception) -> None:
         attributes["defect"] = ir.UnitAttr.get()
     if "object" in attributes:
         del attributes["object"]
+
+
+def unmark_unsupported(kernel: KernelOp) -> None:
+    """Takes the marks of `mark_unsupported` away, with what code there is, so that the kernel is emitted again."""
+    for key in ("unsupported", "unsupported_op", "defect", "rejected"):
+        if key in kernel.operation.attributes:
+            del kernel.operation.attributes[key]
+    kernel.drop_code()
 
 
 def describe(kernel: KernelOp, found: KernelObject) -> None:

@@ -223,7 +223,7 @@ class _Planner(PlanValues):
             tuple(self.expr(self.graph.symbol(v)) for v in op.operands if isinstance(v.type, ir.IndexType)),
             tuple(self._buffer(r) if list(r.uses) else -1 for r in results),
             tuple(sizes),
-            name=ir.StringAttr(op.attributes["op"]).value,
+            name=ir.StringAttr(op.attributes["name" if _has(op, "name") else "op"]).value,
             reason=ir.StringAttr(op.attributes["reason"]).value if _has(op, "reason") else "",
             epoch=epoch,
             elsewhere=_has(op, "elsewhere"),
@@ -257,7 +257,8 @@ class _Planner(PlanValues):
             name = ""
         if wanted is not None and not layout.same_strides(wanted):
             raise InvalidIRError(f"result {number} has strides {layout.strides}, expected {wanted}; run assign-layouts")
-        if value == layout.root:
+        # A call's result has the strides that its op says, of which those along sizes of 1 may not be eager's.
+        if value == layout.root and (wanted in (None, layout.strides) or self.plan.buffers[buffer].kind != "aten"):
             return Output(Operand(buffer, dtype=name))
         return Output(self._as_view(buffer, layout, wanted or layout.strides, name))
 

@@ -24,8 +24,9 @@ CHECKED_CALLS = {
 """Calls of ATen that stand for an op of Kiln's, and whose error the interpreter can bound."""
 
 
-def reference_text(op: ir.Operation) -> str | None:
-    """The reference of an op of a function; None for an op that does not verify by itself.
+def reference_text(op: ir.Operation, *, debug_info: bool = True) -> str | None:
+    """The reference of an op of a function, with its locations if `debug_info`; None for an op that does not verify by
+    itself.
 
     That is a call whose type knows less than its sizes: constants were folded into these.
     """
@@ -50,7 +51,7 @@ def reference_text(op: ir.Operation) -> str | None:
             module.operation.verify()
         except ir.MLIRError:
             return None
-        return to_text(module, enable_debug_info=True)
+        return to_text(module, enable_debug_info=debug_info)
 
 
 def _clone(op: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:

@@ -15,8 +15,6 @@ from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import PHASES, Target, find_target, target_names
 from kiln.lowering.tune.store import TunedSchedules
 from kiln.passes.choose_vendor import ChooseVendor
-from kiln.passes.convert_scatters import ConvertScatters
-from kiln.passes.convert_torch_to_kiln import ConvertTorchToKiln
 from kiln.passes.core import Compilation
 from kiln.passes.pipeline_parser import parse_pipeline
 from kiln.passes.pipelines import pipeline
@@ -60,13 +58,6 @@ def test_steps_follow_the_options_and_the_machine() -> None:
 
 def test_passes_are_made_for_a_compilation() -> None:
     store = TunedSchedules()
-    compilation = Compilation({"torch.aten.relu": "no kernel: a reason"}, store)
-    text = "convert-torch-to-kiln{aten=torch.aten.tanh},choose-vendor,convert-scatters"
     with create_context():
-        convert, choose, scatters = (step.pass_ for step in parse_pipeline(text, compilation))
-        plain, *_ = (step.pass_ for step in parse_pipeline(text))
-    assert isinstance(convert, ConvertTorchToKiln) and convert.aten == ("torch.aten.tanh", "torch.aten.relu")
-    assert convert.reasons == compilation.avoid
+        (choose,) = (step.pass_ for step in parse_pipeline("choose-vendor", Compilation(store)))
     assert isinstance(choose, ChooseVendor) and choose.store is store
-    assert isinstance(scatters, ConvertScatters) and scatters.keep == ("torch.aten.relu",)
-    assert isinstance(plain, ConvertTorchToKiln) and plain.aten == ("torch.aten.tanh",) and not plain.reasons

@@ -42,7 +42,7 @@ func.func @embedding(%g: tensor<4x30x16xbf16>, %i: tensor<4x30xi64>) -> tensor<5
 // CHECK: "kiln.scatter_nd"(%arg0, %arg3, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 2>, from_zero = false, loops = array<i64: 2>, reduce = "none"}
 // KEEP-LABEL: func.func @put(
 // KEEP: "kiln.aten"
-// KEEP-SAME: reason = "no kernel could be made of it"
+// KEEP-SAME: reason = "asked for by an option"
 func.func @put(%x: tensor<8x10x5xf32>, %i: tensor<30x1xi64>, %j: tensor<4xi64>, %y: tensor<30x4x10xf32>) -> tensor<8x10x5xf32> {
   %0 = "kiln.aten"(%x, %i, %j, %y)
     {args = "[{\22operand\22: 0}, [{\22operand\22: 1}, null, {\22operand\22: 2}], {\22operand\22: 3}, false]",

@@ -98,7 +98,18 @@ def test_a_kernel_that_cannot_be_emitted_is_a_value(monkeypatch):
     monkeypatch.setattr("kiln.lowering.cpu.emit.emit_kernel", refuse)
     with create_context() as context:
         module = parse(GRAPH, context)
-        PassManager(parse_pipeline(printed("cpu"))).run(module)
+        PassManager(parse_pipeline(printed("cpu", "--until=llvm"))).run(module)
         text = to_text(module)
     assert "unsupported = \"KeyError: 'planted'\"" in text and "defect" in text and "object" not in text
     assert '"kiln.launch"' in text
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_a_plan_calls_what_cannot_be_emitted(target, monkeypatch):
+    def refuse(fusion, name, *rest):
+        raise KeyError("planted")
+
+    for emitter in ("cpu", "gpu"):
+        monkeypatch.setattr(f"kiln.lowering.{emitter}.emit.emit_kernel", refuse)
+    result, x, y = run(printed(target))
+    torch.testing.assert_close(result, torch.exp(x) + y)
