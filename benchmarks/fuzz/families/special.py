@@ -11,6 +11,8 @@ from benchmarks.fuzz.families import attention, rows
 from benchmarks.fuzz.growing import Grower
 
 _NARROW = (torch.bfloat16, torch.bfloat16, torch.float16)
+_LARGE = 1 << 31
+"""Multiplications from which a library's product with a kernel behind it may be faster than one kernel."""
 
 
 def _product(g: Grower, count: int, terms: int, columns: int) -> None:
@@ -63,16 +65,57 @@ def large_heads(g: Grower) -> None:
     dtype, depth = g.one_of(_NARROW), g.one_of((72, 80, 96, 112, 120, 128))
     batch, heads = g.one_of(((6, 12), (9, 8), (17, 4), (4, 32)))
     queries, keys = g.one_of((128, 129, 192)), g.one_of((64, 100, 128, 200))
+    is_long = g.for_gpu and g.chance(3)  # enough for two kernels, attention's and one for what is behind
+    if is_long:
+        queries, keys = g.one_of((128, 192)), g.one_of((512, 1024))
     if not g.spend(2 * batch * heads * depth * queries * keys):
         return
-    causal = g.chance(3)
+    causal = g.chance(3) and not is_long
     shared = g.one_of((heads, heads, heads // 4))
     q = g.input((batch, heads, queries, depth), dtype)
     k, v = (g.input((batch, shared, queries if causal else keys, depth), dtype) for _ in range(2))
     extra = f"{', is_causal=True' if causal else ''}{', enable_gqa=True' if shared != heads else ''}"
     made = g.add(f"F.scaled_dot_product_attention({q.name}, {k.name}, {v.name}{extra})")
-    if made is not None and g.chance(2):
+    if made is not None and is_long:
+        g.add(f"{made.name} * torch.sigmoid({g.input(made.shape, dtype).name})" if g.chance(2) else f"-{made.name}")
+    elif made is not None and g.chance(2):
         attention.behind(g, made)
+
+
+def large_products(g: Grower) -> None:
+    """So many multiplications that a GPU's library may be worth a pass over what it returns: a reduction or a gate
+    behind, rows that are no whole lines. As many rows as that takes, or as there is work for."""
+    kind = g.one_of(("reduction", "gate", "pointwise", "pointwise"))
+    terms = g.one_of((512, 776, 1000, 1024) if kind == "pointwise" else (512, 768, 1024))
+    columns, products = g.one_of((512, 768, 1024, 1536)), 2 if kind == "gate" else 1
+    most = min(g.budget.work / products / terms, g.budget.elements) / columns
+    count = min(-(-_LARGE // (terms * columns)), int(most))
+    if count <= 16 or not g.spend(products * count * terms * columns):
+        return
+    dtype = g.one_of(_NARROW)
+    x = g.input((count, terms), dtype)
+    first, second = (f"F.linear({x.name}, {g.weight((columns, terms), dtype, terms).name})" for _ in range(2))
+    if kind == "gate":
+        g.add(f"{g.one_of(('F.silu', 'F.gelu', 'torch.sigmoid'))}({first}) * {second}")
+    elif kind == "pointwise":
+        g.add(f"F.silu({first}) * 0.5")
+    else:
+        text = f"torch.relu({first})"
+        g.add(g.one_of((f"torch.softmax({text}, -1)", f"F.layer_norm({text}, ({columns},))", f"{text}.amax(-1)")))
+
+
+def large_batches(g: Grower) -> None:
+    """Products of pairs of matrices, as many as a GPU's library is asked for, of rows that start anywhere as well."""
+    batch, rows_, terms, columns = g.one_of(((8, 1024, 33, 1024), (64, 256, 255, 256), (8, 1024, 64, 1024),
+                                             (16, 512, 64, 1024), (8, 1024, 256, 1024)))  # fmt: skip
+    most = min(g.budget.work / terms, g.budget.elements) / rows_ / columns
+    batch = min(batch, int(most))
+    if not batch or not g.spend(batch * rows_ * terms * columns):
+        return
+    dtype = g.one_of(_NARROW)
+    x = g.input((batch, rows_, terms), dtype, scale=terms**-0.25)
+    other = f"{x.name}.transpose(-1, -2)" if g.chance(3) else g.input((batch, terms, columns), dtype).name
+    g.add(g.one_of(("{}", "{}", "torch.softmax({}, -1)", "torch.relu({})")).format(f"({x.name} @ {other})"))
 
 
 def written_attention(g: Grower) -> None:
@@ -156,6 +199,6 @@ def onto_zeros(g: Grower) -> None:
 
 
 FAMILIES = (
-    long_sums, large_weights, ragged_rows, many_tiles, many_tiles, many_tiles, large_heads, written_attention,
-    written_attention, stem, stem, three_dims, integers, onto_zeros,
+    large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles, many_tiles, many_tiles, large_heads,
+    large_heads, written_attention, written_attention, stem, stem, three_dims, integers, onto_zeros,
 )  # fmt: skip

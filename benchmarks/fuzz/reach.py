@@ -1,0 +1,111 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which special paths of a GPU's passes the fuzzer's graphs take, on a machine without a GPU.
+
+    python -m benchmarks.fuzz.reach --graphs 500 --seed 0 --minutes 5
+
+The graphs are those for the target cuda. Each is compiled up to scheduled kernels for an H200, on CPU tensors, and
+computed by ATen; nothing is judged. Paths that kernels take as they are emitted count with ``--kernels``.
+"""
+
+import argparse
+import contextlib
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import GraphModule
+
+from benchmarks.fuzz.execute import Setting
+from benchmarks.fuzz.generate import generate
+from benchmarks.fuzz.gradients import derive, has_gradients
+from benchmarks.fuzz.program import Program
+from benchmarks.fuzz.table import table
+from kiln.dialects import create_context
+from kiln.frontend import compile as compilation
+from kiln.frontend.calls.aten_executor import AtenExecutor
+from kiln.frontend.import_.fx_import import import_graph
+from kiln.frontend.options import Options
+from kiln.frontend.patched_attributes import patched_attributes
+from kiln.frontend.report import CompileReport
+from kiln.lowering import paths
+from kiln.passes import PassManager, parse_pipeline
+from kiln.passes.pipelines import gpu_pipeline
+
+ARCH = "sm_90"
+
+
+def reached(program: Program, setting: Setting, kernels: bool = False) -> dict[str, int]:
+    """How often each path is taken for a program; raises where a pass fails."""
+    paths.reset()
+    options = {**setting.options, "target": "tt-cpu", "fallback": False}  # of the frontend: graphs are on the CPU
+    torch._dynamo.reset()
+    with _passes_of_a_gpu(kernels), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = torch.compile(
+            program.function(), backend="kiln", fullgraph=True, dynamic=setting.dynamic, options=options
+        )
+        if setting.training and has_gradients(program):
+            inputs = [x.requires_grad_() if x.is_floating_point() else x for x in program.make()]
+            derive(program, inputs, run(*inputs))
+        else:
+            with torch.no_grad():
+                run(*program.make())
+    return paths.taken()
+
+
+@contextlib.contextmanager
+def _passes_of_a_gpu(kernels: bool) -> Iterator[None]:
+    def compile_native(gm: GraphModule, options: Options, _: CompileReport) -> Callable[[list[Any]], list[Any]]:
+        with unset_fake_temporarily():  # constants of the graph are real tensors
+            module = import_graph(gm, create_context(tt=True)).module
+            steps = gpu_pipeline(options, ARCH)
+            with module.context:
+                if kernels:
+                    steps += parse_pipeline("emit-gpu-kernels")
+                PassManager(steps, []).run(module)
+        run = AtenExecutor(gm)
+
+        def boxed(inputs: list[Any]) -> list[Any]:
+            return run(inputs)
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+    with patched_attributes((compilation, "_compile_native", compile_native)):
+        yield
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status is 1 if a pass failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz.reach", description=__doc__)
+    parser.add_argument("--graphs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first graph; the others follow")
+    parser.add_argument("--minutes", type=float, default=9, help="no more graphs are begun then")
+    parser.add_argument("--kernels", action="store_true", help="emit the kernels, too")
+    given = parser.parse_args(argv)
+    taken: Counter[str] = Counter()
+    end, count, failed = time.monotonic() + 60 * given.minutes, 0, 0
+    for number in range(given.seed, given.seed + given.graphs):
+        if time.monotonic() > end:
+            break
+        case = generate(number, "cuda")
+        count += 1
+        try:
+            taken.update(reached(case.program, replace(case.setting, device="cpu"), given.kernels))
+        except Exception as error:
+            failed += 1
+            print(f"{number}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
+    print(f"{count} graphs, {failed} failed\n{table('cuda', taken)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
