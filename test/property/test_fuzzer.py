@@ -14,9 +14,11 @@ import torch
 import benchmarks.fuzz.device as device
 import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.generate import generate
+from benchmarks.fuzz.families import special
+from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
+from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
 
 PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
@@ -105,3 +107,23 @@ def test_programs_for_a_gpu_have_no_attention_that_breaks_it() -> None:
 def test_graphs_for_a_gpu_are_made_without_one() -> None:
     case = generate(701047, "cuda")
     assert case.setting.device == "cuda" and case.program == generate(701047, "cuda").program
+
+
+FAMILIES: dict[Family, tuple[str, ...]] = {
+    special.large_products: ("cuda library: reduction behind", "cuda library: siblings that meet"),
+    special.large_batches: ("cuda library: batches with rows anywhere",),
+    special.large_heads: ("cuda no cuDNN attention: a kernel behind it",),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=["products", "batches", "attention"])
+def test_graphs_reach_what_they_are_made_for(family: Family) -> None:
+    """With the passes of a GPU, on a machine without one."""
+    missing = set(FAMILIES[family])
+    for seed in range(20):
+        g = Grower(Random(seed), [], Budget(7e9, 12 << 20), for_gpu=True)
+        family(g)
+        missing -= reached(g.finish([]), Setting("static")).keys()
+        if not missing:
+            return
+    raise AssertionError(missing)

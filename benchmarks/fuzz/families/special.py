@@ -199,6 +199,7 @@ def onto_zeros(g: Grower) -> None:
 
 
 FAMILIES = (
-    large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles, many_tiles, many_tiles, large_heads,
-    large_heads, written_attention, written_attention, stem, stem, three_dims, integers, onto_zeros,
+    large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
+    many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
+    integers, onto_zeros,
 )  # fmt: skip
