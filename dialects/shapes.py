@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, shape_rules
-from kiln.dialects.kiln.base import static_shape
+from kiln.dialects.kiln.base import compress_symbols, static_shape
 from kiln.dialects.kiln.family import name_of
 
 Dims = tuple[ir.AffineExpr, ...]
@@ -80,6 +80,12 @@ class SymbolicShapes:
             # Not used: whatever value there is.  Without any, nothing is used and nothing asked for.
             out += [made[i]] if i in made else [*self.symbols, *made.values()][:1]
         return out
+
+    def pack(self, *groups: tuple[int, Sequence[ir.AffineExpr]]) -> tuple[list[ir.AffineMap], list[ir.Value]]:
+        """Maps for groups of `(number of dims, results)`, over the symbols that they use, and the values of these."""
+        symbols = self.values({symbol for _, exprs in groups for e in exprs for symbol in affine.symbols_in(e)})
+        maps = [ir.AffineMap.get(n_dims, len(symbols), list(exprs)) for n_dims, exprs in groups]
+        return compress_symbols(maps, symbols)
 
     def forget(self, value: ir.Value) -> None:
         """Drop what is known of `value`, whose op is about to be erased."""

@@ -15,7 +15,7 @@ from torch_mlir.dialects import arith, linalg, scf, tensor
 
 from kiln.dialects import kiln
 from kiln.dialects.kiln.family import name_of
-from kiln.dialects.reference.builder import index_value
+from kiln.dialects.scalar import index_value
 from kiln.errors import UnsupportedError
 
 
@@ -62,7 +62,7 @@ def _symbols(op: ir.Operation, map_: ir.AffineMap) -> list[ir.Value]:
 
 def _sizes(op: ir.Operation) -> list[ir.Value]:
     shape = _map(op, "shape")
-    return [index_value(e, [], _symbols(op, shape)) for e in shape.results]
+    return [index_value(e, [], _symbols(op, shape).__getitem__) for e in shape.results]
 
 
 def _empty(op: ir.Operation) -> ir.Value:
@@ -94,7 +94,9 @@ def _view(op: ir.Operation) -> ir.Value:
     map_ = _map(op, "map")
     symbols = _symbols(op, map_)
     x = op.operands[0]
-    return _elementwise(op, lambda at: tensor.extract(x, [index_value(e, at, symbols) for e in map_.results]))
+    return _elementwise(
+        op, lambda at: tensor.extract(x, [index_value(e, at, symbols.__getitem__) for e in map_.results])
+    )
 
 
 def _if(condition: ir.Value, type_: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]) -> ir.Value:
@@ -114,7 +116,7 @@ def _pad(op: ir.Operation) -> ir.Value:
         inside: Any = None
         position: list[ir.Value] = []
         for i, e in enumerate(low.results):
-            p = arith.subi(at[i], index_value(e, [], symbols))
+            p = arith.subi(at[i], index_value(e, [], symbols.__getitem__))
             position.append(p)
             size = tensor.dim(x, arith.constant(ir.IndexType.get(), i))
             # One unsigned comparison covers both ends.

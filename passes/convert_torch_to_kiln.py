@@ -15,8 +15,8 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
 if TYPE_CHECKING:
+    from kiln.dialects.dtypes import DType
     from kiln.passes.torch_to_kiln.context import LoweringContext
-    from kiln.passes.torch_to_kiln.dtypes import DType
     from kiln.passes.torch_to_kiln.function_state import FunctionState
 
 __all__ = ["ConvertTorchToKiln", "Decision"]

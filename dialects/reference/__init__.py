@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reference lowerings: each named op in `linalg.generic`, `kiln.view`, `kiln.pad`, `kiln.cat` and `kiln.empty`."""
 
+from kiln.dialects.builder import Builder
 from kiln.dialects.reference import attention, conv, index, matmul, norm, order, pool, random, softmax
-from kiln.dialects.reference.builder import Builder
 from kiln.dialects.reference.expand import expand_all
 from kiln.dialects.reference.registry import has_reference, reference, reference_names
 

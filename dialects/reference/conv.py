@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.dialects.reference.builder import Builder, dim, dims
+from kiln.dialects.builder import Builder, dim, dims
 from kiln.dialects.reference.matmul import contract
 from kiln.errors import UnsupportedError
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, scalar
+from kiln.dialects.builder import Builder, dim, dims, extract, here
 from kiln.dialects.kiln.index import broadcast_dims, index_position
-from kiln.dialects.reference import scalar
 from kiln.dialects.reference.attention import broadcast_index
-from kiln.dialects.reference.builder import Builder, dim, dims, extract, here
 
 
 def _as_index(value: ir.Value) -> ir.Value:
@@ -108,7 +107,7 @@ def scatter(op: Any, b: Builder) -> ir.Value:
         return scalar.select(named, combine(total, v), total)
 
     start = b.map([(x, dims(rank))], sizes, element, lambda v: v)
-    return b.generic([index, source], [start], [point, point, dims(rank)], "p" * rank + "r", body)[0]
+    return b.generic([index, source], [point, point], [start], [dims(rank)], "p" * rank + "r", body)[0]
 
 
 def scatter_nd(op: Any, b: Builder) -> ir.Value:
@@ -137,4 +136,4 @@ def scatter_nd(op: Any, b: Builder) -> ir.Value:
     else:
         start = b.map([(x, dims(rank))], sizes, element, lambda v: v)
     maps = [point] * (1 + len(indices))
-    return b.generic([src, *indices], [start], [*maps, dims(rank)], "p" * rank + "r" * inner, body)[0]
+    return b.generic([src, *indices], maps, [start], [dims(rank)], "p" * rank + "r" * inner, body)[0]

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dim, dims
+from kiln.dialects import scalar
+from kiln.dialects.builder import Builder, dim, dims
 
 
 def contract(

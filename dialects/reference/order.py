@@ -6,8 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dim, dims, here
+from kiln.dialects import scalar
+from kiln.dialects.builder import Builder, dim, dims, here
 
 
 def scan(op: Any, b: Builder) -> Any:
@@ -54,8 +54,8 @@ def _extremum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any
         position = scalar.cast(here(rank), index_type)
         return [scalar.select(take, v, best), scalar.select(take, position, at)]
 
-    maps = [point, extents[1], dims(rank), dims(rank)]
-    return b.generic([x, extents[0]], outs, maps, "p" * rank + "r", body)
+    out_maps = [dims(rank), dims(rank)]
+    return b.generic([x, extents[0]], [point, extents[1]], outs, out_maps, "p" * rank + "r", body)
 
 
 def _log_sum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any) -> ir.Value:
@@ -135,8 +135,7 @@ def _sorted(op: Any, b: Builder, descending: bool, places: ir.AffineExpr) -> lis
         own = scalar.cast(here(rank), index_type)
         return [scalar.select(mine, v, value), scalar.select(mine, own, position)]
 
-    maps = [along, along, dims(rank), dims(rank)]
-    return b.generic([x, ranks], outs, maps, iterators, place)
+    return b.generic([x, ranks], [along, along], outs, [dims(rank), dims(rank)], iterators, place)
 
 
 def _before(a: ir.Value, b: ir.Value, descending: bool) -> ir.Value:
@@ -145,7 +144,7 @@ def _before(a: ir.Value, b: ir.Value, descending: bool) -> ir.Value:
         a, b = b, a
     less = scalar.compare("lt", a, b)
     if not scalar.is_float(a.type):
-        return less if a.type != ir.IntegerType.get_signless(1) else scalar.compare("ult", a, b)
+        return less
     number = scalar.compare("eq", a, a)
     return scalar.either(less, scalar.both(number, scalar.is_nan(b)))
 

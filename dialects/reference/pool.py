@@ -6,9 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dim, dims, here
+from kiln.dialects import affine, scalar
+from kiln.dialects.builder import Builder, dim, dims, here
 
 
 class _Window:
@@ -85,7 +84,7 @@ def _maximum_with_indices(op: Any, b: Builder, w: _Window) -> list[ir.Value]:
         for i, bound in enumerate(bounds):
             p = w.position(i)
             # One unsigned comparison covers both ends.
-            inside = scalar.both(inside, scalar.compare("ult", p, bound))
+            inside = scalar.both(inside, scalar.compare("lt", p, bound, "u"))
             flat = scalar.add(scalar.mul(flat, bound), p)
         better = scalar.either(scalar.compare("gt", v, best), scalar.is_nan(v))
         first = scalar.compare("lt", at, scalar.constant(index_type, 0))
@@ -93,7 +92,7 @@ def _maximum_with_indices(op: Any, b: Builder, w: _Window) -> list[ir.Value]:
         return [scalar.select(take, v, best), scalar.select(take, scalar.cast(flat, index_type), at)]
 
     here_ = dims(w.rank)
-    return b.generic([x, shape], outs, [w.index, w.window, here_, here_], w.iterators, body)
+    return b.generic([x, shape], [w.index, w.window], outs, [here_, here_], w.iterators, body)
 
 
 def _average(op: Any, b: Builder, w: _Window) -> ir.Value:

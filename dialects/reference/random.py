@@ -11,8 +11,8 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, here
+from kiln.dialects import scalar
+from kiln.dialects.builder import Builder, here
 
 # The multipliers and the key increments (golden ratio, sqrt(3) - 1) of the paper.
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57

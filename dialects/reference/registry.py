@@ -6,8 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.dialects.builder import Builder
 from kiln.dialects.kiln.table import op_names, opdef
-from kiln.dialects.reference.builder import Builder
 from kiln.dialects.shapes import SymbolicShapes
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dims
+from kiln.dialects import scalar
+from kiln.dialects.builder import Builder, dims
 
 
 def softmax(op: Any, b: Builder) -> ir.Value:

@@ -13,9 +13,9 @@ import sympy
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import dtype_from_torch
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op
-from kiln.passes.torch_to_kiln.dtypes import dtype_from_torch
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.registry import op_name
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value

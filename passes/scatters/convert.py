@@ -8,10 +8,9 @@ from typing import Any, NoReturn
 
 from torch_mlir import ir
 
-from kiln.dialects import affine, kiln
+from kiln.dialects import affine, kiln, scalar
+from kiln.dialects.builder import Builder, dim, dims
 from kiln.dialects.kiln.index import index_position
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dim, dims
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.errors import UnsupportedError
 from kiln.passes.scatters.values import Values

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.dialects import affine
-from kiln.dialects.reference import scalar
-from kiln.dialects.reference.builder import Builder, dims
+from kiln.dialects import affine, scalar
+from kiln.dialects.builder import Builder, dims
 from kiln.dialects.walk import defining_op
 from kiln.lowering.tile.bounds import CHECKED
 

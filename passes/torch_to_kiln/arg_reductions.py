@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import I64
+
 from .context import LoweringContext
-from .dtypes import I64
 from .emitter import At
 from .reductions import maximum_of, minimum_of
 from .registry import lowers

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.dtypes import DType, dtype_from_code
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
 from kiln.runtime.strided import DENSE, IN_MEMORY
 
-from .dtypes import DType, dtype_from_code
 from .registry import ELSEWHERE, op_name
 from .reshape import same_size
 from .shape_ops import list_unpack

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import BOOL
+
 from .context import LoweringContext
-from .dtypes import BOOL
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 

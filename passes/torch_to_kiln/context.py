@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import BOOL, F32, I64, DType, promote
 from kiln.errors import UnsupportedError
 
 from . import torch_values
-from .dtypes import BOOL, F32, I64, DType, promote
 from .emitter import Argument, At, Body, Emitter, Size
 from .float8 import CARRY_FLOAT8
 from .function_state import FunctionState, TensorInfo

@@ -5,8 +5,9 @@
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import BOOL, F64, I64
+
 from .context import LoweringContext
-from .dtypes import BOOL, F64, I64
 from .emitter import Argument
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder

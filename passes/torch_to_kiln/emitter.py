@@ -1,14 +1,16 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Builders of the ops that rules emit: ``linalg.generic``, ``kiln.view`` and ``kiln.empty``, sizes as expressions."""
+"""What rules emit ops with: the builder of ``linalg.generic``, PyTorch's element types, and its broadcasting."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from .dtypes import DType
+from kiln.dialects.builder import Builder
+from kiln.dialects.dtypes import DType
+
 from .function_state import FunctionState
 from .scalars import Number, Scalar, ScalarBuilder, SizeNumber
 from .sizes import Expr, as_expr, constant_of, dim
@@ -59,6 +61,7 @@ class Emitter:
     def __init__(self, state: FunctionState) -> None:
         self.state = state
         self.scalars = ScalarBuilder()
+        self.builder = Builder(state)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """Sizes of a builtin tensor, as expressions over the function's symbols."""
@@ -75,14 +78,7 @@ class Emitter:
     def empty(self, shape: Sequence[Size], dtype: DType) -> ir.Value:
         """``kiln.empty``: an uninitialised tensor."""
         sizes = [as_expr(size) for size in shape]
-        (shape_map,), symbols = self.state.pack((0, sizes))
-        op = ir.Operation.create(
-            "kiln.empty",
-            results=[self.state.tensor_type(sizes, dtype)],
-            operands=symbols,
-            attributes={"shape": ir.AffineMapAttr.get(shape_map)},
-        )
-        return self.state.set_info(op.results[0], sizes, dtype)
+        return self.state.set_info(self.builder.empty(dtype.type, sizes), sizes, dtype)
 
     def view(self, x: ir.Value, indices: Sequence[Size], shape: Sequence[Size]) -> ir.Value:
         """``kiln.view``: ``result[d0..] = x[indices]``; ``indices`` are over result dims and the symbols.
@@ -93,14 +89,7 @@ class Emitter:
         info = self.state.info(x)
         if tuple(sizes) == info.shape and all(e == dim(k) for k, e in enumerate(exprs)):
             return x
-        (index_map, shape_map), symbols = self.state.pack((len(sizes), exprs), (0, sizes))
-        op = ir.Operation.create(
-            "kiln.view",
-            results=[self.state.tensor_type(sizes, info.dtype)],
-            operands=[x, *symbols],
-            attributes={"map": ir.AffineMapAttr.get(index_map), "shape": ir.AffineMapAttr.get(shape_map)},
-        )
-        return self.state.set_info(op.results[0], sizes, info.dtype)
+        return self.state.set_info(self.builder.view(x, exprs, sizes), sizes, info.dtype)
 
     def generic(
         self,
@@ -116,32 +105,22 @@ class Emitter:
         ``body(b, *inputs, *outs)`` gets :class:`Scalar` values of the tensors' own element types and returns one
         scalar per out, of the out's element type. ``maps`` are lists of results over the loops; no symbols.
         """
-        operands = [*inputs, *outs]
-        dtypes = [self.dtype(value) for value in operands]
-        attributes = {
-            "indexing_maps": ir.ArrayAttr.get(
-                [ir.AffineMapAttr.get(ir.AffineMap.get(len(iterators), 0, list(m))) for m in [*maps, *out_maps]]
-            ),
-            "iterator_types": self.state.iterator_types(iterators),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outs)]),
-        }
-        op = ir.Operation.create(
-            "linalg.generic", results=[o.type for o in outs], operands=operands, attributes=attributes, regions=1
-        )
-        location = op.location
-        block = ir.Block.create_at_start(op.regions[0], [d.type for d in dtypes], [location] * len(dtypes))
-        with ir.InsertionPoint(block):
-            args = [Scalar(value, dtype) for value, dtype in zip(block.arguments, dtypes, strict=True)]
+        dtypes = [self.dtype(value) for value in (*inputs, *outs)]
+
+        def values(*arguments: ir.Value) -> list[ir.Value]:
+            args = [Scalar(value, dtype) for value, dtype in zip(arguments, dtypes, strict=True)]
             returned = body(self.scalars, *args)
-            results = [returned] if isinstance(returned, Scalar) else list(returned)
-            for result, dtype in zip(results, dtypes[len(inputs) :], strict=True):
-                if result.dtype.type != dtype.type:
-                    raise TypeError(f"the body gives {result.dtype.name} for a result of {dtype.name}")
-            ir.Operation.create("linalg.yield", operands=[result.value for result in results])
-        for result, out in zip(op.results, outs, strict=True):
+            scalars = [returned] if isinstance(returned, Scalar) else list(returned)
+            for scalar, dtype in zip(scalars, dtypes[len(inputs) :], strict=True):
+                if scalar.dtype.type != dtype.type:
+                    raise TypeError(f"the body gives {scalar.dtype.name} for a result of {dtype.name}")
+            return [scalar.value for scalar in scalars]
+
+        results = self.builder.generic(inputs, maps, outs, out_maps, iterators, values)
+        for result, out in zip(results, outs, strict=True):
             info = self.state.info(out)
             self.state.set_info(result, info.shape, info.dtype)
-        return list(op.results)
+        return results
 
     def full(self, value: int | float | bool, shape: Sequence[Size], dtype: DType) -> ir.Value:
         """A tensor of one constant: a ``linalg.generic`` without inputs (also what inits reductions)."""

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import DType, dtype_from_builtin, dtype_from_torch
 from kiln.dialects.memo import type_text
 from kiln.errors import InvalidIRError
 
 from . import torch_values
-from .dtypes import DType, dtype_from_builtin, dtype_from_torch
 from .sizes import Expr, as_expr, constant_of, pack_symbols
 
 __all__ = ["FunctionState", "TensorInfo", "argument_info", "parse_tensor_type"]
@@ -61,7 +61,6 @@ class FunctionState:
         self.lists: dict[ir.Value, list[ir.Value | None]] = {}  # torch list of tensors -> builtin tensors
         self.sizes: dict[ir.Value, Expr] = {}  # torch int -> expression
         self.infos: dict[ir.Value, TensorInfo] = {}  # builtin tensor -> what is known of it
-        self._iterators: dict[str, ir.Attribute] = {}
         self._answers: dict[tuple[Hashable, ir.Value], Any] = {}
 
     # -- symbols
@@ -116,20 +115,15 @@ class FunctionState:
             self.infos[value] = found
         return found
 
-    def iterator_types(self, letters: str) -> ir.Attribute:
-        """The attribute of a ``linalg.generic`` whose loops are ``p`` (parallel) and ``r`` (reduction)."""
-        found = self._iterators.get(letters)
-        if found is None:
-            kinds = ["parallel" if letter == "p" else "reduction" for letter in letters]
-            parsed = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
-            found = self._iterators[letters] = ir.ArrayAttr.get(parsed)
-        return found
-
     def tensor_type(self, shape: Sequence[Expr], dtype: DType) -> ir.RankedTensorType:
         """The builtin type: constant sizes static, all others ``?``."""
         dynamic = ir.ShapedType.get_dynamic_size()
         sizes = [constant_of(size) for size in shape]
         return ir.RankedTensorType.get([dynamic if size is None else size for size in sizes], dtype.type)
+
+    def dims(self, value: ir.Value) -> Sequence[Expr]:
+        """Sizes of a builtin tensor."""
+        return self.info(value).shape
 
     def result_info(self, op: ir.Operation, number: int) -> TensorInfo | None:
         """Sizes and element type of a torch op's result, by its type and ``kiln.shapes``; None if it is no tensor.

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import I64
+
 from .context import LoweringContext
-from .dtypes import I64
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 from .sizes import Expr, constant_of, dim

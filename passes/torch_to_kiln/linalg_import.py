@@ -12,9 +12,9 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from kiln.dialects.dtypes import DType, dtype_from_builtin
 from kiln.errors import UnsupportedError
 
-from .dtypes import DType, dtype_from_builtin
 from .emitter import Emitter
 from .shape_ops import cat, pad
 from .sizes import Expr, as_expr, constant_of, dim

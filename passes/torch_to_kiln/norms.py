@@ -6,9 +6,9 @@
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.dtypes import DType
 
 from .context import LoweringContext
-from .dtypes import DType
 from .emitter import Argument, At
 from .reductions import mean_of
 from .registry import lowers

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import I64, DType
+
 from .context import LoweringContext
-from .dtypes import I64, DType
 from .index import size_scalar
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder

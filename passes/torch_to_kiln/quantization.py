@@ -9,8 +9,9 @@ float32 as PyTorch's ``torch/ao/quantization/fx/_decomposed.py`` does.
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import F32, DType
+
 from .context import LoweringContext
-from .dtypes import F32, DType
 from .emitter import At
 from .registry import lowers
 from .scalars import Number, Scalar, ScalarBuilder

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import BOOL, I64, DType
+
 from .context import LoweringContext
 from .creation import count
-from .dtypes import BOOL, I64, DType
 from .emitter import Argument, At
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder, SizeNumber

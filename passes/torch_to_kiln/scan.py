@@ -6,9 +6,9 @@
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.dtypes import I64
 
 from .context import LoweringContext
-from .dtypes import I64
 from .registry import lowers
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logsumexp", "cummax": "max", "cummin": "min"}

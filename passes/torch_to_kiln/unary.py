@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import BOOL, DType
+
 from .context import LoweringContext
-from .dtypes import BOOL, DType
 from .registry import lowers
 from .scalars import Scalar, ScalarBuilder
 

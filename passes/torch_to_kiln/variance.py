@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from kiln.dialects.dtypes import DType
+
 from .context import LoweringContext
-from .dtypes import DType
 from .emitter import At
 from .reductions import mean_of, reduced_count
 from .registry import lowers

@@ -11,6 +11,8 @@ from functools import cache
 
 from torch_mlir import ir
 
+from kiln.dialects.memo import type_text
+
 __all__ = [
     "BF16",
     "BOOL",
@@ -150,7 +152,7 @@ def dtype_from_torch(text: str) -> DType | None:
 
 def dtype_from_builtin(element: ir.Type) -> DType | None:
     """The type of a builtin element type, integers taken as signed."""
-    return _BY_MLIR.get(str(element))
+    return _BY_MLIR.get(type_text(element))
 
 
 @cache
