@@ -1,10 +1,11 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --pass-pipeline=simplify-algebra | filecheck %s
-// RUN: kiln-opt %s --split-input-file --pass-pipeline='simplify-algebra{fast-math=true}' | filecheck %s --check-prefix=FAST
+// RUN: kiln-opt %s --split-input-file --pass-pipeline=simplify-algebra | filecheck %s --check-prefixes=CHECK,SAFE
+// RUN: kiln-opt %s --split-input-file --pass-pipeline='simplify-algebra{fast-math=true}' | filecheck %s --check-prefixes=CHECK,FAST
 
-// One function for each rule of docs/algebra.md, in its order: what is left of it, and what under fast_math.
+// One function for each rule of docs/algebra.md, by its name and in its order: the form of what the rule makes. CHECK
+// holds for both runs, SAFE without fast_math. test_algebra_rules.py runs the same functions on numbers.
 
 // mul(x, 1) -> x
 // CHECK-LABEL: func.func @mul_one(
@@ -12,11 +13,6 @@
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mul_one(
-// FAST-NOT: torch.aten.mul.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mul_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.aten.mul.Scalar %arg0, %int1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -32,11 +28,6 @@ func.func @mul_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @div_one(
-// FAST-NOT: torch.aten.div.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @div_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %float1.000000e00 = torch.constant.float 1.000000e+00
   %0 = torch.aten.div.Scalar %arg0, %float1.000000e00 : !torch.vtensor<[3,4],f32>, !torch.float -> !torch.vtensor<[3,4],f32>
@@ -47,11 +38,11 @@ func.func @div_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // -----
 
 // mul(x, 0) -> full(x, 0) (exact for integers)
-// CHECK-LABEL: func.func @mul_zero(
-// CHECK: torch.aten.mul.Scalar %
-// CHECK: torch.aten.add.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @mul_zero(
+// SAFE: torch.aten.mul.Scalar %
+// SAFE: torch.aten.add.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @mul_zero(
 // FAST-NOT: torch.aten.mul.Scalar 
 // FAST: torch.aten.full_like %
@@ -75,11 +66,6 @@ func.func @mul_zero(%arg0: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[2,3],f3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mul_minus_one(
-// FAST-NOT: torch.aten.mul.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mul_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int-1 = torch.constant.int -1
   %0 = torch.aten.mul.Scalar %arg0, %int-1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -94,11 +80,6 @@ func.func @mul_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @div_minus_one(
-// FAST-NOT: torch.aten.div.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @div_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %float-1.000000e00 = torch.constant.float -1.000000e+00
   %0 = torch.aten.div.Scalar %arg0, %float-1.000000e00 : !torch.vtensor<[3,4],f32>, !torch.float -> !torch.vtensor<[3,4],f32>
@@ -108,11 +89,11 @@ func.func @div_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,
 // -----
 
 // sub(x, x) -> full(x, 0) (exact for integers)
-// CHECK-LABEL: func.func @sub_self(
-// CHECK: torch.aten.sub.Tensor %
-// CHECK: torch.aten.add.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @sub_self(
+// SAFE: torch.aten.sub.Tensor %
+// SAFE: torch.aten.add.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @sub_self(
 // FAST-NOT: torch.aten.sub.Tensor 
 // FAST: torch.aten.full_like %
@@ -131,10 +112,10 @@ func.func @sub_self(%arg0: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[2,3],f3
 // -----
 
 // div(x, x) -> full(x, 1) (fast_math)
-// CHECK-LABEL: func.func @div_self(
-// CHECK: torch.aten.div.Tensor %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @div_self(
+// SAFE: torch.aten.div.Tensor %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @div_self(
 // FAST-NOT: torch.aten.div.Tensor 
 // FAST: torch.aten.full_like %
@@ -154,12 +135,6 @@ func.func @div_self(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f3
 // CHECK: torch.aten.sub.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @add_neg(
-// FAST-NOT: torch.aten.neg 
-// FAST-NOT: torch.aten.add.Tensor 
-// FAST: torch.aten.sub.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @add_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.neg %arg1 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %int1 = torch.constant.int 1
@@ -176,12 +151,6 @@ func.func @add_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4]
 // CHECK: torch.aten.add.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @sub_neg(
-// FAST-NOT: torch.aten.neg 
-// FAST-NOT: torch.aten.sub.Tensor 
-// FAST: torch.aten.add.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @sub_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.neg %arg1 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %int1 = torch.constant.int 1
@@ -197,11 +166,6 @@ func.func @sub_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4]
 // CHECK: torch.aten.mul.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mul_neg_neg(
-// FAST-NOT: torch.aten.neg 
-// FAST: torch.aten.mul.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mul_neg_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.neg %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %arg1 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -217,11 +181,6 @@ func.func @mul_neg_neg(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // CHECK: torch.aten.abs %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @abs_neg(
-// FAST-NOT: torch.aten.neg 
-// FAST: torch.aten.abs %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @abs_neg(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.neg %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.abs %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -236,11 +195,6 @@ func.func @abs_neg(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @maximum_self(
-// FAST-NOT: torch.aten.maximum 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @maximum_self(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.maximum %arg0, %arg0 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -255,11 +209,6 @@ func.func @maximum_self(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @minimum_self(
-// FAST-NOT: torch.aten.minimum 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @minimum_self(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.minimum %arg0, %arg0 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -274,11 +223,6 @@ func.func @minimum_self(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.add.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @and_self(
-// FAST-NOT: torch.aten.bitwise_and.Tensor 
-// FAST: torch.aten.add.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @and_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si32> {
   %0 = torch.aten.bitwise_and.Tensor %arg0, %arg0 : !torch.vtensor<[2,3],si32>, !torch.vtensor<[2,3],si32> -> !torch.vtensor<[2,3],si32>
   %int1 = torch.constant.int 1
@@ -296,12 +240,6 @@ func.func @and_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],s
 // CHECK: torch.aten.add.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @xor_self(
-// FAST-NOT: torch.aten.bitwise_xor.Tensor 
-// FAST: torch.aten.full_like %
-// FAST: torch.aten.add.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @xor_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si32> {
   %0 = torch.aten.bitwise_xor.Tensor %arg0, %arg0 : !torch.vtensor<[2,3],si32>, !torch.vtensor<[2,3],si32> -> !torch.vtensor<[2,3],si32>
   %int1 = torch.constant.int 1
@@ -318,11 +256,6 @@ func.func @xor_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],s
 // CHECK: torch.aten.mul.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mul_abs_abs(
-// FAST-NOT: torch.aten.abs 
-// FAST: torch.aten.mul.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mul_abs_abs(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.abs %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.abs %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -333,11 +266,11 @@ func.func @mul_abs_abs(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // -----
 
 // neg(sub(x, y)) -> sub(y, x) (exact for integers)
-// CHECK-LABEL: func.func @neg_sub(
-// CHECK: torch.aten.sub.Tensor %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @neg_sub(
+// SAFE: torch.aten.sub.Tensor %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @neg_sub(
 // FAST-NOT: torch.aten.neg 
 // FAST: torch.aten.sub.Tensor %
@@ -353,10 +286,10 @@ func.func @neg_sub(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtensor<[2,3]
 // -----
 
 // rsub(x, 0) -> neg(x) (exact for integers)
-// CHECK-LABEL: func.func @rsub_zero(
-// CHECK: torch.aten.rsub.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @rsub_zero(
+// SAFE: torch.aten.rsub.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @rsub_zero(
 // FAST-NOT: torch.aten.rsub.Scalar 
 // FAST: torch.aten.neg %
@@ -377,11 +310,6 @@ func.func @rsub_zero(%arg0: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[2,3],f
 // CHECK: torch.aten.add.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @or_self(
-// FAST-NOT: torch.aten.bitwise_or.Tensor 
-// FAST: torch.aten.add.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @or_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si32> {
   %0 = torch.aten.bitwise_or.Tensor %arg0, %arg0 : !torch.vtensor<[2,3],si32>, !torch.vtensor<[2,3],si32> -> !torch.vtensor<[2,3],si32>
   %int1 = torch.constant.int 1
@@ -398,11 +326,6 @@ func.func @or_self(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @relu_relu(
-// FAST: torch.aten.relu %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @relu_relu(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.relu %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.relu %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -418,11 +341,6 @@ func.func @relu_relu(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @abs_abs(
-// FAST: torch.aten.abs %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @abs_abs(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.abs %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.abs %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -438,11 +356,6 @@ func.func @abs_abs(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @floor_floor(
-// FAST: torch.aten.floor %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @floor_floor(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.floor %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.floor %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -458,11 +371,6 @@ func.func @floor_floor(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @ceil_ceil(
-// FAST: torch.aten.ceil %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @ceil_ceil(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.ceil %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.ceil %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -478,11 +386,6 @@ func.func @ceil_ceil(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @round_round(
-// FAST: torch.aten.round %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @round_round(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.round %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.round %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -498,11 +401,6 @@ func.func @round_round(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @trunc_trunc(
-// FAST: torch.aten.trunc %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @trunc_trunc(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.trunc %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.trunc %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -518,11 +416,6 @@ func.func @trunc_trunc(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @sign_sign(
-// FAST: torch.aten.sign %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @sign_sign(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.sign %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.sign %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -539,12 +432,6 @@ func.func @sign_sign(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @relu_sigmoid(
-// FAST-NOT: torch.aten.relu 
-// FAST: torch.aten.sigmoid %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @relu_sigmoid(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.sigmoid %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.relu %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -561,12 +448,6 @@ func.func @relu_sigmoid(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @relu_exp(
-// FAST-NOT: torch.aten.relu 
-// FAST: torch.aten.exp %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @relu_exp(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.exp %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.relu %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -583,12 +464,6 @@ func.func @relu_exp(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @abs_sigmoid(
-// FAST-NOT: torch.aten.abs 
-// FAST: torch.aten.sigmoid %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @abs_sigmoid(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.sigmoid %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.abs %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -605,12 +480,6 @@ func.func @abs_sigmoid(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @abs_exp(
-// FAST-NOT: torch.aten.abs 
-// FAST: torch.aten.exp %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @abs_exp(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.exp %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.abs %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -626,11 +495,6 @@ func.func @abs_exp(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @add_zero(
-// FAST-NOT: torch.aten.add.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @add_zero(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si32> {
   %int0 = torch.constant.int 0
   %int1 = torch.constant.int 1
@@ -647,11 +511,6 @@ func.func @add_zero(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],s
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @sub_zero(
-// FAST-NOT: torch.aten.sub.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @sub_zero(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %float0.000000e00 = torch.constant.float 0.000000e+00
   %int1 = torch.constant.int 1
@@ -670,13 +529,6 @@ func.func @sub_zero(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f3
 // CHECK: torch.aten.add.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @add_literal(
-// FAST-NOT: torch.aten.lift_fresh_copy 
-// FAST-NOT: torch.aten.detach 
-// FAST-NOT: torch.aten.add.Tensor 
-// FAST: torch.aten.add.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @add_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[],f32> {kiln.constant = "_tensor_constant0", kiln.value = dense<2.500000e+00> : tensor<f32>}) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.lift_fresh_copy %arg1 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
   %1 = torch.aten.detach %0 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
@@ -695,13 +547,6 @@ func.func @add_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // CHECK: torch.aten.sub.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @sub_literal(
-// FAST-NOT: torch.aten.lift_fresh_copy 
-// FAST-NOT: torch.aten.detach 
-// FAST-NOT: torch.aten.sub.Tensor 
-// FAST: torch.aten.sub.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @sub_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[],f32> {kiln.constant = "_tensor_constant0", kiln.value = dense<2.500000e+00> : tensor<f32>}) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.lift_fresh_copy %arg1 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
   %1 = torch.aten.detach %0 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
@@ -720,13 +565,6 @@ func.func @sub_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // CHECK: torch.aten.mul.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mul_literal(
-// FAST-NOT: torch.aten.lift_fresh_copy 
-// FAST-NOT: torch.aten.detach 
-// FAST-NOT: torch.aten.mul.Tensor 
-// FAST: torch.aten.mul.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mul_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[],f32> {kiln.constant = "_tensor_constant0", kiln.value = dense<2.500000e+00> : tensor<f32>}) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.lift_fresh_copy %arg1 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
   %1 = torch.aten.detach %0 : !torch.vtensor<[],f32> -> !torch.vtensor<[],f32>
@@ -737,13 +575,13 @@ func.func @mul_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // -----
 
 // div(x, c) -> div(x, number)  (c constant, without dimensions)
-// CHECK-LABEL: func.func @div_literal(
-// CHECK-NOT: torch.aten.lift_fresh_copy 
-// CHECK-NOT: torch.aten.detach 
-// CHECK-NOT: torch.aten.div.Tensor 
-// CHECK: torch.aten.div.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @div_literal(
+// SAFE-NOT: torch.aten.lift_fresh_copy 
+// SAFE-NOT: torch.aten.detach 
+// SAFE-NOT: torch.aten.div.Tensor 
+// SAFE: torch.aten.div.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @div_literal(
 // FAST-NOT: torch.aten.lift_fresh_copy 
 // FAST-NOT: torch.aten.detach 
@@ -761,11 +599,11 @@ func.func @div_literal(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // -----
 
 // mul(mul(x, a), b) -> mul(x, a * b) (exact for integers)
-// CHECK-LABEL: func.func @mul_mul_constants(
-// CHECK: torch.aten.mul.Scalar %
-// CHECK: torch.aten.mul.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @mul_mul_constants(
+// SAFE: torch.aten.mul.Scalar %
+// SAFE: torch.aten.mul.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @mul_mul_constants(
 // FAST: torch.aten.mul.Scalar %
 // FAST-NOT: torch.aten.
@@ -781,11 +619,11 @@ func.func @mul_mul_constants(%arg0: !torch.vtensor<[2,3],f32>) -> !torch.vtensor
 // -----
 
 // add(add(x, a), b) -> add(x, a + b) (exact for integers)
-// CHECK-LABEL: func.func @add_add_constants(
-// CHECK: torch.aten.add.Scalar %
-// CHECK: torch.aten.add.Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @add_add_constants(
+// SAFE: torch.aten.add.Scalar %
+// SAFE: torch.aten.add.Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @add_add_constants(
 // FAST: torch.aten.add.Scalar %
 // FAST-NOT: torch.aten.
@@ -808,11 +646,6 @@ func.func @add_add_constants(%arg0: !torch.vtensor<[2,3],f32>) -> !torch.vtensor
 // CHECK: torch.aten.abs %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @neg_neg(
-// FAST-NOT: torch.aten.neg 
-// FAST: torch.aten.abs %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @neg_neg(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.neg %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -828,11 +661,6 @@ func.func @neg_neg(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.add.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @bitwise_not_twice(
-// FAST-NOT: torch.aten.bitwise_not 
-// FAST: torch.aten.add.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @bitwise_not_twice(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtensor<[2,3],si32> {
   %0 = torch.aten.bitwise_not %arg0 : !torch.vtensor<[2,3],si32> -> !torch.vtensor<[2,3],si32>
   %1 = torch.aten.bitwise_not %0 : !torch.vtensor<[2,3],si32> -> !torch.vtensor<[2,3],si32>
@@ -850,11 +678,6 @@ func.func @bitwise_not_twice(%arg0: !torch.vtensor<[2,3],si32>) -> !torch.vtenso
 // CHECK: torch.aten.bitwise_and.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @logical_not_twice(
-// FAST-NOT: torch.aten.logical_not 
-// FAST: torch.aten.bitwise_and.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @logical_not_twice(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
   %0 = torch.aten.logical_not %arg0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
   %1 = torch.aten.logical_not %0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
@@ -871,12 +694,6 @@ func.func @logical_not_twice(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<
 // CHECK: torch.aten.bitwise_and.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @logical_not_bitwise_not(
-// FAST-NOT: torch.aten.bitwise_not 
-// FAST-NOT: torch.aten.logical_not 
-// FAST: torch.aten.bitwise_and.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @logical_not_bitwise_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
   %0 = torch.aten.bitwise_not %arg0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
   %1 = torch.aten.logical_not %0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
@@ -893,12 +710,6 @@ func.func @logical_not_bitwise_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vt
 // CHECK: torch.aten.bitwise_and.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @bitwise_not_logical_not(
-// FAST-NOT: torch.aten.logical_not 
-// FAST-NOT: torch.aten.bitwise_not 
-// FAST: torch.aten.bitwise_and.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @bitwise_not_logical_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
   %0 = torch.aten.logical_not %arg0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
   %1 = torch.aten.bitwise_not %0 : !torch.vtensor<[2,2],i1> -> !torch.vtensor<[2,2],i1>
@@ -909,12 +720,12 @@ func.func @bitwise_not_logical_not(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vt
 // -----
 
 // exp(log(x)) -> x (fast_math)
-// CHECK-LABEL: func.func @exp_log(
-// CHECK: torch.aten.log %
-// CHECK: torch.aten.exp %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @exp_log(
+// SAFE: torch.aten.log %
+// SAFE: torch.aten.exp %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @exp_log(
 // FAST-NOT: torch.aten.log 
 // FAST-NOT: torch.aten.exp 
@@ -931,12 +742,12 @@ func.func @exp_log(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // -----
 
 // log(exp(x)) -> x (fast_math)
-// CHECK-LABEL: func.func @log_exp(
-// CHECK: torch.aten.exp %
-// CHECK: torch.aten.log %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @log_exp(
+// SAFE: torch.aten.exp %
+// SAFE: torch.aten.log %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @log_exp(
 // FAST-NOT: torch.aten.exp 
 // FAST-NOT: torch.aten.log 
@@ -953,11 +764,11 @@ func.func @log_exp(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // -----
 
 // sqrt(mul(x, x)) -> abs(x) (fast_math)
-// CHECK-LABEL: func.func @sqrt_square(
-// CHECK: torch.aten.mul.Tensor %
-// CHECK: torch.aten.sqrt %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @sqrt_square(
+// SAFE: torch.aten.mul.Tensor %
+// SAFE: torch.aten.sqrt %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @sqrt_square(
 // FAST-NOT: torch.aten.mul.Tensor 
 // FAST-NOT: torch.aten.sqrt 
@@ -973,13 +784,13 @@ func.func @sqrt_square(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // -----
 
 // mul(sqrt(x), sqrt(x)) -> x (fast_math)
-// CHECK-LABEL: func.func @square_sqrt(
-// CHECK: torch.aten.sqrt %
-// CHECK: torch.aten.sqrt %
-// CHECK: torch.aten.mul.Tensor %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @square_sqrt(
+// SAFE: torch.aten.sqrt %
+// SAFE: torch.aten.sqrt %
+// SAFE: torch.aten.mul.Tensor %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @square_sqrt(
 // FAST-NOT: torch.aten.sqrt 
 // FAST-NOT: torch.aten.mul.Tensor 
@@ -997,12 +808,12 @@ func.func @square_sqrt(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // -----
 
 // reciprocal(reciprocal(x)) -> x (fast_math)
-// CHECK-LABEL: func.func @reciprocal_reciprocal(
-// CHECK: torch.aten.reciprocal %
-// CHECK: torch.aten.reciprocal %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @reciprocal_reciprocal(
+// SAFE: torch.aten.reciprocal %
+// SAFE: torch.aten.reciprocal %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @reciprocal_reciprocal(
 // FAST-NOT: torch.aten.reciprocal 
 // FAST: torch.aten.neg %
@@ -1018,12 +829,12 @@ func.func @reciprocal_reciprocal(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vte
 // -----
 
 // rsub(rsub(x, 1), 1) -> x (fast_math)
-// CHECK-LABEL: func.func @rsub_rsub_one(
-// CHECK: torch.aten.rsub.Scalar %
-// CHECK: torch.aten.rsub.Scalar %
-// CHECK: torch.aten.neg %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @rsub_rsub_one(
+// SAFE: torch.aten.rsub.Scalar %
+// SAFE: torch.aten.rsub.Scalar %
+// SAFE: torch.aten.neg %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @rsub_rsub_one(
 // FAST-NOT: torch.aten.rsub.Scalar 
 // FAST: torch.aten.neg %
@@ -1048,11 +859,6 @@ func.func @rsub_rsub_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,
 // CHECK: torch.aten.full_like %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_zero(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.full_like %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_zero(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %int0 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1067,11 +873,6 @@ func.func @pow_zero(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_one(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %int1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1087,11 +888,6 @@ func.func @pow_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.mul.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_two(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.mul.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_two(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int2 = torch.constant.int 2
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %int2 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1108,13 +904,6 @@ func.func @pow_two(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.mul.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_three(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.mul.Tensor %
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.mul.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_three(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %int3 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1129,11 +918,6 @@ func.func @pow_three(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.sqrt %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_half(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.sqrt %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_half(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %float5.000000e-01 = torch.constant.float 5.000000e-01
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %float5.000000e-01 : !torch.vtensor<[3,4],f32>, !torch.float -> !torch.vtensor<[3,4],f32>
@@ -1148,11 +932,6 @@ func.func @pow_half(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f3
 // CHECK: torch.aten.reciprocal %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @pow_minus_one(
-// FAST-NOT: torch.aten.pow.Tensor_Scalar 
-// FAST: torch.aten.reciprocal %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @pow_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int-1 = torch.constant.int -1
   %0 = torch.aten.pow.Tensor_Scalar %arg0, %int-1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1162,10 +941,10 @@ func.func @pow_minus_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,
 // -----
 
 // pow(x, -0.5) -> rsqrt(x) (fast_math)
-// CHECK-LABEL: func.func @pow_minus_half(
-// CHECK: torch.aten.pow.Tensor_Scalar %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @pow_minus_half(
+// SAFE: torch.aten.pow.Tensor_Scalar %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @pow_minus_half(
 // FAST-NOT: torch.aten.pow.Tensor_Scalar 
 // FAST: torch.aten.rsqrt %
@@ -1185,11 +964,6 @@ func.func @pow_minus_half(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3
 // CHECK: torch.aten.mul.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @div_constant(
-// FAST-NOT: torch.aten.div.Scalar 
-// FAST: torch.aten.mul.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @div_constant(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %float4.000000e00 = torch.constant.float 4.000000e+00
   %0 = torch.aten.div.Scalar %arg0, %float4.000000e00 : !torch.vtensor<[3,4],f32>, !torch.float -> !torch.vtensor<[3,4],f32>
@@ -1205,12 +979,6 @@ func.func @div_constant(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.ne.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @logical_not_eq(
-// FAST-NOT: torch.aten.eq.Tensor 
-// FAST-NOT: torch.aten.logical_not 
-// FAST: torch.aten.ne.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @logical_not_eq(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],i1> {
   %0 = torch.aten.eq.Tensor %arg0, %arg1 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],i1>
   %1 = torch.aten.logical_not %0 : !torch.vtensor<[3,4],i1> -> !torch.vtensor<[3,4],i1>
@@ -1226,12 +994,6 @@ func.func @logical_not_eq(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtenso
 // CHECK: torch.aten.eq.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @logical_not_ne(
-// FAST-NOT: torch.aten.ne.Tensor 
-// FAST-NOT: torch.aten.logical_not 
-// FAST: torch.aten.eq.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @logical_not_ne(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],i1> {
   %0 = torch.aten.ne.Tensor %arg0, %arg1 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],i1>
   %1 = torch.aten.logical_not %0 : !torch.vtensor<[3,4],i1> -> !torch.vtensor<[3,4],i1>
@@ -1241,11 +1003,11 @@ func.func @logical_not_ne(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtenso
 // -----
 
 // logical_not(lt(x, y)) -> ge(x, y) (exact for integers)
-// CHECK-LABEL: func.func @logical_not_lt(
-// CHECK: torch.aten.lt.Tensor %
-// CHECK: torch.aten.logical_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @logical_not_lt(
+// SAFE: torch.aten.lt.Tensor %
+// SAFE: torch.aten.logical_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @logical_not_lt(
 // FAST-NOT: torch.aten.lt.Tensor 
 // FAST-NOT: torch.aten.logical_not 
@@ -1261,11 +1023,11 @@ func.func @logical_not_lt(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // logical_not(le(x, y)) -> gt(x, y) (exact for integers)
-// CHECK-LABEL: func.func @logical_not_le(
-// CHECK: torch.aten.le.Tensor %
-// CHECK: torch.aten.logical_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @logical_not_le(
+// SAFE: torch.aten.le.Tensor %
+// SAFE: torch.aten.logical_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @logical_not_le(
 // FAST-NOT: torch.aten.le.Tensor 
 // FAST-NOT: torch.aten.logical_not 
@@ -1281,11 +1043,11 @@ func.func @logical_not_le(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // logical_not(gt(x, y)) -> le(x, y) (exact for integers)
-// CHECK-LABEL: func.func @logical_not_gt(
-// CHECK: torch.aten.gt.Tensor %
-// CHECK: torch.aten.logical_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @logical_not_gt(
+// SAFE: torch.aten.gt.Tensor %
+// SAFE: torch.aten.logical_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @logical_not_gt(
 // FAST-NOT: torch.aten.gt.Tensor 
 // FAST-NOT: torch.aten.logical_not 
@@ -1301,11 +1063,11 @@ func.func @logical_not_gt(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // logical_not(ge(x, y)) -> lt(x, y) (exact for integers)
-// CHECK-LABEL: func.func @logical_not_ge(
-// CHECK: torch.aten.ge.Tensor %
-// CHECK: torch.aten.logical_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @logical_not_ge(
+// SAFE: torch.aten.ge.Tensor %
+// SAFE: torch.aten.logical_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @logical_not_ge(
 // FAST-NOT: torch.aten.ge.Tensor 
 // FAST-NOT: torch.aten.logical_not 
@@ -1327,12 +1089,6 @@ func.func @logical_not_ge(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // CHECK: torch.aten.ne.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @bitwise_not_eq(
-// FAST-NOT: torch.aten.eq.Tensor 
-// FAST-NOT: torch.aten.bitwise_not 
-// FAST: torch.aten.ne.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @bitwise_not_eq(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],i1> {
   %0 = torch.aten.eq.Tensor %arg0, %arg1 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],i1>
   %1 = torch.aten.bitwise_not %0 : !torch.vtensor<[3,4],i1> -> !torch.vtensor<[3,4],i1>
@@ -1348,12 +1104,6 @@ func.func @bitwise_not_eq(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtenso
 // CHECK: torch.aten.eq.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @bitwise_not_ne(
-// FAST-NOT: torch.aten.ne.Tensor 
-// FAST-NOT: torch.aten.bitwise_not 
-// FAST: torch.aten.eq.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @bitwise_not_ne(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],i1> {
   %0 = torch.aten.ne.Tensor %arg0, %arg1 : !torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],i1>
   %1 = torch.aten.bitwise_not %0 : !torch.vtensor<[3,4],i1> -> !torch.vtensor<[3,4],i1>
@@ -1363,11 +1113,11 @@ func.func @bitwise_not_ne(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtenso
 // -----
 
 // bitwise_not(lt(x, y)) -> ge(x, y) (exact for integers)
-// CHECK-LABEL: func.func @bitwise_not_lt(
-// CHECK: torch.aten.lt.Tensor %
-// CHECK: torch.aten.bitwise_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @bitwise_not_lt(
+// SAFE: torch.aten.lt.Tensor %
+// SAFE: torch.aten.bitwise_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @bitwise_not_lt(
 // FAST-NOT: torch.aten.lt.Tensor 
 // FAST-NOT: torch.aten.bitwise_not 
@@ -1383,11 +1133,11 @@ func.func @bitwise_not_lt(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // bitwise_not(le(x, y)) -> gt(x, y) (exact for integers)
-// CHECK-LABEL: func.func @bitwise_not_le(
-// CHECK: torch.aten.le.Tensor %
-// CHECK: torch.aten.bitwise_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @bitwise_not_le(
+// SAFE: torch.aten.le.Tensor %
+// SAFE: torch.aten.bitwise_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @bitwise_not_le(
 // FAST-NOT: torch.aten.le.Tensor 
 // FAST-NOT: torch.aten.bitwise_not 
@@ -1403,11 +1153,11 @@ func.func @bitwise_not_le(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // bitwise_not(gt(x, y)) -> le(x, y) (exact for integers)
-// CHECK-LABEL: func.func @bitwise_not_gt(
-// CHECK: torch.aten.gt.Tensor %
-// CHECK: torch.aten.bitwise_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @bitwise_not_gt(
+// SAFE: torch.aten.gt.Tensor %
+// SAFE: torch.aten.bitwise_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @bitwise_not_gt(
 // FAST-NOT: torch.aten.gt.Tensor 
 // FAST-NOT: torch.aten.bitwise_not 
@@ -1423,11 +1173,11 @@ func.func @bitwise_not_gt(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // -----
 
 // bitwise_not(ge(x, y)) -> lt(x, y) (exact for integers)
-// CHECK-LABEL: func.func @bitwise_not_ge(
-// CHECK: torch.aten.ge.Tensor %
-// CHECK: torch.aten.bitwise_not %
-// CHECK-NOT: torch.aten.
-// CHECK: return
+// SAFE-LABEL: func.func @bitwise_not_ge(
+// SAFE: torch.aten.ge.Tensor %
+// SAFE: torch.aten.bitwise_not %
+// SAFE-NOT: torch.aten.
+// SAFE: return
 // FAST-LABEL: func.func @bitwise_not_ge(
 // FAST-NOT: torch.aten.ge.Tensor 
 // FAST-NOT: torch.aten.bitwise_not 
@@ -1448,11 +1198,6 @@ func.func @bitwise_not_ge(%arg0: !torch.vtensor<[2,3],f32>, %arg1: !torch.vtenso
 // CHECK: torch.aten.logical_not %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @eq_false(
-// FAST-NOT: torch.aten.eq.Scalar 
-// FAST: torch.aten.logical_not %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @eq_false(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
   %int0 = torch.constant.int 0
   %0 = torch.aten.eq.Scalar %arg0, %int0 : !torch.vtensor<[2,2],i1>, !torch.int -> !torch.vtensor<[2,2],i1>
@@ -1467,11 +1212,6 @@ func.func @eq_false(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1>
 // CHECK: torch.aten.bitwise_and.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @ne_false(
-// FAST-NOT: torch.aten.ne.Scalar 
-// FAST: torch.aten.bitwise_and.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @ne_false(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1> {
   %int0 = torch.constant.int 0
   %0 = torch.aten.ne.Scalar %arg0, %int0 : !torch.vtensor<[2,2],i1>, !torch.int -> !torch.vtensor<[2,2],i1>
@@ -1488,12 +1228,6 @@ func.func @ne_false(%arg0: !torch.vtensor<[2,2],i1>) -> !torch.vtensor<[2,2],i1>
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @where_true(
-// FAST-NOT: torch.aten.ones 
-// FAST-NOT: torch.aten.where.self 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @where_true(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1517,12 +1251,6 @@ func.func @where_true(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @where_false(
-// FAST-NOT: torch.aten.zeros 
-// FAST-NOT: torch.aten.where.self 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @where_false(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1546,12 +1274,6 @@ func.func @where_false(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @where_same(
-// FAST-NOT: torch.aten.gt.Scalar 
-// FAST-NOT: torch.aten.where.self 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @where_same(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %0 = torch.aten.gt.Scalar %arg1, %int0 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],i1>
@@ -1569,12 +1291,6 @@ func.func @where_same(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @masked_fill_never(
-// FAST-NOT: torch.aten.zeros 
-// FAST-NOT: torch.aten.masked_fill.Scalar 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @masked_fill_never(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1599,12 +1315,6 @@ func.func @masked_fill_never(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor
 // CHECK: torch.aten.where.self %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @where_not(
-// FAST-NOT: torch.aten.logical_not 
-// FAST: torch.aten.isnan %
-// FAST: torch.aten.where.self %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @where_not(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.isnan %arg1 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],i1>
   %1 = torch.aten.logical_not %0 : !torch.vtensor<[3,4],i1> -> !torch.vtensor<[3,4],i1>
@@ -1620,11 +1330,6 @@ func.func @where_not(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @alias(
-// FAST-NOT: torch.aten.alias 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @alias(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.alias %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -1639,11 +1344,6 @@ func.func @alias(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> 
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @detach(
-// FAST-NOT: torch.aten.detach 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @detach(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.detach %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[3,4],f32>
@@ -1659,12 +1359,6 @@ func.func @detach(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32>
 // CHECK: torch.aten.add.Tensor %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @lift_fresh(
-// FAST-NOT: torch.aten.lift_fresh_copy 
-// FAST-NOT: torch.aten.detach 
-// FAST: torch.aten.add.Tensor %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @lift_fresh(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[4],f32> {kiln.constant = "_tensor_constant0", kiln.value = dense<[1.000000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00]> : tensor<4xf32>}) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.lift_fresh_copy %arg1 : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
   %1 = torch.aten.detach %0 : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
@@ -1681,11 +1375,6 @@ func.func @lift_fresh(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[4
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @view_same(
-// FAST-NOT: torch.aten.view 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @view_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1703,11 +1392,6 @@ func.func @view_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @expand_same(
-// FAST-NOT: torch.aten.expand 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @expand_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1726,11 +1410,6 @@ func.func @expand_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @slice_all(
-// FAST-NOT: torch.aten.slice.Tensor 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @slice_all(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int0 = torch.constant.int 0
@@ -1749,11 +1428,6 @@ func.func @slice_all(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @squeeze_none(
-// FAST-NOT: torch.aten.squeeze.dim 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @squeeze_none(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %0 = torch.aten.squeeze.dim %arg0, %int0 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,4],f32>
@@ -1769,11 +1443,6 @@ func.func @squeeze_none(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @clone(
-// FAST-NOT: torch.aten.clone 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @clone(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %none = torch.constant.none
   %0 = torch.aten.clone %arg0, %none : !torch.vtensor<[3,4],f32>, !torch.none -> !torch.vtensor<[3,4],f32>
@@ -1789,11 +1458,6 @@ func.func @clone(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> 
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @view_view(
-// FAST: torch.aten.view %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @view_view(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[12],f32> {
   %int4 = torch.constant.int 4
   %int3 = torch.constant.int 3
@@ -1815,12 +1479,6 @@ func.func @view_view(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[12],f3
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @view_unsqueeze(
-// FAST-NOT: torch.aten.unsqueeze 
-// FAST: torch.aten.view %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @view_unsqueeze(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[12],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.aten.unsqueeze %arg0, %int1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,1,4],f32>
@@ -1840,12 +1498,6 @@ func.func @view_unsqueeze(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[1
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @view_permute(
-// FAST-NOT: torch.aten.permute 
-// FAST: torch.aten.view %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @view_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[12],f32> {
   %int3 = torch.constant.int 3
   %int1 = torch.constant.int 1
@@ -1872,11 +1524,6 @@ func.func @view_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[12]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @expand_expand(
-// FAST: torch.aten.expand %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @expand_expand(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[2,3,4],f32> {
   %int3 = torch.constant.int 3
   %int4 = torch.constant.int 4
@@ -1902,12 +1549,6 @@ func.func @expand_expand(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[2,
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @squeeze_unsqueeze(
-// FAST-NOT: torch.aten.unsqueeze 
-// FAST-NOT: torch.aten.squeeze.dim 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @squeeze_unsqueeze(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.aten.unsqueeze %arg0, %int1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.vtensor<[3,1,4],f32>
@@ -1925,11 +1566,6 @@ func.func @squeeze_unsqueeze(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @flip_flip(
-// FAST-NOT: torch.aten.flip 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @flip_flip(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %0 = torch.prim.ListConstruct %int0 : (!torch.int) -> !torch.list<int>
@@ -1949,11 +1585,6 @@ func.func @flip_flip(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @t_nothing(
-// FAST-NOT: torch.aten.t 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @t_nothing(%arg0: !torch.vtensor<[5],f32>) -> !torch.vtensor<[5],f32> {
   %0 = torch.aten.t %arg0 : !torch.vtensor<[5],f32> -> !torch.vtensor<[5],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[5],f32> -> !torch.vtensor<[5],f32>
@@ -1968,11 +1599,6 @@ func.func @t_nothing(%arg0: !torch.vtensor<[5],f32>) -> !torch.vtensor<[5],f32> 
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @t_t(
-// FAST-NOT: torch.aten.t 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @t_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.t %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[4,3],f32>
   %1 = torch.aten.t %0 : !torch.vtensor<[4,3],f32> -> !torch.vtensor<[3,4],f32>
@@ -1989,12 +1615,6 @@ func.func @t_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @t_transpose(
-// FAST-NOT: torch.aten.transpose.int 
-// FAST-NOT: torch.aten.t 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @t_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %int1 = torch.constant.int 1
@@ -2013,12 +1633,6 @@ func.func @t_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @t_permute(
-// FAST-NOT: torch.aten.permute 
-// FAST-NOT: torch.aten.t 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @t_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int0 = torch.constant.int 0
@@ -2037,11 +1651,6 @@ func.func @t_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @transpose_nothing(
-// FAST-NOT: torch.aten.transpose.int 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @transpose_nothing(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int1_0 = torch.constant.int 1
@@ -2059,12 +1668,6 @@ func.func @transpose_nothing(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @transpose_t(
-// FAST-NOT: torch.aten.t 
-// FAST-NOT: torch.aten.transpose.int 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @transpose_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.t %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[4,3],f32>
   %int0 = torch.constant.int 0
@@ -2082,11 +1685,6 @@ func.func @transpose_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @transpose_transpose(
-// FAST-NOT: torch.aten.transpose.int 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @transpose_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %int1 = torch.constant.int 1
@@ -2107,12 +1705,6 @@ func.func @transpose_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtens
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @transpose_permute(
-// FAST-NOT: torch.aten.permute 
-// FAST-NOT: torch.aten.transpose.int 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @transpose_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int0 = torch.constant.int 0
@@ -2133,11 +1725,6 @@ func.func @transpose_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @permute_nothing(
-// FAST-NOT: torch.aten.permute 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @permute_nothing(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %int1 = torch.constant.int 1
@@ -2156,12 +1743,6 @@ func.func @permute_nothing(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @permute_t(
-// FAST-NOT: torch.aten.t 
-// FAST-NOT: torch.aten.permute 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @permute_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.aten.t %arg0 : !torch.vtensor<[3,4],f32> -> !torch.vtensor<[4,3],f32>
   %int1 = torch.constant.int 1
@@ -2181,12 +1762,6 @@ func.func @permute_t(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @permute_transpose(
-// FAST-NOT: torch.aten.transpose.int 
-// FAST-NOT: torch.aten.permute 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @permute_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int0 = torch.constant.int 0
   %int1 = torch.constant.int 1
@@ -2207,11 +1782,6 @@ func.func @permute_transpose(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @permute_permute(
-// FAST-NOT: torch.aten.permute 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @permute_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int0 = torch.constant.int 0
@@ -2233,11 +1803,6 @@ func.func @permute_permute(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @cat_one(
-// FAST-NOT: torch.aten.cat 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @cat_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %0 = torch.prim.ListConstruct %arg0 : (!torch.vtensor<[3,4],f32>) -> !torch.list<vtensor>
   %int1 = torch.constant.int 1
@@ -2255,12 +1820,6 @@ func.func @cat_one(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @cat_slices(
-// FAST-NOT: torch.aten.slice.Tensor 
-// FAST-NOT: torch.aten.cat 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @cat_slices(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %int0 = torch.constant.int 0
@@ -2293,12 +1852,6 @@ func.func @cat_slices(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @stack_unbind(
-// FAST-NOT: torch.aten.unbind.int 
-// FAST-NOT: torch.aten.stack 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @stack_unbind(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.aten.unbind.int %arg0, %int1 : !torch.vtensor<[3,4],f32>, !torch.int -> !torch.list<vtensor>
@@ -2319,12 +1872,6 @@ func.func @stack_unbind(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @slice_cat(
-// FAST-NOT: torch.aten.cat 
-// FAST: torch.aten.slice.Tensor %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @slice_cat(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,2],f32> {
   %0 = torch.prim.ListConstruct %arg0, %arg1 : (!torch.vtensor<[3,4],f32>, !torch.vtensor<[3,4],f32>) -> !torch.list<vtensor>
   %int1 = torch.constant.int 1
@@ -2346,11 +1893,6 @@ func.func @slice_cat(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @cast_same(
-// FAST-NOT: torch.aten._to_copy 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @cast_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f32> {
   %int6 = torch.constant.int 6
   %none = torch.constant.none
@@ -2371,11 +1913,6 @@ func.func @cast_same(%arg0: !torch.vtensor<[3,4],f32>) -> !torch.vtensor<[3,4],f
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @cast_cast(
-// FAST-NOT: torch.aten._to_copy 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @cast_cast(%arg0: !torch.vtensor<[6],f16>) -> !torch.vtensor<[6],f16> {
   %int6 = torch.constant.int 6
   %none = torch.constant.none
@@ -2404,12 +1941,6 @@ func.func @cast_cast(%arg0: !torch.vtensor<[6],f16>) -> !torch.vtensor<[6],f16> 
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @sum_of_one(
-// FAST-NOT: torch.aten.sum.dim_IntList 
-// FAST: torch.aten.abs %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @sum_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1],f32> {
   %0 = torch.aten.abs %arg0 : !torch.vtensor<[3,1],f32> -> !torch.vtensor<[3,1],f32>
   %int1 = torch.constant.int 1
@@ -2430,12 +1961,6 @@ func.func @sum_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1],
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @mean_of_one(
-// FAST-NOT: torch.aten.mean.dim 
-// FAST: torch.aten.abs %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @mean_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1],f32> {
   %0 = torch.aten.abs %arg0 : !torch.vtensor<[3,1],f32> -> !torch.vtensor<[3,1],f32>
   %int1 = torch.constant.int 1
@@ -2455,11 +1980,6 @@ func.func @mean_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @amax_of_one(
-// FAST-NOT: torch.aten.amax 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @amax_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.prim.ListConstruct %int1 : (!torch.int) -> !torch.list<int>
@@ -2477,11 +1997,6 @@ func.func @amax_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @amin_of_one(
-// FAST-NOT: torch.aten.amin 
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @amin_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1],f32> {
   %int1 = torch.constant.int 1
   %0 = torch.prim.ListConstruct %int1 : (!torch.int) -> !torch.list<int>
@@ -2500,12 +2015,6 @@ func.func @amin_of_one(%arg0: !torch.vtensor<[3,1],f32>) -> !torch.vtensor<[3,1]
 // CHECK: torch.aten.neg %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @bmm(
-// FAST-NOT: torch.aten.bmm 
-// FAST: torch.aten.matmul %
-// FAST: torch.aten.neg %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @bmm(%arg0: !torch.vtensor<[2,3,4],f32>, %arg1: !torch.vtensor<[2,4,3],f32>) -> !torch.vtensor<[2,3,3],f32> {
   %0 = torch.aten.bmm %arg0, %arg1 : !torch.vtensor<[2,3,4],f32>, !torch.vtensor<[2,4,3],f32> -> !torch.vtensor<[2,3,3],f32>
   %1 = torch.aten.neg %0 : !torch.vtensor<[2,3,3],f32> -> !torch.vtensor<[2,3,3],f32>
@@ -2522,13 +2031,6 @@ func.func @bmm(%arg0: !torch.vtensor<[2,3,4],f32>, %arg1: !torch.vtensor<[2,4,3]
 // CHECK: torch.aten.sin %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @matmul_of_views(
-// FAST-NOT: torch.aten.view 
-// FAST-NOT: torch.aten.bmm 
-// FAST: torch.aten.matmul %
-// FAST: torch.aten.sin %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @matmul_of_views(%arg0: !torch.vtensor<[2,3,4,5],f32>, %arg1: !torch.vtensor<[2,3,5,4],f32>) -> !torch.vtensor<[2,3,4,4],f32> {
   %int6 = torch.constant.int 6
   %int4 = torch.constant.int 4
@@ -2560,12 +2062,6 @@ func.func @matmul_of_views(%arg0: !torch.vtensor<[2,3,4,5],f32>, %arg1: !torch.v
 // CHECK: torch.aten.mul.Scalar %
 // CHECK-NOT: torch.aten.
 // CHECK: return
-// FAST-LABEL: func.func @baddbmm_beta_zero(
-// FAST-NOT: torch.aten.baddbmm 
-// FAST: torch.aten.matmul %
-// FAST: torch.aten.mul.Scalar %
-// FAST-NOT: torch.aten.
-// FAST: return
 func.func @baddbmm_beta_zero(%arg0: !torch.vtensor<[2,3,3],f32>, %arg1: !torch.vtensor<[2,3,4],f32>, %arg2: !torch.vtensor<[2,4,3],f32>) -> !torch.vtensor<[2,3,3],f32> {
   %int0 = torch.constant.int 0
   %float5.000000e-01 = torch.constant.float 5.000000e-01
