@@ -3,7 +3,8 @@
 
 """The generated references: ``python -m kiln.tools.gen_docs`` writes ``docs/reference/``: passes, ops, schedules.
 
-Everything comes from the code: docstrings, pass options, op fields, the pipeline with its reasons. ``--check`` writes
+Everything comes from the code: docstrings, pass options, op fields, the pipeline with its reasons. Each reference is a
+page that lists what there is, and a folder with a page per pass, or per group of ops or schedules. ``--check`` writes
 nothing and fails when a file is stale. References are made in a checkout; an installation has no ``docs``.
 """
 
@@ -11,7 +12,7 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,43 @@ from kiln.passes.options import options_of
 from kiln.passes.registry import all_passes
 from kiln.tools.list_passes import default_text
 
-__all__ = ["main", "ops_page", "passes_page", "schedules_page", "stale"]
+__all__ = ["main", "pages", "stale"]
 
 _NOTICE = "<!-- Written by `python -m kiln.tools.gen_docs` from the code. Do not edit. -->"
 
+Lines = list[str]
 
-def passes_page() -> str:
-    """The pass reference as Markdown."""
+
+def pages() -> dict[str, str]:
+    """Path below ``docs/reference`` -> Markdown."""
+    from kiln.dialects import kiln, tt
+
+    found: dict[str, Lines] = {}
+    found |= _passes()
+    found |= _dialect("ops", kiln.Kiln, kiln.OPS)
+    found |= _dialect("tt", tt.Tt, tt.OPS)
+    found |= _schedules()
+    return {path: "\n".join([_NOTICE, "", *lines]).rstrip() + "\n" for path, lines in found.items()}
+
+
+# ----------------------------------------------------------------------------------------------------------- passes
+
+
+def _passes() -> dict[str, Lines]:
+    """``passes.md``, the pipelines and all passes, and a page for each pass."""
     passes = {name: cls for name, cls in all_passes().items() if cls.__module__.startswith("kiln.passes.")}
-    lines = [_NOTICE, "", "# Passes", ""]
+    lines = ["# Passes", ""]
     lines += ["`kiln-opt --list-passes` prints the short form. Options are given as `name{option=value ...}`.", ""]
-    lines += _pipelines()
-    lines += ["## Reference", ""]
-    for name, cls in passes.items():
-        lines += _pass(name, cls)
-    return _join(lines)
+    lines += ["| pass | what it does |", "|---|---|"]
+    lines += [f"| [`{name}`](passes/{name}.md) | {_summary(cls)} |" for name, cls in passes.items()]
+    lines += ["", *_pipelines(passes)]
+    return {"passes.md": lines} | {f"passes/{name}.md": _pass(name, cls) for name, cls in passes.items()}
 
 
-def _pipelines() -> list[str]:
+def _pipelines(passes: Mapping[str, type[Pass]]) -> Lines:
     from kiln.passes.pipelines import PIPELINES
 
-    lines: list[str] = []
+    lines: Lines = []
     for name, make in PIPELINES.items():
         lines += [
             f"## Pipeline `{name}`",
@@ -50,15 +67,17 @@ def _pipelines() -> list[str]:
             "|---|---|---|",
         ]
         for step in make():
-            spec = step.pass_.spec().replace("|", "\\|")
-            lines.append(f"| `{spec}` | {step.why} | {f'`{step.stage}`' if step.stage else ''} |")
+            spec = step.pass_.spec()
+            text = f"`{spec}`".replace("|", "\\|")
+            base = spec.partition("{")[0]
+            linked = f"[{text}](passes/{base}.md)" if base in passes else text
+            lines.append(f"| {linked} | {step.why} | {f'`{step.stage}`' if step.stage else ''} |")
         lines.append("")
     return lines
 
 
-def _pass(name: str, cls: type[Pass]) -> list[str]:
-    module = cls.__module__.removeprefix("kiln.").replace(".", "/")
-    lines = [f"### `{name}`", "", f"`{cls.__name__}` in `{module}.py`", "", _doc(cls), ""]
+def _pass(name: str, cls: type[Pass]) -> Lines:
+    lines = [f"# `{name}`", "", f"`{cls.__name__}` in `{_file(cls)}`", "", _doc(cls), ""]
     options = options_of(cls)
     if options:
         lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
@@ -66,37 +85,36 @@ def _pass(name: str, cls: type[Pass]) -> list[str]:
             kind = option.type_name.replace("|", "\\|")
             lines.append(f"| `{option.name}` | {kind} | `{default_text(option.default)}` | {option.help} |")
         lines.append("")
-    return lines
+    return [*lines, "All passes: [passes.md](../passes.md)."]
 
 
-def ops_page() -> str:
-    """The reference of the `kiln` dialect's ops as Markdown."""
-    from kiln.dialects import kiln
-
-    return _dialect_page(kiln.Kiln, kiln.OPS)
+# -------------------------------------------------------------------------------------------------------- schedules
 
 
-def tt_page() -> str:
-    """The reference of the `tt` dialect's ops as Markdown."""
-    from kiln.dialects import tt
-
-    return _dialect_page(tt.Tt, tt.OPS)
-
-
-def schedules_page() -> str:
-    """The reference of the kernels' schedules as Markdown."""
+def _schedules() -> dict[str, Lines]:
+    """``schedules.md`` and a page for each kind of kernel: ``cpu.gemm``, ``gpu.conv``, ..."""
     from kiln.dialects import schedules
 
-    lines = [_NOTICE, "", "# Schedules", ""]
+    groups: dict[str, list[tuple[str, Any]]] = {}
+    for name, class_ in schedules.kernels().items():
+        groups.setdefault(".".join(name.split(".")[:2]) if name.count(".") > 1 else "others", []).append((name, class_))
+    for class_ in schedules.pieces():
+        groups.setdefault("others", []).append((class_.__name__, class_))
+    lines = ["# Schedules", ""]
     lines += [
         "The attribute `schedule` of a `kiln.fusion` ([fusion-attributes.md](../fusion-attributes.md)), by its entry"
     ]
     lines += ["`kernel`. Fields with their default are not printed. The verifier checks all fields.", ""]
-    named = [*schedules.kernels().items(), *((class_.__name__, class_) for class_ in schedules.pieces())]
-    for name, class_ in named:
-        lines += [f"## `{name}`", "", f"`{class_.__name__}` in `{_file(class_)}`", "", _doc(class_), ""]
-        lines += _schedule_fields(class_)
-    return _join(lines)
+    lines += ["| schedule | of |", "|---|---|"]
+    found: dict[str, Lines] = {"schedules.md": lines}
+    for group, members in sorted(groups.items()):
+        page = [f"# Schedules: `{group}`" if group != "others" else "# Other schedules", ""]
+        for name, class_ in members:
+            lines.append(f"| [`{name}`](schedules/{group}.md#{_anchor(name)}) | {_summary(class_)} |")
+            page += [f"## `{name}`", "", f"`{class_.__name__}` in `{_file(class_)}`", "", _doc(class_), ""]
+            page += _schedule_fields(class_)
+        found[f"schedules/{group}.md"] = [*page, "All schedules: [schedules.md](../schedules.md)."]
+    return found
 
 
 def _schedule_fields(class_: Any) -> list[str]:
@@ -111,18 +129,26 @@ def _file(class_: type) -> str:
     return class_.__module__.removeprefix("kiln.").replace(".", "/") + ".py"
 
 
-def _dialect_page(dialect: Any, ops_of_dialect: list[Any]) -> str:
-    """Ops grouped by the file that defines them."""
+# ------------------------------------------------------------------------------------------------------------- ops
+
+
+def _dialect(page: str, dialect: Any, ops_of_dialect: Sequence[Any]) -> dict[str, Lines]:
+    """``PAGE.md``, a table of a dialect's ops, and a page for each file that defines some."""
     groups: dict[str, list[Any]] = {}
     for op in ops_of_dialect:
-        groups.setdefault(op.__module__, []).append(op)
-    lines = [_NOTICE, "", f"# The `{dialect.DIALECT_NAMESPACE}` dialect", "", _doc(dialect), ""]
-    for module, ops in sorted(groups.items()):
-        about = inspect.cleandoc(sys.modules[module].__doc__ or "").split("\n\n")[0]
-        lines += [f"## {module.rsplit('.', 1)[-1]}", "", " ".join(about.split()), ""]
+        groups.setdefault(op.__module__.rsplit(".", 1)[-1], []).append(op)
+    lines = [f"# The `{dialect.DIALECT_NAMESPACE}` dialect", "", _doc(dialect), ""]
+    lines += ["| op | | page |", "|---|---|---|"]
+    found: dict[str, Lines] = {f"{page}.md": lines}
+    for group, ops in sorted(groups.items()):
+        about = inspect.cleandoc(sys.modules[ops[0].__module__].__doc__ or "").split("\n\n")[0]
+        own = [f"# `{dialect.DIALECT_NAMESPACE}` dialect: {group}", "", " ".join(about.split()), ""]
         for op in ops:
-            lines += [f"### `{op.OPERATION_NAME}`", "", _doc(op), "", *_row(op), *_fields(op)]
-    return _join(lines)
+            link = f"{page}/{group}.md#{_anchor(op.OPERATION_NAME)}"
+            lines.append(f"| [`{op.OPERATION_NAME}`]({link}) | {_summary(op)} | [{group}]({page}/{group}.md) |")
+            own += [f"## `{op.OPERATION_NAME}`", "", _doc(op), "", *_row(op), *_fields(op)]
+        found[f"{page}/{group}.md"] = [*own, f"All ops: [{page}.md](../{page}.md)."]
+    return found
 
 
 def _row(op: Any) -> list[str]:
@@ -190,22 +216,30 @@ def _doc(cls: type) -> str:
     return re.sub(r"::$", ":", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)
 
 
-def _join(lines: list[str]) -> str:
-    return "\n".join(lines).rstrip() + "\n"
+def _summary(cls: type) -> str:
+    """The first sentence of the docstring, for a cell of a table."""
+    paragraph = " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
+    sentence = re.match(r".*?[.:;](?= |$)", paragraph)
+    return (sentence[0] if sentence else paragraph).rstrip(".:;").replace("|", "\\|")
 
 
-_PAGES: dict[str, Callable[[], str]] = {
-    "passes.md": passes_page,
-    "ops.md": ops_page,
-    "schedules.md": schedules_page,
-    "tt.md": tt_page,
-}
+def _anchor(heading: str) -> str:
+    """What a link to a heading ends with."""
+    return re.sub(r"[^\w-]", "", heading.lower())
+
+
+def _generated(folder: Path) -> Iterator[Path]:
+    """The files in ``folder`` that say that they are generated."""
+    for path in sorted(folder.rglob("*.md")):
+        if path.read_text(encoding="utf-8").startswith(_NOTICE):
+            yield path
 
 
 def stale(folder: Path) -> list[Path]:
-    """The files in ``folder`` that are missing or differ from what the code says."""
-    pages = {folder / name: make() for name, make in _PAGES.items()}
-    return [p for p, text in pages.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
+    """The files in ``folder`` that are missing, differ from what the code says, or are about what is gone."""
+    now = {folder / path: text for path, text in pages().items()}
+    old = [p for p, text in now.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
+    return [*old, *(path for path in _generated(folder) if path not in now)]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -223,9 +257,11 @@ def main(argv: list[str] | None = None) -> int:
             for path in old:
                 print(f"error: {path} is stale; run python -m kiln.tools.gen_docs", file=sys.stderr)
             return 1 if old else 0
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, make in _PAGES.items():
-            (folder / name).write_text(make(), encoding="utf-8")
+        for path in _generated(folder):
+            path.unlink()
+        for name, text in pages().items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
     except KilnError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

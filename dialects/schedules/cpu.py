@@ -239,12 +239,12 @@ class DirectConvSchedule(ConvSchedule, kernel="cpu.conv.direct"):
 
 @dataclass(frozen=True, kw_only=True)
 class VnniBf16ConvSchedule(DirectConvSchedule, kernel="cpu.conv.vnni_bf16"):
-    """The same with pairs of channels in bf16 (VDPBF16PS)."""
+    """Direct convolution with pairs of channels in bf16 (VDPBF16PS)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VnniBf16ColumnsConvSchedule(DirectConvSchedule, kernel="cpu.conv.vnni_bf16_columns"):
-    """The same with pairs of columns of the window in bf16."""
+    """Direct convolution with pairs of columns of the window in bf16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,4 +321,7 @@ class FlashSchedule(AttentionSchedule, kernel="cpu.attention.flash"):
 
 @dataclass(frozen=True, kw_only=True)
 class AmxFlashSchedule(AttentionSchedule, kernel="cpu.attention.amx_bf16"):
-    """The same with products by tiles of AMX: `queries` queries a task, `keys` keys at a time."""
+    """Attention in one pass over the keys, with products by tiles of AMX.
+
+    `queries` queries a task, `keys` keys at a time.
+    """
