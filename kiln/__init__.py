@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kiln.frontend.report.explain import explain
     from kiln.frontend.report.profile import profile
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["__version__", "backend", "explain", "patterns", "profile"]
 
