@@ -1,11 +1,9 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which attention a library does faster on an NVIDIA GPU, and why.
+"""Which attention a library does faster on an NVIDIA GPU, and why: rows of `lowering/gpu/choices/attention.toml`."""
 
-Measured on an H200 (docs/gpu.md).
-"""
-
+from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
@@ -14,48 +12,71 @@ from torch_mlir import ir
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_specialized
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
+from kiln.lowering.gpu.dot.measured import decide, table
 from kiln.lowering.gpu.dot.readers import generic_readers, source
 
-__all__ = ["attention_alone", "attention_reason"]
+__all__ = ["AttentionCase", "attention_alone", "attention_reason"]
 
-_LIBRARY = paths.group("cuda cuDNN attention", "large heads")
-_OWN = paths.group("cuda no cuDNN attention", "small attention", "attention through tensor maps", "a kernel behind it")
+
+@dataclass(frozen=True)
+class AttentionCase:
+    """Attention as choices see it.
+
+    plain: of 16 bits, by batch and head, without a mask, with a result of known sizes. size: elements of a head, 0
+    where those of values are others. queries, keys: of one head. known: there is the size of all values. work:
+    nanoseconds of the multiply-adds at the peak of the machine's tensor cores. maps: operands may come through tensor
+    maps. hopper: `dot/specialized.py` can do it; specialized: and is the faster one of Kiln's kernels.
+    """
+
+    plain: bool
+    size: int = 0
+    queries: int | None = None
+    keys: int | None = None
+    known: bool = False
+    work: float | None = None
+    maps: bool = False
+    hopper: bool = False
+    specialized: bool = False
+
+
+TABLE = table("attention", AttentionCase)
+_LIBRARY = paths.group("cuda cuDNN attention", *TABLE.names("library"))
+_OWN = paths.group("cuda no cuDNN attention", *TABLE.names("own"), "a kernel behind it")
 
 _NARROW = (ir.BF16Type, ir.F16Type)
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes, which hardware moves at once."""
-_SMALL_ATTENTION = 1 << 33
-"""Floating-point operations that take an H200 some 15 us, as long as a call through ATen takes the CPU."""
-_FEW_KEYS = 2048
-"""Up to which programs of 64 queries with heads of 128, a multiprocessor for each, are 1.2 to 1.6 times as fast as
-cuDNN."""
 _MANY_KEYS = 1024
 """From which on, without a causal mask, a quarter of the attention's time is more than a pass over its result."""
 
 
 def attention_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
-    """Plain 16-bit attention with heads of 64 to 128 elements. With 128 elements Hopper's kernel of warps with
-    different jobs is 0.98 to 1.23 of cuDNN's, with 72 to 120 it is 1.00 to 1.28; the one for all GPUs 0.78, causal 0.83
-    (0.75 to 0.89), and with few tokens 1.2 to 1.6.
-    With 64 and keys and values through `tensor_maps` it is 0.99 to 1.05 of it, with few tokens twice as fast (0.74 to
-    1.1 through pointers). Masks and f32 are ours, and heads of 64 elements with little work: 0.86 of cuDNN is less time
-    than the call takes.
-    """
+    """Why to call cuDNN for attention at the kiln stage; None to keep the op for a kernel of its own."""
+    case = _case(op, tensor_maps, arch)
+    row = TABLE.find(case)
+    return None if row is None else decide(row, case, _OWN, _LIBRARY)
+
+
+def _case(op: ir.Operation, tensor_maps: bool, arch: str) -> AttentionCase:
     query, value = (ir.RankedTensorType(op.operands[i].type) for i in (0, 2))
     if len(op.operands) > 3 or query.rank != 4 or not isinstance(query.element_type, _NARROW):
-        return None
+        return AttentionCase(plain=False)
     if not ir.RankedTensorType(op.results[0].type).has_static_shape:
-        return None
-    rows, size = query.shape[-2:]
-    is_causal = bool(ir.BoolAttr(op.attributes["causal"]).value)
-    work = 4 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1)
-    if size == value.shape[-1] == 64 and value.has_static_shape and work <= machine(arch).scaled(_SMALL_ATTENTION):
-        return _OWN("small attention")
-    if not 64 <= size <= 128 or size != value.shape[-1] or rows < (1024 if size == 64 else 128):
-        return None
-    if tensor_maps and (size == 64 or _is_own(op, arch)):
-        return _OWN("attention through tensor maps")
-    return _LIBRARY("large heads", f"cuDNN: attention with heads of {size} elements is faster there")
+        return AttentionCase(plain=False)
+    is_causal, is_known = bool(ir.BoolAttr(op.attributes["causal"]).value), value.has_static_shape
+    work = 2 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1) if is_known else None
+    shape = _large_heads(op, arch)
+    return AttentionCase(
+        plain=True,
+        size=query.shape[-1] if query.shape[-1] == value.shape[-1] else 0,
+        queries=query.shape[-2],
+        keys=None if shape is None else shape.keys,
+        known=is_known,
+        work=None if work is None else machine(arch).peak_time(work),
+        maps=tensor_maps,
+        hopper=shape is not None,
+        specialized=shape is not None and choose_specialized(shape, machine(arch), arch) is not None,
+    )
 
 
 def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> bool:
@@ -86,15 +107,6 @@ def _loads_as_much(value: ir.Value) -> bool:
         and source(x) != value
         for x in others
     )
-
-
-def _is_own(op: ir.Operation, arch: str) -> bool:
-    """Whether Hopper's kernel, or one for few tokens or what follows, does this attention with heads of more than 64
-    elements."""
-    shape = _large_heads(op, arch)
-    if shape is None or shape.keys is None:
-        return False
-    return choose_specialized(shape, machine(arch), arch) is not None or 0 < shape.keys <= _FEW_KEYS
 
 
 def _large_heads(op: ir.Operation, arch: str) -> AttentionShape | None:

@@ -3,197 +3,178 @@
 
 """Which products a library does faster on an NVIDIA GPU, and why (`conv_choice`, `attention_choice`: other ops).
 
-Measured on an H200 (docs/gpu.md). Each function gets an op at the kiln stage and returns a reason to call ATen, or None
-to keep the op for a kernel of its own.
+A case is taken from the op and its surroundings; the first row of `lowering/gpu/choices/matmul.toml` that it belongs to
+decides, or else the cheaper of Kiln's kernel and the library's call by the cost model (`product_cost.py`).
 """
 
+from dataclasses import dataclass, replace
 from math import prod
 
 from torch_mlir import ir
 
 from kiln.dialects import kiln
-from kiln.dialects.schedules.gpu import TmaSchedule
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
+from kiln.lowering.gpu.dot.measured import decide, table
+from kiln.lowering.gpu.dot.product_cost import Traits, library_time, own_time
 from kiln.lowering.gpu.dot.readers import generic_readers, source
-from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile, choose_product, tile_time
+from kiln.lowering.gpu.dot.schedule import ProductShape, best_tile
 from kiln.lowering.gpu.dot.split import split_parts
 
 __all__ = [
+    "ProductCase",
     "added_bias",
     "parts_of_product",
     "product_reason",
     "stands_alone",
 ]
 
-_LIBRARY = paths.group(
-    "cuda library",
-    "wide floats",
-    "few tiles",
-    "GELU",
-    "nothing behind",
-    "some rows",
-    "reduction behind",
-    "siblings that meet",
-    "rows no lines",
-    "long sums",
-    "batches with rows anywhere",
-    "batches",
-    "any rows",
-)
-_OWN = paths.group(
-    "cuda no library",
-    "few rows",
-    "small product of wide floats",
-    "in parts",
-    "rows of results anywhere",
-    "siblings",
-    "with something behind",
-)
-
-_NARROW = (ir.BF16Type, ir.F16Type)
-_FEW = 16
-"""Rows up to which the weights' memory decides, which our kernels read at full speed."""
-# Multiplications of an H200; other chips have as many as take them as long (`Machine.scaled`).
-_LARGE = 1 << 31
-"""From here the difference is more than a kernel for what follows costs."""
-_LARGE_ALONE = 1 << 28
-"""The same where nothing follows: from here the difference is more than the call costs."""
-_LARGE_WIDE = 1 << 25
-"""The same for f32 and f64."""
-_SOME, _LARGE_WEIGHTS = 128, 1 << 24
-"""Rows, and elements of the matrix that they are multiplied with, of products that wait for that matrix's memory."""
-_GRAIN = 8
-"""Elements of 16 bits in 16 bytes, which hardware moves at once."""
+_KINDS = {"bf16": "narrow", "f16": "narrow", "f32": "wide", "f64": "wide"}
+_BEHIND_CALL = ("pointwise", "sibling")
+"""What needs a kernel behind a call that reads the result again. A bias is part of the call, and what leads to a
+reduction is part of that one's kernel."""
 _LINE = 64
 """Elements of 16 bits in 128 bytes."""
-_WIDE = (ir.F32Type, ir.F64Type)
-_LARGE_FOR_ANY_ROWS = 1 << 20
-_LONG = 8192
-"""Terms of a sum from which 4 % of the product's time is more than one pass over its result."""
-_FEW_TILES = 4
-"""Multiprocessors per tile from which a library that splits sums has much to gain."""
-_SMALL_RESULT = 1 << 16
-"""Elements of partial sums that are added up in no time."""
-_LONG_TIME = 10_000.0
-"""Nanoseconds of a product, by the model, below which there is nothing to gain."""
+_FEW = 16
+"""Rows or columns of matrices up to which batches of products are always kernels of Kiln's own."""
+
+
+@dataclass(frozen=True)
+class ProductCase:
+    """A product as choices see it. Fields that do not apply (of a batch, of unknown sizes) have their defaults.
+
+    kind: "narrow" (16 bits), "wide" (f32, f64) or "other". known: all sizes are. batch: each side has a matrix of its
+    own for each result. dims: of lhs. rows, columns, terms: of [rows, terms] x [terms, columns], those of all leading
+    dims together. weights: elements of rhs; result: of the result. work: nanoseconds of the multiply-adds at the peak
+    of the machine's tensor cores. grain, result_grain: as in `product_cost.Traits`. behind: "nothing", "bias",
+    "gelu" (with a bias), "reduction" (pointwise ops and then one over the rows), "sibling" (pointwise ops that read
+    another product of lhs, too) or "pointwise". siblings: products of lhs with matrices of one size, this one among
+    them. parts: of the sums (`split.py`). tile: elements of the best tile. maps: operands may come through tensor maps,
+    each through its own.
+    """
+
+    dtype: str
+    kind: str
+    known: bool
+    batch: bool
+    dims: int
+    weights: int
+    grain: int
+    result_grain: int
+    rows: int | None = None
+    columns: int | None = None
+    terms: int | None = None
+    result: int | None = None
+    work: float | None = None
+    behind: str = "nothing"
+    siblings: int = 1
+    parts: int = 1
+    tile: int | None = None
+    maps: bool = False
+
+
+TABLE = table("matmul", ProductCase)
+_LIBRARY = paths.group(
+    "cuda library", *TABLE.names("library"), "nothing behind", "reduction behind", "rows no lines", "in less time"
+)
+_OWN = paths.group("cuda no library", *TABLE.names("own"), "in less time")
 
 
 def product_reason(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> str | None:
-    """Products that cuBLAS does faster, the pass over memory included that what follows costs then.
+    """Why to call cuBLAS for a product at the kiln stage; None to keep the op for a kernel of its own.
 
-    Against cuBLAS, 16 bits: 0.96 at 4096 cubed, 0.94 at 1024 cubed, 0.84 to 0.87 where rows are no whole lines, 0.65
-    with 64 rows (1.18 with GELU and `tensor_maps`), and 1.2 to 1.7 times as fast up to 16 rows. f32 without tensor
-    cores is emitted as plain multiply-adds. A bias goes into the call. Small products are ours: a call costs more
-    than it saves. So are 16-bit ones where rows of the result do not start at multiples of 16 bytes (the logits of a
-    vocabulary of 50257): cuBLAS has slow kernels only for these, while ours need that of operands alone.
+    tensor_maps: kernels may load operands through these. arch: the GPU.
     """
-    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
     chip = machine(arch)
-    is_turned = _transposed(op, "transpose_lhs")
-    if lhs.element_type != rhs.element_type:
+    shape = _supported_shape(op)
+    if shape is None:
         return None
-    if not rhs.has_static_shape or (rhs.rank > 2 or is_turned) and lhs.rank != rhs.rank:
-        return None
-    if not (lhs.has_static_shape and result.has_static_shape):
-        return _reason_for_any_rows(op) if rhs.rank == 2 and not is_turned else None
-    if rhs.rank > 2:
-        return _reason_for_batch(op, tensor_maps, chip)
-    rows, terms = prod(result.shape[:-1]), lhs.shape[-2 if is_turned else -1]
-    weights = terms * result.shape[-1]
-    work = rows * weights
-    if rows <= _FEW:
-        return _OWN("few rows")
-    if isinstance(lhs.element_type, _WIDE):
-        if work < chip.scaled(_LARGE_WIDE):
-            return _OWN("small product of wide floats")
+    case = _case(op, shape, tensor_maps, chip)
+    row = TABLE.find(case)
+    if row is not None:
+        return decide(row, case, _OWN, _LIBRARY)
+    traits = Traits(case.grain, case.result_grain, passes=case.behind in _BEHIND_CALL)
+    model = TABLE.model
+    if own_time(shape, traits, chip, model) < model["margin"] * library_time(shape, traits, chip, model):
+        return _OWN("in less time")
+    return _faster(case)
+
+
+def _faster(case: ProductCase) -> str:
+    """What the cost model finds the library faster for, in words."""
+    if case.kind == "wide":
         return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
-    if (
-        isinstance(lhs.element_type, _NARROW)
-        and parts_of_product(op, arch) > 1
-        and (prod(result.shape) <= _SMALL_RESULT or list(generic_readers(op.results[0])))
-    ):
-        return _OWN("in parts")  # in parts: 1.06 to 1.5 of cuBLAS without what follows, 1.2 to 1.9 with it
-    if isinstance(lhs.element_type, _NARROW) and _leaves_idle(op, rows, chip):
-        return _LIBRARY("few tiles", "cuBLAS: so few tiles leave most of the GPU idle, and it splits the sums")
-    if not isinstance(lhs.element_type, _NARROW) or work < chip.scaled(_LARGE_ALONE):
-        return None
-    grain = _row_grain(*op.operands)
-    if grain % _GRAIN == 0 and _row_grain(op.results[0]) % _GRAIN:
-        return _OWN("rows of results anywhere")
-    bias, value = added_bias(op.results[0])
-    readers = list(generic_readers(value))
-    if bias is not None and work >= chip.scaled(_LARGE) and gelu_behind(value) is not None:
-        return _LIBRARY("GELU", "cuBLAS: GELU through tanh is part of its products")
-    if not readers and work < chip.scaled(_LARGE) and _siblings(op) > 1:
-        return _OWN("siblings")  # one launch in place of three; not measured against three calls
-    if not readers:
-        what = "a product with nothing but a bias behind it" if bias is not None else "a product with nothing behind it"
-        return _LIBRARY("nothing behind", f"cuBLAS: {what} is faster there")
-    through_maps = tensor_maps and not is_turned and _takes_descriptors(op, rows, chip)
-    if rows <= _SOME and weights >= _LARGE_WEIGHTS and not through_maps:
-        return _LIBRARY("some rows", "cuBLAS: a product with 17 to 128 rows is faster there")
-    if work < chip.scaled(_LARGE):
-        return None
-    if _ends_in_rows(value):
+    if case.behind in ("nothing", "bias"):
+        what = "nothing but a bias" if case.behind == "bias" else "nothing"
+        return _LIBRARY("nothing behind", f"cuBLAS: a product with {what} behind it is faster there")
+    if case.behind == "reduction":
         return _LIBRARY("reduction behind", "cuBLAS: what follows this product belongs to the kernel of a reduction")
-    if any(_meets_sibling(op, reader) for reader in readers):
-        return _LIBRARY("siblings that meet", "cuBLAS: two sums in one loop have not been measured to be faster")
-    if grain % _LINE:
+    if case.grain % _LINE:
         return _LIBRARY("rows no lines", "cuBLAS: rows that are no whole lines are loaded faster there")
-    if terms >= _LONG:
-        return _LIBRARY("long sums", "cuBLAS: the sums are so long that what follows them hardly counts")
-    return _OWN("with something behind")
+    return _LIBRARY("in less time", "cuBLAS: faster, with what follows as a kernel behind it")
 
 
-def _reason_for_batch(op: ir.Operation, tensor_maps: bool, chip: Machine) -> str | None:
-    """The same for a product of each pair of matrices of two batches: where nothing follows, or a reduction. Through
-    `tensor_maps` ours are 0.98 to 1.14 of cuBLAS (384 of 512x512x64 and of 512x64x512, 16 of 1024 cubed, 128 of 256
-    cubed, 8 of 2048x2048x512), without a call. Operands whose rows start anywhere take cuBLAS a third of our time (16
-    of 1023x64x1023: 36 us, 116), but not where the result's rows do, too (16 of 1023 cubed: 255 us, 182; padded 97).
-
-    Several batch dims may not be one for the library; the copy that it takes then pays for f32 only.
-    """
+def _supported_shape(op: ir.Operation) -> ProductShape | None:
+    """The product of row-major operands that a library's call can do, with all leading dims of lhs as rows; of a batch,
+    of one of its matrices. None: other types, or dims that do not pair."""
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
-    if not lhs.shape[:-2] == rhs.shape[:-2] == result.shape[:-2] or min(result.shape[-2:]) <= _FEW:
+    is_turned = _transposed(op, "transpose_lhs")
+    known = lhs.has_static_shape and result.has_static_shape
+    if lhs.element_type != rhs.element_type or str(lhs.element_type) not in _KINDS or not rhs.has_static_shape:
         return None
-    work = prod(result.shape) * lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
-    readers = list(generic_readers(op.results[0]))
-    if isinstance(lhs.element_type, _WIDE):
-        if work < chip.scaled(_LARGE_WIDE):
-            return _OWN("small product of wide floats")
-        return _LIBRARY("wide floats", "cuBLAS: products of wide floats are faster there")
-    if (
-        not isinstance(lhs.element_type, _NARROW)
-        or lhs.rank > 3
-        or work < chip.scaled(_LARGE if readers else _LARGE_ALONE)
-    ):
+    if (rhs.rank > 2 or is_turned) and (lhs.rank != rhs.rank or not known):
         return None
-    if _row_grain(*op.operands) % _GRAIN and _row_grain(op.results[0]) % _GRAIN == 0:
-        return _LIBRARY(
-            "batches with rows anywhere",
-            "cuBLAS: batches of matrices whose rows start anywhere are loaded faster there",
-        )
-    # Equal views become one operand of the kernel, which has one descriptor at most.
-    if tensor_maps and source(op.operands[0]) != source(op.operands[1]):
+    if rhs.rank > 2 and (lhs.shape[:-2] != rhs.shape[:-2] or lhs.shape[:-2] != result.shape[:-2]):
         return None
-    if _row_grain(*op.operands, op.results[0]) % _GRAIN or readers and not _ends_in_rows(op.results[0]):
+    if rhs.rank > 2 and min(result.shape[-2:]) <= _FEW:
         return None
-    return _LIBRARY("batches", "cuBLAS: batches of matrices are loaded faster there")
+    return _shape(op, prod(result.shape[:-1] if rhs.rank == 2 else result.shape[-2:-1]) if known else None)
 
 
-def _reason_for_any_rows(op: ir.Operation) -> str | None:
-    """The same where the number of rows is known at run time only. Ours has one tile for all of them then; the library
-    chooses when it knows the number. Against eager, GELU behind, ours through tensor maps is 0.46 for 16 rows of
-    4096 x 4096, 0.88 for 300, 0.96 for 1000, 0.93 for 4096, and 0.62 to 0.99 of 768 x 3072."""
-    weights = ir.RankedTensorType(op.operands[1].type)
-    narrow = isinstance(weights.element_type, _NARROW)
-    if not (narrow or isinstance(weights.element_type, _WIDE)) or prod(weights.shape) < _LARGE_FOR_ANY_ROWS:
-        return None
-    if narrow and _row_grain(*op.operands, op.results[0]) % _GRAIN:
-        return None
-    return _LIBRARY("any rows", "cuBLAS: it chooses when the number of rows is known")
+def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machine) -> ProductCase:
+    lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
+    batch, known = rhs.rank > 2, shape.m is not None
+    basic = ProductCase(
+        dtype=shape.dtype,
+        kind=_KINDS.get(shape.dtype, "other"),
+        known=known,
+        batch=batch,
+        dims=lhs.rank,
+        weights=prod(rhs.shape),
+        grain=_row_grain(*op.operands),
+        result_grain=_row_grain(op.results[0]),
+    )
+    if not known or shape.m is None or shape.n is None or shape.k is None:
+        return basic
+    tile = (1, 1) if 1 in (shape.m, shape.n) else best_tile(shape, chip)
+    return replace(
+        basic,
+        rows=shape.m,
+        columns=shape.n,
+        terms=shape.k,
+        result=prod(result.shape),
+        work=chip.peak_time(prod(result.shape) * shape.k),
+        behind=_behind(op, bias=not batch),
+        siblings=1 if batch else _siblings(op),
+        parts=parts_of_product(op, chip.arch) if basic.kind == "narrow" else 1,
+        tile=tile[0] * tile[1],
+        # Equal views become one operand of the kernel, which has one descriptor at most.
+        maps=tensor_maps and source(op.operands[0]) != source(op.operands[1]),
+    )
+
+
+def _behind(op: ir.Operation, bias: bool) -> str:
+    """What is behind a product: see `ProductCase`. bias: one that is added is part of the product."""
+    added, value = added_bias(op.results[0]) if bias else (None, op.results[0])
+    readers = list(generic_readers(value))
+    if added is not None and gelu_behind(value) is not None:
+        return "gelu"
+    if not readers:
+        return "nothing" if added is None else "bias"
+    if _ends_in_rows(value):
+        return "reduction"
+    return "sibling" if any(_meets_sibling(op, reader) for reader in readers) else "pointwise"
 
 
 def parts_of_product(op: ir.Operation, arch: str) -> int:
@@ -232,32 +213,15 @@ def _row_length(matrix: ir.Value) -> int:
     return ir.RankedTensorType(matrix.type).shape[-1]
 
 
-def _takes_descriptors(op: ir.Operation, rows: int, chip: Machine) -> bool:
-    """Whether the schedule of the product's own kernel would load row-major operands through descriptors."""
-    return isinstance(choose_product(_shape(op, rows), chip, descriptors=True), TmaSchedule)
-
-
-def _leaves_idle(op: ir.Operation, rows: int, chip: Machine) -> bool:
-    """Whether the best tile makes so few programs, each with so long a sum, that most multiprocessors wait for them, or
-    is so small to make more that it takes longer than the model says (128x256x8192: 16.4 us, the library 8.5)."""
-    shape = _shape(op, rows)
-    assert shape.n is not None
-    if shape.n == 1:
-        return False
-    height, width = tile = best_tile(shape, chip)
-    tiles = -(-rows // height) * -(-shape.n // width)
-    if tile == (16, 16) and shape.k is not None and shape.k >= _LONG:
-        return True
-    return tiles * _FEW_TILES <= chip.sms and tile_time(shape, chip, tile) >= _LONG_TIME
-
-
-def _shape(op: ir.Operation, rows: int) -> ProductShape:
+def _shape(op: ir.Operation, rows: int | None) -> ProductShape:
     """A product of row-major operands."""
     lhs, rhs = (ir.RankedTensorType(v.type) for v in op.operands)
-    terms, columns = lhs.shape[-1], ir.RankedTensorType(op.results[0].type).shape[-1]
+    terms = lhs.shape[-2 if _transposed(op, "transpose_lhs") else -1]
+    columns = ir.RankedTensorType(op.results[0].type).shape[-1]
     left, right = (_row_length(v) for v in op.operands)
-    strides = (1, right) if _transposed(op, "transpose_rhs") else (right, 1)
-    return ProductShape(1, rows, columns, terms, (left, 1), strides, str(rhs.element_type))
+    lhs_strides = (1, left) if _transposed(op, "transpose_lhs") else (left, 1)
+    rhs_strides = (1, right) if _transposed(op, "transpose_rhs") else (right, 1)
+    return ProductShape(1, rows, columns, terms, lhs_strides, rhs_strides, str(rhs.element_type))
 
 
 def _siblings(op: ir.Operation) -> int:

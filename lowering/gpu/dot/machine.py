@@ -29,6 +29,9 @@ class Machine:
     nanosecond that one multiprocessor does on its tensor cores with 16-bit operands. load_rate: bytes a nanosecond that
     it loads from the second-level cache. memory_rate: bytes a nanosecond that the chip reads from its memory.
     sums_rate: bytes a nanosecond of partial sums that the chip writes to the second-level cache and reads again.
+    Nanoseconds: kernel_time, of a product besides its loop (start, first loads, stores); library_time, the same of one
+    by the library; second_kernel_time, of a kernel behind another one besides what it moves; term_time, of the steps of
+    a sum for each of its terms, where nothing else takes longer.
     """
 
     name: str
@@ -41,12 +44,14 @@ class Machine:
     load_rate: float
     memory_rate: float
     sums_rate: float
+    kernel_time: float
+    library_time: float
+    second_kernel_time: float
+    term_time: float
 
-    def scaled(self, work: int) -> float:
-        """Multiply-adds on tensor cores that take this chip as long as `work` of them take the one that rules were
-        measured on: what a launch, a call or a pass over memory is compared with."""
-        measured = machine(DEFAULT_ARCH)
-        return work * (self.fma_rate * self.sms) / (measured.fma_rate * measured.sms)
+    def peak_time(self, work: int) -> float:
+        """Nanoseconds that multiply-adds take all tensor cores at their peak."""
+        return work / (self.fma_rate * self.sms)
 
 
 def read_machine(path: Path) -> Machine:

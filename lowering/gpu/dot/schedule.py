@@ -72,9 +72,10 @@ _GROUP = 8
 
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
 """8-bit floats that tensor cores take."""
-_BYTES = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
-_BYTES |= dict.fromkeys(FLOAT8, 1)
-_RATE = {
+BYTES: dict[str, int] = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+BYTES |= dict.fromkeys(FLOAT8, 1)
+"""Of an element."""
+RATES: dict[str, float] = {
     "f64": 1 / 12,
     "f32": 1 / 14,
     "tf32": 0.5,
@@ -87,6 +88,7 @@ _RATE = {
     "i32": 1 / 28,
     "i64": 1 / 84,
 }
+"""Multiply-adds of a type in the time of one of 16 bits."""
 _REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
 """Largest side of a tile where the sums are no work for tensor cores: registers hold the operands as well."""
 
@@ -149,8 +151,8 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
     efficiency = TILES[tile][0]
     if rows > columns and shape.n is not None and shape.n % _GRAIN:
         efficiency *= _NARROW_STORES
-    sums = shape.products * rows * columns / (machine.fma_rate * _RATE[shape.dtype] * efficiency)
-    loads = (rows + shape.products * columns) * _BYTES[shape.dtype] / machine.load_rate
+    sums = shape.products * rows * columns / (machine.fma_rate * RATES[shape.dtype] * efficiency)
+    loads = (rows + shape.products * columns) * BYTES[shape.dtype] / machine.load_rate
     return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
 
 
@@ -173,7 +175,7 @@ def takes_descriptors(shape: ProductShape) -> bool:
     it). Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS), but less than through pointers (0.65)."""
     if shape.dtype not in ("bf16", "f16", "tf32", *FLOAT8):
         return False
-    grain = 16 // _BYTES[shape.dtype]
+    grain = 16 // BYTES[shape.dtype]
     for strides in (shape.lhs_strides, shape.rhs_strides):
         if 1 not in strides or max(s or 0 for s in strides) % grain:
             return False
@@ -197,7 +199,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
     if shape.dtype == "tf32" and pieces == 2:
         pieces = 4
     # The epilogue's stage through shared memory takes place beside the operands'.
-    room = machine.shared_bytes - rows * columns // pieces * max(2, _BYTES[shape.dtype]) - 1024
+    room = machine.shared_bytes - rows * columns // pieces * max(2, BYTES[shape.dtype]) - 1024
     # A persistent program's loop goes on with the next tile: short sums need as many stages (1.5 times as fast). A
     # fourth stage is memory that the epilogue misses: 128 x 256 tiles with four and three take, in microseconds,
     # 374 and 353 (32768 x 3072 x 768, GELU), 873 and 820 (8192 x 8192 x 4096, SiLU), 145 and 140 (8192 x 4096 x 1024,
@@ -219,7 +221,7 @@ def _tensor_map(shape: ProductShape, machine: Machine, tile: tuple[int, int]) ->
 
 def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> TileSchedule:
     rows, columns = tile
-    size = _BYTES[shape.dtype]
+    size = BYTES[shape.dtype]
     if shape.dtype in _REGISTERS:
         block_k = 16
     else:
@@ -247,7 +249,7 @@ def _pointers(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> T
 
 def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: int, limit: int) -> int:
     """As many blocks in flight as shared memory holds and the reduction has."""
-    stages = min(limit, room // ((rows + shape.products * columns) * block_k * _BYTES[shape.dtype]))
+    stages = min(limit, room // ((rows + shape.products * columns) * block_k * BYTES[shape.dtype]))
     if shape.k is not None:
         stages = min(stages, _ceil(max(shape.k, 1), block_k) + 1)
     return max(stages, 1)
@@ -264,7 +266,7 @@ def resident_stages(shape: ProductShape, machine: Machine, schedule: TileSchedul
     programs = max(1, min(waiting, _REGISTER_FILE // (threads * (sums + _OTHER_REGISTERS))))
     if isinstance(schedule, TmaSchedule) and waiting <= _REGISTER_FILE // (threads * (sums + _FEWEST_REGISTERS)):
         programs = waiting
-    stage = (rows + shape.products * columns) * block_k * _BYTES[shape.dtype]
+    stage = (rows + shape.products * columns) * block_k * BYTES[shape.dtype]
     return max(2, machine.shared_bytes // programs // stage)
 
 

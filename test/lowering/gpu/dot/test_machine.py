@@ -18,14 +18,10 @@ def test_every_file_is_a_machine_of_its_own() -> None:
     assert {"sm_80", "sm_89", "sm_90", "sm_100"} <= set(machines())
 
 
-def test_work_is_scaled_by_the_rate_of_the_chip() -> None:
-    assert machine("sm_90").scaled(1 << 31) == 1 << 31
-    assert (
-        machine("sm_89").scaled(1 << 31)
-        < machine("sm_80").scaled(1 << 31)
-        < 1 << 31
-        < machine("sm_100").scaled(1 << 31)
-    )
+def test_peak_times_are_those_of_the_chip() -> None:
+    times = [machine(arch).peak_time(1 << 31) for arch in ("sm_89", "sm_80", "sm_90", "sm_100")]
+    assert times == sorted(times, reverse=True)
+    assert machine("sm_90").peak_time(1 << 31) == pytest.approx(5369.3, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Choices between Kiln's products and cuBLAS's: judged by the times that were measured of both."""
+
+import json
+from math import exp, log
+from pathlib import Path
+
+import pytest
+from torch_mlir import ir
+
+from benchmarks.gpu.products import Case, program
+from kiln.dialects import kiln
+from kiln.dialects.context import create_context
+from kiln.errors import KilnError
+from kiln.lowering.gpu.dot.choice import TABLE, ProductCase, product_reason
+from kiln.lowering.gpu.dot.measured import FOLDER, read_table
+
+RESULTS = Path(__file__).resolve().parents[4] / "benchmarks" / "results" / "performance" / "h200-products.json"
+CONTEXT = create_context()
+ROWS = json.loads(RESULTS.read_text())["rows"]
+
+
+def reason(case: Case, arch: str = "sm_90") -> str | None:
+    with CONTEXT, ir.Location.unknown(CONTEXT):
+        module = kiln.parse(program(case))
+        block = module.body.operations[0].regions[0].blocks[0]
+        op = next(op.operation for op in block.operations if kiln.name_of(op.operation) == "kiln.matmul")
+        return product_reason(op, case.tensor_maps, arch)
+
+
+def regret(row: dict) -> float:
+    """Of what is chosen: its time over that of the faster way."""
+    times = row["times"]
+    case = Case(**{name: row[name] for name in ("m", "n", "k", "dtype", "behind", "tensor_maps")})
+    own = times.get("parts", times["own"])  # split-products splits what stays
+    return (own if reason(case) is None else times["library"]) / min(times.values())
+
+
+def test_choices_cost_little_over_the_better_of_both() -> None:
+    """Of two ways that were both timed. Always the one costs 1.3 in the mean, always the other 1.1."""
+    found = [(regret(row), i) for i, row in enumerate(ROWS)]
+    mean = exp(sum(log(r) for r, _ in found) / len(found))
+    worst, which = max(found)
+    assert len(found) > 600
+    assert mean < 1.015, mean
+    assert worst < 1.65, (worst, ROWS[which])
+    assert sum(r > 1.1 for r, _ in found) < 36, sorted(found)[-45:]
+
+
+@pytest.mark.parametrize(
+    ("case", "library"),
+    [
+        (Case(4096, 4096, 4096), True),
+        (Case(4096, 4096, 4096, behind="relu"), False),
+        (Case(4104, 4104, 4104, behind="relu"), True),
+        (Case(64, 4096, 4096, behind="relu"), False),
+        (Case(16, 4096, 4096), False),
+        (Case(4096, 50257, 768), False),
+        (Case(128, 256, 8192), False),  # in parts
+        (Case(1024, 1024, 1024, "f32"), True),
+        (Case(64, 32, 16, "f32"), False),
+    ],
+)
+def test_points_that_were_measured_before(case: Case, library: bool) -> None:
+    assert (reason(case) is not None) == library
+
+
+def test_other_chips_choose_by_their_own_rates() -> None:
+    """A call's fixed costs are a smaller part of the time on a slower chip."""
+    assert reason(Case(512, 512, 512), "sm_80") is not None
+    assert reason(Case(512, 512, 512), "sm_90") is None
+    assert reason(Case(512, 512, 512), "sm_100") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('winner = "own"', 'winner = "mine"', "winner must be 'own' or 'library', found 'mine'"),
+        ("rows = { most = 16 }", "row = { most = 16 }", "'row' is none of dtype, kind"),
+        ("rows = { most = 16 }", "rows = { max = 16 }", "rows must have 'least' or 'most'"),
+        ('origin = "sweep"', 'origin = "somewhere"', "origin must be one of sweep, rules"),
+        ("date = 2026-11-23", 'date = "today"', "an origin must have machine, date"),
+        ("own = 11.66,", "", "measured must be a list"),
+        ('path = "few rows"\n', "", "missing path"),
+        ("[model]", "[modle]", "unknown modle"),
+    ],
+)
+def test_wrong_tables_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    text = (FOLDER / "matmul.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "wrong.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(KilnError, match=message):
+        read_table(tmp_path / "wrong.toml", ProductCase)
+
+
+def test_rows_say_what_the_times_say() -> None:
+    """Each row's winner is the faster one in the geometric mean of the row's measurements."""
+    for row in TABLE.rows:
+        if row.measured:
+            gain = sum(log(t.library / t.own) for t in row.measured)
+            assert (gain > 0) == (row.winner == "own"), row.path
