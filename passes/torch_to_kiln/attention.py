@@ -15,6 +15,11 @@ from .registry import lowers
 from .sizes import constant_of
 
 
+_LARGEST_HEAD = 1024
+"""Elements. A GPU's kernel keeps 16 queries, keys and values of the whole head size in shared memory: 3 x 64 KiB of 227
+in f32."""
+
+
 def _attention(cx: LoweringContext, mask: int | None, dropout: int, causal: int, scale: int) -> ir.Value:
     """``kiln.attention`` from the positions of the arguments."""
     query, key, value = cx.tensor(0), cx.tensor(1), cx.tensor(2)
@@ -27,6 +32,8 @@ def _attention(cx: LoweringContext, mask: int | None, dropout: int, causal: int,
     if bias is not None and not cx.dtype(bias).is_bool and cx.dtype(bias) != cx.dtype(query):
         bias = cx.cast(bias, cx.dtype(query))
     width = constant_of(cx.shape(query)[-1])
+    if any((constant_of(cx.shape(x)[-1]) or 0) > _LARGEST_HEAD for x in (query, value)):
+        cx.unsupported(f"attention over heads of more than {_LARGEST_HEAD:,} elements")
     is_causal = cx.const_bool(causal)
     if mask is not None and bias is not None and not is_causal:
         bias, is_causal = _without_constant(cx, mask, bias, -math.inf)

@@ -37,3 +37,21 @@ func.func @dead(%x: !torch.vtensor<[8],f32>) -> !torch.vtensor<[8],f32> {
   %1 = torch.aten.bernoulli %x, %none : !torch.vtensor<[8],f32>, !torch.none -> !torch.vtensor<[8],f32>
   return %x : !torch.vtensor<[8],f32>
 }
+
+// -----
+
+// No multiprocessor holds a tile of such heads.
+
+// CHECK-LABEL: func.func @large_heads
+// CHECK: "kiln.attention"
+// CHECK: "kiln.aten"{{.*}}op = "aten.scaled_dot_product_attention.default"
+// CHECK-SAME: reason = "{{.*}}attention over heads of more than 1,024 elements
+func.func @large_heads(%x: !torch.vtensor<[1,2,16,1024],f32>, %y: !torch.vtensor<[1,2,16,1025],f32>)
+    -> (!torch.vtensor<[1,2,16,1024],f32>, !torch.vtensor<[1,2,16,1025],f32>) {
+  %none = torch.constant.none
+  %false = torch.constant.bool false
+  %zero = torch.constant.float 0.000000e+00
+  %0 = torch.aten.scaled_dot_product_attention %x, %x, %x, %none, %zero, %false, %none, %false : !torch.vtensor<[1,2,16,1024],f32>, !torch.vtensor<[1,2,16,1024],f32>, !torch.vtensor<[1,2,16,1024],f32>, !torch.none, !torch.float, !torch.bool, !torch.none, !torch.bool -> !torch.vtensor<[1,2,16,1024],f32>
+  %1 = torch.aten.scaled_dot_product_attention %y, %y, %y, %none, %zero, %false, %none, %false : !torch.vtensor<[1,2,16,1025],f32>, !torch.vtensor<[1,2,16,1025],f32>, !torch.vtensor<[1,2,16,1025],f32>, !torch.none, !torch.float, !torch.bool, !torch.none, !torch.bool -> !torch.vtensor<[1,2,16,1025],f32>
+  return %0, %1 : !torch.vtensor<[1,2,16,1024],f32>, !torch.vtensor<[1,2,16,1025],f32>
+}
