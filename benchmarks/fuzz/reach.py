@@ -1,12 +1,12 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which special paths of a GPU's passes the fuzzer's graphs take, on a machine without a GPU.
+"""Which special paths the fuzzer's graphs take, without machine code: for a GPU on a machine without one, too.
 
-    python -m benchmarks.fuzz.reach --graphs 500 --seed 0 --minutes 5
+    python -m benchmarks.fuzz.reach --target cuda --graphs 500 --seed 0 --minutes 5
 
-The graphs are those for the target cuda. Each is compiled up to scheduled kernels for an H200, on CPU tensors, and
-computed by ATen; nothing is judged. Paths that kernels take as they are emitted count with ``--kernels``.
+Each graph is compiled up to scheduled kernels (for an H200), on CPU tensors, and computed by ATen; nothing is judged.
+Paths that kernels take as they are emitted count with ``--kernels``.
 """
 
 import argparse
@@ -35,19 +35,21 @@ from kiln.frontend.import_.fx_import import import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import CompileReport
+from kiln.frontend.targets import Target
 from kiln.lowering import paths
+from kiln.lowering.cpu import isa
 from kiln.passes import PassManager, parse_pipeline
-from kiln.passes.pipelines import gpu_pipeline
 
 ARCH = "sm_90"
 
 
-def reached(program: Program, setting: Setting, kernels: bool = False) -> dict[str, int]:
+def reached(program: Program, setting: Setting, target: str = "cuda", kernels: bool = False) -> dict[str, int]:
     """How often each path is taken for a program; raises where a pass fails."""
     paths.reset()
-    options = {**setting.options, "target": "tt-cpu", "fallback": False}  # of the frontend: graphs are on the CPU
+    # The frontend's target: graphs are on the CPU.
+    options = {**setting.options, "target": "tt-cpu" if target == "cuda" else target, "fallback": False}
     torch._dynamo.reset()
-    with _passes_of_a_gpu(kernels), warnings.catch_warnings():
+    with _passes_of(target, kernels), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = torch.compile(
             program.function(), backend="kiln", fullgraph=True, dynamic=setting.dynamic, options=options
@@ -62,14 +64,15 @@ def reached(program: Program, setting: Setting, kernels: bool = False) -> dict[s
 
 
 @contextlib.contextmanager
-def _passes_of_a_gpu(kernels: bool) -> Iterator[None]:
+def _passes_of(name: str, kernels: bool) -> Iterator[None]:
+    target = Target(name, "cuda:0", ARCH) if name == "cuda" else Target(name)
+    emission = "emit-cpu-kernels" if name == "cpu" else "emit-gpu-kernels"
+
     def compile_native(gm: GraphModule, options: Options, _: CompileReport) -> Callable[[list[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are real tensors
             module = import_graph(gm, create_context(tt=True)).module
-            steps = gpu_pipeline(options, ARCH)
-            with module.context:
-                if kernels:
-                    steps += parse_pipeline("emit-gpu-kernels")
+            with isa.compiling_for(isa.named(options.cpu, options.float_parts)), module.context:
+                steps = target.pipeline(options) + (parse_pipeline(emission) if kernels else [])
                 PassManager(steps, []).run(module)
         run = AtenExecutor(gm)
 
@@ -86,6 +89,7 @@ def _passes_of_a_gpu(kernels: bool) -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status is 1 if a pass failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz.reach", description=__doc__)
+    parser.add_argument("--target", choices=["cpu", "tt-cpu", "cuda"], default="cuda")
     parser.add_argument("--graphs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="number of the first graph; the others follow")
     parser.add_argument("--minutes", type=float, default=9, help="no more graphs are begun then")
@@ -96,14 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in range(given.seed, given.seed + given.graphs):
         if time.monotonic() > end:
             break
-        case = generate(number, "cuda")
+        case = generate(number, given.target)
         count += 1
         try:
-            taken.update(reached(case.program, replace(case.setting, device="cpu"), given.kernels))
+            taken.update(reached(case.program, replace(case.setting, device="cpu"), given.target, given.kernels))
         except Exception as error:
             failed += 1
             print(f"{number}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
-    print(f"{count} graphs, {failed} failed\n{table('cuda', taken)}")
+    print(f"{count} graphs, {failed} failed\n{table(given.target, taken)}")
     return int(bool(failed))
 
 

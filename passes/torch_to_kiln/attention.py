@@ -14,7 +14,6 @@ from .context import LoweringContext
 from .registry import lowers
 from .sizes import constant_of
 
-
 _LARGEST_HEAD = 1024
 """Elements. A GPU's kernel keeps 16 queries, keys and values of the whole head size in shared memory: 3 x 64 KiB of 227
 in f32."""
