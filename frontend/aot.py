@@ -28,6 +28,7 @@ from kiln.frontend.compile import compile_graph
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
+from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.report import Freezing, collect
@@ -66,10 +67,16 @@ def _settings(options: Options, wrap: Callable[[Callable[..., Any]], Callable[..
         fw_compiler=wrap(_reporting_strides(partial(_compile, options=options, kind="forward"))),
         bw_compiler=wrap(partial(_compile, options=options, kind="backward")),
         inference_compiler=wrap(partial(inference, options=options)),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=_partition,
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
     )
+
+
+def _partition(joint: GraphModule, inputs: Sequence[Any], **settings: Any) -> tuple[GraphModule, GraphModule]:
+    """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
+    write_no_log_softmax(joint)
+    return min_cut_rematerialization_partition(joint, inputs, **settings)
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:
@@ -107,6 +114,8 @@ def _untraced(compiler: Any) -> Any:
 
 
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
+    if kind == "inference":
+        write_no_log_softmax(gm)
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
     return compile_graph(gm, options, kind, freezing)
 

@@ -17,6 +17,7 @@ from torch._decomp import get_decompositions
 
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
+from kiln.frontend.losses import loss_decompositions
 
 __all__ = ["decomposition_table"]
 
@@ -106,4 +107,4 @@ _COMPOUNDS = (
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
     """Op overload -> decomposition: PyTorch's own for the ops listed in this file, and corrections of PyTorch's."""
     listed = get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS])
-    return {**listed, **foreach_decompositions(), **corrections()}
+    return {**listed, **foreach_decompositions(), **loss_decompositions(), **corrections()}

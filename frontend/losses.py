@@ -1,0 +1,202 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Cross-entropy without log-probabilities in memory.
+
+PyTorch writes the log-softmax of the logits [N, C], keeps it for the gradient, and reads one of C numbers of each row.
+Here the loss is ``max + log(sum(exp(x - max))) - x[target]``: what is kept are the logits and two numbers of a row. The
+gradient is ``softmax(x)`` less one at the target, times what comes from the row's loss, computed in one pass over the
+logits. Labels of images ([N, C, H, W]) and smoothed labels are the same ops.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import Argument
+
+__all__ = ["loss_decompositions", "write_no_log_softmax"]
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+_NONE, _MEAN = 0, 1
+"""Of ATen's `Reduction`."""
+_CLASSES = 1
+"""The dim of the classes, in logits of two and of four dims."""
+
+
+def loss_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Op overload -> its decomposition, for the negative log-likelihood and its gradient."""
+    return {
+        aten.nll_loss_forward.default: _forward,
+        aten.nll_loss2d_forward.default: _forward,
+        aten.nll_loss_backward.default: _backward,
+        aten.nll_loss2d_backward.default: _backward,
+    }
+
+
+def _forward(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
+    """The loss and the sum of weights, for log-probabilities `x`; both in its dtype. Without a batch: ATen's op."""
+    if x.dim() < 2:
+        return NotImplemented
+    is_valid, index = _index(target, ignore_index)
+    picked = torch.gather(x, _CLASSES, index).squeeze(_CLASSES)
+    weights = _weights(is_valid, index, weight, x)
+    losses = torch.where(is_valid, -picked.to(weights.dtype) * weights, 0.0)
+    if reduction == _NONE:
+        return losses.to(x.dtype), x.new_zeros(())
+    total, loss = weights.sum(), losses.sum()
+    return (loss / total if reduction == _MEAN else loss).to(x.dtype), total.to(x.dtype)
+
+
+def _backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Any:
+    """The gradient of log-probabilities `x`: of each row, one element at the target. Without a batch: ATen's op."""
+    if x.dim() < 2:
+        return NotImplemented
+    is_valid, index = _index(target, ignore_index)
+    weights = _weights(is_valid, index, weight, x)
+    scale = gradient.to(weights.dtype)
+    if reduction == _MEAN:
+        scale = scale / weights.sum()  # `total_weight` is rounded to the dtype of `x`
+    row = torch.where(is_valid, -scale * weights, 0.0).to(x.dtype).unsqueeze(_CLASSES)
+    classes = torch.arange(x.shape[_CLASSES], device=x.device).view(-1, *[1] * (x.dim() - 2))
+    return torch.where(classes == index, row, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def _index(target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Which rows count, and the class of each (0 of those that don't), with a dim of size 1 for the classes."""
+    is_valid = target != ignore_index
+    return is_valid, torch.where(is_valid, target, 0).unsqueeze(_CLASSES)
+
+
+def _weights(is_valid: Tensor, index: Tensor, weight: Tensor | None, x: Tensor) -> Tensor:
+    """What each row counts, in float32 where `x` has 16 bits."""
+    dtype = torch.float32 if x.dtype.itemsize < 4 else x.dtype
+    if weight is None:
+        return is_valid.to(dtype)
+    of_rows = torch.take(weight, index).squeeze(_CLASSES).to(dtype)
+    return torch.where(is_valid, of_rows, 0.0)
+
+
+def write_no_log_softmax(gm: GraphModule) -> None:
+    """Rewrite, in place, each log-softmax of which elements are gathered, and which the graph does not return.
+
+    The gathered elements are those of the logits, less the row's maximum and logarithm; the rest of what reads it
+    (gradients, smoothed labels) gets it as pointwise ops that fusion computes where they are read.
+    """
+    graph = gm.graph
+    for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
+        if any(_gathers(user, node) for user in node.users) and not any(user.op == "output" for user in node.users):
+            _take_apart(graph, node)
+    for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
+        row = _one_element(node)
+        if row is not None:
+            node.replace_all_uses_with(row)
+    graph.eliminate_dead_code()
+    gm.recompile()
+
+
+def _take_apart(graph: Graph, node: Node) -> None:
+    logits, dim = cast(Node, node.args[0]), cast(int, node.args[1])
+    dtype = _value(node).dtype
+    wide = torch.float32 if dtype.itemsize < 4 else dtype
+    with graph.inserting_before(node):
+        x = _cast(graph, logits, wide)
+        most = _call(graph, aten.amax.default, x, [dim], True)
+        sums = _call(graph, aten.sum.dim_IntList, _call(graph, aten.exp.default, _minus(graph, x, most)), [dim], True)
+        log = _call(graph, aten.log.default, sums)
+        whole = _cast(graph, _minus(graph, _minus(graph, x, most), log), dtype)
+    for user in list(node.users):
+        if _gathers(user, node):
+            with graph.inserting_before(user):
+                gathered = _cast(graph, _call(graph, aten.gather.default, _source(logits), *user.args[1:]), wide)
+                picked = _cast(graph, _minus(graph, _minus(graph, gathered, most), log), dtype)
+            user.replace_all_uses_with(picked)
+            graph.erase_node(user)
+    node.replace_all_uses_with(whole)
+    graph.erase_node(node)
+
+
+def _gathers(user: Node, node: Node) -> bool:
+    """Whether an op reads of each row of a log-softmax as many elements as it has indices, along its dim."""
+    if user.target != aten.gather.default or user.args[0] is not node:
+        return False
+    value, index = _value(node), _value(cast(Node, user.args[2]))
+    dim = cast(int, node.args[1]) % max(value.dim(), 1)
+    if value.dim() != index.dim() or value.dim() == 0 or cast(int, user.args[1]) % value.dim() != dim:
+        return False
+    return all(bool(index.shape[i] == value.shape[i]) for i in range(value.dim()) if i != dim)
+
+
+def _source(logits: Node) -> Node:
+    """The tensor that was converted to what a log-softmax reads: an element of it is converted as well alone."""
+    converts = logits.target in (aten._to_copy.default, prims.convert_element_type.default)
+    source = logits.args[0] if converts else None
+    same = isinstance(source, Node) and _value(source).device == _value(logits).device
+    return cast(Node, source) if same and _value(cast(Node, source)).is_floating_point() else logits
+
+
+def _one_element(node: Node) -> Node | None:
+    """What a sum over classes is, whose only term that is not zero is the row's at its target (see `_backward`)."""
+    if len(node.args) != 3 or not isinstance(node.args[0], Node) or node.kwargs:
+        return None
+    chosen, dims, keeps = node.args
+    if not keeps or cast(Node, chosen).target != aten.where.self:
+        return None
+    condition, row, other = cast("tuple[Node, Node, Node]", cast(Node, chosen).args)
+    if condition.target != aten.eq.Tensor or not _is_zero(other):
+        return None
+    dim = cast("list[int]", dims)
+    classes, index = cast("tuple[Node, Node]", condition.args)
+    rank = _value(cast(Node, chosen)).dim()
+    if len(dim) != 1 or dim[0] % rank != _CLASSES or not _counts(classes):
+        return None
+    narrow = all(_value(n).dim() == rank and _value(n).shape[_CLASSES] == 1 for n in (index, row))
+    return row if narrow and _value(row).shape == _value(node).shape else None
+
+
+def _counts(classes: Node) -> bool:
+    """Whether a tensor is 0, 1, 2, ... along the dim of the classes."""
+    if classes.target == aten.view.default:
+        size = cast("list[Any]", classes.args[1])
+        return all(n == 1 for n in size[1:]) and _counts(cast(Node, classes.args[0]))
+    return classes.target in (aten.arange.default, prims.iota.default)
+
+
+def _is_zero(node: Node) -> bool:
+    return node.target == aten.zeros.default or (node.target == aten.full.default and bool(node.args[1] == 0))
+
+
+def _value(node: Node) -> Tensor:
+    return cast(Tensor, node.meta["val"])
+
+
+def _minus(graph: Graph, x: Node, y: Node) -> Node:
+    return _call(graph, aten.sub.Tensor, x, y)
+
+
+def _cast(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
+    if _value(x).dtype == dtype:
+        return x
+    return _call(graph, prims.convert_element_type.default, x, dtype)
+
+
+def _call(graph: Graph, target: Any, *args: Argument) -> Node:
+    """An op with the value that it has for fake tensors."""
+    node = graph.call_function(target, args)
+    values = [_value(a) if isinstance(a, Node) else a for a in args]
+    mode = next(v.fake_mode for v in values if isinstance(v, torch._subclasses.FakeTensor))
+    with mode:
+        node.meta["val"] = target(*values)
+    return node
