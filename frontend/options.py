@@ -127,7 +127,7 @@ class Options(PipelineOptions):
 
     @property
     def float_parts(self) -> bool:
-        """Whether products of f32 on the CPU are to be made of bf16 (`matmul/float_tiles.py`): their error is that of
+        """Whether products of f32 on the CPU are to be made of bf16 (`contraction/parts.py`): their error is that of
         f32, but with "highest" precision PyTorch promises f32 itself."""
         setting = _cpu_precision()
         return setting in ("tf32", "bf16") or self.tf32 and not (setting == "ieee" and _tf32())

@@ -9,6 +9,7 @@ from typing import TypeVar
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.unit import Place
 
 T = TypeVar("T")
 
@@ -73,6 +74,22 @@ def shuffle_squares(shuffle: Callable[[T, T, list[int]], T], rows: Sequence[T], 
                 out[p], out[q] = shuffle(x, y, keep), shuffle(x, y, move)
         distance *= 2
     return out
+
+
+def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols: Index, width: int) -> None:
+    """target[j, i] = source[i, j] for i < rows, j < cols, `width` by `width` elements at a time, in registers.
+
+    Both buffers have room for multiples of `width` rows and columns.
+    """
+    (x, x_at, x_stride), (y, y_at, y_stride) = source, target
+
+    def square(i: Index, j: Index) -> None:
+        start, to = b.sum_(x_at, b.muli(i, x_stride), j), b.sum_(y_at, b.muli(j, y_stride), i)
+        loaded = [b.vload(x, b.addi(start, b.muli(r, x_stride)), width) for r in range(width)]
+        for r, column in enumerate(transpose_registers(b, loaded)):
+            b.vstore(column, y, b.addi(to, b.muli(r, y_stride)))
+
+    b.for_(0, cols, width, lambda j: b.for_(0, rows, width, lambda i: square(i, j)) and None)
 
 
 def copy_rows(

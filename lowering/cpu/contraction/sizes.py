@@ -3,7 +3,7 @@
 
 """Sizes of areas in scratch memory."""
 
-__all__ = ["LINE", "round_up"]
+__all__ = ["LINE", "apart", "round_up"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -12,3 +12,9 @@ LINE = 64
 def round_up(x: int, unit: int) -> int:
     """The least multiple of `unit` that is not below x."""
     return -(-x // unit) * unit
+
+
+def apart(row: int, line: int) -> int:
+    """The pitch of rows in scratch: rows a multiple of a page apart fall into the same cache sets, one line more do
+    not. row, line: elements of a row and of a cache line."""
+    return row + line

@@ -6,7 +6,7 @@
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
 
 __all__ = ["Finishing"]
@@ -56,14 +56,8 @@ class Finishing:
         """The same with lanes along columns, after a transposition in scratch."""
         b, width, pitch = self.b, self.width, self.layout["pitch"]
 
-        def turn(i: Index, j: Index) -> None:
-            at = b.sum_(self.sums, b.muli(i, self.lanes), j)
-            block = [b.vload(self.scratch, b.addi(at, r * self.lanes), width) for r in range(width)]
-            to = b.sum_(i, self.layout["turned"], b.muli(j, pitch))
-            for c, x in enumerate(transpose_registers(b, block)):
-                b.vstore(x, self.scratch, b.addi(to, c * pitch))
-
-        b.for_(0, self.lanes, width, lambda j: b.for_(0, pixels, width, lambda i: turn(i, j)))
+        source = (self.scratch, self.sums, self.lanes)
+        transpose_block(b, source, (self.scratch, self.layout["turned"], pitch), pixels, self.lanes, width)
         full = b.round_down(pixels, width)
         tail = b.subi(pixels, full)
         mask = b.tail_mask(tail, width)

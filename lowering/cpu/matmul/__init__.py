@@ -4,7 +4,7 @@
 """Matrix products on the CPU: `choose_schedule`, then `emit_matmul` with the schedule's kernel."""
 
 from kiln.lowering.cpu.matmul.blocked import panel_strides
-from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes, scratch_layout
+from kiln.lowering.cpu.matmul.emit import emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.integer_tiles import packed_integer_strides
 from kiln.lowering.cpu.matmul.pairs import packed_pair_strides
 from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, Isa, KernelContext, MatmulProblem
@@ -27,5 +27,4 @@ __all__ = [
     "packed_tile_strides",
     "panel_strides",
     "scratch_bytes",
-    "scratch_layout",
 ]

@@ -26,7 +26,6 @@ from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
-from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles, float_tiles_layout
 from kiln.lowering.cpu.matmul.integer_dot import emit_integer_dot
 from kiln.lowering.cpu.matmul.integer_tiles import emit_integers, integers_layout
 from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
@@ -43,11 +42,11 @@ KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
     BlockedSchedule: (emit_blocked, block_layout),
     VnniBf16Schedule: (emit_pairs, pairs_layout),
     AmxBf16Schedule: (emit_tiles, tiles_layout),
-    AmxBf16x3Schedule: (emit_float_tiles, float_tiles_layout),
+    AmxBf16x3Schedule: (emit_tiles, tiles_layout),
     VendorSchedule: (emit_vendor, vendor_layout),
     StreamSchedule: (emit_stream, stream_layout),
     Int8Schedule: (emit_integers, integers_layout),
-    AmxInt8Schedule: (emit_integers, integers_layout),
+    AmxInt8Schedule: (emit_tiles, tiles_layout),
     Int8DotSchedule: (emit_integer_dot, dot_layout),
 }
 """Of each schedule, what emits its kernel, and the areas of scratch that it needs."""

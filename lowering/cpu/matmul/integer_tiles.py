@@ -15,11 +15,11 @@ from dataclasses import replace
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.dialects.schedules.cpu import Int8Schedule
+from kiln.dialects.schedules.cpu import AmxInt8Schedule, Int8Schedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_INT8
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.operands import once
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.matmul.blocks import Masks
 from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
 from kiln.lowering.cpu.matmul.integer_packing import IntegersInScratch
@@ -35,11 +35,10 @@ def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str,
     and which parts of the operands what is there was made from (`cells`)."""
     mr, nr = schedule.mr, schedule.nv * schedule.width
     mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), round_up(schedule.kc, LINE)
-    wide = 1 if units_for(schedule).narrow else 2  # bytes of an element of the lhs
+    wide = 1 if units_for(schedule).shifted else 2  # bytes of an element of the lhs
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     layout["rows"] = layout["elements"] * 4
-    # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
-    layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), kc + LINE
+    layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), apart(kc, LINE)
     layout["cells"] = layout["lhs"] + (0 if schedule.in_place else mc * layout["lhs_stride"] * wide)
     layout["rhs"] = layout["cells"] + LINE
     layout["bytes"] = layout["rhs"] + (0 if schedule.packed else nc * kc)
@@ -48,9 +47,9 @@ def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str,
 
 def packed_integer_strides(schedule: Int8Schedule, k: int) -> tuple[int, int, int]:
     """Strides along k (between groups) and n (between panels) of a packed rhs, and the steps of k in a group."""
-    units = units_for(schedule)
-    whole = LINE if units.tiles else units.group  # tiles are read whole
-    return schedule.nv * schedule.width, round_up(k, whole), units.group
+    group = AMX_INT8.group if isinstance(schedule, AmxInt8Schedule) else units_for(schedule).group
+    whole = AMX_INT8.depth if isinstance(schedule, AmxInt8Schedule) else group  # tiles are read whole
+    return schedule.nv * schedule.width, round_up(k, whole), group
 
 
 def emit_integers(
@@ -83,7 +82,7 @@ class _Integers(IntegersInScratch):
         self.units = units_for(s)
         self.group = self.units.group
         self.step = self.width * self.group
-        kind, count = (b.i8, 1) if self.units.narrow else (b.i16, 2)
+        kind, count = (b.i8, 1) if self.units.shifted else (b.i16, 2)
 
         def area(name: str, elements: int, type_: ir.Type) -> ir.Value:
             return b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay[name]), elements, type_)
@@ -122,8 +121,6 @@ class _Integers(IntegersInScratch):
             if left is not None:
                 starts = left.starts
                 left.tiles(rows, mr, lambda i, n: self.tile(pc, depth, i, j, right, starts(lhs, n), fetch))
-            elif self.units.tiles:
-                b.for_(0, rows, mr, lambda i: self.amx_tile(pc, depth, i, j, right))
             else:
                 b.for_(0, rows, mr, copied)
 
@@ -132,48 +129,15 @@ class _Integers(IntegersInScratch):
     def once(self, cell: int, start: Index, make: Callable[[], None]) -> None:
         """Makes what a block needs in scratch of an operand's part that begins at `start`, unless the block before has
         left it there: consecutive blocks share rows or columns."""
-        b = self.b
         if self.left is None or not self.whole:
             make()
-            return
-        key = arith.index_cast(b.i64, b.value(start))
-
-        def again() -> None:
-            make()
-            b.store(key, self.cells, cell)
-
-        b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(self.cells, cell), key), again)
+        else:
+            once(self.b, self.cells, cell, start, make)
 
     def emit(self) -> None:
-        if self.units.tiles:
-            AMX_INT8.begin(self.b)
         for cell in range(2):
             self.b.store(self.b.int_(-1, self.b.i64), self.cells, cell)
         super().emit()
-        if self.units.tiles:
-            AMX_INT8.end(self.b)
-
-    def amx_tile(self, pc: Index, depth: Index, i: Index, j: Index, right: Index) -> None:
-        """One register tile by AMX, whose sums go on from those of the pieces of k before."""
-        b, stride, row = self.b, self.layout["tile_stride"], self.layout["lhs_stride"]
-
-        def left(_: int, r: int, k: Index) -> Place:
-            return self.lhs, b.addi(b.muli(b.addi(i, r * AMX_INT8.rows), row), k), row
-
-        add_products(
-            b,
-            AMX_INT8,
-            Grid(self.mr // AMX_INT8.rows, self.nv),
-            lambda r, v: (
-                self.sums,
-                b.sum_(b.muli(i, stride), j, r * AMX_INT8.rows * stride + v * self.width),
-                stride,
-            ),
-            left,
-            lambda _, v, k: (self.rhs, b.sum_(right, b.muli(k, self.nr), v * self.step), self.nr * self.group),
-            depth,
-            first=b.cmpi("eq", pc, 0),
-        )
 
     def tile(
         self, pc: Index, depth: Index, i: Index, j: Index, right: Index, starts: list[Index], fetch: Fetch | None
@@ -231,8 +195,7 @@ class _Integers(IntegersInScratch):
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         # Sums that are the result go there from registers, not by way of scratch: 7 % of [512, 768] x [768, 768].
         b = self.b
-        plain = self.epilogue.is_plain_store and not self.units.tiles
-        to = self.epilogue.destination(b, batch) if plain else None
+        to = self.epilogue.destination(b, batch) if self.epilogue.is_plain_store else None
         self.extent = rows, cols
         self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
         super().block(batch, m0, n0, rows, cols)

@@ -39,19 +39,13 @@ _AMX_KC, _AMX_NC, _AMX_ROWS = 1024, 256, 9  # fewer rows are dot products, be th
 
 @dataclass(frozen=True)
 class Units:
-    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus OFFSET; tiles:
-    by AMX, which multiplies both as they are, 16 groups at once."""
+    """How vectors of `width` sums are made: `group` steps of k at once. shifted: the rhs is taken plus
+    OFFSET, and the lhs multiplied as i8, not as i16."""
 
     width: int
     group: int
     shifted: bool
     intrinsic: str
-    tiles: bool = False
-
-    @property
-    def narrow(self) -> bool:
-        """Whether the lhs is multiplied as i8, and not as i16."""
-        return self.shifted or self.tiles
 
     def right(self, b: Builder, x: ir.Value) -> ir.Value:
         """A vector of width * group i8 of the rhs as an operand of `add`."""
@@ -59,7 +53,7 @@ class Units:
 
     def left(self, b: Builder, x: ir.Value) -> ir.Value:
         """The same of the lhs."""
-        return x if self.narrow else self._widened(b, x)
+        return x if self.shifted else self._widened(b, x)
 
     def everywhere(self, b: Builder, x: ir.Value) -> ir.Value:
         """A group of the lhs, in an i32 (as i8, or as i16 if these are multiplied), in all lanes."""
@@ -94,9 +88,7 @@ def units_of(width: int, cpu: amx.Features) -> Units:
 
 
 def units_for(schedule: Int8Schedule) -> Units:
-    """The instructions for a schedule on the CPU that code is made for: AMX, or those of `units_of`."""
-    if isinstance(schedule, AmxInt8Schedule):
-        return Units(16, 4, False, "", tiles=True)
+    """The instructions for a schedule on the CPU that code is made for."""
     return units_of(schedule.width, target())
 
 

@@ -25,12 +25,11 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.float_tiles_schedule import choose_float_tiles
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.panels_schedule import choose_panels
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
-from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, is_better_in_place
+from kiln.lowering.cpu.matmul.tiles_schedule import choose_float_tiles, choose_tiles, is_better_in_place
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 _VENDOR_ROWS = {32: 96, 64: 33}  # by vector bytes: from how many rows the vendor's kernel is taken

@@ -1,39 +1,127 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Matmul of bf16 by AMX: 2 x 2 (for few rows 1 x 4) tiles of 16 x 16 sums, 32 steps of k an instruction.
+"""Matmul by matrix units: bf16, 8-bit integers, and f32 in three parts of bf16.
 
-Rows of the lhs with unit stride along k are read where they lie; the rhs has its rows k and k + 1 next to each other
-(pairs_packing.py), in scratch, where it stays for all blocks of rows, or packed by the compiler (`packed`). Tiles are
-read whole, so that an incomplete last one is a copy in scratch: the last rows of the lhs, or, where k is not known to
-be a multiple of 32, all of it, filled up with zeros.
+The units differ in what a tile is. The kernel walks over blocks of the result, pieces of k and runs of tiles, packs
+what units want otherwise than it lies in memory (contraction/operands.py), and leaves the sums to `add_products`.
 
-A weight [n, k] is better the lhs (`swapped`): the kernel then computes the transpose, packs the rows of the input
-instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in registers.
+A weight [n, k] is better the left operand (`transposed`): the kernel then computes the transpose, packs the rows of the
+input instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in registers.
+
+f32 in parts: the input in parts stays in the second-level cache, strips of 32 columns of the rhs are split some steps
+of k at a time, meet all rows, and are forgotten. Sums of 32 steps of k are added to f32 at once, so that the error is
+less than that of a chain of f32 additions. Where an operand has an infinity, no number at all, or one below 2^-100, a
+block is the library's.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.dialects.schedules.cpu import AmxBf16Schedule
-from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, Place, add_products
-from kiln.lowering.cpu.contraction.amx import AMX_BF16
-from kiln.lowering.cpu.contraction.bf16 import LANES
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
-from kiln.lowering.cpu.matmul.partition import for_each_block, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
-from kiln.lowering.cpu.matmul.tiles_schedule import DEPTH, ROWS
-from kiln.lowering.cpu.matmul.turned_sums import turn_sums
+from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, AmxInt8Schedule
+from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.contraction import Grid, MatrixUnit, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
+from kiln.lowering.cpu.contraction.operands import InPanels, InPlace, InScratch, Provider, Scratch
+from kiln.lowering.cpu.contraction.pack import transpose_block
+from kiln.lowering.cpu.contraction.parts import RANGE_BYTES, FloatWords, Range
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
+from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.words import LANES, Lines, Words
+from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
+from kiln.lowering.cpu.matmul.vendor import ARGUMENT_BYTES, Gemm
 
-__all__ = ["begin_sharing", "emit_tiles", "tiles_layout"]
+__all__ = ["TileSchedule", "begin_sharing", "emit_tiles", "tiles_layout"]
+
+TileSchedule = AmxBf16Schedule | AmxBf16x3Schedule | AmxInt8Schedule
 
 
-def transposed(problem: MatmulProblem) -> MatmulProblem:
+@dataclass(frozen=True)
+class _Plan:
+    """What schedules of all units say, of the problem that the kernel works on (`transposed`: the transposed one).
+
+    high, wide: tiles of a run of rows and of columns. strips: the operand of the outer loop is packed run by run.
+    """
+
+    unit: MatrixUnit
+    high: int
+    wide: int
+    mc: int
+    nc: int
+    kc: int
+    ks: int
+    transposed: bool = False
+    shared: bool = False
+    packed: bool = False
+    in_place: bool = False
+    strips: bool = False
+    fetch: bool = False
+
+
+def _plan(s: TileSchedule) -> _Plan:
+    high, wide = s.mr // LANES, s.nv
+    if isinstance(s, AmxInt8Schedule):
+        return _Plan(AMX_INT8, high, wide, s.mc, s.nc, s.kc, s.kc, packed=s.packed)
+    mc, nc, transposed, shared = s.mc, s.nc, s.transposed, s.shared
+    if transposed:
+        high, wide, mc, nc = wide, high, nc, mc
+    if isinstance(s, AmxBf16x3Schedule):
+        return _Plan(AMX_BF16X3, high, wide, mc, nc, s.kc, s.ks, transposed, shared, strips=True, fetch=True)
+    return _Plan(AMX_BF16, high, wide, mc, nc, s.kc, s.ks, transposed, shared, s.packed, not s.pack_lhs, fetch=s.fetch)
+
+
+def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, int]:
+    """Sizes of a block, offsets of the scratch areas, and their total `bytes`."""
+    plan = _plan(schedule)
+    unit, parts = plan.unit, 1 + max(p for p, _ in plan.unit.terms)
+    mc, nc = round_up(plan.mc, plan.high * LANES), round_up(plan.nc, plan.wide * LANES)
+    kc = round_up(plan.kc, unit.depth)
+    layout = {"mc": mc, "nc": nc, "kc": kc}
+    lines, depths = {"left": mc, "right": nc}, {"left": kc, "right": kc}
+    if plan.in_place:
+        lines["left"] = LANES
+    if plan.strips:
+        outer, count = ("left", plan.high) if plan.transposed else ("right", plan.wide)
+        lines[outer], depths[outer] = count * LANES, plan.ks
+    layout["left_pitch"] = apart(depths["left"] // unit.group, LINE // 4)
+    layout["right_line"] = depths["right"] // unit.group
+    layout["left_part"] = lines["left"] * layout["left_pitch"]
+    layout["right_part"] = lines["right"] * layout["right_line"]
+    areas = {"sums": 4 * mc * nc, "turned": 4 * mc * nc * plan.transposed}
+    areas |= {"left": 4 * parts * layout["left_part"]}
+    areas |= {"right": 0 if plan.packed else 4 * parts * layout["right_part"]}
+    areas |= {"cells": LINE}
+    if plan.strips:
+        areas |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
+    top = 0
+    for name, size in areas.items():
+        layout[name] = top
+        top += round_up(size, LINE)
+    layout["bytes"] = top
+    return layout
+
+
+def emit_tiles(
+    b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
+    ctx: KernelContext,
+) -> None:  # fmt: skip
+    """Emits the kernel. Without `pack_lhs` the lhs of bf16 has unit stride along k, a known multiple of 32."""
+    kind = _FloatTiles if isinstance(schedule, AmxBf16x3Schedule) else _Tiles
+    kind(b, problem, schedule, operands, epilogue, ctx).emit()
+
+
+def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ctx: KernelContext) -> None:
+    """Emits what has to precede the blocks of products with a schedule of `share_lhs`."""
+    at = b.addi(ctx.scratch_offset, tiles_layout(problem, schedule)["cells"])
+    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(_plan(schedule).transposed))
+
+
+def _transposed(problem: MatmulProblem) -> MatmulProblem:
     """The problem whose result is the transpose: operands exchanged, each with its last two strides."""
 
     def turn(strides: tuple) -> tuple:
@@ -44,329 +132,239 @@ def transposed(problem: MatmulProblem) -> MatmulProblem:
     )
 
 
-def _of_transposed(schedule: AmxBf16Schedule) -> AmxBf16Schedule:
-    """The schedule of the transposed problem, which the kernel works on."""
-    height, width = schedule.nv * LANES, schedule.mr
-    return replace(schedule, mr=height, nv=width // LANES, mc=schedule.nc, nc=schedule.mc)
-
-
-def tiles_layout(problem: MatmulProblem, schedule: AmxBf16Schedule) -> dict[str, int]:
-    """Offsets of the scratch areas and their total `bytes`: the f32 sums, what of the lhs is copied, the rhs."""
-    if schedule.transposed:
-        return _layout(_of_transposed(schedule))
-    return _layout(schedule)
-
-
-def _layout(s: AmxBf16Schedule) -> dict[str, int]:
-    nr = s.nv * LANES
-    mc, nc, kc = round_up(s.mc, ROWS), round_up(s.nc, nr), round_up(s.kc, DEPTH)
-    layout = {"mc": mc, "nc": nc, "kc": kc, "tile_stride": nc, "elements": mc * nc}
-    top = 4 * layout["elements"]
-    if s.transposed:
-        layout["turned"] = top
-        top += 4 * layout["elements"]
-    # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
-    rows = mc if s.pack_lhs else ROWS
-    layout["lhs"], layout["lhs_stride"] = top, kc + DEPTH
-    layout["lhs_elements"] = rows * layout["lhs_stride"]
-    top += 2 * layout["lhs_elements"]
-    layout["cell"] = top
-    top += LINE
-    if not s.packed:
-        layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
-        top += 4 * layout["rhs_pairs"]
-    layout["bytes"] = top
-    return layout
-
-
-def emit_tiles(
-    b: Builder,
-    problem: MatmulProblem,
-    schedule: AmxBf16Schedule,
-    operands: Buffers,
-    epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits the kernel; schedule keys: mr and nv (16 rows and columns a tile; at most 4 tiles together), mc, nc,
-    kc (steps of k that are packed at once), ks (of which a register tile sums in one go), pack_lhs, packed,
-    transposed, shared (see `share_lhs`).
-
-    Without `pack_lhs` the lhs has unit stride along k, a known multiple of 32.
-    """
-    if schedule.transposed:
-        exchanged = Buffers(operands.rhs, operands.lhs, operands.rhs_offset, operands.lhs_offset)
-        _Tiles(b, transposed(problem), _of_transposed(schedule), exchanged, epilogue, ctx).emit()
-    else:
-        _Tiles(b, problem, schedule, operands, epilogue, ctx).emit()
-
-
-def begin_sharing(b: Builder, layout: dict[str, int], ctx: KernelContext) -> None:
-    """Emits what has to precede the blocks of products with a schedule of `share_lhs`; layout: its `scratch_layout`."""
-    b.store(b.int_(-1, b.i64), _cell(b, layout, ctx), 0)
-
-
-def _cell(b: Builder, layout: dict[str, int], ctx: KernelContext) -> ir.Value:
-    """The place in scratch that says where the rhs begins whose copy is there."""
-    return b.view(ctx.scratch, b.addi(ctx.scratch_offset, layout["cell"]), 1, b.i64)
-
-
-class _Tiles(PairsInScratch):
-    s: AmxBf16Schedule
+class _Tiles:
+    """One thread's share."""
 
     def __init__(
-        self,
-        b: Builder,
-        problem: MatmulProblem,
-        s: AmxBf16Schedule,
-        operands: Buffers,
-        epilogue: Epilogue,
+        self, b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
         ctx: KernelContext,
-    ):
-        lay = _layout(s)
-        super().__init__(b, problem, replace(s, width=LANES), operands, epilogue, ctx, lay, b.f32)
-        self.transposed, self.packed = s.transposed, s.packed
-        self.high, self.kc = self.mr // ROWS, lay["kc"]
-        self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
+    ):  # fmt: skip
+        self.b, self.epilogue, self.ctx = b, epilogue, ctx
+        self.plan, self.layout = _plan(schedule), tiles_layout(problem, schedule)
+        self.unit = self.plan.unit
+        self.p = _transposed(problem) if self.plan.transposed else problem
+        self.left_at, self.right_at = operands.lhs_offset, operands.rhs_offset
+        left, right = operands.lhs, operands.rhs
+        if self.plan.transposed:
+            left, right, self.left_at, self.right_at = right, left, self.right_at, self.left_at
+        self.left_lines = Lines(left, known(self.p.lhs_strides[-2]), known(self.p.lhs_strides[-1]))
+        self.right_lines = Lines(right, known(self.p.rhs_strides[-1]), known(self.p.rhs_strides[-2]))
+        lay = self.layout
+        element = b.i32 if self.unit.sums == "i32" else b.f32
+        self.sums = self.area("sums", lay["mc"] * lay["nc"], element)
+        if self.plan.transposed:
+            self.turned = self.area("turned", lay["mc"] * lay["nc"], element)
+        self.cells = self.area("cells", 2, b.i64)
+        self.left, self.right = self.left_provider(), self.right_provider()
 
-        def area(name: str, count: int, type_: ir.Type) -> ir.Value:
-            return b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay[name]), count, type_)
+    def at(self, name: str) -> Index:
+        return self.b.addi(self.ctx.scratch_offset, self.layout[name])
 
-        self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
-        self.lhs = area("lhs", lay["lhs_elements"], ir.BF16Type.get())
-        self.cell = _cell(b, lay, ctx)
-        if not self.packed:
-            self.rhs = area("rhs", lay["rhs_pairs"], b.i32)
-        if self.transposed:
-            self.turned_sums = area("turned", lay["elements"], b.f32)
+    def area(self, name: str, count: int, type_: ir.Type) -> ir.Value:
+        return self.b.view(self.ctx.scratch, self.at(name), count, type_)
+
+    # -- operands ----------------------------------------------------------------------------------
+
+    def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
+        """How an operand is read, and what is seen of its numbers."""
+        return Words(self.b, lines, self.unit.group), None
+
+    def left_provider(self) -> Provider:
+        lay, plan = self.layout, self.plan
+        words, seen = self.words(self.left_lines, "left_range")
+        parts = 1 + max(p for p, _ in self.unit.terms)
+        buffer = self.area("left", parts * lay["left_part"], self.b.i32)
+        scratch = Scratch(buffer, lay["left_part"], lay["left_pitch"], 1, lay["left_pitch"])
+        if plan.in_place:
+            return InPlace(self.b, self.unit, words, scratch, plan.high)
+        strips = plan.strips and plan.transposed
+        cell = None if strips else self.cell(0)
+        return InScratch(
+            self.b, self.unit, words, scratch, plan.high, turned=False, exact=not strips, strips=strips, cell=cell,
+            seen=seen,
+        )  # fmt: skip
+
+    def right_provider(self) -> Provider:
+        lay, plan = self.layout, self.plan
+        if plan.packed:
+            return InPanels(self.b, self.unit, self.right_lines.buffer, self.right_lines.stride, plan.wide)
+        words, seen = self.words(self.right_lines, "right_range")
+        parts = 1 + max(p for p, _ in self.unit.terms)
+        buffer = self.area("right", parts * lay["right_part"], self.b.i32)
+        scratch = Scratch(buffer, lay["right_part"], lay["right_line"], LANES, LANES)
+        strips = plan.strips and not plan.transposed
+        cell = None if strips else self.cell(1)
+        return InScratch(
+            self.b, self.unit, words, scratch, plan.wide, turned=True, exact=plan.strips and not strips, strips=strips,
+            cell=cell, seen=seen,
+        )  # fmt: skip
+
+    def cell(self, n: int) -> tuple[ir.Value, int] | None:
+        """Where it is said what of an operand is packed, if a piece is all of k."""
+        whole = isinstance(self.p.k, int) and self.p.k <= self.layout["kc"]
+        return (self.cells, n) if whole else None
+
+    # -- the walk ----------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        b, lay = self.b, self.layout
-        AMX_BF16.begin(b)
-        if not self.s.shared:
-            self.forget()
-        for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, ROWS)
-        AMX_BF16.end(b)
+        b, lay, plan = self.b, self.layout, self.plan
+        self.unit.begin(b)
+        for cell in range(2):
+            if not (plan.shared and cell == int(plan.transposed)):
+                b.store(b.int_(-1, b.i64), self.cells, cell)
+        for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], plan.wide * LANES, self.block, LANES)
+        self.unit.end(b)
 
-    def forget(self) -> None:
-        """Nothing is packed yet."""
-        self.b.store(self.b.int_(-1, self.b.i64), self.cell, 0)
+    def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        b, k = self.b, known(self.p.k)
+        left = offset_of(b, self.left_at, [*batch, m0], self.p.lhs_strides[:-1])
+        right = offset_of(b, self.right_at, batch, self.p.rhs_strides[:-2])
+        right = b.addi(right, b.muli(n0, self.right_lines.stride))
+        self.left.begin()
+        self.right.begin()
 
-    def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
-        if not self.transposed:
-            super().finish(batch, origin, size)
-            return
-        stride, height = self.layout["tile_stride"], self.layout["mc"]
-        turn_sums(self.b, self.sums, stride, self.turned_sums, height, *size)
-        origin, size = (origin[1], origin[0]), (size[1], size[0])
-        run_epilogue(self.b, self.epilogue, batch, origin, size, self.turned_sums, 0, height, LANES)
+        def piece(pc: Index) -> None:
+            depth = b.mini(b.subi(k, pc), self.layout["kc"])
+            starts = [b.addi(x, b.muli(pc, lines.k_stride)) for x, lines in self.sides(left, right)]
+            self.left.prepare(starts[0], rows, depth)
+            self.right.prepare(starts[1], cols, depth)
+            self.piece(pc, depth, starts, rows, cols)
 
-    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        b = self.b
-        if self.s.pack_lhs:
-            self.pack_lhs(lhs, rows, depth)
-        else:
-            tail = b.remi(rows, ROWS)
-            last = b.addi(lhs, b.muli(b.subi(rows, tail), self.lhs_row))
-            b.if_(b.cmpi("sgt", tail, 0), lambda: self.copy_rows(last, tail, depth))
-        if not self.packed:
-            self.pack_once(rhs, cols, depth)
+        b.for_(0, b.maxi(k, 1), self.layout["kc"], piece)  # k = 0 still writes zeros
+        self.finish(batch, (m0, n0), (rows, cols))
 
-        def steps(at: Index) -> None:
-            count = b.mini(b.subi(depth, at), self.s.ks)
+    def sides(self, left: Index, right: Index) -> list[tuple[Index, Lines]]:
+        return [(left, self.left_lines), (right, self.right_lines)]
+
+    def piece(self, pc: Index, depth: Index, starts: list[Index], rows: Index, cols: Index) -> None:
+        """Adds the products of a piece of k to the block: the operand that comes from memory is in the outer loop, so
+        that it is read once."""
+        b, plan = self.b, self.plan
+        sizes, side = (rows, cols), 0 if plan.transposed else 1
+        outer, inner = (self.left, self.right) if plan.transposed else (self.right, self.left)
+
+        def steps(at: Index, i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
+            here = b.mini(b.subi(depth, at), plan.ks)
+            outer.chunk(i, b.subi(sizes[side], i), at, here)
             first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
-            self.tiles(first, at, b.muli(b.ceildivi(count, DEPTH), DEPTH), lhs, rhs, rows, cols)
+            deep = b.muli(b.ceildivi(here, self.unit.depth), self.unit.depth)
+            fetch = self.fetching(starts[side], i, at, depth, sizes[side], count) if plan.fetch else None
 
-        b.for_(0, b.maxi(depth, 1), self.s.ks, steps)
+            def run(j: Index, number: int, others: Callable[[Index], Operand]) -> None:
+                runs = [(i, count, tiles(at)), (j, number, others(at))]
+                if not plan.transposed:
+                    runs.reverse()
+                before = None if fetch is None else partial(fetch, j)
+                self.tile(first, deep, runs[0], runs[1], before)
 
-    def tiles(
-        self, first: bool | ir.Value, at: Index, count: Index, lhs: Index, rhs: Index, rows: Index, cols: Index
-    ) -> None:
-        """All register tiles of the block, for `count` steps of k from `at` on, a multiple of 32.
+            inner.each(sizes[1 - side], run)
 
-        The operand that comes from memory is in the outer loop, so that it is read once.
-        """
-        b, mr, nr = self.b, self.mr, self.nr
-        copied = self.s.pack_lhs
-        complete = b.muli(b.ceildivi(rows, ROWS), ROWS) if copied else b.round_down(rows, ROWS)
-        full = b.round_down(complete, mr)
+        def chunks(i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
+            b.for_(0, depth, plan.ks, lambda at: steps(at, i, count, tiles))
 
-        def left(i: Index, r: int) -> Place:
-            if copied:
-                stride = self.layout["lhs_stride"]
-                return self.lhs, b.sum_(b.muli(i, stride), r * stride, at), stride
-            start = b.sum_(lhs, b.muli(i, self.lhs_row), b.muli(self.lhs_row, r), at)
-            return self.operands.lhs, start, self.lhs_row
-
-        def one(i: Index, j: Index, height: int) -> None:
-            sources = [left(i, r * ROWS) for r in range(height)]
-            self.tile(first, count, at, sources, (rhs, cols), i, j)
-
-        def last(j: Index) -> None:
-            source = (self.lhs, at, self.layout["lhs_stride"])
-            self.tile(first, count, at, [source], (rhs, cols), complete, j)
-
-        def columns(body: Callable[[Index], None]) -> None:
-            b.for_(0, cols, nr, body)
-
-        def strips(i: Index, height: int) -> None:
-            columns(lambda j: one(i, j, height))
-
-        def down(j: Index) -> None:
-            b.for_(0, full, mr, lambda i: one(i, j, self.high))
-            b.for_(full, complete, ROWS, lambda i: one(i, j, 1))
-            if not copied:
-                b.if_(b.cmpi("slt", complete, rows), lambda: last(j))
-
-        if not self.transposed:
-            columns(down)
-            return
-        b.for_(0, full, mr, lambda i: strips(i, self.high))
-        b.for_(full, complete, ROWS, lambda i: strips(i, 1))
-        if not copied:
-            b.if_(b.cmpi("slt", complete, rows), lambda: columns(last))
+        if plan.strips:
+            outer.each(sizes[side], chunks)
+        else:
+            b.for_(0, b.maxi(depth, 1), plan.ks, lambda at: outer.each(sizes[side], partial(steps, at)))
 
     def tile(
-        self,
-        first: bool | ir.Value,
-        count: Index,
-        at: Index,
-        sources: list[Place],
-        right: tuple[Index, Index],
-        i: Index,
-        j: Index,
-    ) -> None:
-        """One register tile: the sums of the rows `sources` by columns j ... of the block `right` of the rhs (where it
-        begins, how many columns)."""
-        b, stride = self.b, self.layout["tile_stride"]
-        rhs, cols = right
-
-        def left(_: int, r: int, k: Index) -> Place:
-            buffer, start, distance = sources[r]
-            return buffer, b.addi(start, k), distance
-
+        self, first: Condition, steps: Index, left: tuple[Index, int, Operand], right: tuple[Index, int, Operand],
+        before: Callable[[Index], None] | None,
+    ) -> None:  # fmt: skip
+        """The products of one run of tiles of each operand: first row or column, number of tiles, where they lie."""
+        b, stride = self.b, self.layout["nc"]
+        (i, high, lefts), (j, wide, rights) = left, right
+        corner = b.addi(b.muli(i, stride), j)
         add_products(
             b,
-            AMX_BF16,
-            Grid(len(sources), self.nv),
-            lambda r, v: (self.sums, b.sum_(b.muli(i, stride), j, r * ROWS * stride + v * LANES), stride),
-            left,
-            lambda _, v, k: self.right_tile(rhs, j, b.addi(at, k), v),
-            count,
+            self.unit,
+            Grid(high, wide),
+            lambda r, v: (self.sums, b.addi(corner, (r * stride + v) * LANES), stride),
+            lefts,
+            rights,
+            steps,
             first=first,
-            before=self.fetching(rhs, cols, at, sources, i, j),
+            before=before,
         )
 
-    def right_tile(self, rhs: Index, j: Index, k: Index, v: int) -> Place:
-        """Where 32 steps of k of the v-th 16 columns behind j lie, in pairs of rows."""
-        b, nr = self.b, self.nr
-        if self.packed:
-            start = b.sum_(rhs, b.muli(j, self.rhs_col), b.muli(k, nr), 2 * v * LANES)
-            return self.operands.rhs, start, 2 * nr
-        start = b.sum_(b.muli(j, self.layout["kc"] // 2), b.muli(b.divi(k, 2), nr), v * LANES)
-        return self.rhs, start, nr
-
     def fetching(
-        self, rhs: Index, cols: Index, at: Index, sources: list[Place], i: Index, j: Index
-    ) -> Callable[[Index], None] | None:
-        """What a tile fetches, while it multiplies, of the operand that comes from memory: its share of the cache lines
-        that the tiles of the next columns of a packed constant (`transposed`: of the next rows) want at the same k, or
-        from which the next block will be packed."""
-        b, nr = self.b, self.nr
-        if not self.s.fetch:
-            return None
-        if self.transposed:
-            count = max(1, -(-self.s.nc // nr))
-            buffer, start, distance = sources[0]
-            lines = len(sources) * ROWS
-            number = b.divi(j, nr)
-            start = b.addi(start, b.muli(lines, distance))
-        elif self.packed:
-            count = max(1, -(-self.s.mc // self.mr))
-            buffer, distance, lines = self.operands.rhs, LINE // 2, nr
-            number = b.divi(i, self.mr)
-            start = b.sum_(rhs, b.muli(b.addi(j, nr), self.rhs_col), b.muli(at, nr))
-        else:  # rows of the rhs, where its next block of columns will be packed from
-            count = max(1, -(-self.s.mc // self.mr))
-            buffer, distance, lines = self.operands.rhs, self.rhs_k, DEPTH
-            number = b.divi(i, self.mr)
-            start = b.sum_(rhs, cols, j, b.muli(at, self.rhs_k))
-        share = -(-lines // count)
-        start = b.addi(start, b.muli(b.muli(number, share), distance))
-        speed = 1 if self.transposed else nr if self.packed else self.rhs_k
+        self, start: Index, i: Index, at: Index, depth: Index, lines: Index, count: int
+    ) -> Callable[[Index, Index], None]:
+        """What a tile fetches, while it multiplies, of the operand of the outer loop, from `start` on: its share of the
+        cache lines that the tiles of the next run want at the same k. fetch(j, k): by the tiles of lines j ...
 
-        beside = range(0, nr, LINE // 2) if not (self.transposed or self.packed) else range(1)
+        A strip is followed by the next steps of k, or by the next lines; a rhs packed at once by its next block."""
+        b, plan = self.b, self.plan
+        source = self.left_lines if plan.transposed else self.right_lines
+        per = LINE * 8 // ir.MemRefType(source.buffer.type).element_type.width  # elements of a cache line
+        width, stride, speed, beside = count * LANES, source.stride, source.k_stride, 1
+        if plan.packed:
+            start = b.sum_(start, b.muli(b.addi(i, width), stride), b.muli(at, width))
+            stride, speed = per, width
+        else:
+            here = b.addi(start, b.muli(i, stride))
+            later, following = b.addi(at, plan.ks), b.addi(here, b.muli(width, stride))
+            if plan.strips:
+                more = b.cmpi("slt", later, depth)
+                start = b.select_index(more, b.addi(here, b.muli(later, speed)), following)
+            elif plan.transposed:
+                start = b.addi(following, b.muli(at, speed))
+            else:
+                start = b.sum_(here, b.muli(lines, stride), b.muli(at, speed))
+            beside = max(1, self.unit.depth // per)
+            if isinstance(stride, int) and stride == 1:
+                width, stride, beside = self.unit.depth, speed, -(-width // per)
+        (runs, inner) = (self.layout["nc"], plan.wide) if plan.transposed else (self.layout["mc"], plan.high)
+        share = -(-width // max(1, runs // (inner * LANES)))
 
-        def fetch(k: Index) -> None:
-            here = b.addi(start, b.muli(k, speed))
+        def fetch(j: Index, k: Index) -> None:
+            number = b.muli(b.divi(j, inner * LANES), share)
+            place = b.sum_(start, b.muli(k, speed), b.muli(number, stride))
             for e in range(share):
-                for column in beside:
-                    b.prefetch(buffer, b.sum_(here, b.muli(e, distance), column), locality=2)
+                for line in range(beside):
+                    b.prefetch(source.buffer, b.sum_(place, b.muli(stride, e), line * per), locality=2)
 
         return fetch
 
-    def pack_once(self, rhs: Index, cols: Index, depth: Index) -> None:
-        """Packs the rhs block, unless the block before has left it there."""
+    def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
+        """The epilogue on the sums of a block."""
+        b, sums, stride = self.b, self.sums, self.layout["nc"]
+        if self.plan.transposed:
+            sums, stride = self.turned, self.layout["mc"]
+            transpose_block(b, (self.sums, 0, self.layout["nc"]), (sums, 0, stride), *size, LANES)
+            origin, size = (origin[1], origin[0]), (size[1], size[0])
+        self.mend(batch, origin, size, sums, stride)
+        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, LANES)
+
+    def mend(
+        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
+    ) -> None:
+        """Emitted before the epilogue, of the problem as it was given."""
+
+
+class _FloatTiles(_Tiles):
+    """The kernel for f32 in parts, which watches what it splits."""
+
+    def __init__(
+        self, b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
+        ctx: KernelContext,
+    ):  # fmt: skip
+        self.ranges: list[Range] = []
+        super().__init__(b, problem, schedule, operands, epilogue, ctx)
+        self.gemm = Gemm(b, problem, operands, ctx.scratch, self.at("call"))
+
+    def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
+        seen = Range(self.b, self.ctx.scratch, self.at(name))
+        self.ranges.append(seen)
+        return FloatWords(self.b, lines, seen), seen
+
+    def mend(
+        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
+    ) -> None:
         b = self.b
 
-        def copy() -> None:
-            self.pack_rhs(rhs, cols, depth)
-            self.fill_panels(cols, depth)
+        def by_library() -> None:
+            self.gemm.call(batch, origin, size, sums, 0, stride)
+            self.unit.begin(b)  # what the library does with tiles is its own matter
 
-        if not self.whole:
-            copy()
-            return
-        key = arith.index_cast(b.i64, b.value(rhs))
-
-        def again() -> None:
-            copy()
-            b.store(key, self.cell, 0)
-
-        b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(self.cell, 0), key), again)
-
-    def fill_panels(self, cols: Index, depth: Index) -> None:
-        """Zeros for the steps of k that the last tile of the rhs has too many."""
-        b, nr = self.b, self.nr
-        done = b.ceildivi(depth, 2)
-        needed = b.muli(b.ceildivi(depth, DEPTH), DEPTH // 2)
-        zeros = b.zero(b.vec(LANES, b.i32))
-
-        def pair(j: Index, k: Index) -> None:
-            for v in range(self.nv):
-                place = b.sum_(b.muli(j, self.layout["kc"] // 2), b.muli(k, nr), v * LANES)
-                b.vstore(zeros, self.rhs, place)
-
-        b.for_(0, cols, nr, lambda j: b.for_(done, needed, 1, lambda k: pair(j, k)))
-
-    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> None:
-        """Copies the lhs block to scratch, zeros behind the last step of k."""
-        b, stride = self.b, self.layout["lhs_stride"]
-        if isinstance(self.lhs_k, int) and self.lhs_k == 1:
-            self.copy_rows(lhs, rows, depth)
-            return
-        super().pack_lhs(lhs, rows, depth)
-        full = b.round_down(depth, DEPTH)
-        tail = b.subi(depth, full)
-        zeros = b.zero(b.vec(DEPTH, ir.BF16Type.get()))
-
-        def fill(i: Index) -> None:
-            b.vstore(zeros, self.lhs, b.addi(b.muli(i, stride), full), b.mask_between(tail, DEPTH, DEPTH))
-
-        b.if_(b.cmpi("sgt", tail, 0), lambda: b.for_(0, rows, 1, fill))
-
-    def copy_rows(self, lhs: Index, rows: Index, depth: Index) -> None:
-        """The same of rows with unit stride along k."""
-        b, stride = self.b, self.layout["lhs_stride"]
-        full = b.round_down(depth, DEPTH)
-        tail = b.subi(depth, full)
-
-        def row(i: Index) -> None:
-            source, target = b.addi(lhs, b.muli(i, self.lhs_row)), b.muli(i, stride)
-
-            def copy(k: Index, mask: ir.Value | None = None) -> None:
-                x = b.vload(self.operands.lhs, b.addi(source, k), DEPTH, mask)
-                b.vstore(x, self.lhs, b.addi(target, k))
-
-            b.for_(0, full, DEPTH, copy)
-            b.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, b.tail_mask(tail, DEPTH)))
-
-        b.for_(0, rows, 1, row)
+        b.if_(arith.ori(*(seen.is_beyond() for seen in self.ranges)), by_library)

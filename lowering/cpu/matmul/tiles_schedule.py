@@ -1,17 +1,26 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""When products of bf16 are made by AMX (tiles.py), with which blocks, and which operand is packed: by measurement."""
+"""When products of bf16 and f32 are made by AMX (tiles.py), with which blocks, and which operand is packed."""
 
 from dataclasses import replace
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.bf16 import LANES
+from kiln.lowering.cpu.contraction.parts import PARTS
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
+from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
-__all__ = ["DEPTH", "ROWS", "choose_tiles", "is_better_in_place", "packed_tile_strides", "share_lhs"]
+__all__ = [
+    "choose_float_tiles",
+    "choose_tiles",
+    "float_tiles_schedule",
+    "is_better_in_place",
+    "packed_tile_strides",
+    "share_lhs",
+]
 
 ROWS, DEPTH = amx.ROWS, amx.BYTES // 2
 """Rows, and steps of k, of one tile of bf16."""
@@ -24,35 +33,20 @@ _NEAR_BYTES = 1 << 20  # of a lhs that stays in the second-level cache, which ha
 _BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
 _FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
 _FAR_K = 2048  # of long rows
+_FLOAT_ROWS, _FLOAT_TRANSPOSED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
+_FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
+_PARTS_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
+_PARTS_COLUMNS, _FAR_PARTS_COLUMNS = 256, 512  # of a block at most, the last where it splits the lhs anew
+_STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
 _TRANSPOSED = 4
-"""A weight [n, k] is the lhs where k is this many times the number of rows, or more. As the lhs, and packed in
-scratch, us, [768, 768] on another day: 64 rows 136 and 161, 128 rows 234 and 225, 196 rows 349 and 306 (oneDNN's 184,
-241 and 320)."""
+"""A weight [n, k] is the left operand where k is this many times the number of rows, or more."""
 
 
 def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxBf16Schedule | None:
     """The schedule of a product of bf16 for about m rows; None where the CPU has no AMX, or the product is too small
     for it. `packed`: the rhs is a constant, packed by the compiler.
 
-    One core of an Emerald Rapids server (AMX: 2.9 TFLOP/s from registers, 2.1 with operands from the second-level
-    cache), weights [n, k] and a bias, each call with another weight; speed against ATen's (oneDNN's):
-
-    | m, n, k         | ATen, GFLOP/s | weight as lhs | packed in scratch | packed before | VDPBF16PS  |
-    |-----------------|---------------|---------------|-------------------|---------------|------------|
-    | 2, 3072, 768    | 16            | 1.63          |                   | 1.83          | 1.06 (dot) |
-    | 8, 3072, 768    | 58            | 1.77          |                   | 2.05          | 0.68 (dot) |
-    | 8, 4096, 4096   | 95            | 1.46          |                   | 1.22          | 0.65 (dot) |
-    | 32, 768, 768    | 230           | 2.07          | 0.88              | 2.46          | 0.58       |
-    | 128, 3072, 768  | 467           | 1.37          | 1.19              | 1.56          | 0.28       |
-    | 128, 768, 3072  | 469           | 1.48          | 1.29              | 1.70          | 0.16       |
-    | 196, 768, 768   | 558           | 1.03          | 1.12              | 1.46          | 0.15       |
-    | 512, 768, 768   | 331           | 1.17          | 1.29              | 1.58          |            |
-    | 512, 768, 3072  | 600           | 1.40          | 1.07              | 1.32          | 0.14       |
-    | 2048, 768, 768  | 624           | 1.32          | 1.36              | 1.55          | 0.24       |
-    | 3136, 64, 64    | 155           | 0.38          | 1.71              | 1.67          |            |
-
-    Blocks of 64 columns keep their sums in the first-level cache (196 rows of [768, 768], packed before: 1.18 with 512
-    columns, 1.50), if the lhs, which is read again for each, is near: 2048 rows 1.55 with 512 columns, 1.15.
+    Measured: "bf16 products by AMX" in xeon-kernel-rules.json.
     """
     n, k = problem.n, problem.k
     if problem.dtype != "bf16" or not amx.has_amx("bf16", isa) or m < _FEWEST_ROWS:
@@ -89,7 +83,7 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
 
 def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
     """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
-    are far away, and long (512 rows of [4096, 4096]: 1.17 to 1.46 times ATen's speed, packed 0.93 to 1.02)."""
+    are far away, and long."""
     schedule = choose_tiles(problem, m, isa)
     return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k)
 
@@ -118,3 +112,48 @@ def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
     if isinstance(first, AmxBf16Schedule) and not first.transposed:
         return schedules
     return [replace(first, shared=True)] * len(schedules)
+
+
+def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
+    """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
+    `float_tiles_schedule`."""
+    return float_tiles_schedule(problem, m, isa) if isa.float_parts else None
+
+
+def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
+    """The schedule of this kernel for about m rows; None where the CPU has no AMX, where there is no library for what
+    parts of bf16 cannot hold, or where the product is too small.
+
+    Measured: "f32 products by AMX" in xeon-kernel-rules.json. AMX has a slow state on that machine, so that no rule
+    takes this kernel by default.
+    """
+    n, k = problem.n, problem.k
+    if problem.dtype != "f32" or problem.rhs_dtype is not None or not amx.has_amx("bf16", isa):
+        return None
+    if problem.lhs_strides[-1] != 1 or 1 not in problem.rhs_strides[-2:]:
+        return None
+    transposed = problem.rhs_strides[-1] != 1
+    if not (isinstance(n, int) and isinstance(k, int)) or n < _FEWEST_COLUMNS or k < _FEWEST_STEPS:
+        return None
+    if m < (_FLOAT_TRANSPOSED_ROWS if transposed else _FLOAT_ROWS):
+        return None
+    if not (vendor_gemm_available() and vendor_fits(problem)):
+        return None
+    strides = (*problem.lhs_strides[-2:], *problem.rhs_strides[-2:])
+    if not all(isinstance(x, int) for x in strides):  # a leading dimension that the library may not take
+        return None
+    blocks = -(-m // _ROWS)
+    rows = round_up(-(-m // blocks), 2 * ROWS)
+    most = _PARTS_BYTES // (2 * PARTS * rows) // _STEPS * _STEPS
+    pieces = -(-k // most)
+    columns = _PARTS_COLUMNS if blocks == pieces == 1 else _FAR_PARTS_COLUMNS
+    return AmxBf16x3Schedule(
+        mr=2 * ROWS,
+        nv=2,
+        width=LANES,
+        mc=rows,
+        nc=min(columns, round_up(n, 2 * LANES)),
+        kc=round_up(-(-k // pieces), DEPTH),
+        ks=_STEPS,
+        transposed=transposed,
+    )

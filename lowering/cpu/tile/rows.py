@@ -41,7 +41,6 @@ from kiln.lowering.cpu.matmul import (
     KernelContext,
     emit_matmul,
     scratch_bytes,
-    scratch_layout,
 )
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
@@ -143,7 +142,7 @@ class _PhaseEmitter:
 
         first = self.schedules[0]
         if isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) and first.shared:
-            begin_sharing(b, scratch_layout(product.problem(static_size), first), context)
+            begin_sharing(b, product.problem(static_size), first, context)
 
         def block(batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
             row0 = b.addi(self._first_row(e, product, batch), m0)

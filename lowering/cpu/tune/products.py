@@ -19,9 +19,9 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.float_tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import blocked_schedule, choose_packed_schedule
+from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = ["product_schedules"]

@@ -31,8 +31,8 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
-from kiln.lowering.cpu.matmul.float_tiles import emit_float_tiles, float_tiles_layout
-from kiln.lowering.cpu.matmul.float_tiles_schedule import float_tiles_schedule
+from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
+from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
 
@@ -201,9 +201,9 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counting(b, problem, schedule, *rest):
         emitted.append(schedule)
-        emit_float_tiles(b, problem, schedule, *rest)
+        emit_tiles(b, problem, schedule, *rest)
 
-    monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, (counting, float_tiles_layout))
+    monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, (counting, tiles_layout))
     torch.manual_seed(0)
     torch._dynamo.reset()
     module, x = Block(), torch.randn(2, 60, 224)

@@ -1,0 +1,208 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Operands of matrix units as words of 32 bits: steps of k that lie next to each other (pairs of bf16, fours of i8).
+
+`Words` reads the lines of an operand (rows of a left one, columns of a right one) from memory; `pack` copies them to
+scratch. Both are for vectors of 16 words.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import llvm
+
+from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.contraction.bf16 import from_memory
+from kiln.lowering.cpu.contraction.pack import transpose_registers
+
+__all__ = ["LANES", "Lines", "Words", "pack"]
+
+LANES = 16
+
+
+@dataclass(frozen=True)
+class Lines:
+    """An operand in memory: step k of line i is element `start + i * stride + k * k_stride`, whatever the start."""
+
+    buffer: ir.Value
+    stride: Index
+    k_stride: Index
+
+
+class Words:
+    """Words of the lines of an operand of bf16 (or i8 as bf16), or of i8, each as it is."""
+
+    parts = 1
+    """Words that stand for one group of steps of k."""
+
+    def __init__(self, b: Builder, lines: Lines, group: int):
+        self.b, self.lines, self.group = b, lines, group
+
+    def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
+        """16 words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""
+        b, lanes = self.b, LANES * self.group
+        mask = None if count is None else b.mask_below(count, lanes)
+        return [self.words(b.gather(self.lines.buffer, at, self.lines.k_stride, lanes, mask))]
+
+    def across(self, at: Index, lines: Index, count: Index | None = None) -> list[ir.Value]:
+        """One word of each of 16 lines, in each part. lines: how many there are. count: steps of k before the end."""
+        x = [self.neighbours(at, e, lines, count) for e in range(self.group)]
+        while len(x) > 1:
+            size = self.group // len(x)
+            lanes = [side * LANES * size + c * size + e for c in range(LANES) for side in range(2) for e in range(size)]
+            x = [self.b.shuffle(x[i], x[i + 1], lanes) for i in range(0, len(x), 2)]
+        return [self.words(x[0])]
+
+    def neighbours(self, at: Index, e: int, lines: Index, count: Index | None) -> ir.Value:
+        """Step e behind `at` of 16 lines; zeros for those that are none, and behind the last step."""
+        b = self.b
+        if count is not None:
+            lines = b.select_index(b.cmpi("slt", e, count), lines, 0)
+        start = b.addi(at, b.muli(self.lines.k_stride, e))
+        x = b.gather(self.lines.buffer, start, self.lines.stride, LANES, b.mask_below(lines, LANES))
+        return self.element(x)
+
+    def element(self, x: ir.Value) -> ir.Value:
+        """Elements from memory as those that are multiplied."""
+        return from_memory(self.b, x) if self.group == 2 else x
+
+    def words(self, x: ir.Value) -> ir.Value:
+        return llvm.bitcast(self.b.vec(LANES, self.b.i32), self.element(x))
+
+    # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).
+
+    def for_(self, low: Index, high: Index, step: Index, body: Callable[[Index], None]) -> None:
+        self.b.for_(low, high, step, lambda i: body(i) and None)
+
+    def if_(self, condition: Condition, body: Callable[[], None]) -> None:
+        self.b.if_(condition, body)
+
+    def begin(self) -> None:
+        """Emitted before the first word."""
+
+    def end(self) -> None:
+        """Emitted behind the last word."""
+
+
+Place = Callable[[int, Index], tuple[ir.Value, Index]]
+"""place(part, i): the buffer of i32 and where line i begins."""
+
+
+def pack(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, *, turned: bool) -> None:
+    """Copies `depth` steps of k of `lines` lines to scratch, in each part; zeros fill k up to 16 words.
+
+    turned: False for a left operand, whose lines are rows of words in scratch. True for a right one: vectors of one
+    word of 16 lines, `pitch` apart from word to word; a place is asked for lines a multiple of 16.
+
+    What memory has in the other order is transposed in registers. 16 lines are written, the last ones anything finite.
+    """
+    words.begin()
+    source = words.lines
+    if isinstance(source.k_stride, int) and source.k_stride == 1:
+        is_along = True
+    else:
+        is_along = not turned and not (isinstance(source.stride, int) and source.stride == 1)
+    (_along if is_along else _across)(words, start, lines, depth, place, pitch, turned)
+    words.end()
+
+
+def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
+    """Vectors of 16 words of a line: as they are, or 16 lines together, transposed."""
+    b, source, unit = words.b, words.lines, LANES * words.group
+    full = b.round_down(depth, unit)
+    tail = b.subi(depth, full)
+    last = b.subi(lines, 1)
+
+    unrolled = turned and words.parts == 1
+
+    def some(i: Index) -> None:
+        def row(r: Index) -> Index:
+            return b.addi(start, b.muli(b.mini(b.addi(i, r), last) if turned else i, source.stride))
+
+        rows = [row(r) for r in range(LANES)] if unrolled else []
+
+        def copy(k: Index, left: Index | None = None) -> None:
+            step = b.muli(b.divi(k, words.group), pitch if turned else 1)
+            to = [(buffer, b.addi(at, step)) for buffer, at in (place(part, i) for part in range(words.parts))]
+
+            def line(r: Index) -> list[ir.Value]:
+                at = rows[r] if isinstance(r, int) and unrolled else row(r)
+                return words.along(b.addi(at, b.muli(k, source.k_stride)), left)
+
+            if turned:
+                _transposed(words, line, to, pitch, unrolled)
+            else:
+                _store(b, line(0), to)
+
+        words.for_(0, full, unit, copy)
+        words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
+
+    words.for_(0, lines, LANES if turned else 1, some)
+
+
+def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
+    """Vectors of one word of 16 lines: as they are, or 16 together, transposed."""
+    b, source, group = words.b, words.lines, words.group
+    unit = group if turned else LANES * group
+    full = b.round_down(depth, unit)
+    tail = b.subi(depth, full)
+
+    def strip(i: Index) -> None:
+        here = b.mini(b.subi(lines, i), LANES)
+        first = b.addi(start, b.muli(i, source.stride))
+
+        def copy(k: Index, left: Index | None = None) -> None:
+            step = b.muli(b.divi(k, group), pitch if turned else 1)
+            to = [(buffer, b.addi(at, step)) for buffer, at in (place(part, i) for part in range(words.parts))]
+
+            def word(q: Index) -> list[ir.Value]:
+                steps = b.muli(q, group)
+                there = None if left is None else b.maxi(b.subi(left, steps), 0)
+                return words.across(b.addi(first, b.muli(b.addi(k, steps), source.k_stride)), here, there)
+
+            if turned:
+                _store(b, word(0), to)
+            else:
+                _transposed(words, word, to, pitch)
+
+        words.for_(0, full, unit, copy)
+        words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
+        if turned:
+            _fill(words, depth, [place(part, i) for part in range(words.parts)], pitch)
+
+    words.for_(0, lines, LANES, strip)
+
+
+def _store(b: Builder, vectors: list[ir.Value], to: Sequence[tuple[ir.Value, Index]]) -> None:
+    for x, (buffer, at) in zip(vectors, to, strict=True):
+        b.vstore(x, buffer, at)
+
+
+def _transposed(
+    words: Words, vector: Callable[[Index], list[ir.Value]], to: Sequence[tuple[ir.Value, Index]], pitch: int,
+    unrolled: bool = False,
+) -> None:  # fmt: skip
+    """16 vectors of words, transposed in registers, and `pitch` apart: from where they go, if they are made in a loop,
+    whose code is short."""
+    b = words.b
+    if unrolled:
+        made = [vector(r) for r in range(LANES)]
+    else:
+        words.for_(0, LANES, 1, lambda r: _store(b, vector(r), [(x, b.addi(at, b.muli(r, pitch))) for x, at in to]))
+        made = [[b.vload(x, b.addi(at, r * pitch), LANES) for x, at in to] for r in range(LANES)]
+    for part, (buffer, at) in enumerate(to):
+        for q, x in enumerate(transpose_registers(b, [vectors[part] for vectors in made])):
+            b.vstore(x, buffer, b.addi(at, q * pitch))
+
+
+def _fill(words: Words, depth: Index, places: Sequence[tuple[ir.Value, Index]], pitch: int) -> None:
+    """Zeros for the groups of steps that the last 16 have too many."""
+    b = words.b
+    end = b.muli(b.ceildivi(depth, LANES * words.group), LANES)
+    zeros = [b.zero(b.vec(LANES, b.i32))] * len(places)
+    b.for_(
+        b.ceildivi(depth, words.group), end, 1,
+        lambda q: _store(b, zeros, [(x, b.addi(at, b.muli(q, pitch))) for x, at in places]),
+    )  # fmt: skip
