@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The commands and code samples of README.md and docs/ work as written, and the files that they name are there.
+"""The commands and code samples of README.md, CONTRIBUTING.md and docs/ work as written; the files that they name exist.
 
 The tutorials have tests of their own, and are not run here: those in `ELSEWHERE`.
 """
@@ -24,6 +24,7 @@ from benchmarks.fuzz.__main__ import _arguments as fuzz
 from benchmarks.gpu.breadth.__main__ import parser as breadth
 from benchmarks.gpu.breadth.table import parser as breadth_table
 from benchmarks.report_page.__main__ import parser as report_page
+from kiln.dialects import create_context, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -65,6 +66,28 @@ def commands(program: str) -> list[list[str]]:
             found += [[page.name, *words] for words in split if " ".join(words).startswith(program)]
     return found
 
+
+#: Commands that no test runs, and why. Where it says so, their options are checked.
+NOT_RUN = {
+    ". .venv/bin/activate": "changes the shell",
+    "lit -q test": "the suite itself",
+    "pyright --pythonpath .venv/bin/python": "minutes; scripts/test runs it",
+    "pytest -q -n 2": "the suite itself",
+    "pytest --validate-kernels test/models": "minutes; test/lowering/gpu validates all kernels that it emits",
+    "python -m benchmarks": "measures for minutes or hours, some on a GPU; the options are parsed",
+    "python -m kiln.tools.gen_docs": "test_docs.py compares what it writes with what is there",
+    "python -m kiln.tools.gen_example": "test_docs.py compares what it writes with what is there",
+    "python -m kiln.tools.gen_typings": "writes into the environment; scripts/test runs it",
+    "ruff": "scripts/test runs it",
+    "scripts/compare_kernels main": "compiles all models at two commits: minutes",
+    "scripts/demo": "makes an environment; test_kiln_demo.py runs the demo",
+    "scripts/setup .venv": "makes an environment",
+    "scripts/test": "the suite itself",
+}
+
+#: Languages of code blocks: those that are run or parsed, and those that are not.
+RUN = {"python", "py", "sh", "console", "mlir"}
+SHOWN = {"", "text", "toml"}
 
 #: What reads the arguments of a module.
 ARGUMENTS = {
@@ -187,29 +210,53 @@ def test_debugging(command: list[str], stages: Path) -> None:
     assert done.returncode == (0 if is_wrong else 2), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", commands("python -m benchmarks"), ids=" ".join)
+@pytest.mark.parametrize("command", [c for c in commands("python -m benchmarks") if c[3] in ARGUMENTS], ids=" ".join)
 def test_options_of_benchmarks(command: list[str]) -> None:
     assert ARGUMENTS[command[3]](command[4:])
 
 
-def test_commands_are_found() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_complete_modules_parse(page: Path) -> None:
+    """Blocks of IR without "..."; tutorials run theirs."""
+    for block in [] if page.name in ELSEWHERE else blocks(page, "mlir"):
+        if "..." not in block:
+            with create_context():
+                assert parse(block).operation.verify()
+
+
+def test_a_pass_behind_emission(stages: Path) -> None:
+    """The pass of kernels.md, and the command that puts it into the pipeline."""
+    page = ROOT / "docs" / "kernels.md"
+    (sample,), (command,) = blocks(page, "python"), blocks(page, "console")
+    (stages / "count_loops.py").write_text(sample, encoding="utf-8")
+    tool = f'kiln-opt() {{ "{sys.executable}" -m kiln.tools.kiln_opt "$@"; }}\n'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shell = ["bash", "-e", "-c", tool + command]
+    done = subprocess.run(shell, cwd=stages, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^count-loops: native_layer_norm_\w+=\d", done.stderr, re.M), done.stderr
+
+
+def test_every_block_is_run_or_shown() -> None:
+    for page in PAGES:
+        fences = re.findall(r"^```(\w*)$", page.read_text(encoding="utf-8"), re.M)
+        assert set(fences) <= RUN | SHOWN, page.name
+    # Tests that run these: test_portable.py, and the one above.
+    assert [page.name for page in PAGES if blocks(page, "py")] == ["cache.md"]
+    assert [page.name for page in PAGES if blocks(page, "console")] == ["kernels.md"]
+
+
+def test_every_command_is_run_or_has_a_reason() -> None:
     """The patterns above fit what the pages say."""
     assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
-    rest = [command for command in commands("") if command[1:]]
-    known = (
-        "kiln-opt",
-        "kiln-cache",
-        "python",
-        "pytest",
-        "scripts/compare_kernels",
-        "scripts/demo",
-        "scripts/setup",
-        "scripts/test",
-    )
-    known += ("kiln-bisect", "kiln-debug", "kiln-reduce", "kiln-check")  # test/runtime runs the last
-    known += (".", "lit", "pyright", "ruff")
-    assert [command for command in rest if command[1] not in known] == []
-    assert all((ROOT / command[1]).exists() for command in rest if command[1].startswith("scripts/"))
+    tested = ("kiln-bisect ", "kiln-cache ", "kiln-debug ", "kiln-opt ", "kiln-reduce ")
+    lines = [" ".join(words) for _, *words in commands("") if words]
+    reasons = {start: [line for line in lines if line == start or line.startswith(f"{start} ")] for start in NOT_RUN}
+    reasons["python -m benchmarks"] = [line for line in lines if line.startswith("python -m benchmarks")]
+    excused = {line for found in reasons.values() for line in found}
+    assert [line for line in lines if not line.startswith(tested) and line not in excused] == []
+    assert [start for start, found in reasons.items() if not found] == []
+    assert all((ROOT / line.split()[0]).exists() for line in lines if line.startswith("scripts/"))
 
 
 def programs_with_options() -> dict[str, set[str]]:
