@@ -9,7 +9,7 @@ One convention for reductions, which the code generator knows: the `outs` operan
 without inputs that yields the initial constant, on a `kiln.empty`.  Pointwise ops have a `kiln.empty` there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from torch_mlir import ir
@@ -17,9 +17,10 @@ from torch_mlir.dialects import linalg, tensor
 
 from kiln.dialects import affine, kiln, scalar
 from kiln.dialects.kiln.base import tensor_type
+from kiln.functions import Fn
 
 Expr = ir.AffineExpr | int
-Body = Callable[..., Any]
+Body = Fn[ir.Value, Any]
 Groups = tuple[int, Sequence[ir.AffineExpr]]
 
 

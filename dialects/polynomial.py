@@ -13,8 +13,9 @@ the expression is evaluated.
 
 from functools import lru_cache
 from math import gcd
+from typing import Any
 
-Atom = tuple  # ("d", position) | ("s", position) | ("f", Poly, Poly) | ("m", Poly, Poly)
+Atom = tuple[Any, ...]  # ("d", position) | ("s", position) | ("f", Poly, Poly) | ("m", Poly, Poly)
 Mono = tuple[Atom, ...]
 Poly = tuple[tuple[Mono, int], ...]
 Ranges = tuple[tuple[int, Poly], ...]

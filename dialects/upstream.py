@@ -102,6 +102,7 @@ def _view(op: ir.Operation) -> ir.Value:
 def _if(condition: ir.Value, type_: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]) -> ir.Value:
     branch = scf.IfOp(condition, [type_], has_else=True)
     for block, value in ((branch.then_block, then), (branch.else_block, other)):
+        assert block is not None
         with ir.InsertionPoint(block):
             scf.YieldOp([value()])
     return branch.results[0]

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.kiln import EmptyOp, PackOp, YieldOp
 from kiln.dialects.memo import type_text
 
-__all__ = ["BlockTail", "defining_op", "is_structural", "ops_inside", "tensors_among"]
+__all__ = ["BlockTail", "defining_op", "enclosing", "is_structural", "ops_inside", "tensors_among"]
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -20,6 +20,20 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
         return None
     owner = value.owner
     return None if type(owner) is ir.Block else owner.operation
+
+
+def enclosing(op: ir.Operation | ir.OpView | ir.Block, name: str) -> ir.Operation:
+    """The nearest op of that name that `op` is, or is inside of (`func.func`, `builtin.module`).
+
+    Raises ValueError where there is none.
+    """
+    found = op.owner.operation if isinstance(op, ir.Block) else op.operation
+    while found.name != name:
+        parent = found.parent
+        if parent is None:
+            raise ValueError(f"no {name} encloses the op")
+        found = parent.operation
+    return found
 
 
 def is_structural(op: ir.Operation) -> bool:

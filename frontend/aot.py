@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
@@ -17,6 +16,7 @@ from torch._functorch.aot_autograd import (
     SerializableAOTDispatchCompiler,  # pyright: ignore[reportPrivateImportUsage]
     aot_module_simplified,
 )
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 

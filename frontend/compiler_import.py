@@ -13,7 +13,7 @@ import gc
 import importlib
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 __all__ = ["import_compiler", "no_collections", "no_full_collections"]
 
@@ -69,7 +69,7 @@ def import_compiler() -> None:
 
 
 @contextlib.contextmanager
-def no_collections(modules: Sequence[str]) -> Iterator[None]:
+def no_collections(modules: Sequence[str]) -> Generator[None, None, None]:
     """No collection of garbage: modules make objects that stay, among which collections find nothing, and they would
     take longer than the imports themselves. Without effect once `modules` are imported."""
     if not gc.isenabled() or all(name in sys.modules for name in modules):
@@ -84,7 +84,7 @@ def no_collections(modules: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_full_collections() -> Iterator[None]:
+def no_full_collections() -> Generator[None, None, None]:
     """No collection of everything in the block, which compiles: graphs and code are many objects that stay as long as
     they are worked on, hence such collections. Each looks through all objects of the process, for half a second where
     other compilers have run, and finds next to nothing. Collections of young objects go on. Blocks may be nested, and

@@ -4,7 +4,7 @@
 """Formulas in place of PyTorch's, where these are wrong in some version or too long to compile."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -65,7 +65,7 @@ def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False
 
 
 @contextlib.contextmanager
-def short_gradients() -> Iterator[None]:
+def short_gradients() -> Generator[None, None, None]:
     """What AOTAutograd traces in the block gets a gradient of cumprod of 20 ops. PyTorch's traces a loop over the
     elements of the dim: thousands of ops for a dim of 100."""
     kernels = _CUMPROD_BACKWARD.py_kernels

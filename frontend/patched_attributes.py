@@ -4,20 +4,20 @@
 """A context manager that patches attributes of modules and classes, and restores them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 __all__ = ["patched_attributes"]
 
 
 @contextlib.contextmanager
-def patched_attributes(*places: tuple[Any, str, Any]) -> Iterator[None]:
+def patched_attributes(*places: tuple[Any, str, Any]) -> Generator[None, None, None]:
     """Set ``(owner, name, value)`` for the time of the block, and put back what was there, however the block ends.
 
     Raises:
         AttributeError: an owner (a module or class) has no attribute of its own of that name; nothing is set then.
     """
-    before = []
+    before: list[tuple[Any, str, Any]] = []
     for owner, name, _ in places:
         if name not in vars(owner):
             raise AttributeError(f"{owner.__name__} has no {name}")

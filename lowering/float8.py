@@ -39,7 +39,7 @@ class Float8:
 Bitcast = Callable[[ir.Type, ir.Value], ir.Value]
 """`bitcast(type, value)`: blocks have another op for it than scalars and vectors."""
 
-_FORMS = {
+_FORMS: dict[type, Float8] = {
     ir.Float8E4M3FNType: Float8(3, 7, 121, 141, 1087 << 20, 0x7E),
     ir.Float8E5M2Type: Float8(2, 15, 113, 134, 143 << 23, 0x7C, 0x7C),
 }

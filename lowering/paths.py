@@ -38,7 +38,7 @@ class Group:
     name: str
     paths: tuple[str, ...]
     targets: tuple[str, ...]
-    needs: dict[str, str] = field(default_factory=dict)
+    needs: dict[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, path: str, reason: _Reason = None) -> _Reason:
         """A path was taken; gives the reason back. Raises KilnError for a path that is not declared."""

@@ -235,7 +235,7 @@ def _copy_fusion(graph: HostGraph, source: ir.Value, views: Sequence[ir.Operatio
     with ir.InsertionPoint(before), before.location:
         fusion = kiln.fusion([source], [result.type], "pointwise", "copy", symbols)
         block = fusion.regions[0].blocks[0]
-        inner = dict(zip([source, *symbols], block.arguments, strict=True))
+        inner: dict[ir.Value, ir.Value] = dict(zip([source, *symbols], block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for view in views:
                 copy = view.clone(ir.InsertionPoint(block))
@@ -295,7 +295,8 @@ def _annotate(graph: HostGraph, fusion: ir.Operation) -> ir.Operation | None:
     count = len(symbols) + len(missing)
     local = {graph.position[v]: ir.AffineExpr.get_symbol(i)
              for i, v in enumerate([*symbols, *missing]) if v in graph.position}  # fmt: skip
-    maps, offsets = [], []
+    maps: list[ir.Attribute] = []
+    offsets: list[ir.Attribute] = []
     for layout in layouts:
         address = constant(0)
         for i, step in enumerate(_steps(layout)):
@@ -321,7 +322,7 @@ def _with_symbols(fusion: ir.Operation, symbols: Sequence[ir.Value], count: int)
     """The fusion with more trailing index operands; the old one is left without a body and without uses."""
     attributes = {key: fusion.attributes[key] for key in fusion.attributes}
     if "shapes" in attributes:
-        wider = []
+        wider: list[ir.Attribute] = []
         for attribute in ir.ArrayAttr(attributes["shapes"]):
             map_ = ir.AffineMapAttr(attribute).value
             wider.append(ir.AffineMapAttr.get(ir.AffineMap.get(map_.n_dims, count, list(map_.results))))

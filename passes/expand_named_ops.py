@@ -45,9 +45,9 @@ class ExpandNamedOps(Pass):
     """
 
     name = "expand-named-ops"
-    ops: list[str] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list[str])
     """Expand these alone; all if empty."""
-    keep: list[str] = field(default_factory=list)
+    keep: list[str] = field(default_factory=list[str])
     """Leave these as they are, where the target has a kernel for them (`Target.supports`)."""
     target: str = "cpu"
     """What the kernels are for."""

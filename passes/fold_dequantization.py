@@ -177,7 +177,7 @@ def _scale_result(op: ir.Operation, scale: ir.Operation, column: int) -> None:
         )
         old = scale.regions[0].blocks[0]
         new = made.regions[0].blocks.append(*(a.type for a in old.arguments), arg_locs=[op.location] * 3)
-        values = dict(zip(old.arguments, new.arguments, strict=True))
+        values: dict[ir.Value, ir.Value] = dict(zip(old.arguments, new.arguments, strict=True))
         with ir.InsertionPoint(new):
             for inner in _body(scale):
                 clone = inner.clone()

@@ -161,7 +161,7 @@ class FoldMatmulViews(Pass):
             return
         sizes = views.sizes(result)
         new_sizes = (*split.sizes, *sizes[1:])
-        loops = [ir.AffineExpr.get_dim(k) for k in range(len(new_sizes))]
+        loops: list[ir.AffineExpr] = [ir.AffineExpr.get_dim(k) for k in range(len(new_sizes))]
         reads: list[tuple[View, bool]] = []  # what is read, and whether by a map of its own
         for operand, map_ in zip(list(op.operands)[:-1], maps[:-1], strict=True):
             read = views.read(operand)
@@ -185,7 +185,7 @@ class FoldMatmulViews(Pass):
                 used |= affine.symbols_in(size)
             out = kiln.empty(element, list(new_sizes), views.shapes.values(used))
             operands = [view.source if own else views.emit(view) for view, own in reads]
-            exprs = [*(list(view.indices) if own else loops for view, own in reads), loops]
+            exprs: list[list[ir.AffineExpr]] = [*(list(view.indices) if own else loops for view, own in reads), loops]
             new = rebuild_elementwise(op, [*operands, out], exprs, len(loops))
             self._replace(result, new, split, sizes, views, splits)
 
@@ -199,7 +199,9 @@ class FoldMatmulViews(Pass):
         from kiln.dialects import affine, kiln
         from kiln.passes.views.function_views import divisions
 
-        operands, flags, kinds = list(op.operands), [], []
+        flags: list[bool] = []
+        kinds: list[str] = []
+        operands = list(op.operands)
         with ir.InsertionPoint(op), op.location:
             for k, key in enumerate(("transpose_lhs", "transpose_rhs")):
                 flag = ir.BoolAttr(op.attributes[key]).value

@@ -103,7 +103,7 @@ def _slices(fusion: ir.Operation) -> list[tuple[int, ir.Operation]]:
     if "layouts" not in attributes or ir.StringAttr(attributes["kind"]).value not in _KINDS:
         return []
     overwritten = list(ir.DenseI64ArrayAttr(attributes["in_place"]))[::2] if "in_place" in attributes else []
-    found = []
+    found: list[tuple[int, ir.Operation]] = []
     for i, argument in enumerate(fusion.regions[0].blocks[0].arguments):
         if not isinstance(argument.type, ir.RankedTensorType) or i in overwritten:
             continue

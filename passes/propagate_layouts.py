@@ -126,10 +126,10 @@ class PropagateLayouts(Pass):
 class _Net:
     """Connected convolutions. saved, paid: bytes. borders: what is paid for, in words."""
 
-    convolutions: list[ir.Operation] = field(default_factory=list)
+    convolutions: list[ir.Operation] = field(default_factory=list[ir.Operation])
     saved: int = 0
     paid: int = 0
-    borders: list[str] = field(default_factory=list)
+    borders: list[str] = field(default_factory=list[str])
 
     def why(self) -> str:
         return f" ({', '.join(dict.fromkeys(self.borders))})" if self.borders else ""

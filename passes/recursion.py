@@ -5,7 +5,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 __all__ = ["LIMIT", "deep_recursion"]
@@ -19,7 +19,7 @@ _before = 0
 
 
 @contextmanager
-def deep_recursion() -> Iterator[None]:
+def deep_recursion() -> Generator[None, None, None]:
     """Python's limit on recursion is at least ``LIMIT`` inside, and the user's again once no thread is inside.
 
     The limit is one for all threads, so a thread that leaves must not lower it under another that is deep inside.

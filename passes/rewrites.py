@@ -9,7 +9,7 @@ apply, and leaves the op as it is where the answer is no. Without a counter in f
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ def may_rewrite(op: Any, rule: str = "") -> bool:
 
 
 @contextlib.contextmanager
-def counted_rewrites(counter: RewriteCounter | None) -> Iterator[None]:
+def counted_rewrites(counter: RewriteCounter | None) -> Generator[None, None, None]:
     """Passes that run in the block ask ``counter``. The counter is one for all threads of the process."""
     global _counter
     before, _counter = _counter, counter

@@ -4,6 +4,7 @@
 """Algebraic simplification on the torch dialect."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
@@ -60,7 +61,7 @@ class SimplifyAlgebra(Pass):
                 if not changed:
                     break
 
-    def _sweep(self, block: ir.Block, table: dict, told: set[tuple[str, str]]) -> int:
+    def _sweep(self, block: ir.Block, table: dict[str, list[Any]], told: set[tuple[str, str]]) -> int:
         from kiln.passes.torch_to_kiln.registry import op_name
 
         changed = 0
@@ -70,7 +71,7 @@ class SimplifyAlgebra(Pass):
                 changed += self._simplify(op, rules, told)
         return changed
 
-    def _simplify(self, op: ir.Operation, rules: list, told: set[tuple[str, str]]) -> bool:
+    def _simplify(self, op: ir.Operation, rules: list[Any], told: set[tuple[str, str]]) -> bool:
         """Apply the first rule that applies to ``op``."""
         from kiln.passes.algebra.expressions import Match, NoMatch, Operands, match_pattern
 

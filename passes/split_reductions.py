@@ -250,7 +250,9 @@ def _copy_body(op: ir.OpView, into: ir.Operation, count: int) -> None:
     block = into.regions[0].blocks.append(
         *types[:count], element, element, arg_locs=[op.operation.location] * (count + 2)
     )
-    env = dict(zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + 1]], strict=True))
+    env: dict[ir.Value, ir.Value] = dict(
+        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + 1]], strict=True)
+    )
     with ir.InsertionPoint(block):
         for inner in source.operations:
             clone = inner.operation.clone()

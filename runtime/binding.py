@@ -114,13 +114,15 @@ class Binding:
     values: dict[Expr, int]
     workspace: int = 0  # bytes, scratch included
     scratch: int = 0  # offset of the scratch area in the workspace
-    offsets: dict[int, int] = field(default_factory=dict)
-    tables: dict[int, int] = field(default_factory=dict)  # segment -> address of its launch table
-    keep: list[Any] = field(default_factory=list)  # what the tables point to
+    offsets: dict[int, int] = field(default_factory=dict[int, int])
+    tables: dict[int, int] = field(default_factory=dict[int, int])  # segment -> address of its launch table
+    keep: list[Any] = field(default_factory=list[Any])  # what the tables point to
     previous: "Binding | None" = None
-    tensors: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)  # shape, strides
-    views: dict[int, list[Any]] = field(default_factory=dict)  # segment (-1: outputs) -> view arguments
-    device: dict[int, Any] = field(default_factory=dict)  # segment -> what a GPU's runtime keeps of it
+    tensors: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
+    )  # shape, strides
+    views: dict[int, list[Any]] = field(default_factory=dict[int, list[Any]])  # segment (-1: outputs) -> view arguments
+    device: dict[int, Any] = field(default_factory=dict[int, Any])  # segment -> what a GPU's runtime keeps of it
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
         return tuple(self.values[e] for e in buffer.shape)

@@ -206,7 +206,7 @@ class Executor:
         return self.plan.steps[self.plan.symbols[symbol].input].epoch + 1
 
 
-class _Unbound(dict):
+class _Unbound(dict[Any, Any]):
     """A dictionary that finds nothing, so that every call binds, and checks, again."""
 
 

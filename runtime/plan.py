@@ -318,18 +318,18 @@ class Plan:
     name: str
     num_inputs: int
     device: str = "cpu"
-    symbols: list[Symbol] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
-    constants: list[Constant] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
-    references: list[str] = field(default_factory=list)  # IR of what steps compute, for checked execution
+    symbols: list[Symbol] = field(default_factory=list[Symbol])
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    constants: list[Constant] = field(default_factory=list[Constant])
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    steps: list[Step] = field(default_factory=list[Step])
+    outputs: list[Output] = field(default_factory=list[Output])
+    references: list[str] = field(default_factory=list[str])  # IR of what steps compute, for checked execution
     offsets: dict[int, int] | None = None  # workspace buffer -> byte offset, when all sizes are static
     text: str = ""  # the .plan.mlir dump
     launcher: bytes = b""
-    objects: list[bytes] = field(default_factory=list)
-    blobs: list[bytes] = field(default_factory=list)
+    objects: list[bytes] = field(default_factory=list[bytes])
+    blobs: list[bytes] = field(default_factory=list[bytes])
 
     def to_bytes(self) -> bytes:
         """Serialises the plan: a JSON header, then the raw objects. Same plan, same bytes."""
@@ -350,7 +350,8 @@ class Plan:
             if version != _VERSION:
                 raise KilnError(f"plan version {version}, expected {_VERSION}; compile the graph again")
             header = json.loads(data[20 : 20 + length])
-            binary, at = [], 20 + length
+            binary: list[bytes] = []
+            at = 20 + length
             for size in header.pop("sizes"):
                 if at + size > len(data):
                     raise KilnError(f"plan cut off after {len(data)} bytes")

@@ -8,7 +8,7 @@ import contextlib
 import contextvars
 import ctypes
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
@@ -67,7 +67,7 @@ def current_recording() -> Recording | None:
 
 
 @contextlib.contextmanager
-def recording(clock: Callable[[], float] = time.perf_counter) -> Iterator[Recording]:
+def recording(clock: Callable[[], float] = time.perf_counter) -> Generator[Recording, None, None]:
     """Graphs for the CPU that are loaded inside run their launches one by one, and record how long each takes."""
     made = Recording(clock)
     token = _current.set(made)
@@ -129,8 +129,8 @@ class ProfilingExecutor(Executor):
 
         return timed
 
-    def _bind(self, epoch: int, *rest: Any) -> Binding:
-        binding = super()._bind(epoch, *rest)
+    def _bind(self, epoch: int, *rest: Any, **named: Any) -> Binding:
+        binding = super()._bind(epoch, *rest, **named)
         self._tables |= {address: (segment, binding) for segment, address in binding.tables.items()}
         return binding
 

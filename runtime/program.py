@@ -23,7 +23,7 @@ class Program:
     """Source of ``def run(inputs)`` and the objects that it names."""
 
     source: str
-    namespace: dict[str, object] = field(default_factory=dict)
+    namespace: dict[str, object] = field(default_factory=dict[str, object])
 
 
 def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, is_checked: bool = False) -> Program:
@@ -288,7 +288,7 @@ class _Writer:
 
     def _outputs(self) -> list[str]:
         final = self.layout.epochs - 1
-        texts = []
+        texts: list[str] = []
         for i, output in enumerate(self.plan.outputs):
             if output.tensor is not None:
                 self._allocate(output.tensor.buffer, final)

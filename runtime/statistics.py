@@ -55,7 +55,7 @@ def memory_report(plan: Plan, symbols: Sequence[int] = ()) -> MemoryReport:
     value = affine_evaluator(_expressions(plan))(symbols)
     sizes = [max(0, value[b.bytes]) for b in plan.buffers]
     mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace"]
-    steps = []
+    steps: list[StepMemory] = []
     for k, step in enumerate(plan.steps):
         live = sum(aligned(sizes[i]) for i in mine if plan.buffers[i].first <= k <= plan.buffers[i].last)
         if isinstance(step, Launch):

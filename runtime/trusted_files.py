@@ -15,7 +15,7 @@ Where the system has no users (Windows), everything is trusted.
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,7 +31,7 @@ class UntrustedPathError(OSError):
 
 
 @contextlib.contextmanager
-def folder(path: Path, *, create: bool = False) -> Iterator[int | None]:
+def folder(path: Path, *, create: bool = False) -> Generator[int | None, None, None]:
     """A descriptor of a folder, for `dir_fd`; None where the system has no users.
 
     Args:
@@ -63,7 +63,7 @@ def folder(path: Path, *, create: bool = False) -> Iterator[int | None]:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Generator[BinaryIO, None, None]:
     """A file for reading.
 
     Raises:

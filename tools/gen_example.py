@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from kiln.errors import KilnError
 
@@ -60,7 +61,7 @@ def _compile(folder: str) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + functional.gelu(self.linear(self.norm(x)))
 
-    options = {"fallback": False, "debug_dir": folder}
+    options: dict[str, Any] = {"fallback": False, "debug_dir": folder}
     with torch.no_grad():
         torch.compile(Block().eval(), backend=kiln.backend, options=options)(torch.randn(8, 64))
 

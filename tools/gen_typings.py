@@ -4,60 +4,79 @@
 """Write type stubs for MLIR's bindings, which come without, to ``typings/``: ``python -m kiln.tools.gen_typings``."""
 
 import importlib
-import os
-import subprocess
+import shutil
 import sys
-import tempfile
 from pathlib import Path
+
+from kiln.tools.stubs import native, sources
 
 __all__ = ["main"]
 
-_BINDINGS = "torch_mlir._mlir_libs._mlir"
-_MODULES = ("ir", "passmanager", "rewrite")
+# Extension modules, and under what name Kiln imports them.
+_NATIVE = {
+    "_mlir": "_mlir_libs/_mlir/__init__",
+    "_mlir.ir": "ir",
+    "_mlir.passmanager": "passmanager",
+    "_mlir.rewrite": "rewrite",
+    "_mlirDialectsIRDL": "_mlir_libs/_mlirDialectsIRDL",
+    "_mlirDialectsLLVM": "_mlir_libs/_mlirDialectsLLVM",
+    "_mlirDialectsLinalg": "_mlir_libs/_mlirDialectsLinalg",
+    "_mlirExecutionEngine": "_mlir_libs/_mlirExecutionEngine",
+    "_torchMlir": "_mlir_libs/_torchMlir",
+}
 
-# sympy has no annotations, and what pyright infers (everything is a Basic) is of no use.
-_SYMPY = "from typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
+# The dialects that Kiln's sources import.
+_DIALECTS = ("arith", "func", "irdl", "linalg", "llvm", "math", "memref", "scf", "tensor", "vector")
+
+# Other modules of the bindings.
+_MODULES = ("dialects/ext", "dialects/_ods_common", "execution_engine", "extras/fx_importer", "extras/meta")
+
+# Libraries without annotations or whose annotations are of no use: what pyright infers of sympy is that all is a Basic.
+_UNTYPED = (
+    *("llvmlite/binding", "mpmath/__init__", "nanobind/stubgen", "sympy/__init__", "triton/__init__"),
+    *("triton/backends/compiler", "triton/compiler/compiler"),
+)
+_ANY = "from typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
 
 
 def main(root: str = ".") -> int:
-    """Write ``<root>/typings/torch_mlir/*.pyi`` with nanobind's generator. Returns the exit status."""
-    # The stub generator imports the extension; loading the package first finds its libraries.
-    importlib.import_module("torch_mlir.ir")
-    target = Path(root) / "typings" / "torch_mlir"
-    target.mkdir(parents=True, exist_ok=True)
-    sympy = target.with_name("sympy") / "__init__.pyi"
-    sympy.parent.mkdir(exist_ok=True)
-    sympy.write_text(_SYMPY, encoding="utf-8")
-    with tempfile.TemporaryDirectory() as work:
-        command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-r", "-m", _BINDINGS, "-O", work]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
-        if done.returncode != 0:
-            reason = done.stderr.strip().splitlines()[-1:] or ["no output"]
-            print(f"error: cannot generate stubs (is nanobind installed?): {reason[0]}", file=sys.stderr)
-            return 1
-        for module in _MODULES:
-            text = (Path(work) / "_mlir" / f"{module}.pyi").read_text(encoding="utf-8")
-            if module == "ir":
-                text = _loosen(text)
-            # The package by its public name; in ir.pyi itself by nothing.
-            text = text.replace("import _mlir.ir\n", "" if module == "ir" else "import torch_mlir.ir\n")
-            text = text.replace("_mlir.ir.", "" if module == "ir" else "torch_mlir.ir.")
-            (target / f"{module}.pyi").write_text(text.replace("torch_torch_mlir.", "torch_mlir."), encoding="utf-8")
+    """Write `<root>/typings`: stubs of the bindings and of libraries without types. Returns the exit status."""
+    typings = Path(root) / "typings"
+    shutil.rmtree(typings, ignore_errors=True)
+    try:
+        found = native.generate()
+    except ImportError as error:
+        print(f"error: cannot generate stubs (is nanobind installed?): {error}", file=sys.stderr)
+        return 1
+    target = typings / "torch_mlir"
+    for module, text in found.items():
+        _write(target / f"{_NATIVE[module]}.pyi", native.correct(module, text))
+    package = Path(str(importlib.import_module("torch_mlir.ir").__file__)).parent
+    for name in (*_MODULES, *(part for dialect in _DIALECTS for part in _parts(dialect))):
+        source = package / f"{name}.py"
+        is_package = not source.exists()
+        if is_package:
+            source = package / name / "__init__.py"
+        if source.exists():
+            text = sources.stub_of(source.read_text(encoding="utf-8"), name.rpartition("/")[2])
+            _write(target / (f"{name}/__init__.pyi" if is_package else f"{name}.pyi"), text)
+    for folder in ("", "_mlir_libs", "dialects", "extras"):
+        _write(target / folder / "__init__.pyi", "")
+    for name in _UNTYPED:
+        _write(typings / f"{name}.pyi", _ANY)
+    for name in {str(Path(name).parent) for name in _UNTYPED} | {"triton/backends", "triton/compiler"}:
+        _write(typings / name / "__init__.pyi", _ANY)
     return 0
 
 
-def _loosen(text: str) -> str:
-    """Correct what the generator cannot know: the bindings hand out the most derived class of each of these."""
-    for name in ("AffineExpr", "Attribute", "Type"):
-        head = f"\nclass {name}:\n"
-        assert head in text, name
-        text = text.replace(head, f"{head}    def __getattr__(self, name: str, /) -> Any: ...\n\n")
-    # A block argument's owner is a block; code that has ruled that out should not need to say so.
-    text = text.replace("def owner(self) -> OpView | Block:", "def owner(self) -> Any:")
-    # Read only: a dict of any kind of attribute will do.
-    text = text.replace("attributes: dict[str, Attribute]", "attributes: Mapping[str, Attribute]")
-    text = text.replace("from collections.abc import Callable", "from collections.abc import Callable, Mapping")
-    return text.replace("from typing import Final", "from typing import Any, Final")
+def _parts(dialect: str) -> list[str]:
+    """The modules of one dialect: what is generated from ODS, and what is written by hand."""
+    return [f"dialects/_{dialect}_ops_gen", f"dialects/_{dialect}_enum_gen", f"dialects/{dialect}"]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ class Options:
 
     input: str = "-"
     output: str = "-"
-    pass_pipeline: list[str] = field(default_factory=list)
+    pass_pipeline: list[str] = field(default_factory=list[str])
     pipeline: str = ""
     until: str = ""
     print_pipeline: bool = False
-    load: list[str] = field(default_factory=list)
+    load: list[str] = field(default_factory=list[str])
     list_passes: str = ""
     split_input_file: bool = False
     verify_diagnostics: str = ""
@@ -32,8 +32,8 @@ class Options:
     verify_kernels: str = ""
     inputs: str = ""
     check_stage: str = ""
-    print_before: list[str] = field(default_factory=list)
-    print_after: list[str] = field(default_factory=list)
+    print_before: list[str] = field(default_factory=list[str])
+    print_after: list[str] = field(default_factory=list[str])
     print_before_all: bool = False
     print_after_all: bool = False
     print_after_change: bool = False

@@ -95,7 +95,8 @@ def _broken(line: str) -> list[str]:
 
 def _spaces(line: str) -> list[int]:
     """Spaces where a line reads well broken: after a comma, or before ``:``, ``ins`` and the like."""
-    quoted, found = False, []
+    found: list[int] = []
+    quoted = False
     for k, character in enumerate(line):
         quoted ^= character == '"'
         after = line[k + 1 :]

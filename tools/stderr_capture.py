@@ -7,13 +7,13 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 
 __all__ = ["captured_stderr"]
 
 
 @contextlib.contextmanager
-def captured_stderr() -> Iterator[None]:
+def captured_stderr() -> Generator[None, None, None]:
     """Discard writes to file descriptor 2 if the block raises (its error says it better); pass them on otherwise."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:

@@ -3,12 +3,16 @@
 
 """Attention, for as many rows of scores at a time as fit a bound on memory."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
 
 from kiln.dialects.interpret.types import element_of, is_float
+
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
+    from kiln.dialects.interpret.numbers import Numbers
 
 __all__ = ["attention"]
 
@@ -16,7 +20,7 @@ SCORES = 1 << 25
 """Scores that are held at once."""
 
 
-def attention(interpreter: Any, op: Any) -> list[Any]:
+def attention(interpreter: "Interpreter", op: Any) -> list[Any]:
     """`kiln.attention`, by the formula, in the compute type of its operands."""
     numbers = interpreter.numbers
     view = op.operation.opview
@@ -57,7 +61,7 @@ def _row_parts(queries: int, keys: int) -> list[tuple[int, int]]:
 class _Rows:
     """Some queries of one head."""
 
-    def __init__(self, numbers: Any, op: Any, compute: ir.Type, mask: Any, is_bool: bool) -> None:
+    def __init__(self, numbers: "Numbers", op: Any, compute: ir.Type, mask: Any, is_bool: bool) -> None:
         self.numbers, self.compute, self.mask, self.is_bool = numbers, compute, mask, is_bool
         attributes = op.attributes
         self.element = element_of(op.results[0].type)

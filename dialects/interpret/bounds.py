@@ -29,6 +29,7 @@ from kiln.dialects.interpret.numbers import Numbers, element_type
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, is_float
 from kiln.errors import UnsupportedError
+from kiln.functions import Fn
 
 __all__ = ["CONFIDENCE", "Bounded", "BoundedNumbers"]
 
@@ -90,14 +91,14 @@ class BoundedNumbers(Numbers):
     def parts(self, value: Bounded) -> tuple[Tensor, ...]:
         return (value.value,)
 
-    def move(self, function: Callable[..., Tensor], *values: Bounded) -> Bounded:
+    def move(self, function: Fn[Tensor, Tensor], *values: Bounded) -> Bounded:
         return Bounded(
             function(*(v.value for v in values)),
             self._moved(function, [v.error for v in values], values),
             self._moved(function, [v.noise for v in values], values),
         )
 
-    def _moved(self, function: Callable[..., Tensor], parts: list[Tensor | None], values: Any) -> Tensor | None:
+    def _moved(self, function: Fn[Tensor, Tensor], parts: list[Tensor | None], values: Any) -> Tensor | None:
         if all(p is None for p in parts):
             return None
         return function(*(_zeros(v.value) if p is None else p for p, v in zip(parts, values, strict=True)))
@@ -260,7 +261,7 @@ class BoundedNumbers(Numbers):
             index = torch.arange(0, pairs, 2, device=x.value.device)
             a = self.move(lambda p, i=index: p.index_select(dim, i), x)
             b = self.move(lambda p, i=index: p.index_select(dim, i + 1), x)
-            rest = self.move(lambda p, n=pairs: p.narrow(dim, n, p.shape[dim] - n), x)
+            rest = self.move(lambda p: p.narrow(dim, pairs, p.shape[dim] - pairs), x)  # noqa: B023 - called at once
             x = self.move(lambda p, q: torch.cat([p, q], dim), self.apply(name, element, a, b), rest)
         return x
 

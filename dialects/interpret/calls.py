@@ -5,13 +5,16 @@
 
 import json
 from math import pi, prod, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
 
 from kiln.dialects.interpret.types import element_of, is_float
 from kiln.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
 
 __all__ = ["run_aten"]
 
@@ -23,7 +26,7 @@ _SUMS = {
 _NARROW = [{"dtype": name} for name in ("float16", "bfloat16", "float32")]
 
 
-def run_aten(interpreter: Any, op: Any) -> list[Any]:
+def run_aten(interpreter: "Interpreter", op: Any) -> list[Any]:
     """The results of a call; where floats have one precision, dtypes among the arguments are that."""
     from kiln.runtime.aten_call import decode_call  # a leaf of the runtime: it imports no other layer
 
@@ -39,7 +42,7 @@ def run_aten(interpreter: Any, op: Any) -> list[Any]:
     return [_result(interpreter, op, k, found) for k in range(len(op.results))]
 
 
-def _sum_of_products(interpreter: Any, op: Any) -> Any:
+def _sum_of_products(interpreter: "Interpreter", op: Any) -> Any:
     """A product or convolution, and what is added to it."""
     numbers, name = interpreter.numbers, ir.StringAttr(op.attributes["op"]).value
     args = json.loads(ir.StringAttr(op.attributes["args"]).value)
@@ -72,7 +75,7 @@ def _sum_of_products(interpreter: Any, op: Any) -> Any:
     return numbers.cast(product, sums, element)
 
 
-def _activated(interpreter: Any, x: Any, element: ir.Type, is_gelu: bool) -> Any:
+def _activated(interpreter: "Interpreter", x: Any, element: ir.Type, is_gelu: bool) -> Any:
     """ReLU, or GELU through tanh."""
     numbers = interpreter.numbers
 
@@ -92,19 +95,19 @@ def _activated(interpreter: Any, x: Any, element: ir.Type, is_gelu: bool) -> Any
     )
 
 
-def _tensor(interpreter: Any, tensors: list[Any], node: Any, dtype: torch.dtype) -> Any:
+def _tensor(interpreter: "Interpreter", tensors: list[Any], node: Any, dtype: torch.dtype) -> Any:
     if not isinstance(node, dict) or "operand" not in node:
         raise UnsupportedError("kiln.aten", "", f"the operand {node} of a product in the interpreter")
     return interpreter.numbers.move(lambda x: x.to(dtype), tensors[node["operand"]])
 
 
-def _number(interpreter: Any, op: Any, node: Any) -> Any:
+def _number(interpreter: "Interpreter", op: Any, node: Any) -> Any:
     if isinstance(node, dict):
         raise UnsupportedError("kiln.aten", str(op.location), f"the size {node} of a window in the interpreter")
     return node
 
 
-def _result(interpreter: Any, op: Any, k: int, found: list[Any]) -> Any:
+def _result(interpreter: "Interpreter", op: Any, k: int, found: list[Any]) -> Any:
     """Result `k`: what the call returned there, or the size of another result that an index stands for."""
     type_ = op.results[k].type
     if not isinstance(type_, ir.IndexType):

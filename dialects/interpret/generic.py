@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
@@ -21,6 +21,9 @@ from kiln.dialects import affine
 from kiln.dialects.interpret.reads import Box, check_bounds, grid, read, window
 from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
 
 __all__ = ["run_generic"]
 
@@ -47,7 +50,7 @@ class Term:
 class Generic:
     """One `linalg.generic` on its operands."""
 
-    def __init__(self, interpreter: Any, op: Any) -> None:
+    def __init__(self, interpreter: "Interpreter", op: Any) -> None:
         self.interpreter, self.numbers, self.op = interpreter, interpreter.numbers, op
         self.maps: list[ir.AffineMap] = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
         self.block = op.regions[0].blocks[0]
@@ -302,6 +305,6 @@ def identity(combiner: str, element: ir.Type) -> float | int:
     return known.get(name, 0)
 
 
-def run_generic(interpreter: Any, op: Any) -> list[Any]:
+def run_generic(interpreter: "Interpreter", op: Any) -> list[Any]:
     """The results of a `linalg.generic`."""
     return Generic(interpreter, op).run()

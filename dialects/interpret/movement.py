@@ -3,7 +3,7 @@
 
 """Data movement: views, paddings, concatenations, constants, tensors without contents."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch_mlir import ir
@@ -12,10 +12,13 @@ from kiln.dialects import kiln
 from kiln.dialects.interpret.reads import Box, read
 from kiln.dialects.interpret.types import dtype_of
 
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
+
 __all__ = ["RULES", "contents", "dense"]
 
 
-def _view(interpreter: Any, op: Any) -> list[Any]:
+def _view(interpreter: "Interpreter", op: Any) -> list[Any]:
     exprs, symbols = interpreter.map(op, "map")
     box = Box.whole(interpreter.sizes(op))
     x = interpreter.value(op.operands[0])
@@ -26,7 +29,7 @@ def _view(interpreter: Any, op: Any) -> list[Any]:
     return [interpreter.numbers.move(moved, x)]
 
 
-def _empty(interpreter: Any, op: Any) -> list[Any]:
+def _empty(interpreter: "Interpreter", op: Any) -> list[Any]:
     """NaN and a large number: what reads it shows."""
     element = op.results[0].type.element_type
     dtype = dtype_of(element)
@@ -41,7 +44,7 @@ def _empty(interpreter: Any, op: Any) -> list[Any]:
     return [interpreter.numbers.move(lambda x: x.reshape([1] * len(sizes)).expand(sizes), whole)]
 
 
-def _pad(interpreter: Any, op: Any) -> list[Any]:
+def _pad(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, filler = interpreter.value(op.operands[0]), interpreter.scalar(op.operands[1])
     low, sizes = interpreter.sizes(op, "low"), interpreter.sizes(op)
 
@@ -59,13 +62,13 @@ def _pad(interpreter: Any, op: Any) -> list[Any]:
     return [interpreter.numbers.move(padded, x, filler)]
 
 
-def _cat(interpreter: Any, op: Any) -> list[Any]:
+def _cat(interpreter: "Interpreter", op: Any) -> list[Any]:
     dim = ir.IntegerAttr(op.attributes["dim"]).value
     values = [interpreter.value(v) for v in op.operands if not isinstance(v.type, ir.IndexType)]
     return [interpreter.numbers.move(lambda *parts: torch.cat(parts, dim), *values)]
 
 
-def dense(interpreter: Any, attribute: Any) -> Any:
+def dense(interpreter: "Interpreter", attribute: Any) -> Any:
     """A constant tensor."""
     type_ = ir.RankedTensorType(attribute.type)
     element, shape = type_.element_type, list(type_.shape)
@@ -79,7 +82,7 @@ def contents(attribute: Any, shape: list[int], dtype: torch.dtype) -> torch.Tens
     """The elements of a dense attribute of several values."""
     if dtype == torch.bool and isinstance(attribute, ir.DenseElementsAttr):
         return torch.tensor([bool(v) for v in cast(Any, attribute)], dtype=dtype).view(shape)
-    data = bytearray(memoryview(cast(Any, attribute)).cast("B")) if 0 not in shape else bytearray()
+    data = bytearray(memoryview(attribute).cast("B")) if 0 not in shape else bytearray()
     flat = torch.frombuffer(data, dtype=torch.uint8).view(dtype) if data else torch.empty(0, dtype=dtype)
     return flat.view(shape)
 

@@ -3,7 +3,7 @@
 
 """Kiln's named ops by ATen's. Of those without a rule here the reference lowerings are evaluated."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
@@ -11,6 +11,9 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.dialects.interpret.attention import attention
 from kiln.dialects.interpret.types import element_of, is_float
+
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
 
 __all__ = ["RULES"]
 
@@ -30,7 +33,7 @@ def _flag(op: Any, name: str) -> bool:
 # -------------------------------------------------------------------------------------------------- products of tensors
 
 
-def _matmul(interpreter: Any, op: Any) -> list[Any]:
+def _matmul(interpreter: "Interpreter", op: Any) -> list[Any]:
     numbers, result = interpreter.numbers, element_of(op.results[0].type)
     a, b = (interpreter.value(v) for v in op.operands)
     if _flag(op, "transpose_lhs"):
@@ -49,7 +52,7 @@ def _matmul(interpreter: Any, op: Any) -> list[Any]:
     return [_rounded(interpreter, numbers.bilinear(torch.matmul, a, b, depth, _sums(op)), op)]
 
 
-def _rounded(interpreter: Any, value: Any, op: Any) -> Any:
+def _rounded(interpreter: "Interpreter", value: Any, op: Any) -> Any:
     """A sum in the compute type as the op's result."""
     element = element_of(op.results[0].type)
     return interpreter.numbers.cast(value, _sums(op), element)
@@ -75,7 +78,7 @@ def _integer_product(a: Tensor, b: Tensor) -> Tensor:
     return total.expand(*a.shape[:-1], b.shape[-1])
 
 
-def _conv(interpreter: Any, op: Any) -> list[Any]:
+def _conv(interpreter: "Interpreter", op: Any) -> list[Any]:
     numbers = interpreter.numbers
     names = ("stride", "padding", "dilation")
     stride, padding, dilation = (_integers(op, name) for name in names)
@@ -94,7 +97,7 @@ def _conv(interpreter: Any, op: Any) -> list[Any]:
     return [_rounded(interpreter, numbers.bilinear(convolve, x, w, terms, _sums(op)), op)]
 
 
-def _zeros(interpreter: Any, op: Any, x: Any, dtype: torch.dtype) -> Tensor:
+def _zeros(interpreter: "Interpreter", op: Any, x: Any, dtype: torch.dtype) -> Tensor:
     type_ = op.results[0].type
     sizes = [interpreter.shape(x)[0] if type_.is_dynamic_dim(i) else type_.shape[i] for i in range(type_.rank)]
     return torch.zeros(sizes, dtype=dtype, device=interpreter.device)
@@ -103,7 +106,7 @@ def _zeros(interpreter: Any, op: Any, x: Any, dtype: torch.dtype) -> Tensor:
 # ------------------------------------------------------------------------------------------------------ scans and sorts
 
 
-def _scan(interpreter: Any, op: Any) -> list[Any]:
+def _scan(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, numbers = interpreter.value(op.operands[0]), interpreter.numbers
     dim, kind = op.attributes["dim"].value, ir.StringAttr(op.attributes["kind"]).value
     if kind not in ("max", "min"):
@@ -118,7 +121,7 @@ def _scan(interpreter: Any, op: Any) -> list[Any]:
     return [taken, numbers.exact(at)][: len(op.results)]
 
 
-def _sorted(interpreter: Any, op: Any, descending: bool, places: int | None) -> list[Any]:
+def _sorted(interpreter: "Interpreter", op: Any, descending: bool, places: int | None) -> list[Any]:
     x = interpreter.value(op.operands[0])
     dim = op.attributes["dim"].value
     _, order = torch.sort(interpreter.numbers.parts(x)[0], dim=dim, descending=descending, stable=True)
@@ -127,41 +130,41 @@ def _sorted(interpreter: Any, op: Any, descending: bool, places: int | None) -> 
     return [interpreter.numbers.move(lambda part: part.gather(dim, order), x), interpreter.numbers.exact(order)]
 
 
-def _sort(interpreter: Any, op: Any) -> list[Any]:
+def _sort(interpreter: "Interpreter", op: Any) -> list[Any]:
     return _sorted(interpreter, op, _flag(op, "descending"), None)
 
 
-def _topk(interpreter: Any, op: Any) -> list[Any]:
+def _topk(interpreter: "Interpreter", op: Any) -> list[Any]:
     return _sorted(interpreter, op, _flag(op, "largest"), op.attributes["k"].value)
 
 
 # --------------------------------------------------------------------------------------------- reads by index tensors
 
 
-def _positions_of(interpreter: Any, value: ir.Value) -> Tensor:
+def _positions_of(interpreter: "Interpreter", value: ir.Value) -> Tensor:
     """An index tensor as i64."""
     return interpreter.numbers.lower(interpreter.value(value)).long()
 
 
-def _gather(interpreter: Any, op: Any) -> list[Any]:
+def _gather(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
     dim = op.attributes["dim"].value
     # Index and table may have other sizes in the other dims, of which the index's count.
     return [interpreter.numbers.move(lambda part: torch.gather(part, dim, index), x)]
 
 
-def _index_select(interpreter: Any, op: Any) -> list[Any]:
+def _index_select(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
     dim = op.attributes["dim"].value
     return [interpreter.numbers.move(lambda part: torch.index_select(part, dim, index), x)]
 
 
-def _embedding(interpreter: Any, op: Any) -> list[Any]:
+def _embedding(interpreter: "Interpreter", op: Any) -> list[Any]:
     weight, index = interpreter.value(op.operands[0]), _positions_of(interpreter, op.operands[1])
     return [interpreter.numbers.move(lambda part: part[index], weight)]
 
 
-def _index(interpreter: Any, op: Any) -> list[Any]:
+def _index(interpreter: "Interpreter", op: Any) -> list[Any]:
     x = interpreter.value(op.operands[0])
     indices = [_positions_of(interpreter, v) for v in list(op.operands)[1:]]
     dims = _integers(op, "dims")
@@ -188,7 +191,7 @@ def _along(k: int, sizes: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.arange(sizes[k], device=device).view([-1 if i == k else 1 for i in range(len(sizes))])
 
 
-def _put(interpreter: Any, op: Any, x: Any, position: Tensor, source: Any, reduce: str) -> Any:
+def _put(interpreter: "Interpreter", op: Any, x: Any, position: Tensor, source: Any, reduce: str) -> Any:
     """`x` with the elements of `source` combined with those at the positions."""
     numbers, shape = interpreter.numbers, interpreter.shape(x)
     flat = numbers.move(lambda part: part.reshape(-1).clone(), x)
@@ -209,7 +212,7 @@ def _put(interpreter: Any, op: Any, x: Any, position: Tensor, source: Any, reduc
     return numbers.move(lambda part: part.view(shape), put)
 
 
-def _scatter(interpreter: Any, op: Any) -> list[Any]:
+def _scatter(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, source = interpreter.value(op.operands[0]), interpreter.value(op.operands[2])
     index = _positions_of(interpreter, op.operands[1])
     dim, sizes = op.attributes["dim"].value, tuple(index.shape)
@@ -218,7 +221,7 @@ def _scatter(interpreter: Any, op: Any) -> list[Any]:
     return [_put(interpreter, op, x, _positions(interpreter.shape(x), at), source, reduce)]
 
 
-def _scatter_nd(interpreter: Any, op: Any) -> list[Any]:
+def _scatter_nd(interpreter: "Interpreter", op: Any) -> list[Any]:
     x, source = (interpreter.value(v) for v in list(op.operands)[:2])
     indices = [_positions_of(interpreter, v) for v in list(op.operands)[2:]]
     dims, loops = _integers(op, "dims"), iter(_integers(op, "loops"))

@@ -17,6 +17,7 @@ from torch_mlir import ir
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, as_element, dtype_of, is_float
 from kiln.errors import UnsupportedError
+from kiln.functions import Fn
 
 __all__ = ["Numbers", "element_type"]
 
@@ -51,7 +52,7 @@ class Numbers:
     def of_parts(self, parts: Sequence[Tensor]) -> Value:
         return parts[0]
 
-    def move(self, function: Callable[..., Tensor], *values: Value) -> Value:
+    def move(self, function: Fn[Tensor, Tensor], *values: Value) -> Value:
         """Elements put elsewhere: `function` of the tensors, part by part."""
         return self.of_parts([function(*parts) for parts in zip(*map(self.parts, values), strict=True)])
 

@@ -14,6 +14,7 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects.interpret.types import Precision, dtype_of, element_of, width
+from kiln.functions import Fn
 
 __all__ = ["FLOAT_OPS", "INTEGER_OPS", "OTHER_OPS", "Tensor"]
 
@@ -33,7 +34,7 @@ def _fused(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return (a.double() * b.double() + c.double()).to(a.dtype)
 
 
-FLOAT_OPS: dict[str, Callable[..., Tensor]] = {
+FLOAT_OPS: dict[str, Fn[Tensor, Tensor]] = {
     "arith.addf": torch.add, "arith.subf": torch.sub, "arith.mulf": torch.mul, "arith.divf": torch.div,
     "arith.remf": torch.fmod, "arith.negf": torch.neg, "arith.maximumf": torch.maximum,
     "arith.minimumf": torch.minimum, "arith.maxnumf": torch.fmax, "arith.minnumf": torch.fmin,
@@ -111,19 +112,19 @@ def _shrui(a: Tensor, b: Tensor) -> Tensor:
     return _shifted_right(a, b) if bits == 64 else (_unsigned(a, bits) >> b.long()).to(a.dtype)
 
 
-def _on_bits(integers: Callable[..., Tensor], booleans: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _on_bits(integers: Callable[..., Tensor], booleans: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """The op where torch's function does not do i1."""
     return lambda a, b: booleans(a, b) if a.dtype == torch.bool else integers(a, b)
 
 
-def _by_order(function: Callable[..., Tensor], booleans: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _by_order(function: Callable[..., Tensor], booleans: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     def ordered(a: Tensor, b: Tensor) -> Tensor:
         return booleans(a, b) if a.dtype == torch.bool else _ordered(function(_ordered(a), _ordered(b)))
 
     return ordered
 
 
-INTEGER_OPS: dict[str, Callable[..., Tensor]] = {
+INTEGER_OPS: dict[str, Fn[Tensor, Tensor]] = {
     "arith.addi": _on_bits(torch.add, torch.logical_xor), "arith.subi": _on_bits(torch.sub, torch.logical_xor),
     "arith.muli": _on_bits(torch.mul, torch.logical_and), "arith.andi": torch.bitwise_and,
     "arith.ori": torch.bitwise_or, "arith.xori": torch.bitwise_xor,
@@ -233,7 +234,7 @@ def _select(op: Any, precision: Precision, c: Tensor, a: Tensor, b: Tensor) -> T
     return torch.where(c, a, b)
 
 
-def _predicate(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+def _predicate(function: Callable[[Tensor], Tensor]) -> Callable[[Any, Precision, Tensor], Tensor]:
     return lambda op, precision, x: function(x)
 
 

@@ -7,13 +7,16 @@ The dialect has no types for dtypes, layouts and memory formats: they are number
 argument tells apart.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
 
 from kiln.dialects.interpret.movement import contents
 from kiln.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from kiln.dialects.interpret.interpreter import Interpreter
 
 __all__ = ["argument", "run"]
 
@@ -28,7 +31,7 @@ _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last,
 _NARROW = {torch.float16, torch.bfloat16, torch.float32}
 
 
-def argument(interpreter: Any, number: int, type_: ir.Type, x: Any) -> Any:
+def argument(interpreter: "Interpreter", number: int, type_: ir.Type, x: Any) -> Any:
     """An argument of a function of the dialect: a tensor in the working precision, or a number."""
     if not isinstance(x, torch.Tensor):
         return x
@@ -37,7 +40,7 @@ def argument(interpreter: Any, number: int, type_: ir.Type, x: Any) -> Any:
     return _widened(interpreter, x.detach())
 
 
-def _widened(interpreter: Any, x: Any) -> Any:
+def _widened(interpreter: "Interpreter", x: Any) -> Any:
     """A tensor of floats in the working precision; anything else as it is."""
     wide = interpreter.numbers.precision.wide
     if wide is None or not isinstance(x, torch.Tensor) or not x.dtype.is_floating_point:
@@ -45,7 +48,7 @@ def _widened(interpreter: Any, x: Any) -> Any:
     return x.to(wide)
 
 
-def run(interpreter: Any, op: Any) -> list[Any]:
+def run(interpreter: "Interpreter", op: Any) -> list[Any]:
     """The results of one op of the dialect."""
     name = op.operation.name
     if name.startswith("torch.constant."):
@@ -94,7 +97,7 @@ def _constant(op: Any, name: str) -> Any:
     return value.value
 
 
-def _literal(interpreter: Any, op: Any) -> Any:
+def _literal(interpreter: "Interpreter", op: Any) -> Any:
     attribute = op.attributes["value"]
     type_ = ir.RankedTensorType(attribute.type)
     code = _element(str(op.results[0].type), str(type_.element_type))
@@ -124,7 +127,7 @@ def _element(result: str, element: str) -> torch.dtype:
 # ---------------------------------------------------------------------------------------------------------------- calls
 
 
-def _call(interpreter: Any, op: Any, name: str, operands: list[Any]) -> list[Any]:
+def _call(interpreter: "Interpreter", op: Any, name: str, operands: list[Any]) -> list[Any]:
     from kiln.runtime.aten_call import AtenCallError, resolve_op  # a leaf of the runtime: it imports no other layer
 
     parts = name.split(".")
@@ -145,7 +148,7 @@ def _call(interpreter: Any, op: Any, name: str, operands: list[Any]) -> list[Any
     return [_widened(interpreter, x) for x in results]
 
 
-def _decoded(interpreter: Any, x: Any, kind: str) -> Any:
+def _decoded(interpreter: "Interpreter", x: Any, kind: str) -> Any:
     """An operand as what the schema's type asks for."""
     if x is None or isinstance(x, torch.Tensor | torch.device | torch.dtype):
         return interpreter.device if isinstance(x, torch.device) and x.type == interpreter.device.type else x
@@ -160,7 +163,7 @@ def _decoded(interpreter: Any, x: Any, kind: str) -> Any:
     return _FORMATS[x] if "MemoryFormat" in kind else x
 
 
-def _same_floats(interpreter: Any, args: list[Any]) -> list[Any]:
+def _same_floats(interpreter: "Interpreter", args: list[Any]) -> list[Any]:
     """With one precision for all floats, a tensor that an op made in another one joins the others."""
     return [_widened(interpreter, x) for x in args]
 

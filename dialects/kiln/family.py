@@ -41,7 +41,9 @@ class Family(ir.OpView):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "NAME" in cls.__dict__:
-            cls.OPERATION_NAME = cls.PLAIN_NAME = f"{cls.DIALECT.DIALECT_NAMESPACE}.{cls.NAME}"
+            name = f"{cls.DIALECT.DIALECT_NAMESPACE}.{cls.NAME}"
+            cls.OPERATION_NAME = name
+            cls.PLAIN_NAME = name
             FAMILIES[cls.PLAIN_NAME] = cls
             for attribute in cls.ATTRIBUTES:
                 setattr(cls, attribute, property(lambda op, key=attribute: op.attributes[key]))
@@ -65,7 +67,9 @@ class Family(ir.OpView):
         cls, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: Mapping[str, ir.Attribute]
     ) -> Any:
         """Make the op at the current insertion point and location; returns its view."""
-        name = cls.define(len(operands), len(results), ir.Context.current)
+        context = ir.Context.current
+        assert context is not None, "ops are made in a context"
+        name = cls.define(len(operands), len(results), context)
         op = ir.Operation.create(name, operands=operands, results=results, attributes=attributes, regions=cls.REGIONS)
         return op.opview
 
@@ -154,6 +158,7 @@ def expand_names(text: str, context: ir.Context) -> str:
 def parse(text: str, context: ir.Context | None = None) -> ir.Module:
     """Parse a module as `ir.Module.parse` does, with family ops written without suffixes (or with)."""
     context = context or ir.Context.current
+    assert context is not None, "modules are parsed in a context"
     return ir.Module.parse(expand_names(text, context), context)
 
 

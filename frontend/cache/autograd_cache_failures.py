@@ -44,7 +44,7 @@ def guards(reports: list[CompileReport]) -> Sequence[Place]:
     Args:
         reports: of the graphs that are compiled meanwhile, which are told of failures.
     """
-    places = []
+    places: list[tuple[Any, str, functools.partial[Any]]] = []
     for name, guard in (("_cache_inference_info", _inference), ("_cache_autograd_info", _autograd)):
         original = getattr(graph_compile, name, None)
         if original is not None:

@@ -17,7 +17,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
@@ -146,7 +146,7 @@ def serializable(compiler: Compiler, options: Options) -> Compiler:
 
 
 @contextlib.contextmanager
-def keeping_traces(inputs: Sequence[Any], options: Options) -> Iterator[None]:
+def keeping_traces(inputs: Sequence[Any], options: Options) -> Generator[None, None, None]:
     """While AOTAutograd runs in the block with compilers of ``serializable``, it looks its result up and keeps it.
 
     Raises:

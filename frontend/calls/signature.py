@@ -71,6 +71,6 @@ class Signature:
 
     inputs: list[InputSpec]
     outputs: list[OutputSpec]
-    mutations: list[tuple[int, int]] = field(default_factory=list)
-    shared: list[int] = field(default_factory=list)
-    found: list[FoundSymbol] = field(default_factory=list)
+    mutations: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    shared: list[int] = field(default_factory=list[int])
+    found: list[FoundSymbol] = field(default_factory=list[FoundSymbol])

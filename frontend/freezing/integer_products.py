@@ -78,7 +78,8 @@ def use_integer_products(gm: GraphModule) -> int:
     names = {str(node.target) for node in gm.graph.nodes if node.op == "call_function"}
     if not any(name.startswith("quantized_decomposed.dequantize") for name in names):
         return 0
-    count, notes = 0, []
+    notes: list[Note] = []
+    count = 0
     for node in list(gm.graph.nodes):
         rule = _RULES.get(node.target)
         value = node.meta.get("val")

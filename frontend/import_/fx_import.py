@@ -65,10 +65,10 @@ class ImportedGraph:
     outputs: list[OutputSpec]
     symbols: list[str]
     constants: dict[str, torch.Tensor]
-    mutations: list[tuple[int, int]] = field(default_factory=list)
-    result_storages: list[int] = field(default_factory=list)
-    opaque: list[str] = field(default_factory=list)
-    found: list[FoundSymbol] = field(default_factory=list)
+    mutations: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    result_storages: list[int] = field(default_factory=list[int])
+    opaque: list[str] = field(default_factory=list[str])
+    found: list[FoundSymbol] = field(default_factory=list[FoundSymbol])
 
 
 def import_graph(gm: GraphModule, context: ir.Context, func_name: str = "main") -> ImportedGraph:

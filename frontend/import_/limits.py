@@ -51,7 +51,7 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
     kept = [e for e in found if not any(f is not e and _covers(f, e) for f in found)]
     if len(kept) > _MOST:
         return []
-    held = []
+    held: list[Any] = []
     for expr in sorted(kept, key=str):
         size = found[expr]
         if size.node.has_hint() and size.node.hint < LIMIT and bool(size < LIMIT):

@@ -6,7 +6,7 @@
 No pass of Kiln runs, so a model whose compilation fails, hangs or ends the process can be captured.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +45,7 @@ class CapturedGraph:
 
 
 @contextmanager
-def capturing(told: Callable[[CapturedGraph], None]) -> Iterator[None]:
+def capturing(told: Callable[[CapturedGraph], None]) -> Generator[None, None, None]:
     """In the block, graphs run with ATen; ``told`` gets each one as it is called first."""
 
     def capture(gm: GraphModule, options: Options, report: CompileReport) -> Callable[[list[Any]], list[Any]]:

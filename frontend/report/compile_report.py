@@ -5,7 +5,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -99,12 +99,12 @@ class CompileReport:
     executor: str = "kiln"
     fallback_reason: str = ""
     reproducer: str = ""
-    decisions: list[Decision] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
-    aten_calls: list[Decision] = field(default_factory=list)
-    opaque: list[str] = field(default_factory=list)
-    symbols: list[str] = field(default_factory=list)
-    stages: dict[str, float] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    aten_calls: list[Decision] = field(default_factory=list[Decision])
+    opaque: list[str] = field(default_factory=list[str])
+    symbols: list[str] = field(default_factory=list[str])
+    stages: dict[str, float] = field(default_factory=dict[str, float])
     workspace_bytes: int = 0
     constant_bytes: int = 0
     memory: MemoryReport | None = None
@@ -113,8 +113,8 @@ class CompileReport:
     cache: str = ""
     key: str = ""
     trace: str = ""
-    rewrites: dict[str, int] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
+    rewrites: dict[str, int] = field(default_factory=dict[str, int])
+    notes: list[Note] = field(default_factory=list[Note])
     proved: Proved | None = None
 
     @property
@@ -130,7 +130,7 @@ class CompileReport:
         return counts
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Generator[None, None, None]:
         """Add the block's wall time to ``stages[name]``."""
         start = time.perf_counter()
         try:
@@ -149,7 +149,7 @@ _shared: list[list[CompileReport]] = []
 
 
 @contextmanager
-def collect(*, every_thread: bool = False) -> Iterator[list[CompileReport]]:
+def collect(*, every_thread: bool = False) -> Generator[list[CompileReport], None, None]:
     """Gather the reports of every graph that this thread, or the process, compiles inside the block.
 
     The backward graph may be compiled by autograd's own thread: gather from every thread and run backward inside.

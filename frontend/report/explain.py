@@ -25,8 +25,8 @@ __all__ = ["Explanation", "explain"]
 class Explanation:
     """The reports of every graph a call compiled; ``print(explanation)`` shows them as tables."""
 
-    graphs: list[CompileReport] = field(default_factory=list)
-    graph_breaks: list[str] = field(default_factory=list)
+    graphs: list[CompileReport] = field(default_factory=list[CompileReport])
+    graph_breaks: list[str] = field(default_factory=list[str])
 
     @property
     def kernels(self) -> int:

@@ -31,7 +31,7 @@ class Profile:
 
     call: float = 0.0
     threads: int = 1
-    launches: list[LaunchTimes] = field(default_factory=list)
+    launches: list[LaunchTimes] = field(default_factory=list[LaunchTimes])
 
     @property
     def kernels(self) -> float:
@@ -114,7 +114,7 @@ def profile(
         for _ in range(calls):
             timed(*inputs, **kwargs)
     whole = compiled()
-    seconds = []
+    seconds: list[float] = []
     for _ in range(calls):
         start = clock()
         whole(*inputs, **kwargs)

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects.func import CallOp, FuncOp
 
+from kiln.dialects.walk import enclosing
 from kiln.errors import InvalidIRError
 from kiln.lowering.cpu.builder import Builder, Index
 
@@ -123,7 +124,7 @@ def _take_pointers(func: ir.Operation, signature: KernelSignature, shared: set[i
     pointer = ir.Type.parse("!llvm.ptr")
     noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     plain = ir.DictAttr.get({})
-    attributes = []
+    attributes: list[ir.Attribute] = []
     found = {}
     with ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
         for index, argument in enumerate(block.arguments):
@@ -140,10 +141,7 @@ def _take_pointers(func: ir.Operation, signature: KernelSignature, shared: set[i
 
 def wait_for_team(b: Builder, nt: Index) -> None:
     """Waits until all `nt` threads of the kernel are here. Not inside of a loop or branch that some do not take."""
-    module = b.entry.owner
-    while module.name != "builtin.module":
-        module = module.parent
-    body = module.regions[0].blocks[0]
+    body = enclosing(b.entry, "builtin.module").regions[0].blocks[0]
     if not any("sym_name" in op.attributes and _symbol(op) == _BARRIER for op in body):
         with ir.InsertionPoint.at_block_begin(body):
             FuncOp(_BARRIER, ([], []), visibility="private")
@@ -216,7 +214,8 @@ def _entry(name: str, signature: KernelSignature, barriers: int) -> str:
     """Text of @name_entry."""
     waits = f"func.call @{_BARRIER}() : () -> ()\n  " * barriers
     idle, idle_block = ("idle", f"\n^idle:\n  {waits}llvm.br ^done") if barriers else ("done", "")
-    lines, operands = [], []
+    lines: list[str] = []
+    operands: list[tuple[str, str]] = []
     pointers, words = signature.pointers, signature.words
     for i in range(words):
         type_ = "!llvm.ptr" if i < pointers or i == words - 3 else "i64"

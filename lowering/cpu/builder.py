@@ -275,7 +275,7 @@ class Builder(KnownIntegers):
                 wide = ir.VectorType.get(vector_type.shape, self.f32) if vector_type else self.f32
                 return self.cast_float(arith.extf(wide, x), element)
             return arith.truncf(target, self.cast_float(x, self.f32))
-        bits = {ir.F64Type: 64, ir.F32Type: 32}
+        bits: dict[type, int] = {ir.F64Type: 64, ir.F32Type: 32}
         if bits.get(type(element), 16) > bits.get(type(source), 16):
             return arith.extf(target, x)
         if bits.get(type(element), 16) == bits.get(type(source), 16):  # bf16 <-> f16 go through f32

@@ -232,7 +232,7 @@ def lowering_pipeline(ops: set[str]) -> str:
     * everything else through the dialects' own LLVM interfaces in one pass.
     """
     dialects = {name.partition(".")[0] for name in ops}
-    steps = []
+    steps: list[str] = []
     if ops & {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape"}:
         steps.append("expand-strided-metadata")
     if "affine" in dialects or "expand-strided-metadata" in steps:
@@ -298,7 +298,7 @@ def _func_maps(module: Any, name: str) -> tuple[str | None, str | None]:
     for op in module.body:
         if "sym_name" not in op.attributes or ir.StringAttr(op.attributes["sym_name"]).value != name:
             continue
-        found = []
+        found: list[str | None] = []
         for key in ("kiln.scratch_bytes", "kiln.work"):
             found.append(str(op.attributes[key]) if key in op.attributes else None)
         for key in [key for key in op.attributes if key.startswith("kiln.") and key not in _FOR_THE_ENTRY]:

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -104,7 +104,7 @@ def target() -> Isa:
 
 
 @contextlib.contextmanager
-def compiling_for(isa: Isa) -> Iterator[None]:
+def compiling_for(isa: Isa) -> Generator[None, None, None]:
     """Schedules, kernels and machine code made inside are for `isa` (in this thread)."""
     token = _target.set(isa)
     try:

@@ -22,7 +22,7 @@ _ALL_SUMS = 1 << 30
 """More terms than a sum has."""
 _SHORT_SUMS = 128
 """Terms of 8-bit floats that tensor cores add up before f32 does, as in cuBLAS: each of their sums has 14 bits."""
-_FLOAT_BITS = {ir.F64Type: 64, ir.F32Type: 32, ir.F16Type: 16, ir.BF16Type: 16}
+_FLOAT_BITS: dict[type, int] = {ir.F64Type: 64, ir.F32Type: 32, ir.F16Type: 16, ir.BF16Type: 16}
 
 
 def is_float(type_: ir.Type) -> bool:
@@ -241,7 +241,7 @@ class Builder(BlockBuilder):
         self, values: Sequence[ir.Value], axis: int, combine: Callable[..., ir.Value | Sequence[ir.Value]]
     ) -> list[ir.Value]:
         """`tt.reduce`: `combine(*left, *right)` gives the combined element(s).  Blocks must have one shape."""
-        results = []
+        results: list[ir.Type] = []
         for v in values:
             shape = tt.shape_of(v.type)
             del shape[axis]

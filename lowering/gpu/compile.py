@@ -37,7 +37,7 @@ class Artifacts:
     llir: str
     assembly: str
     binary: bytes | None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def ptx(self) -> str:

@@ -44,7 +44,7 @@ def _limits(function: ir.OpView, shapes: SymbolicShapes) -> list[ir.AffineExpr]:
             values[ir.StringAttr(given["kiln.symbol"]).value] = shapes.expr(argument)
     names = [ir.StringAttr(name).value for name in attributes["kiln.limit_symbols"]]
     table = {i: values[name] for i, name in enumerate(names) if name in values}
-    found = []
+    found: list[ir.AffineExpr] = []
     for attribute in ir.ArrayAttr(attributes["kiln.limits"]):
         (expr,) = ir.AffineMapAttr(attribute).value.results
         if affine.symbols_in(expr) <= table.keys():

@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -43,7 +43,7 @@ class Spelling:
     cache_policy: bool = True
 
 
-def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
+def to_ttir(func: ir.OpView, spelling: Spelling | None = None) -> str:
     """The kernel as a module in Triton's text form, without what describes its launch; TTGIR for one with the attribute
     `kiln.specialized`.
 
@@ -56,8 +56,7 @@ def to_ttir(func: tt.FuncOp, spelling: Spelling | None = None) -> str:
     with func.operation.context, ir.Location.unknown():
         module = ir.Module.create()
         copy = func.operation.clone(ir.InsertionPoint(module.body))
-        for attribute in list(copy.attributes):
-            name = attribute.name if hasattr(attribute, "name") else attribute
+        for name in list(copy.attributes):
             if name.startswith("kiln.") or name in _LAUNCH_ATTRIBUTES:
                 del copy.attributes[name]
         _multiply_for_negations(copy)
@@ -153,7 +152,7 @@ def _parser() -> Callable[[str], bool]:
 
 
 @contextlib.contextmanager
-def _no_standard_error() -> Iterator[None]:
+def _no_standard_error() -> Generator[None, None, None]:
     """What anybody writes to the file of standard error is dropped; one thread at a time."""
     with _REDIRECTING:
         kept = os.dup(2)

@@ -61,7 +61,7 @@ def cleared_results(fusion: ir.OpView, function: ir.Operation) -> list[tuple[int
         return []
     body = FusionBody(fusion)
     layouts = fusion_layouts(fusion, body)
-    found = []
+    found: list[tuple[int, ir.AffineExpr]] = []
     for result in ir.DenseI64ArrayAttr(function.attributes["kiln.zero"]):
         number = len(body.tensors) + result
         last = [n + ir.AffineConstantExpr.get(-1) for n in body.dims(body.roots[result])]

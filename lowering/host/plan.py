@@ -209,7 +209,7 @@ class _Planner(PlanValues):
         results = [r for r in op.results if isinstance(r.type, ir.RankedTensorType)]
         indices = [r for r in op.results if isinstance(r.type, ir.IndexType)]
         sources = list(op.attributes["unbacked"]) if _has(op, "unbacked") else [None] * len(indices)
-        sizes = []
+        sizes: list[tuple[int, int, int]] = []
         for i, (value, source) in enumerate(zip(indices, sources, strict=True)):
             first, *dim = ir.DenseI64ArrayAttr(source) if source is not None else [i]
             symbol = self.graph.position[value]

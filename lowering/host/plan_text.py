@@ -129,7 +129,7 @@ class _Text:
 
     def _views(self, operands: Sequence[Operand | None]) -> str:
         """Per operand [shape, strides, offset] of a view, or unit for the whole buffer."""
-        texts = []
+        texts: list[str] = []
         for o in operands:
             if o is None or o.shape is None or o.strides is None:
                 texts.append("unit")

@@ -46,7 +46,7 @@ class PlanValues:
     owned: values that must be tensors of their own.
     """
 
-    library: Container[ir.Value] = ()
+    library: Any = ()
     owned: Container[ir.Value] = ()
 
     def __init__(self, graph: HostGraph, inputs: Sequence[InputSource] | None, plan: Plan) -> None:
@@ -70,7 +70,7 @@ class PlanValues:
 
     def _symbol_epochs(self) -> list[int]:
         """Epoch in which each symbol is known: 0, or one past that of the kiln.aten that returns it."""
-        epochs = {a: 0 for a in self.graph.arguments if a in self.graph.position}
+        epochs: dict[ir.Value, int] = {a: 0 for a in self.graph.arguments if a in self.graph.position}
         epoch = 0
         for op in self.graph.operations:
             indices = [r for r in op.operation.results if isinstance(r.type, ir.IndexType)]

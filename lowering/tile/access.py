@@ -34,7 +34,7 @@ class Access:
 class Loops:
     """The loop dims of one kernel: extents by position; positions are never reused."""
 
-    extents: list[ir.AffineExpr] = field(default_factory=list)
+    extents: list[ir.AffineExpr] = field(default_factory=list[ir.AffineExpr])
 
     def new(self, extent: ir.AffineExpr) -> ir.AffineDimExpr:
         # Operators on expressions give the class of the operation even where it folded.
@@ -63,11 +63,11 @@ class Accesses:
     body: FusionBody
     loops: Loops
     layouts: Sequence[ir.AffineMap]
-    found: list[Access] = field(default_factory=list)
-    opaque: set[int] = field(default_factory=set)
-    reduced: list[tuple[ir.Value, Indices]] = field(default_factory=list)
-    inner: set[int] = field(default_factory=set)
-    _seen: set[tuple[ir.Value, Indices]] = field(default_factory=set)
+    found: list[Access] = field(default_factory=list[Access])
+    opaque: set[int] = field(default_factory=set[int])
+    reduced: list[tuple[ir.Value, Indices]] = field(default_factory=list[tuple[ir.Value, Indices]])
+    inner: set[int] = field(default_factory=set[int])
+    _seen: set[tuple[ir.Value, Indices]] = field(default_factory=set[tuple[ir.Value, Indices]])
 
     def visit(self, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         """Record the accesses of `value` at `indices` inside the loops `around`."""

@@ -34,7 +34,7 @@ def combiners(op: ir.OpView) -> list[Combiner]:
     """The combiner of each result of a reduction body."""
     block = op.regions[0].blocks[0]
     carried = list(block.arguments)[len(op.operands) - len(op.results) :]
-    found = []
+    found: list[Combiner] = []
     for value, acc in zip(list(block.operations)[-1].operands, carried, strict=True):
         owner = defining_op(value)
         if owner is None or owner.name not in _KINDS or len(list(acc.uses)) != 1:

@@ -163,7 +163,7 @@ class Traversal(Scopes, ABC):
         for result, emitted in zip(op.results, results, strict=True):
             if result != value:
                 self.scopes[-1].memo.setdefault((result, indices, guard), emitted)
-        return results[list(op.results).index(value)]
+        return results[ir.OpResult(value).result_number]
 
     def body_at(
         self,

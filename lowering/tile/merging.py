@@ -26,7 +26,7 @@ def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes:
 
     Dims of different `classes` stay apart, as do dims used other than linearly.
     """
-    coefficients = []
+    coefficients: list[dict[int, ir.AffineExpr]] = []
     usable = set(dims) - accesses.opaque
     for a in accesses.found:
         used = affine.dims_in(a.offset) & usable
@@ -44,6 +44,7 @@ def merge_groups(accesses: Accesses, dims: Sequence[int], loops: Loops, classes:
         previous = groups[-1][-1] if groups else None
         ok = previous is not None and classes[k] == classes[k - 1] and d in usable and previous in usable
         if ok:
+            assert previous is not None
             extent = loops.extents[d]
             for c in coefficients:
                 inner, outer = c.get(d, zero), c.get(previous, zero)

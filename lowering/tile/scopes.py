@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Where code goes and what an index is there: the open loops of a kernel under construction, and index expressions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch_mlir import ir
 
@@ -33,7 +34,7 @@ class Scope:
     dims: set[int]
     owner: ir.Operation
     anchor: ir.OpView | None = None
-    memo: dict[object, ir.Value] = field(default_factory=dict)
+    memo: dict[object, ir.Value] = field(default_factory=dict[object, ir.Value])
 
 
 class Scopes:
@@ -43,7 +44,7 @@ class Scopes:
     outside of it. `home` is the op whose block code starts in.
     """
 
-    b: IRBuilder
+    b: Any  # the target's builder, an `IRBuilder`
     scope_type: type[Scope] = Scope
 
     def __init__(self, b: IRBuilder, symbols: Sequence[Index], home: ir.Operation):
@@ -55,7 +56,7 @@ class Scopes:
     # -- scopes ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def inside(self, dims: dict[int, Index]) -> Iterator[None]:
+    def inside(self, dims: dict[int, Index]) -> Generator[None, None, None]:
         """The body of a loop or branch (the current insertion block) that gives `dims` their values.
 
         The builder inlines loops of one trip: then the scope shares its block with the outer one.
@@ -73,7 +74,7 @@ class Scopes:
         outer.anchor = saved
 
     @contextmanager
-    def inside_flat(self, position: Index, dims: Sequence[int]) -> Iterator[None]:
+    def inside_flat(self, position: Index, dims: Sequence[int]) -> Generator[None, None, None]:
         """The body of a loop that goes through the space of all `dims` at once, at a row-major position in it."""
         # The scope comes first: extents that are computed belong before the loop.
         with self.inside(dict.fromkeys(dims, 0)):
@@ -81,7 +82,7 @@ class Scopes:
             yield
 
     @contextmanager
-    def at(self, depth: int) -> Iterator[None]:
+    def at(self, depth: int) -> Generator[None, None, None]:
         """Emission into scope `depth`, before the loop that is open in it."""
         if depth == len(self.scopes) - 1:
             yield

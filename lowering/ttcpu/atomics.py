@@ -33,7 +33,7 @@ _COMBINE = {
 @handles("tt.atomic_rmw")
 def _atomic(low: Lowering, op: ir.Operation) -> None:
     """Reads, combines and writes: programs with atomics run one after the other."""
-    pointer, value, *masks = list(op.operands)
+    _, value, *masks = list(op.operands)
     kind = ir.IntegerAttr(op.attributes["atomic_rmw_op"]).value
 
     def combined(old: ir.Value, new: ir.Value) -> ir.Value:

@@ -36,7 +36,7 @@ class Buffer:
 def buffers_of(fusion: ir.OpView, kept: Sequence[int]) -> list[Buffer]:
     """Those of a fusion's kernel. kept: numbers of arguments whose memory holds something when the kernel starts."""
     body = FusionBody(fusion)
-    found = []
+    found: list[Buffer] = []
     values = [*body.tensors, *body.roots]
     for i, (value, layout) in enumerate(zip(values, fusion_layouts(fusion, body), strict=True)):
         is_written = i >= len(body.tensors) and i not in kept
@@ -46,7 +46,7 @@ def buffers_of(fusion: ir.OpView, kept: Sequence[int]) -> list[Buffer]:
 
 def buffers_of_tensors(tensors: Sequence[torch.Tensor]) -> list[Buffer]:
     """Those of a kernel that runs on tensors, which keep what they hold."""
-    found = []
+    found: list[Buffer] = []
     for tensor in tensors:
         offset: ir.AffineExpr = ir.AffineConstantExpr.get(0)
         for dim, stride in enumerate(tensor.stride()):

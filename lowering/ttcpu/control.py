@@ -20,7 +20,9 @@ def _for(low: Lowering, op: ir.Operation) -> None:
     lower, upper, step, *inits = list(op.operands)
     body = op.regions[0].blocks[0]
     counter, *arguments = list(body.arguments)
-    carried = {a: low.memory_for(a, init) for a, init in zip(arguments, inits, strict=True) if tt.is_block(a.type)}
+    carried: dict[ir.Value, Stored] = {
+        a: low.memory_for(a, init) for a, init in zip(arguments, inits, strict=True) if tt.is_block(a.type)
+    }
     plain = [i for i, a in enumerate(arguments) if a not in carried]
     start = [low.scalar(inits[i]) for i in plain]
     loop = scf.ForOp(low.scalar(lower), low.scalar(upper), low.scalar(step), start)
@@ -62,6 +64,7 @@ def _if(low: Lowering, op: ir.Operation) -> None:
     branch = scf.IfOp(low.scalar(op.operands[0]), types, has_else=has_else)
     targets = [branch.then_block, *([branch.else_block] if has_else else [])]
     for region, target in zip(op.regions, targets, strict=False):
+        assert target is not None
         with ir.InsertionPoint(target), low.scope():
             yielded = list(low.run(region.blocks[0]).operands)
             for i, memory in blocks.items():

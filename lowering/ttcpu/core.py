@@ -3,7 +3,7 @@
 
 """What the rules of Triton's ops share: the values so far, the scalar builder, memory for blocks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -121,7 +121,7 @@ class Lowering:
             raise UnsupportedError(name, str(op.location), "this op does not run on the CPU")
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None, None, None]:
         """A nested region: what is evaluated in it is forgotten behind it."""
         saved = dict(self.values)
         try:

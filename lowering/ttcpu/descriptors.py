@@ -64,7 +64,8 @@ def _place(
     low: Lowering, descriptor: Descriptor, starts: list[ir.Value], index: Index
 ) -> tuple[ir.Value, Callable[[], ir.Value]]:
     """(whether an element of the block lies in the tensor, its address)."""
-    b, inside, at = low.b, None, []
+    at: list[ir.Value] = []
+    b, inside = low.b, None
     for start, i, size in zip(starts, index, descriptor.sizes, strict=True):
         place = b.value(b.addi(start, i))
         at.append(place)

@@ -17,6 +17,7 @@ def call(
 ) -> list[ir.Value]:
     """Calls a function, which `text` declares or defines, with what it needs, where the module does not have it yet."""
     module = b.entry.owner.operation.parent
+    assert module is not None, "functions stand in a module"
     body = module.regions[0].blocks[0]
     known = {ir.StringAttr(op.attributes["sym_name"]).value for op in body}
     if symbol not in known:

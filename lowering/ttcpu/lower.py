@@ -96,7 +96,7 @@ class _Frame:
     given: list[Index]
     record: tuple[ir.Value, ir.Value] | None = None
     shared: ir.Value | None = None
-    extents: list[Extent] = field(default_factory=list)
+    extents: list[Extent] = field(default_factory=list[Extent])
 
 
 class _Kernel:
@@ -302,7 +302,7 @@ class _Kernel:
                 return slot_word(b, words, number, b.i64)
 
             count, symbols = len(self.tensors), len(self.symbols)
-            addresses = [llvm.inttoptr(_pointer(), word(i)) for i in range(count)]
+            addresses: list[ir.Value] = [llvm.inttoptr(_pointer(), word(i)) for i in range(count)]
             given: list[Index] = [arith.index_cast(b.index_type, word(count + i)) for i in range(symbols)]
             frame = _Frame(b, Scratch(b, area), addresses, given)
             frame.record = llvm.inttoptr(_pointer(), word(count + symbols)), word(count + symbols + 1)

@@ -49,7 +49,7 @@ def interleaved(
     twice as long as the best is called no more. At least three rounds, also where `seconds` are over before.
     """
     end = time.perf_counter() + seconds
-    first = []
+    first: list[float] = []
     for run in runs:
         run()
         first.append(_timed(run, 1, clock))

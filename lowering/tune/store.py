@@ -49,7 +49,7 @@ class Found:
     label: str
     default: float
     seconds: float
-    tried: list[TriedSchedule] = field(default_factory=list)
+    tried: list[TriedSchedule] = field(default_factory=list[TriedSchedule])
 
     @property
     def kernel_schedule(self) -> Schedule:

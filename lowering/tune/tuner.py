@@ -104,8 +104,10 @@ class Tuner(ABC):
 class Contest:
     """What is compared for one kernel: schedule, label and run of each entry, the default first; and what failed."""
 
-    runs: list[tuple[Schedule, str, Callable[[], None]]] = field(default_factory=list)
-    failed: list[TriedSchedule] = field(default_factory=list)
+    runs: list[tuple[Schedule, str, Callable[[], None]]] = field(
+        default_factory=list[tuple[Schedule, str, Callable[[], None]]]
+    )
+    failed: list[TriedSchedule] = field(default_factory=list[TriedSchedule])
 
     @classmethod
     def of(cls, fusion: ir.OpView, default: Schedule, others: Sequence[Schedule]) -> Self:

@@ -4,19 +4,19 @@
 """Shape arithmetic on Python numbers."""
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op
+from kiln.functions import Fn
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
 from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
 
 __all__ = ["evaluate_scalar"]
 
-_OPS: dict[str, Callable[..., Any]] = {
+_OPS: dict[str, Fn[Any, Any]] = {
     "torch.aten.add.int": operator.add,
     "torch.aten.add.float_int": operator.add,
     "torch.aten.sub.int": operator.sub,

@@ -200,7 +200,9 @@ class FusionGraph:
         """Position of the op of the function that an op is, or is inside of."""
         op = owner.operation
         while (position := self.position.get(op)) is None:
-            op = op.parent.operation
+            parent = op.parent
+            assert parent is not None, "an op of another function"
+            op = parent.operation
         return position
 
     def users(self, op: ir.Operation) -> list[int]:
@@ -230,7 +232,7 @@ class FusionGraph:
         if op is not None:
             attribute = op.attributes["strides"] if "strides" in op.attributes else None
             if isinstance(attribute, ir.ArrayAttr):
-                attribute = attribute[list(op.results).index(value)]
+                attribute = attribute[ir.OpResult(value).result_number]
         else:
             function = self.function.operation
             entries = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None

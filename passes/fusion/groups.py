@@ -39,11 +39,11 @@ class Group:
     points: dict[ir.Operation, list[Point]]
     reduced: frozenset[int] | None = None
     named: ir.Operation | None = None
-    parts: list["Group"] = field(default_factory=list)
-    others: list[ir.Operation] = field(default_factory=list)
+    parts: list["Group"] = field(default_factory=list["Group"])
+    others: list[ir.Operation] = field(default_factory=list[ir.Operation])
     recomputed: int = 0
-    guarded: set[ir.Operation] = field(default_factory=set)
-    found: dict[Any, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False)
+    guarded: set[ir.Operation] = field(default_factory=set[ir.Operation])
+    found: dict[Any, tuple[int, Any]] = field(default_factory=dict[Any, tuple[int, Any]], init=False, repr=False)
     counted: Tally | None = field(default=None, init=False, repr=False)
 
     def once(self, what: Any, find: Callable[[], T]) -> T:

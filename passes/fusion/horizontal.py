@@ -167,10 +167,11 @@ def _pairs(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
 def _readers(grouping: Grouping, value: ir.Value) -> list[Group]:
     """Kernels made of loops alone that read `value` from memory, in order."""
     maker = defining_op(value)
+    own = grouping.of.get(maker) if maker is not None else None
     found: list[Group] = []
     for read in grouping.graph.readers.get(value, []):
         group = grouping.of[read.consumer]
-        is_nest = group.kind in ("pointwise", "reduction") and grouping.of.get(maker) is not group
+        is_nest = group.kind in ("pointwise", "reduction") and own is not group
         if is_nest and not any(group is g for g in found):
             found.append(group)
     return found
@@ -194,7 +195,7 @@ def fuse_parts(grouping: Grouping, reach: Reach, room: Room, family: Sequence[Gr
     rest = list(family)
     while len(rest) > 1:
         first, *others = rest
-        rest = []
+        rest: list[Group] = []
         for other in others:
             if len(first.all_parts) + len(other.all_parts) > MOST_PARTS or not reach.independent(first, other):
                 rest.append(other)

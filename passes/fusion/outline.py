@@ -77,7 +77,8 @@ class Outliner:
 
     def _function_values(self) -> set[ir.Value]:
         if not hasattr(self, "_values"):
-            self._values = {r for op in self.graph.operations for r in op.results} | set(self.block.arguments)
+            made = (r for op in self.graph.operations for r in op.results)
+            self._values: set[ir.Value] = {*made, *self.block.arguments}
         return self._values
 
     # -- outside of kernels ----------------------------------------
@@ -248,7 +249,7 @@ class Outliner:
         # An index constant has no position: no size refers to it.
         positions = {i: self._symbol_position(s) for i, s in enumerate(symbols)}
         renumber = {p[0]: ir.AffineSymbolExpr.get(i) for i, p in positions.items() if len(p) == 1}
-        maps = []
+        maps: list[ir.Attribute] = []
         for v in tensors:
             results = [affine.substitute(e, {}, renumber) for e in self.graph.dims(v)]
             maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(0, len(symbols), results)))

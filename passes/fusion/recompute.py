@@ -41,10 +41,10 @@ class Repeated:
 class Copies:
     """Ops that were copied, and how to undo that."""
 
-    origin: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    origin: dict[ir.Value, ir.Value] = field(default_factory=dict[ir.Value, ir.Value])
     """Result of a copy -> that of the op it is a copy of."""
-    made: list[ir.Operation] = field(default_factory=list)
-    rewired: list[tuple[ir.Operation, int, ir.Value]] = field(default_factory=list)
+    made: list[ir.Operation] = field(default_factory=list[ir.Operation])
+    rewired: list[tuple[ir.Operation, int, ir.Value]] = field(default_factory=list[tuple[ir.Operation, int, ir.Value]])
 
     def undo(self) -> None:
         """The function as it was."""

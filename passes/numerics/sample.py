@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch_mlir import ir
@@ -35,7 +36,7 @@ class Sample:
 
     kind: str
     tensors: list[torch.Tensor]
-    symbols: dict[str, int] = field(default_factory=dict)
+    symbols: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def has_specials(self) -> bool:
@@ -60,7 +61,7 @@ class Sample:
 def load_sample(path: Path) -> Sample:
     """Reads what `Sample.save` wrote; a bare list of tensors will do. Raises KilnError for any other file."""
     try:
-        data = torch.load(path, map_location="cpu", weights_only=True)
+        data: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise KilnError(f"cannot read inputs from {path}: {error}") from error
     if isinstance(data, (list, tuple)):

@@ -12,6 +12,7 @@ normal form, so that one pattern, of three, stands for all ranks.
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -96,7 +97,11 @@ def _spellings(
     scale = (_SCALE,) if op else ()
 
     def entry(
-        kind: str, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor], extra: tuple, *needs: str
+        kind: str,
+        pattern: Callable[..., Tensor],
+        replacement: Callable[..., Tensor],
+        extra: tuple[Any, ...],
+        *needs: str,
     ) -> RewritePattern:
         return RewritePattern(
             f"attention-{name}{kind}",
@@ -155,7 +160,13 @@ def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float,
     (``at::_scaled_dot_product_attention_math``): each operand has half of the scale, masks are added, and rows without
     any key are zeros, as in the op itself."""
 
-    def entry(kind: str, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor], *extra: Tensor, needs=()):
+    def entry(
+        kind: str,
+        pattern: Callable[..., Tensor],
+        replacement: Callable[..., Tensor],
+        *extra: Tensor,
+        needs: tuple[str, ...] = (),
+    ) -> RewritePattern:
         return RewritePattern(
             f"attention-{name}{kind}",
             pattern,

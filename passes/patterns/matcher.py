@@ -36,9 +36,9 @@ _BROADCASTING = frozenset(
 class Found:
     """A match in the making or done: ops by pattern op, tensors and numbers by position of the argument."""
 
-    ops: dict[PatternOp, ir.Operation] = field(default_factory=dict)
-    tensors: dict[int, ir.Value] = field(default_factory=dict)
-    numbers: dict[int, Any] = field(default_factory=dict)
+    ops: dict[PatternOp, ir.Operation] = field(default_factory=dict[PatternOp, ir.Operation])
+    tensors: dict[int, ir.Value] = field(default_factory=dict[int, ir.Value])
+    numbers: dict[int, Any] = field(default_factory=dict[int, Any])
 
     def outputs(self, graph: PatternGraph) -> list[ir.Value]:
         """The values that the pattern's outputs stand for."""

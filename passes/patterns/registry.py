@@ -6,7 +6,7 @@
 import contextlib
 import contextvars
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +63,7 @@ def remove(name: str) -> None:
 
 
 @contextlib.contextmanager
-def scope(*, builtin: bool = True) -> Iterator[None]:
+def scope(*, builtin: bool = True) -> Generator[None, None, None]:
     """Patterns registered in the block hold in the block only; ``builtin=False`` leaves out all others."""
     outer = dict(_scoped.get() or {}) if builtin else {"": _NO_BUILTINS}
     token = _scoped.set(outer)

@@ -123,7 +123,11 @@ def _stays_inside(flow: Dataflow, condition: ir.Value) -> bool:
             if op.name == "arith.select" and made is not None and is_float(made.type):
                 continue
             moved = _hands_on(op) or op.name in _LOGIC
-            if not moved or made is None or (op.name == "linalg.yield" and reduction_dims(op.parent.opview)):
+            if (
+                not moved
+                or made is None
+                or (op.name == "linalg.yield" and op.parent is not None and reduction_dims(op.parent.opview))
+            ):
                 return False
             if made not in seen:
                 seen.add(made)

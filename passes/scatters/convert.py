@@ -108,7 +108,7 @@ class Call:
 def convert(function: ir.OpView, op: ir.Operation, name: str) -> None:
     """Replace a call of an op in `CONVERSIONS`. Raises UnsupportedError, with the reason, where it stays a call."""
     call = Call(function, op, name)
-    before = op.parent.regions[0].blocks[0]
+    before = op.block
     known = len(list(before.operations))
     with ir.InsertionPoint(op), op.location:
         try:
@@ -122,7 +122,7 @@ def convert(function: ir.OpView, op: ir.Operation, name: str) -> None:
 
 def _undo(op: ir.Operation, count: int) -> None:
     """Erase the ops that were made right in front of `op`."""
-    operations = [view.operation for view in op.parent.regions[0].blocks[0].operations]
+    operations = [view.operation for view in op.block.operations]
     at = operations.index(op)
     for made in reversed(operations[at - count : at]):
         made.erase()

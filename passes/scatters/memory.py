@@ -20,7 +20,7 @@ def base_operand(fusion: ir.Operation) -> int | None:
     op = next(op for op in block.operations if name_of(op) == "kiln.scatter_nd")
     if ir.BoolAttr(op.operation.attributes["from_zero"]).value:
         return None
-    tensors = [a for a in block.arguments if not isinstance(a.type, ir.IndexType)]
+    tensors: list[ir.Value] = [a for a in block.arguments if not isinstance(a.type, ir.IndexType)]
     return tensors.index(op.operation.operands[0])
 
 

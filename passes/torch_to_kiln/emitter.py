@@ -5,11 +5,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.builder import Builder
 from kiln.dialects.dtypes import DType
+from kiln.functions import FnWith
 
 from .function_state import FunctionState
 from .scalars import Number, Scalar, ScalarBuilder, SizeNumber
@@ -34,7 +36,7 @@ class At:
 
 
 Argument = ir.Value | At | SizeNumber | int | float | bool
-Body = Callable[..., "Scalar | Sequence[Scalar]"]
+Body = FnWith[ScalarBuilder, Scalar | Sequence[Scalar], Scalar]
 
 
 def broadcast_shapes(shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...] | None:
@@ -166,7 +168,7 @@ class Emitter:
 
         def body(b: ScalarBuilder, *args: Scalar) -> Scalar:
             loaded = dict(zip(unique, args, strict=False))
-            scalars: list[Number] = []
+            scalars: list[Any] = []  # of `Number`: a body takes numbers wherever it takes scalars
             for x, read in zip(inputs, reads, strict=True):
                 scalar: Number
                 if read is not None:
@@ -223,7 +225,7 @@ class Emitter:
         *,
         keepdim: bool = False,
         accumulate: DType | None = None,
-        element: Callable[..., Scalar] | None = None,
+        element: FnWith[ScalarBuilder, Scalar, Scalar] | None = None,
         convert: bool = True,
     ) -> ir.Value:
         """Reduction of the first input's ``dims`` (non-negative), loops in the order of its dimensions.

@@ -167,7 +167,7 @@ def _advanced(cx: LoweringContext, x: ir.Value, given: Sequence[ir.Value | None]
     rest = iter(k for k in range(len(shape)) if k not in block_dims)
     source = [None if k in positions else next(rest) for k in range(cx.rank(x))]
     block_shape = [shape[d] for d in block_dims]
-    maps = []
+    maps: list[list[ir.AffineExpr]] = []
     for index in indices:
         own = cx.shape(index)
         lead = block - len(own)

@@ -170,7 +170,7 @@ class LinalgImporter:
         x = self.tensor(op.operands[0])
         sizes = self.emitter.shape(x)
         groups = [[ir.IntegerAttr(i).value for i in group] for group in op.attributes["reassociation"]]
-        shape = []
+        shape: list[ir.AffineExpr] = []
         for group in groups:
             total = as_expr(1)
             for k in group:
@@ -195,7 +195,8 @@ class LinalgImporter:
     def _slice(self, op: ir.Operation, first: int) -> tuple[list[Expr], list[Expr], list[Expr]]:
         """Offsets, sizes and strides of a slice op whose operands before ``first`` are tensors."""
         segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[first:]
-        operands, out = list(op.operands)[first:], []
+        out: list[list[ir.AffineExpr]] = []
+        operands = list(op.operands)[first:]
         for count, name in zip(segments, ("static_offsets", "static_sizes", "static_strides"), strict=True):
             out.append(self.static_or_dynamic(op.attributes[name], operands[:count]))
             operands = operands[count:]
@@ -204,7 +205,7 @@ class LinalgImporter:
     def _kept(self, sizes: list[Expr], result: ir.RankedTensorType) -> list[int]:
         """The dims that a rank-reducing slice keeps: dims of size 1 are dropped from the front as needed."""
         excess = len(sizes) - result.rank
-        kept = []
+        kept: list[int] = []
         for k, size in enumerate(sizes):
             if excess and constant_of(size) == 1:
                 excess -= 1
@@ -330,7 +331,7 @@ class LinalgImporter:
             raise self.unsupported(f"a body with {op.name}")
         if op.name == "tensor.extract" and any(_from_data(v, op.block) for v in list(op.operands)[1:]):
             raise self.unsupported("indices computed from data, which nothing keeps in bounds")
-        operands = []
+        operands: list[ir.Value] = []
         for operand in op.operands:
             if operand not in table:
                 table[operand] = self._captured(operand)

@@ -117,7 +117,8 @@ def _groups(src: Sequence[Polynomial], dst: Sequence[Polynomial]) -> list[tuple[
     # Equal suffix products are cuts as well: the totals agree, if only by a guard (s0 even) that is not written here.
     found = set(cuts(src, dst))
     found |= {(len(src) - i, len(dst) - j) for i, j in cuts(src[::-1], dst[::-1])}
-    groups, last = [], (0, 0)
+    groups: list[tuple[range, range]] = []
+    last = (0, 0)
     for cut in [*sorted(found), (len(src), len(dst))]:
         if cut[0] > last[0] and cut[1] > last[1]:
             groups.append((range(last[0], cut[0]), range(last[1], cut[1])))
@@ -161,7 +162,8 @@ def _reshape_group(
     for j in reversed(dst_at):
         terms.append((ir.AffineExpr.get_dim(j), stride))
         stride = multiply(stride, dst[j])
-    out, suffix = [], ONE
+    out: list[tuple[int, ir.AffineExpr]] = []
+    suffix = ONE
     for i in reversed(src_at):
         out.append((i, _digit(algebra, terms, suffix, src[i], outermost=i == src_at[0])))
         suffix = multiply(suffix, src[i])

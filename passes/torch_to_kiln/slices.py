@@ -133,7 +133,8 @@ def lower_split(cx: LoweringContext) -> list[ir.Value]:
     if "unbind" in cx.name:
         pieces = [drop_dim(cx, x, at, as_expr(k)) for k in range(count)]
     else:
-        pieces, start = [], as_expr(0)
+        pieces: list[ir.Value] = []
+        start = as_expr(0)
         for k in range(count):
             info = cx.state.result_info(unpack, k)
             if info is None:
@@ -218,7 +219,8 @@ def lower_as_strided(cx: LoweringContext) -> ir.Value:
     linear = as_expr(offset)
     for k, stride in enumerate(strides):
         linear = linear + dim(k) * stride
-    indices, suffix = [], 1
+    indices: list[ir.AffineExpr] = []
+    suffix = 1
     for k in reversed(range(len(sizes))):
         size = sizes[k] or 1
         index = ir.AffineExpr.get_floor_div(linear, as_expr(suffix)) if suffix != 1 else linear

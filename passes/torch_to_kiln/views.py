@@ -196,7 +196,7 @@ def lower_diagonal(cx: LoweringContext) -> ir.Value:
     offset, a, b = cx.const_int(1), cx.dim(2, rank), cx.dim(3, rank)
     along = dim(rank - 2)
     rest = iter(range(rank))
-    indices = []
+    indices: list[ir.AffineExpr] = []
     for k in range(rank):
         if k == a:
             indices.append(along + max(-offset, 0))
@@ -262,7 +262,7 @@ def lower_repeat(cx: LoweringContext) -> ir.Value:
     x = cx.tensor(0)
     shape, sizes = cx.result_shape(), cx.shape(x)
     first = len(shape) - len(sizes)
-    indices = []
+    indices: list[ir.AffineExpr] = []
     for k, size in enumerate(sizes):
         if size == shape[first + k]:
             indices.append(dim(first + k))

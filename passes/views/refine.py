@@ -94,7 +94,8 @@ class _Splitter:
 
     def split_reductions(self, op: ir.Operation) -> bool:
         """Replaces the reductions below `op` along one loop of the extent; False if one of them can't be."""
-        work, seen, reductions = [op], {op.results[0]}, []
+        reductions: list[ir.Operation] = []
+        work, seen = [op], set[ir.Value]([op.results[0]])
         while work:
             for value in work.pop().operands:
                 below = defining_op(value)
@@ -108,6 +109,7 @@ class _Splitter:
         if not made or any(new is None for _, new in made):
             return False
         for old, new in made:
+            assert new is not None
             old.results[0].replace_all_uses_with(new)
         return True
 

@@ -50,11 +50,11 @@ class LaunchChecker:
     plan: Plan
     policy: str = "error"
     tf32: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     folder: str = ""
     shipped: Callable[[str, Sequence[Tensor], Sequence[Tensor]], list[list[Tensor]]] | None = None
     checked: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         self._references: dict[int, Reference] = {}

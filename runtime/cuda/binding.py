@@ -71,8 +71,8 @@ class SegmentLaunches:
     """Of a segment's table: what each entry is, for error messages, and which ones are calls of a library ("cuBLASLt",
     "cuDNN")."""
 
-    names: list[str] = field(default_factory=list)
-    library: dict[int, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list[str])
+    library: dict[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class CudaBinder(Binder):
         """Adds the calls of a product to `words`; returns the bytes of scratch memory that it needs."""
         library = self.library
         assert library is not None, "a plan with products is bound with a library"
-        batch, m, n, k = (binding.values[e] for e in product.sizes)
+        batch, m, n, _ = (binding.values[e] for e in product.sizes)
         if not batch * m * n:
             return 0
         lhs, rhs, *bias, result = pointers
@@ -222,7 +222,7 @@ class CudaBinder(Binder):
         made = library.prepare(problem, product.candidate)
         binding.keep.append(made)
         start = -(-binding.scratch // _ALIGNMENT) * _ALIGNMENT
-        calls = []
+        calls: list[list[int]] = []
         if bias:
             where = (bias[0][0] | BY_REFERENCE, bias[0][1])
             calls.append(_call(library.set_attribute, [(0, made.descriptor), (0, BIAS_POINTER), where, (0, 8)]))

@@ -105,7 +105,7 @@ class Prepared:
     one: int
     zero: int
     workspace: int
-    keep: list[Any] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list[Any])
 
 
 class CublasLt:

@@ -89,7 +89,7 @@ class PreparedConvolution:
 
     plan: int
     workspace: int
-    keep: list[Any] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list[Any])
 
 
 class Cudnn:
@@ -182,7 +182,7 @@ class Cudnn:
         flat = len(p.image) == 3
         shapes = [(*t[:2], 1, *t[2:]) if flat else t for t in (p.image, p.weight, p.result)]
         lead = (1,) if flat else ()
-        tensors = []
+        tensors: list[int] = []
         for uid, shape, alignment in zip(_UIDS, shapes, p.alignments, strict=True):
             tensor = self._new(_TENSOR, made)
             self._set(tensor, 901, _DATA_TYPE, [_TYPES[p.dtype]])

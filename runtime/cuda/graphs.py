@@ -95,7 +95,7 @@ class _Sizes:
     """What is known of calls with given sizes in a given place."""
 
     addresses: list[int]
-    copied: set[int] = field(default_factory=set)
+    copied: set[int] = field(default_factory=set[int])
     recording: _Recording | None = None
     recorded: int = 0
 
@@ -163,7 +163,7 @@ class GraphedRun:
         return self._outputs(recording, inputs)
 
     def _symbols(self, inputs: Sequence[Any]) -> list[int]:
-        found = []
+        found: list[int] = []
         for symbol in self._plan.symbols:
             if symbol.source == "input":
                 found.append(int(inputs[symbol.input]))
@@ -199,7 +199,7 @@ class GraphedRun:
 
     def _outputs(self, recording: _Recording, inputs: Sequence[Any]) -> list[Any]:
         """The results for the caller: new tensors on the recording's memory, or on the caller's inputs."""
-        results = []
+        results: list[Any] = []
         for i, value in enumerate(recording.outputs):
             view = recording.views.get(i)
             if view is not None:

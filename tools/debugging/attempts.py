@@ -6,7 +6,7 @@
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +43,7 @@ class Finding:
     step: int = -1
     name: str = ""
     message: str = ""
-    rewrites: list[Rewrite] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list[Rewrite])
 
     def __bool__(self) -> bool:
         return bool(self.kind)
@@ -244,7 +244,7 @@ def run_command(command: str, text: str, timeout: float) -> bool:
 
 
 @contextmanager
-def _file(text: str) -> Iterator[Path]:
+def _file(text: str) -> Generator[Path, None, None]:
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
         path = Path(folder) / "candidate.mlir"
         path.write_text(text, encoding="utf-8")

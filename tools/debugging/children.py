@@ -132,7 +132,8 @@ def _send(writer: int, message: tuple[str, Any]) -> None:
 
 def _messages(reader: int, pid: int, timeout: float) -> tuple[list[tuple[str, Any]], bool]:
     """What a child sent until it ended, and whether it had to be left."""
-    data, found = bytearray(), []
+    found: list[Any] = []
+    data = bytearray()
     deadline = time.monotonic() + 10 * timeout
     while True:
         if not select.select([reader], [], [], min(1.0, timeout / 4))[0]:

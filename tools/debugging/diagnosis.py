@@ -40,7 +40,7 @@ class Diagnosis:
     culprit: str
     message: str
     module: str = ""
-    options: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list[str])
     bisection: Bisection | None = None
 
 

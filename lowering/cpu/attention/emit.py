@@ -39,7 +39,8 @@ def emit_attention(
     kind = PairedAttention if has_pairs(problem.dtype, schedule.width, target()) else Attention
     if isinstance(schedule, AmxFlashSchedule):
         kind = TiledAttention
-    _TAKEN({PairedAttention: "pairs", TiledAttention: "tiles"}.get(kind, "vectors"))
+    names: dict[type, str] = {PairedAttention: "pairs", TiledAttention: "tiles"}
+    _TAKEN(names.get(kind, "vectors"))
     if operands.mask is not None:
         _TAKEN("mask")
     if problem.causal:

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, memref
 
 from kiln.dialects.schedules.cpu import VendorSchedule
+from kiln.dialects.walk import enclosing
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
@@ -158,10 +159,7 @@ def _pointer(b: Builder, buffer: ir.Value, offset: Index, size: int) -> ir.Value
 
 def _declare(b: Builder, name: str) -> None:
     """Declares the C function once in the module of the kernel."""
-    module = b.entry.owner
-    while module.name != "builtin.module":
-        module = module.parent
-    body = module.regions[0].blocks[0]
+    body = enclosing(b.entry, "builtin.module").regions[0].blocks[0]
     for op in body:
         if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
             return

@@ -80,8 +80,8 @@ def _mask_dtype(op: ir.OpView) -> str:
 def find_attention(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Attention:
     """The one kiln.attention of a fusion and the strides of its operands."""
     op = next(op for op in body.operations if op.operation.name == "kiln.attention")
-    positions = []
-    strides = []
+    positions: list[int] = []
+    strides: list[tuple[ir.AffineExpr, ...]] = []
     rank = len(body.dims(op.operands[0]))
     zero, one = ir.AffineConstantExpr.get(0), ir.AffineConstantExpr.get(1)
     for name, v in zip(_NAMES, op.operands, strict=False):

@@ -3,7 +3,7 @@
 
 """Fusions of kind "conv": the bridge from a fusion to `emit_conv`, and the epilogue on its sums."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -259,7 +259,7 @@ class _Epilogue:
     @contextmanager
     def channels(
         self, b: Builder, image: Index, row: Index, channel: Index, width: int, mask: ir.Value | None
-    ) -> Iterator[Callable[[Index, ir.Value], None]]:
+    ) -> Generator[Callable[[Index, ir.Value], None], None, None]:
         """The evaluator at `width` channels of a row; gives the function that stores one column."""
         lane = Lane(self.channel.position, width, mask, aligned=False)
         with self._row(image, row, channel), self.e.lanes(lane):
@@ -268,7 +268,7 @@ class _Epilogue:
     @contextmanager
     def columns(
         self, b: Builder, image: Index, row: Index, channel: Index
-    ) -> Iterator[Callable[[Index, int, ir.Value, ir.Value | None], None]]:
+    ) -> Generator[Callable[[Index, int, ir.Value, ir.Value | None], None], None, None]:
         """The evaluator at one channel of a row; gives the function that stores some columns."""
 
         def pixels(column: Index, width: int, sums: ir.Value, mask: ir.Value | None) -> None:
@@ -279,7 +279,7 @@ class _Epilogue:
             yield pixels
 
     @contextmanager
-    def _row(self, image: Index, row: Index, channel: Index) -> Iterator[None]:
+    def _row(self, image: Index, row: Index, channel: Index) -> Generator[None, None, None]:
         e = self.e
         saved = e.scopes
         dims = {self.image.position: image, self.row.position: row, self.channel.position: channel}

@@ -6,6 +6,7 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
@@ -26,13 +27,13 @@ class Team:
     """How the threads of a kernel depend on each other: how often they wait, which memrefs others have written."""
 
     barriers: int = 0
-    shared: set[int] = field(default_factory=set)
+    shared: set[int] = field(default_factory=set[int])
 
 
 class Kernel:
     """One kernel function under construction."""
 
-    def __init__(self, module: ir.Module, name: str, body: FusionBody, layouts: list[ir.AffineMap]):
+    def __init__(self, module: Any, name: str, body: FusionBody, layouts: list[ir.AffineMap]):
         self.body, self.layouts = body, layouts
         index = ir.IndexType.get()
         tensors = [*body.tensors, *body.roots]
@@ -45,7 +46,7 @@ class Kernel:
         entry = self.function.add_entry_block()
         arguments = list(entry.arguments)
         count = len(tensors)
-        self.buffers = arguments[:count]
+        self.buffers: list[ir.Value] = [*arguments[:count]]
         self.symbols: list[Index] = list(arguments[count : count + len(body.symbols)])
         self.flag = arguments[count + len(body.symbols)] if self.checks else None
         self.scratch = Scratch(arguments[-3])

@@ -14,7 +14,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from kiln.dialects.schedules import Schedule
-from kiln.dialects.walk import defining_op
+from kiln.dialects.walk import defining_op, enclosing
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.tile.body import FusionBody
 
@@ -27,7 +27,7 @@ class PartKey:
     fusion that it reads and writes, by position, in the order of `text`."""
 
     text: str = ""
-    buffers: list[int] = field(default_factory=list)
+    buffers: list[int] = field(default_factory=list[int])
 
 
 def part_key(body: FusionBody, layouts: Sequence[ir.AffineMap], schedule: Schedule | None) -> PartKey:
@@ -87,7 +87,7 @@ class SharedPart:
 
     def __init__(self, kernel: Kernel, number: int, key: PartKey, body: FusionBody, schedule: Schedule | None):
         name = ir.StringAttr(kernel.function.operation.attributes["sym_name"]).value
-        module = kernel.function.operation.parent.opview
+        module = enclosing(kernel.function, "builtin.module").opview
         self.name, self.key = f"{name}_part{number}", key
         self.code = Kernel(module, self.name, body, kernel.layouts)
         self.code.schedule = schedule

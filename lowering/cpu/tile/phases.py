@@ -108,7 +108,7 @@ def find_phases(body: FusionBody) -> Phases:
             behind.append(source)
             kept += [source] if source not in kept else []
     has_loops = any(stages.get(body.roots[i]) == last for i in body.mine)
-    bodies = []
+    bodies: list[PhaseBody] = []
     count = len(body.roots)
     for stage in range(last + has_loops):
         # What depends on no product is stored by the last phase, whose loops it shares.

@@ -63,7 +63,7 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
 def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> int | None:
     """The candidate dim (None: no vectorisation here) that makes the accesses cheapest; the last one wins ties."""
     options: list[int | None] = [*reversed(candidates), None]
-    scores = []
+    scores: list[float] = []
     for lane in options:
         total = 0.0
         for a in accesses.found:

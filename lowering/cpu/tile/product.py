@@ -84,7 +84,7 @@ def find_product(body: FusionBody, layouts: Sequence[ir.AffineMap], merge: bool 
     merge: rows of consecutive batches that follow each other count as rows of one tall product.
     """
     op = next(op for op in body.operations if op.operation.name == "kiln.matmul")
-    positions = []
+    positions: list[int] = []
     for name, v in zip(("lhs", "rhs"), op.operands, strict=False):
         position = body.argument_position(v)
         if position is None:

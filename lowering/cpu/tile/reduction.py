@@ -142,7 +142,7 @@ class _Loops:
     def _start(self) -> list[ir.Value]:
         """Accumulators of one chain before the first element: identities, or the `outs` of an unrecognised combiner."""
         e = self.e
-        start = []
+        start: list[ir.Value] = []
         vector = self.width > 1 or self.lane is not None or e.lane.dim is not None
         for c, type_, initial in zip(self._flat(), self._types(), self._initials(), strict=True):
             value = e.b.constant(c.identity, type_) if c.identity is not None else initial
@@ -158,7 +158,7 @@ class _Loops:
         ]
 
     def _combine(self, x: Sequence[ir.Value], y: Sequence[ir.Value]) -> list[ir.Value]:
-        out = []
+        out: list[ir.Value] = []
         combiners = self._flat() * (len(x) // max(1, len(self._flat())))
         for c, p, q in zip(combiners, x, y, strict=True):
             out.append(ir.Operation.create(c.op, results=[p.type], operands=[p, q]).result)
@@ -178,14 +178,15 @@ class _Loops:
         if self.lane is not None:
             accs = self._one_chain(accs)
             accs = [e.b.reduce(c.kind or "", a) for c, a in zip(self._flat(), accs, strict=True)]
-        final = []
+        final: list[ir.Value] = []
         for c, acc, initial in zip(self._flat(), accs, self._initials(), strict=True):
             if c.identity is not None and not _is_constant(initial, c.identity):
                 initial = initial if _is_scalar(acc) else e.splat(initial)
                 acc = ir.Operation.create(c.op, results=[acc.type], operands=[initial, acc]).result
             final.append(acc)
         self._keep_spills()
-        split, position = [], 0
+        split: list[list[ir.Value]] = []
+        position = 0
         for r in self.group:
             split.append(final[position : position + len(r.op.results)])
             position += len(r.op.results)

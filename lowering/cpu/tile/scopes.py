@@ -3,7 +3,7 @@
 
 """Lanes: which dim is a vector's, what an index is along it, and what scratch memory holds at each level."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ class Spilled:
 class Scope(shared.Scope):
     """One level of control flow, with the values that scratch memory holds from there on."""
 
-    spilled: dict[ir.Value, Spilled] = field(default_factory=dict)
+    spilled: dict[ir.Value, Spilled] = field(default_factory=dict[ir.Value, Spilled])
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Scopes(shared.Scopes):
         self.lane = Lane()
 
     @contextmanager
-    def lanes(self, lane: Lane) -> Iterator[None]:
+    def lanes(self, lane: Lane) -> Generator[None, None, None]:
         """Vectorise along another dim."""
         saved, self.lane = self.lane, lane
         yield

@@ -37,7 +37,9 @@ class Stage:
     tile: int
     size: int
     depth: int = 0
-    places: dict[tuple[int, ir.AffineExpr, int], ir.AffineExpr] = field(default_factory=dict)
+    places: dict[tuple[int, ir.AffineExpr, int], ir.AffineExpr] = field(
+        default_factory=dict[tuple[int, ir.AffineExpr, int], ir.AffineExpr]
+    )
 
     def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
         """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they are not of a

@@ -11,6 +11,7 @@ import math
 
 from torch_mlir import ir
 
+from kiln.dialects.walk import enclosing
 from kiln.lowering.cpu import isa
 
 __all__ = ["copies_of", "outside", "reach_of"]
@@ -30,9 +31,7 @@ def reach_of(fusion: ir.OpView) -> int:
     0 where all arguments fit into the second-level cache, else twice this cache, or the third-level one where they do
     not fit into that either.
     """
-    function = fusion.operation.parent
-    while function.name != "func.func":
-        function = function.parent
+    function = enclosing(fusion, "func.func")
     total = sum(_bytes(argument.type) for argument in function.regions[0].blocks[0].arguments)
     cpu = isa.target()
     if total <= cpu.l2_bytes:

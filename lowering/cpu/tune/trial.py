@@ -101,7 +101,7 @@ class Trial:
         flag = torch.zeros(1, dtype=torch.int64)
         symbols = [flag.data_ptr()] * kernel.symbols
         sets = self._sets(buffers)
-        blocks = []
+        blocks: list[ctypes.Array[ctypes.c_int64]] = []
         for operands in sets:
             words = [*(t.data_ptr() for t in [*operands, *self.results]), *symbols, base, stride, team]
             blocks.append((ctypes.c_int64 * len(words))(*words))

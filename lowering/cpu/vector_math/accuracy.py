@@ -12,11 +12,12 @@ References: f32 against numpy in float64; f64 against numpy in 80-bit long doubl
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
 
+from kiln.functions import Fn
 from kiln.lowering.cpu.vector_math.evaluate import compile_op
 
 __all__ = ["BOUNDS", "Measurement", "measure", "render_table", "update"]
@@ -65,7 +66,7 @@ _WIDE = {"f32": np.float64, "f64": np.longdouble}
 _SPECIAL = [0.0, 1.0, 0.5, 2.0, 3.0, 0.25, 1e-45, 5e-324, 1e-38, 1e-308, 3e38, 1.7e308, np.inf, np.nan, 16777217.0]
 
 
-def _vectorised(f: Callable) -> Callable[[np.ndarray], np.ndarray]:
+def _vectorised(f: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
     """mpmath's ``f`` on an array, to long double."""
 
     def call(x: np.ndarray) -> np.ndarray:
@@ -88,7 +89,7 @@ def _torch(name: str) -> Callable[[np.ndarray], np.ndarray]:
     return call
 
 
-_REFERENCE: dict[str, Callable] = {
+_REFERENCE: dict[str, Fn[np.ndarray, np.ndarray]] = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "sinh", "cosh", "tanh")},
     **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "sin", "cos", "tan", "cbrt")},
     **{name: getattr(np, name.replace("a", "arc", 1)) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
@@ -99,7 +100,7 @@ _REFERENCE: dict[str, Callable] = {
 }
 
 
-def _reference(name: str, element: str) -> Callable:
+def _reference(name: str, element: str) -> Fn[np.ndarray, np.ndarray]:
     if name in ("erf", "erfc"):
         return _torch(name) if element == "f32" else _vectorised(getattr(mpmath, name))
     return _REFERENCE[name]

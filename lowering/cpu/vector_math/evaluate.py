@@ -5,6 +5,7 @@
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from torch_mlir import ir
@@ -75,7 +76,7 @@ class CompiledOp:
 
     def bind(self, *arrays: np.ndarray) -> Callable[[], None]:
         """A call without arguments on these inputs and this output."""
-        values: list = []
+        values: list[Any] = []
         for array in arrays:
             if not (array.flags.c_contiguous and array.ndim == 1 and array.size % self._width == 0):
                 raise ValueError(f"arrays must be 1-D, contiguous and a multiple of {self._width} long")
@@ -84,7 +85,7 @@ class CompiledOp:
         block = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         function, address = self._function, ctypes.addressof(block)
 
-        def call(keep=(self, arrays, values, block)) -> None:
+        def call(keep: tuple[Any, ...] = (self, arrays, values, block)) -> None:
             function(address)
 
         return call

@@ -10,6 +10,7 @@ lanes keeps the code small; it sits behind a branch when only rare arguments nee
 from torch_mlir import ir
 from torch_mlir.dialects import func, scf, vector
 
+from kiln.dialects.walk import enclosing
 from kiln.lowering.cpu.vector_math.lanes import Emitter, Lanes
 
 
@@ -17,10 +18,7 @@ def _declare(e: Emitter, name: str, operands: int) -> ir.FlatSymbolRefAttr:
     """Declares `name` of C (with the suffix f for f32) in the module, once."""
     element = e.vector.element_type if e.vector is not None else e.float_type
     symbol = name + ("f" if e.bits == 32 else "")
-    module = e.entry.owner
-    while module.operation.name != "builtin.module":
-        module = module.operation.parent
-    body = module.operation.regions[0].blocks[0]
+    body = enclosing(e.entry, "builtin.module").regions[0].blocks[0]
     wanted = ir.StringAttr.get(symbol)
     if not any("sym_name" in op.attributes and op.attributes["sym_name"] == wanted for op in body):
         with ir.InsertionPoint(body), ir.Location.unknown():
@@ -60,6 +58,7 @@ def repair_with_libm(e: Emitter, name: str, rare: Lanes, result: Lanes, *operand
     branch = scf.IfOp(any_rare, [e.float_type], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp([e.select(rare, call_libm(e, name, *operands), result).value])
+    assert branch.else_block is not None
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp([result.value])
     return e.wrap(branch.results[0])

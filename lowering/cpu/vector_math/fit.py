@@ -227,7 +227,7 @@ def _parts(value: Real, kind: type, leading: int, count: int) -> list[float]:
 
     All but the last are cut towards zero.
     """
-    found = []
+    found: list[float] = []
     for i in range(count):
         bits = (leading if i == 0 else 0) or np.finfo(kind).nmant + 1
         fraction, exponent = mp.frexp(value)

@@ -19,7 +19,7 @@ Number = float | int
 _LONGEST_CHAIN = 7  # coefficients in one Horner chain
 
 _CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "one": 6, "ord": 7, "ueq": 8, "ugt": 9, "uge": 10}
-_CMPF |= {"ult": 11, "ule": 12, "une": 13, "uno": 14}
+_CMPF.update({"ult": 11, "ule": 12, "une": 13, "uno": 14})
 _CMPI = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5}
 
 

@@ -67,7 +67,9 @@ def minimax(f: Function, weight: Function, low: float, high: float, degree: int)
         return p, float(worst)
 
 
-def _solve(x, y, w, reference) -> tuple[list[Real], Real]:
+def _solve(
+    x: Sequence[Real], y: Sequence[Real], w: Sequence[Real], reference: Sequence[int]
+) -> tuple[list[Real], Real]:
     """Coefficients whose weighted error alternates between +level and -level on ``reference``, and the level."""
     size = len(reference)
     a, b = mp.matrix(size, size), mp.matrix(size, 1)

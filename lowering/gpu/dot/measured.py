@@ -156,7 +156,8 @@ def _row(where: str, entries: dict[str, Any], origins: Mapping[str, Origin], kno
         measured = tuple(Times(**times) for times in entries["measured"])
     except TypeError:
         raise KilnError(f"{where}: measured must be a list of {{ case, own, library }}") from None
-    return Row(**{**entries, "origin": origins[entries["origin"]], "measured": measured})
+    given: dict[str, Any] = {**entries, "origin": origins[entries["origin"]], "measured": measured}
+    return Row(**given)
 
 
 def _allows(condition: Any, value: Any) -> bool:

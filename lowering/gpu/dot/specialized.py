@@ -132,7 +132,9 @@ def emit_specialized(b: Builder, p: Specialized, described: Sequence[Described],
                 b.constant(0.0, tt.with_shape([HALF, 1], b.f32)),
             ]
 
-            def step(i: Index, carried: Sequence[ir.Value], is_first: bool, q: ir.Value = q, row: Index = row) -> list:
+            def step(
+                i: Index, carried: Sequence[ir.Value], is_first: bool, q: ir.Value = q, row: Index = row
+            ) -> list[ir.Value]:
                 start = b.muli(b.subi(b.subi(count, 1), i), p.block_n)
                 keys, values = (x.at(kv).load(b, start, 0) for x in (key, value))
                 return _step(b, p, q, keys, values, (row, start), carried, is_first)

@@ -76,7 +76,7 @@ class _RowAccesses(Accesses):
 
     row_extents: tuple[ir.AffineExpr, ...] = ()
     row_exprs: tuple[ir.AffineExpr, ...] = ()
-    along: list[tuple[ir.Value, Indices]] = field(default_factory=list)
+    along: list[tuple[ir.Value, Indices]] = field(default_factory=list[tuple[ir.Value, Indices]])
 
     def _visit_generic(self, op: ir.OpView, value: ir.Value, indices: Indices, around: frozenset[int]) -> None:
         reduction = self.body.reduction(op.results[0])
@@ -112,7 +112,7 @@ class _Planner:
 
     def plan(self, schedule: NestSchedule | None) -> Nest:
         first = self._accesses()
-        kept, inner = self._find_row(first)
+        kept, _ = self._find_row(first)
         accesses = self._accesses()
         outer, row = self._merge(accesses, self._in_memory_order(kept))
         accesses = self._accesses()
@@ -135,7 +135,7 @@ class _Planner:
     def _roots(self) -> list[Root]:
         zero = ir.AffineConstantExpr.get(0)
         one = ir.AffineConstantExpr.get(1)
-        roots = []
+        roots: list[Root] = []
         row_dims = {d for x in self.row_exprs for d in affine.dims_in(x)}
         for i, value, mapping in self.group:
             indices = tuple(zero if k is None else self.exprs[k] for k in mapping)

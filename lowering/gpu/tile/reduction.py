@@ -87,7 +87,7 @@ def _reduce_row(e: Evaluator, group: list[Reduction], indices: Indices) -> list[
             e.bind_axis(row.axis, row.dim, start)
             mask = e.axes[row.axis].mask
             found = [pair for r in group for pair in _elements(e, r, row, indices)]
-            totals = []
+            totals: list[ir.Value] = []
             for total, (x, c) in zip(carried, found, strict=True):
                 total, x = b.together(total, x)
                 folded = _combine(c.op, total, x)
@@ -185,7 +185,7 @@ def _reduce_in_order(e: Evaluator, r: Reduction, indices: Indices, guard: Guard 
 
 def _starts(e: Evaluator, r: Reduction) -> list[ir.Value]:
     """What a reduction in order begins with: the combiner's identity, or the fill that its outputs hold."""
-    starts = []
+    starts: list[ir.Value] = []
     for k, c in enumerate(combiners(r.op)):
         element = r.op.results[k].type.element_type
         if c.identity is not None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tile: its axes, which positions along them are in bounds, and what an index is as a block."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ class Scopes(shared.Scopes):
     # -- scopes ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def inside(self, dims: dict[int, Index]) -> Iterator[None]:
+    def inside(self, dims: dict[int, Index]) -> Generator[None, None, None]:
         """As for every target; a loop inside may bind the same dims and axes again: another walk along the row."""
         values, masks = self.values, [axis.mask for axis in self.axes]
         self.values = dict(values)

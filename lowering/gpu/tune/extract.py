@@ -53,7 +53,8 @@ def extracted(
 ) -> tuple[ir.Module, list[ir.Value]] | None:
     """A module whose @main computes the last op's result, and the values that @main's arguments stand for: those given,
     then the other tensors that the ops read. None where an op reads what cannot be an argument (a size)."""
-    inputs, free = list(arguments), []
+    free: list[ir.Value] = []
+    inputs = list(arguments)
     made = [result for op in ops for result in op.results]
     for op in ops:
         for value in _read(op):

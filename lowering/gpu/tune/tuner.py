@@ -94,7 +94,7 @@ class GpuTuner(Tuner):
 class _Compiling(Contest):
     """A contest whose entries are compiled, and not yet run: the default, then the others."""
 
-    started: list[tuple[str, Started]] = field(default_factory=list)
+    started: list[tuple[str, Started]] = field(default_factory=list[tuple[str, Started]])
     trial: GpuTrial = field(init=False)
 
 

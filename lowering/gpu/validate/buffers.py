@@ -89,7 +89,7 @@ def attach_buffers(fusion: ir.OpView, function: ir.Operation) -> None:
     layouts = fusion_layouts(fusion, body)
     for i, (value, layout) in enumerate(zip([*body.tensors, *body.roots], layouts, strict=True)):
         sizes = ir.AffineMap.get(0, body.shapes.n_symbols, list(body.dims(value)))
-        entry = {
+        entry: dict[str, ir.Attribute] = {
             "layout": ir.AffineMapAttr.get(layout),
             "sizes": ir.AffineMapAttr.get(sizes),
             "is_result": ir.BoolAttr.get(i >= len(body.tensors)),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, gcd, inf, lcm
+from typing import Any
 
 from kiln.lowering.gpu.validate.facts import Facts
 from kiln.lowering.gpu.validate.poly import Atom, Cond, Mono, Poly, const
@@ -43,7 +44,7 @@ def overlap(a: Access, b: Access, guards: Sequence[Cond], programs: Sequence[Ato
         return Overlap(True, True)
     hidden = [Poly.of(v) for v in (*programs, *a.lanes, *b.lanes)]
     table = _primed([b.offset, *b.conditions, a.offset, *a.conditions, *hidden])
-    memo: dict = {}
+    memo: dict[Any, Any] = {}
     conditions = [substitute_cond(c, table, memo) for c in b.conditions]
     other = substitute(b.offset, table, memo)
     second = Facts([*conditions, *guards], [other])
@@ -75,9 +76,9 @@ class _System:
 
     first: Facts
     second: Facts
-    equations: list[Poly] = field(default_factory=list)
-    rows: dict[Mono, dict[Mono, Fraction]] = field(default_factory=dict)
-    aliases: dict[Atom, Poly] = field(default_factory=dict)
+    equations: list[Poly] = field(default_factory=list[Poly])
+    rows: dict[Mono, dict[Mono, Fraction]] = field(default_factory=dict[Mono, dict[Mono, Fraction]])
+    aliases: dict[Atom, Poly] = field(default_factory=dict[Atom, Poly])
     is_contradictory: bool = False
 
     def add_given(self, facts: Facts) -> None:
@@ -96,7 +97,7 @@ class _System:
     def solve(self, difference: Poly, table: dict[Atom, Poly]) -> None:
         pending = [difference]
         seen: set[Poly] = set()
-        memo: dict = {}
+        memo: dict[Any, Any] = {}
         for _ in range(_ROUNDS):
             while pending and not self.is_contradictory:
                 equation = self._divided(pending.pop())
@@ -149,7 +150,7 @@ class _System:
     def shown(self) -> str:
         return "; ".join(f"{e} == 0" for e in self.equations[-4:])
 
-    def _same(self, poly: Poly, table: dict[Atom, Poly], memo: dict) -> bool:
+    def _same(self, poly: Poly, table: dict[Atom, Poly], memo: dict[Any, Any]) -> bool:
         return self.implies(poly - substitute(poly, table, memo))
 
     def _add(self, equation: Poly) -> None:

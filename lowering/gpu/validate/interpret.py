@@ -31,9 +31,9 @@ _MOST_CASES = 16
 class Behaviour:
     """What a kernel does: its accesses, and what has to hold that they are exact."""
 
-    accesses: dict[Access, None] = field(default_factory=dict)
-    limits: dict[Limit, None] = field(default_factory=dict)
-    programs: list[Atom] = field(default_factory=list)
+    accesses: dict[Access, None] = field(default_factory=dict[Access, None])
+    limits: dict[Limit, None] = field(default_factory=dict[Limit, None])
+    programs: list[Atom] = field(default_factory=list[Atom])
     """The numbers of a program along the grid's axes that have more than one."""
 
 

@@ -28,7 +28,7 @@ class Proofs:
     kernels: int = 0
     proved: int = 0
     refuted: int = 0
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list[str])
 
     def prove(self, fusion: ir.OpView, function: ir.Operation) -> None:
         """Looks at a fusion's kernel, a `tt.func` as `emit_kernel` gives it. Raises ProofError by the policy."""

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from torch_mlir import ir
 
@@ -109,7 +110,7 @@ def map_lanes(value: Value, table: Mapping[Atom, Poly]) -> Value:
     return value
 
 
-def _mapped(pointer: Pointer, table: Mapping[Atom, Poly], memo: dict) -> Pointer:
+def _mapped(pointer: Pointer, table: Mapping[Atom, Poly], memo: dict[Any, Any]) -> Pointer:
     steps = tuple((substitute(x, table, memo), bits, substitute_cond(c, table, memo)) for x, bits, c in pointer.steps)
     cond = substitute_cond(pointer.cond, table, memo)
     return Pointer(pointer.base, substitute(pointer.offset, table, memo), cond, steps)

@@ -274,7 +274,7 @@ def _finish_products(part: _Part, pending: int) -> None:
 
 def _wait_products(p: _Program, op: Op, operands: list[Any], part: _Part) -> list[Any]:
     _finish_products(part, op.integer("pendings"))
-    results = []
+    results: list[Any] = []
     for value in operands:
         if isinstance(value, _Product) and value.result is None:
             raise TtgirError(f"line {op.line}: hands on a product that is still under way")

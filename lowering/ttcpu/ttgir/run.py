@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch_mlir import ir
 
-from kiln.dialects import affine, tt
+from kiln.dialects import affine
 from kiln.errors import AccessError
 from kiln.lowering.gpu.ttir import Spelling, to_ttir
 from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir
@@ -16,7 +16,7 @@ from kiln.lowering.ttcpu.ttgir.interpret import run_ttgir
 __all__ = ["run_specialized"]
 
 
-def run_specialized(function: tt.FuncOp, tensors: Sequence[torch.Tensor], seed: int = 0) -> None:
+def run_specialized(function: ir.OpView, tensors: Sequence[torch.Tensor], seed: int = 0) -> None:
     """Interprets the TTGIR of a kernel with the attribute `kiln.specialized` on tensors, one per argument; results are
     written in place. seed: as in `run_ttgir`.
 
