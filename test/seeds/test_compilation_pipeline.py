@@ -11,6 +11,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,46 @@ def test_multi_head_attention(masked: bool) -> None:
         same(compiled(x, x, x, mask), attention(x, x, x, mask))
 
 
+def test_convolution_batch_norm_and_relu_are_one_kernel() -> None:
+    """The document's example of fusion."""
+    model = nn.Sequential(nn.Conv2d(8, 16, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU()).eval()
+    x = torch.randn(2, 8, 14, 14)
+    with torch.no_grad():
+        (graph,) = kiln.explain(model, x).graphs
+        assert [kernel.kind for kernel in graph.kernels] == ["conv"]
+        same(torch.compile(model, backend="kiln")(x), model(x))
+
+
+def test_options_in_place_of_inductors_configuration() -> None:
+    """`freezing` and `max_autotune`; fusion of epilogues and pattern matching are always on."""
+    model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU()).eval()
+    options = {"freezing": True, "mode": "max-autotune", "tune_seconds": 0.05}
+    x = torch.randn(8, 16)
+    with torch.no_grad():
+        same(torch.compile(model, backend="kiln", options=options)(x), model(x))
+
+
+def test_custom_fusion_pattern() -> None:
+    """The sample's addition and ReLU are fused without a pattern; one from outside rewrites them all the same."""
+
+    def fuse_add_relu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        add_result = torch.add(x, y)
+        return torch.relu(add_result)
+
+    def replacement(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.maximum(x, -y) + y
+
+    x, y = torch.randn(8, 16), torch.randn(8, 16)
+    (graph,) = kiln.explain(fuse_add_relu, x, y).graphs
+    assert [kernel.kind for kernel in graph.kernels] == ["pointwise"]
+    with kiln.patterns.scope():
+        kiln.patterns.register("add-relu", fuse_add_relu, replacement, (torch.empty(2, 3), torch.empty(2, 3)))
+        compiled = torch.compile(fuse_add_relu, backend="kiln")
+        same(compiled(x, y), fuse_add_relu(x, y))
+        (graph,) = kiln.explain(fuse_add_relu, x, y).graphs
+    assert any("maximum" in decision.op for decision in graph.decisions)
+
+
 def test_memory_efficient_function() -> None:
     def memory_efficient_function(x: torch.Tensor) -> torch.Tensor:
         x = x.add_(1.0)  # in-place addition
@@ -191,10 +232,14 @@ def test_low_overhead_function() -> None:
     same(compiled(x), x.relu().sum())
 
 
-def test_debug_function() -> None:
-    compiled = torch.compile(lambda x: torch.sin(x).sum(), backend="kiln")
+def test_debug_function(tmp_path: Path) -> None:
+    """`debug_dir` in place of Inductor's `config.debug`: every stage of the compilation."""
+    options = {"debug_dir": str(tmp_path)}
+    compiled = torch.compile(lambda x: torch.sin(x).sum(), backend="kiln", options=options)
     x = torch.randn(1000)
     same(compiled(x), torch.sin(x).sum())
+    endings = {file.name.split(".", 1)[1] for file in tmp_path.rglob("*.mlir") if "." in file.name}
+    assert {"graph.mlir", "kiln.mlir", "fused.mlir", "sched.mlir"} <= endings
 
 
 def test_profile_compilation() -> None:
@@ -209,12 +254,15 @@ def test_profile_compilation() -> None:
     assert prof.key_averages().table(row_limit=10)
 
 
-def test_inspectable_function() -> None:
+def test_inspectable_function(tmp_path: Path) -> None:
     def inspectable_function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.matmul(x, y) + torch.sin(x)
 
     x, y = torch.randn(64, 64), torch.randn(64, 64)
-    same(torch.compile(inspectable_function, mode="max-autotune", backend="kiln")(x, y), inspectable_function(x, y))
+    options = {"mode": "max-autotune", "tune_seconds": 0.05, "debug_dir": str(tmp_path), "cache": False}
+    same(torch.compile(inspectable_function, backend="kiln", options=options)(x, y), inspectable_function(x, y))
+    generated = "".join(file.read_text() for file in tmp_path.rglob("*.llvm.mlir"))
+    assert "llvm.func" in generated and "vector<" in generated
 
 
 def prepare_model_for_compilation(model: nn.Module) -> nn.Module:

@@ -145,6 +145,52 @@ def test_fusion_categories(function: Callable[[torch.Tensor], torch.Tensor]) -> 
     assert len(Graph(function, X).run(f"torch-cse,{FUSED}").fusions) == 1
 
 
+def kernels(model: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> list[str]:
+    """The kind of each kernel; ATen computes nothing."""
+    with torch.no_grad():
+        (graph,) = kiln.explain(model, *inputs, options=options).graphs
+    assert all(decision.way == "kiln" for decision in graph.decisions)
+    return [kernel.kind for kernel in graph.kernels]
+
+
+def test_fusion_category_product_with_bias_and_activation() -> None:
+    w, bias = torch.randn(32, 16), torch.randn(32)
+    assert kernels(lambda x, w, b: torch.relu(x @ w.T + b), X, w, bias) == ["matmul"]
+
+
+def test_fusion_category_attention() -> None:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v
+
+    assert kernels(attention, *torch.randn(3, 2, 4, 24, 16)) == ["attention"]
+
+
+def test_weight_preprocessing() -> None:
+    """`weight.T` of a frozen model is computed once, at compile time."""
+    linear = torch.nn.Linear(16, 8).eval()
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x @ (linear.weight.T.contiguous() * 2)
+
+    assert len(kernels(model, X)) == 2
+    assert kernels(model, X, freezing=True) == ["matmul"]
+
+
+# -- 5. Layout transformation
+
+
+def test_layout_is_decided_for_connected_convolutions() -> None:
+    """In bf16, whose kernels multiply neighbouring channels: images between convolutions are channels last."""
+    model = torch.nn.Sequential(*[torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(2)]).bfloat16().eval()
+    x = torch.randn(2, 64, 14, 14, dtype=torch.bfloat16)
+    with torch.no_grad():
+        graph = Graph(lambda x: model(x), x)
+        graph.run("convert-torch-to-kiln,compose-views,canonicalize,cse,propagate-layouts,fuse,assign-layouts")
+        torch.testing.assert_close(torch.compile(model, backend="kiln")(x), model(x), rtol=2e-2, atol=2e-2)
+    channels_last = f"d0 * {64 * 14 * 14} + d1 + d2 * {14 * 64} + d3 * 64"
+    assert channels_last in str(graph.module)
+
+
 # -- 6. Algebraic simplification
 
 # Row of the table -> the function, the ops left, and those left under fast_math.

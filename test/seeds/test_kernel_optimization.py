@@ -14,7 +14,8 @@ import torch
 import torch.nn as nn
 from sample_support import same
 
-import kiln  # noqa: F401 - makes backend="kiln" known in a checkout that is not installed
+import kiln
+from kiln.frontend.report import collect
 
 pytestmark = pytest.mark.filterwarnings("error:kiln.*:RuntimeWarning")
 
@@ -25,6 +26,8 @@ def test_linear_then_relu() -> None:
     x = torch.randn(16, 64)
     with torch.no_grad():
         same(compiled(x), torch.relu(linear(x)))
+        (graph,) = kiln.explain(lambda x: torch.relu(linear(x)), x).graphs
+    assert [kernel.kind for kernel in graph.kernels] == ["matmul"]
 
 
 def test_specialised_convolution() -> None:
@@ -66,3 +69,39 @@ def test_common_configurations(options: dict[str, Any]) -> None:
         for rows in (4, 7, 12):
             x = torch.randn(rows, 32)
             same(compiled(x), model(x))
+
+
+def test_shape_specialization_and_dynamic_shapes() -> None:
+    """Static sizes are compiled anew when they change, dynamic ones are not."""
+    for dynamic, compilations in ((False, 3), (True, 1)):
+        torch._dynamo.reset()
+        with collect() as reports:
+            compiled = torch.compile(lambda x: torch.relu(x) * 2, backend="kiln", dynamic=dynamic)
+            for rows in (4, 7, 12):
+                x = torch.randn(rows, 32)
+                same(compiled(x), torch.relu(x) * 2)
+        assert len(reports) == compilations
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return torch.relu(x)
+    return torch.sin(x)
+
+
+def test_partial_and_complete_compilation() -> None:
+    """A condition on data breaks the graph; with `fullgraph` it is an error, or a `torch.cond`."""
+    x = torch.randn(8)
+    compiled = torch.compile(branch, backend="kiln")
+    for value in (x.abs(), -x.abs()):
+        same(compiled(value), branch(value))
+    assert torch._dynamo.explain(branch)(x).graph_break_count == 1
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(branch, backend="kiln", fullgraph=True)(x)
+
+    def traceable(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.relu, torch.sin, (x,))
+
+    complete = torch.compile(traceable, backend="kiln", fullgraph=True)
+    for value in (x.abs(), -x.abs()):
+        same(complete(value), branch(value))
