@@ -164,49 +164,6 @@ def test_object_is_deterministic(plain):
     assert compile_kernel(module, "double").digest == compile_kernel(module, "double").digest
 
 
-def test_pointers_are_noalias_and_dumped(plain):
-    texts = []
-    compile_kernel(ir.Module.parse(DOUBLE), "double", dump=lambda stage, m: texts.append((stage, str(m))))
-    ((stage, text),) = texts
-    assert stage == "llvm"
-    assert re.search(
-        r"llvm\.func internal @double\(%arg0: !llvm\.ptr \{llvm\.noalias\}, %arg1: !llvm\.ptr \{llvm\.noalias", text
-    )
-    assert "llvm.func @double_entry" in text
-
-
-@pytest.mark.parametrize(("kind", "marked"), [("matmul", [True, True]), ("conv", [True, False]), ("reduction", [])])
-def test_loops_of_tiled_kernels_are_not_unrolled(plain, kind, marked):
-    """LLVM is told so of all loops, in convolutions of those alone that carry nothing."""
-    module = ir.Module.parse("""
-      func.func @loops(%x: memref<?xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
-        %c0 = arith.constant 0 : index
-        %c1 = arith.constant 1 : index
-        %zero = arith.constant 0.0 : f32
-        scf.for %i = %c0 to %nt step %c1 {
-          %sum = scf.for %j = %c0 to %i step %c1 iter_args(%s = %zero) -> f32 {
-            %e = memref.load %x[%j] : memref<?xf32>
-            %n = arith.addf %s, %e : f32
-            scf.yield %n : f32
-          }
-          memref.store %sum, %x[%i] : memref<?xf32>
-        }
-        return
-      }""")
-    texts = []
-    compile_kernel(module, "loops", kind=kind, dump=lambda stage, m: texts.append(str(m)))
-    (text,) = texts
-    assert text.count("loop_annotation = #loop_annotation}") == sum(marked)
-    assert "disable = true" in text or not any(marked)
-
-
-def test_the_entry_is_compiled_once(plain):
-    """The engine's wrapper calls it: no second copy, which would call the kernel as well."""
-    texts = []
-    compile_kernel(ir.Module.parse(DOUBLE), "double", dump=lambda stage, m: texts.append(str(m)))
-    assert "llvm.func @double_entry(%arg0: !llvm.ptr) attributes {no_inline}" in texts[0]
-
-
 VECTORS = """
 func.func @vectors(%x: memref<?xf32>, %y: memref<?xf32>, SIGNATURE) {
   %c0 = arith.constant 0 : index
@@ -248,13 +205,6 @@ def test_vector_ops_with_and_without_patterns_of_their_own(plain, last, more, ex
     d = torch.stack([c[3], c[2], c[1], x[0]])
     torch.testing.assert_close(y[:3], (d + expected(d))[:3])
     assert y[3] == 7
-
-
-def test_helper_functions_become_internal(plain):
-    text = DOUBLE + "\nfunc.func @helper(%x: f32) -> f32 {\n  return %x : f32\n}"
-    texts = []
-    compile_kernel(ir.Module.parse(text), "double", dump=lambda stage, m: texts.append(str(m)))
-    assert "llvm.func internal @helper" in texts[0]
 
 
 @pytest.mark.parametrize(

@@ -193,9 +193,3 @@ def test_machine_code_of_attention_through_descriptors():
     made = compile_fusion(text, DotOptions(descriptors=True))
     assert "cp.async.bulk.tensor" in made.ptx and "wgmma.mma_async" in made.ptx
     assert "cp.async.bulk.tensor" not in compile_fusion(text).ptx
-
-
-def test_operands_that_may_be_unaligned_are_not_described():
-    text = DESCRIBED.format(g=4, causal="true", place=PLACES["tokens"].format(g=4))
-    text = text.replace('name = "attention"', 'name = "attention", unaligned = array<i64: 1>')
-    assert "tt.tensordesc" not in str(emit_fusion(text, DotOptions(descriptors=True)))

@@ -101,20 +101,6 @@ def test_columns_that_pieces_divide_and_tiles_do_not(kernel, pieces, n):
     close(out, F.gelu(sums) + r.double(), 1e-2)
 
 
-def test_operands_that_may_be_unaligned_are_not_described():
-    text = GELU.format(m=4096, n=4096, k=4096, t="bf16")
-    assert "tt.tensordesc" in str(emit_fusion(text, DotOptions(descriptors=True)))
-    text = text.replace('name = "gelu"', 'name = "gelu", unaligned = array<i64: 2>')
-    kernel = str(emit_fusion(text, DotOptions(descriptors=True)))
-    assert "tt.tensordesc" not in kernel and "tt.dot" in kernel
-
-
-def test_descriptors_of_what_needs_64_bits():
-    text = GELU.format(m=65536, n=65536, k=64, t="bf16")
-    kernel = str(emit_fusion(text, DotOptions(descriptors=True)))
-    assert "tt.tensordesc" in kernel and "arith.trunci" in kernel
-
-
 def test_descriptors_of_a_batch_of_one():
     """[1, m, k] @ [n, k]^T: the batch has an index in the result, and none in the descriptors."""
     text = """func.func @main(%x: tensor<1x128x64xbf16>, %w: tensor<128x64xbf16>) -> tensor<1x128x128xbf16> {
