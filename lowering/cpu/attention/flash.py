@@ -19,7 +19,7 @@ from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.attention.loading import Loading, unit
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.dot import collapse
+from kiln.lowering.cpu.contraction.vectors import sum_lanes
 from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, known
@@ -153,7 +153,7 @@ class Attention(Loading):
 
     def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
-        b, lay, width, group = self.b, self.lay, self.width, min(4, self.width)
+        b, lay, group = self.b, self.lay, min(4, self.width)
         row = known(self.p.k_strides[-2])
         q_at = self.query_rows(i)
 
@@ -163,7 +163,7 @@ class Attention(Loading):
             acc = [b.zero(self.vector)] * (self.mr * group)
             acc = self.dot_products(q_at, k_at, acc)
             for r in range(self.mr):
-                sums = collapse(b, acc[r * group : (r + 1) * group], width)
+                sums = sum_lanes(b, acc[r * group : (r + 1) * group])
                 b.vstore(sums, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
 
         b.for_(0, count, group, tile)

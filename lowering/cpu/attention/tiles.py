@@ -62,9 +62,9 @@ class TiledAttention(PairedAttention):
                 b,
                 AMX_BF16,
                 Grid(1, number),
-                lambda _, v: (self.scratch, b.sum_(lay["p"], j, v * width), lay["p_stride"]),
-                lambda _, r, e: (self.halves, b.addi(rows, e), self.q_row),
-                lambda _, v, e: (
+                lambda _, v: Place(self.scratch, b.sum_(lay["p"], j, v * width), lay["p_stride"]),
+                lambda _, r, e: Place(self.halves, b.addi(rows, e), self.q_row),
+                lambda _, v, e: Place(
                     self.pairs,
                     b.sum_(lay["k"], j, v * width, b.muli(b.divi(e, 2), lay["keys"])),
                     lay["keys"],
@@ -91,14 +91,14 @@ class TiledAttention(PairedAttention):
 
         def tiles(j: Index, number: int) -> None:
             def pairs(_: int, v: int, k: Index) -> Place:
-                return self.pairs, b.sum_(start, b.muli(b.divi(k, 2), row), j, v * width), row
+                return Place(self.pairs, b.sum_(start, b.muli(b.divi(k, 2), row), j, v * width), row)
 
             add_products(
                 b,
                 AMX_BF16,
                 Grid(1, number),
-                lambda _, v: (self.scratch, b.sum_(base, j, v * width), size),
-                lambda _, r, k: (self.halves, b.addi(2 * lay["p"], k), 2 * lay["p_stride"]),
+                lambda _, v: Place(self.scratch, b.sum_(base, j, v * width), size),
+                lambda _, r, k: Place(self.halves, b.addi(2 * lay["p"], k), 2 * lay["p_stride"]),
                 pairs,
                 count,
                 first=False,

@@ -11,7 +11,7 @@ This package knows nothing of matrices, images or heads: `lowering/cpu/{matmul,c
 imports none of them.
 """
 
-from kiln.lowering.cpu.contraction.sums import Grid, add_products, sum_products
+from kiln.lowering.cpu.contraction.sums import Grid, Operand, add_products, multiply_step, sum_products
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["Grid", "MatrixUnit", "Place", "Tile", "add_products", "sum_products"]
+__all__ = ["Grid", "MatrixUnit", "Operand", "Place", "Tile", "add_products", "multiply_step", "sum_products"]

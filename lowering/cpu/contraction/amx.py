@@ -26,7 +26,7 @@ from typing import Protocol
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, memref
 
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
 __all__ = ["AMX_BF16", "AMX_BF16X3", "AMX_INT8", "BYTES", "ROWS", "AmxUnit", "Features", "has_amx"]
@@ -82,7 +82,7 @@ class AmxUnit(MatrixUnit):
 
     def load(self, b: Builder, register: int, place: Place, side: str) -> Tile:
         """Fill a tile with rows of a 1-D memref; every row of the tile's shape is read, whole."""
-        _instruction(b, "tileloadd64", _number(b, register), *_rows(b, *place))
+        _instruction(b, "tileloadd64", _number(b, register), *_rows(b, place))
         return register
 
     def multiply_accumulate(self, b: Builder, sums: Tile, left: Tile, right: Tile) -> Tile:
@@ -92,7 +92,7 @@ class AmxUnit(MatrixUnit):
 
     def store(self, b: Builder, tile: Tile, place: Place) -> None:
         """Write a tile to rows of a 1-D memref."""
-        _instruction(b, "tilestored64", _number(b, tile), *_rows(b, *place))
+        _instruction(b, "tilestored64", _number(b, tile), *_rows(b, place))
 
 
 AMX_BF16 = AmxUnit(name="AMX bf16", operands="bf16", sums="f32", depth=32, group=2, instruction="tdpbf16ps")
@@ -125,8 +125,9 @@ def _number(b: Builder, tile: Tile) -> ir.Value:
     return llvm.ConstantOp(b.i8, ir.IntegerAttr.get(b.i8, tile)).result
 
 
-def _rows(b: Builder, buffer: ir.Value, at: Index, stride: Index) -> tuple[ir.Value, ir.Value]:
+def _rows(b: Builder, place: Place) -> tuple[ir.Value, ir.Value]:
     """Where the first row begins, and the bytes to the next."""
+    buffer, at, stride = place[:3]
     element = ir.MemRefType(buffer.type).element_type
     size = 2 if isinstance(element, ir.BF16Type | ir.F16Type) else _width(element) // 8
     base = memref.extract_aligned_pointer_as_index(buffer)

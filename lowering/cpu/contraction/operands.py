@@ -17,7 +17,7 @@ from torch_mlir.dialects import arith
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.parts import Range
 from kiln.lowering.cpu.contraction.sums import Operand
-from kiln.lowering.cpu.contraction.unit import MatrixUnit
+from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
 from kiln.lowering.cpu.contraction.words import LANES, Words, pack
 
 __all__ = ["InPanels", "InPlace", "InScratch", "Provider", "Run", "Scratch", "once"]
@@ -132,9 +132,10 @@ class InScratch(Provider):
             first = 0 if self.strips else b.muli(i, s.line)
 
             def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> tuple[ir.Value, Index, Index]:
+                def place(part: int, n: int, k: Index) -> Place:
                     deep = b.divi(k if self.strips else b.addi(at, k), self.unit.group)
-                    return s.buffer, b.sum_(first, b.muli(deep, s.step), part * s.part + n * LANES * s.line), s.pitch
+                    where = b.sum_(first, b.muli(deep, s.step), part * s.part + n * LANES * s.line)
+                    return Place(s.buffer, where, s.pitch)
 
                 return place
 
@@ -171,9 +172,9 @@ class InPlace(Provider):
 
         def tiles(i: Index, count: int) -> None:
             def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> tuple[ir.Value, Index, Index]:
+                def place(part: int, n: int, k: Index) -> Place:
                     row = b.addi(b.muli(i, source.stride), b.muli(source.stride, n * LANES))
-                    return source.buffer, b.sum_(self.start, row, at, k), source.stride
+                    return Place(source.buffer, b.sum_(self.start, row, at, k), source.stride)
 
                 return place
 
@@ -202,9 +203,9 @@ class InPanels(Provider):
             first = b.addi(self.start, b.muli(j, self.stride))
 
             def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> tuple[ir.Value, Index, Index]:
+                def place(part: int, n: int, k: Index) -> Place:
                     at_k = b.muli(b.addi(at, k), width)
-                    return self.buffer, b.sum_(first, at_k, n * LANES * group), width * group
+                    return Place(self.buffer, b.sum_(first, at_k, n * LANES * group), width * group)
 
                 return place
 

@@ -81,7 +81,7 @@ def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols:
 
     Both buffers have room for multiples of `width` rows and columns.
     """
-    (x, x_at, x_stride), (y, y_at, y_stride) = source, target
+    (x, x_at, x_stride), (y, y_at, y_stride) = source[:3], target[:3]
 
     def square(i: Index, j: Index) -> None:
         start, to = b.sum_(x_at, b.muli(i, x_stride), j), b.sum_(y_at, b.muli(j, y_stride), i)

@@ -11,10 +11,14 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["Grid", "add_products", "sum_products"]
+__all__ = ["Grid", "Operand", "add_products", "multiply_step", "sum_products"]
 
-Operand = Callable[[int, int, Index], Place]
-"""place(part, n, k): where the n-th tile of an operand lies at step k. part: one of those that `terms` name."""
+Operand = Callable[[int, int, Index], Place | ir.Value]
+"""place(part, n, k): where the n-th tile of an operand lies at step k, or a tile that is a value already. part: one of
+those that `terms` name."""
+
+Steps = Callable[[Index, Sequence[Tile]], list[Tile]]
+"""steps(k, sums): the sums behind the steps from k on."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,42 @@ class Grid:
         return free[:held], free[held:]
 
 
+def multiply_step(
+    b: Builder,
+    unit: MatrixUnit,
+    grid: Grid,
+    sums: Sequence[Tile],
+    left: Operand,
+    right: Operand,
+    k: Index = 0,
+    terms: Sequence[tuple[int, int]] | None = None,
+) -> list[Tile]:
+    """`sums`, in the order of `grid.tiles`, and the products of the unit's depth at step k: each tile is loaded once.
+
+    terms: parts of both operands to multiply, in place of the unit's.
+    """
+    out, held = list(sums), {}
+    lefts, rights = grid.operands(unit.registers)
+
+    def tile(side: str, operand: Operand, part: int, n: int, registers: Sequence[int]) -> Tile:
+        register = registers[n % len(registers)]
+        key, found = held.get((side, register), (None, 0))
+        if key != (part, n):
+            place = operand(part, n, k)
+            found = place if isinstance(place, ir.Value) else unit.load(b, register, place, side)
+            held[side, register] = (part, n), found
+        return found
+
+    for p, q in terms or unit.terms:
+        if unit.carried(b) is not None:
+            for v in range(grid.wide):
+                tile("right", right, q, v, rights)
+        for i, (r, v) in enumerate(grid.tiles):
+            x, y = tile("left", left, p, r, lefts), tile("right", right, q, v, rights)
+            out[i] = unit.multiply_accumulate(b, out[i], x, y)
+    return out
+
+
 def sum_products(
     b: Builder,
     unit: MatrixUnit,
@@ -48,43 +88,49 @@ def sum_products(
     *,
     terms: Sequence[tuple[int, int]] | None = None,
     before: Callable[[Index], None] | None = None,
+    runs: tuple[int, Callable[[Index], None]] | None = None,
+    unroll: int = 1,
     unrolled: bool = False,
 ) -> list[Tile]:
     """`sums`, in the order of `grid.tiles`, and the products of `steps` steps of k, a multiple of the unit's depth.
 
-    terms: parts of both operands to multiply at each step, in place of the unit's. before: emitted at the start of
-    each step. unrolled: the loop over k, whose steps are known, is written out.
+    terms: those of `multiply_step`. before: emitted at the start of each step. runs: a number of steps of k, and what
+    is emitted, given the first of them, before each run of so many. unroll: steps of the loop that are written out.
+    unrolled: all of them, whose number is known.
     """
-    lefts, rights = grid.operands(unit.registers)
 
-    def step(k: Index, sums: Sequence[Tile]) -> list[Tile]:
-        if before is not None:
-            before(k)
-        out, held = list(sums), {}
+    def some(k: Index, sums: Sequence[Tile], count: int) -> list[Tile]:
+        for u in range(count):
+            at = b.addi(k, u * unit.depth)
+            if before is not None:
+                before(at)
+            sums = multiply_step(b, unit, grid, sums, left, right, at, terms)
+        return list(sums)
 
-        def tile(side: str, operand: Operand, part: int, n: int, registers: Sequence[int]) -> Tile:
-            register = registers[n % len(registers)]
-            key, found = held.get((side, register), (None, 0))
-            if key != (part, n):
-                found = unit.load(b, register, operand(part, n, k), side)
-                held[side, register] = (part, n), found
-            return found
+    def loop(low: Index, high: Index, step: int, body: Steps, sums: Sequence[Tile]) -> list[Tile]:
+        if unit.carried(b) is None:
+            b.for_(low, high, step, lambda k: body(k, sums) and None)
+            return list(sums)
+        return [*b.for_(low, high, step, body, [x for x in sums if isinstance(x, ir.Value)])]
 
-        for p, q in terms or unit.terms:
-            for i, (r, v) in enumerate(grid.tiles):
-                x, y = tile("left", left, p, r, lefts), tile("right", right, q, v, rights)
-                out[i] = unit.multiply_accumulate(b, out[i], x, y)
-        return out
+    def run(low: Index, high: Index, sums: Sequence[Tile]) -> list[Tile]:
+        wide = unroll * unit.depth
+        full = b.addi(low, b.round_down(b.subi(high, low), wide)) if unroll > 1 else high
+        sums = loop(low, full, wide, lambda k, a: some(k, a, unroll), sums)
+        return loop(full, high, unit.depth, lambda k, a: some(k, a, 1), sums) if unroll > 1 else list(sums)
 
     if unrolled:
         assert isinstance(steps, int)
-        for k in range(0, steps, unit.depth):
-            sums = step(k, sums)
-        return list(sums)
-    if unit.carried(b) is None:
-        b.for_(0, steps, unit.depth, lambda k: step(k, sums) and None)
-        return list(sums)
-    return [*b.for_(0, steps, unit.depth, step, [x for x in sums if isinstance(x, ir.Value)])]
+        return some(0, sums, steps // unit.depth)
+    if runs is None:
+        return run(0, steps, sums)
+    count, first = runs
+
+    def begun(k: Index, sums: Sequence[Tile]) -> list[Tile]:
+        first(k)
+        return run(k, b.mini(b.addi(k, count), steps), sums)
+
+    return loop(0, steps, count, begun, sums)
 
 
 def add_products(

@@ -11,6 +11,7 @@ To add a unit: derive a class, give it the four methods, and make an instance, i
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch_mlir import ir
 
@@ -18,8 +19,20 @@ from kiln.lowering.cpu.builder import Builder, Index
 
 __all__ = ["MatrixUnit", "Place", "Tile"]
 
-Place = tuple[ir.Value, Index, Index]
-"""Where a tile lies: a 1-D memref, the element with which its first row begins, and elements from row to row."""
+
+class Place(NamedTuple):
+    """Where a tile lies.
+
+    buffer: a 1-D memref. at: the element with which its first row begins. stride: elements from row to row.
+    mask: lanes of a vector that are there, None for all. missing: steps of k at its end that are not there.
+    """
+
+    buffer: ir.Value
+    at: Index
+    stride: Index = 0
+    mask: ir.Value | None = None
+    missing: Index = 0
+
 
 Tile = int | ir.Value
 """A tile in registers: the number of a register that instructions change, or a value that loops carry."""

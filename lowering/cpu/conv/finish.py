@@ -6,6 +6,7 @@
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
 
@@ -56,8 +57,8 @@ class Finishing:
         """The same with lanes along columns, after a transposition in scratch."""
         b, width, pitch = self.b, self.width, self.layout["pitch"]
 
-        source = (self.scratch, self.sums, self.lanes)
-        transpose_block(b, source, (self.scratch, self.layout["turned"], pitch), pixels, self.lanes, width)
+        source = Place(self.scratch, self.sums, self.lanes)
+        transpose_block(b, source, Place(self.scratch, self.layout["turned"], pitch), pixels, self.lanes, width)
         full = b.round_down(pixels, width)
         tail = b.subi(pixels, full)
         mask = b.tail_mask(tail, width)

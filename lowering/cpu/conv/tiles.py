@@ -225,15 +225,15 @@ class _Tiles(Finishing):
 
         def pixels(tap: int, r: int, k: Index) -> Place:
             source = b.muli(b.divi(k, BLOCK), plane)
-            return self.image, b.sum_(left[r], source, self.taps[tap]), step
+            return Place(self.image, b.sum_(left[r], source, self.taps[tap]), step)
 
         def weights(tap: int, v: int, k: Index) -> Place:
             block = b.addi(self.panel, b.muli(b.divi(k, BLOCK), taps * nv * _TILE))
-            return self.weights, b.addi(block, (tap * nv + v) * _TILE), BLOCK
+            return Place(self.weights, b.addi(block, (tap * nv + v) * _TILE), BLOCK)
 
         def sums(r: int, v: int) -> Place:
             place = b.muli(b.subi(starts[r], first), self.lanes)
-            return self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes
+            return Place(self.scratch, b.sum_(place, self.sums, v * self.width), self.lanes)
 
         add_products(
             b,

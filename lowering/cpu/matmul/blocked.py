@@ -6,16 +6,16 @@
 The kernel for rhs with unit stride along n, read in place, and, with packing, for every layout.
 """
 
-from torch_mlir import ir
+from collections.abc import Callable
 
 from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import pack
+from kiln.lowering.cpu.contraction import Place, pack
+from kiln.lowering.cpu.contraction.rows import Rows
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.blocks import Blocks, Masks
-from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
-from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type
+from kiln.lowering.cpu.contraction.vectors import float_unit
+from kiln.lowering.cpu.matmul.blocks import Blocks, Masks, Right
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 
 
 def block_layout(problem: MatmulProblem, schedule: BlockedSchedule) -> dict[str, int]:
@@ -45,27 +45,14 @@ def panel_strides(schedule: BlockedSchedule, k: int) -> tuple[int, int]:
     return schedule.nv * schedule.width, k
 
 
-def emit_blocked(
-    b: Builder,
-    problem: MatmulProblem,
-    schedule: BlockedSchedule,
-    operands: Buffers,
-    epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc, pack_lhs, pack_rhs, unroll, prefetch, fetch.
+class Blocked(Blocks):
+    """Fused multiply-adds of broadcast lhs elements and rhs row vectors.
 
     Where `packed`, the rhs lies in panels of nv * width columns, [n / nr][k][nr], as `pack_rhs` would make them (see
     `panel_strides`).
     """
-    _Blocked(b, problem, schedule, operands, epilogue, ctx).emit()
 
-
-class _Blocked(Blocks):
     s: BlockedSchedule
-
-    fetch: Fetch | None = None
-    """Of the tiles of the columns in work."""
 
     def __init__(
         self,
@@ -76,82 +63,47 @@ class _Blocked(Blocks):
         epilogue: Epilogue,
         ctx: KernelContext,
     ):
-        lay, sum_type = block_layout(problem, s), element_type(problem.sum_dtype)
+        lay, self.unit = block_layout(problem, s), float_unit(problem.sum_dtype, s.width)
+        sum_type = self.unit.carried(b).element_type
         super().__init__(b, problem, s, operands, epilogue, ctx, lay, sum_type)
         self.sums = self.scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
+        self.right, self.right_k = (self.scratch, self.nr) if s.pack_rhs else (operands.rhs, self.rhs_k)
 
-    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        b = self.b
-        a_buffer, a_base, a_row, a_k = self.operands.lhs, lhs, self.lhs_row, self.lhs_k
+    def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if self.s.pack_lhs:
-            a_buffer, a_base, a_row, a_k = self.pack_lhs(lhs, rows, depth)
-        if self.s.pack_rhs:
-            self.pack_rhs(rhs, cols, depth)
+            return self.pack_lhs(lhs, rows, depth)
+        return Rows(self.operands.lhs, lhs, self.lhs_row, self.lhs_k)
 
-        panel, buffer, r_k = None, self.operands.rhs, self.rhs_k
-        if self.s.pack_rhs:
-            step = round_up(self.s.kc, self.width)
-            panel, buffer, r_k = (lambda j: b.addi(self.layout["rhs"], b.muli(j, step))), self.scratch, self.nr
+    def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
+        if not self.s.pack_rhs:
+            return None
+        self.pack_rhs(rhs, cols, depth)
+        return lambda j: self.b.addi(self.layout["rhs"], self.b.muli(j, round_up(self.s.kc, self.width)))
 
-        def tile(j: Index, right: Index, masks: Masks) -> None:
-            self.fetch = next_lines(self, j, right, cols) if self.s.fetch else None
-            self.row_tiles(pc, depth, (a_buffer, a_base, a_row, a_k), (buffer, right, r_k), rows, j, masks)
+    def right_at(self, start: Index, masks: Masks) -> Right:
+        step = self.steps(start, self.right_k)
 
-        self.column_tiles(rhs, cols, panel, tile)
+        def right(v: int, k: Index, missing: Index) -> Place:
+            at = self.b.addi(step(k), v * self.width)
+            return Place(self.right, at, mask=masks[v] if masks else None)
 
-    def row_tiles(
-        self, pc: Index, depth: Index, left: tuple, right: tuple, rows: Index, j: Index, masks: Masks
-    ) -> None:
-        b, mr = self.b, self.mr
-        packed = bool(self.s.pack_lhs)
-        if isinstance(rows, int) and not packed:  # exact tail tile: no work on rows that do not exist
-            full = rows // mr * mr
-            b.for_(0, full, mr, lambda i: self.tile(pc, depth, left, right, rows, i, j, masks, mr, exact=True))
-            if rows > full:
-                self.tile(pc, depth, left, right, rows, full, j, masks, rows - full, exact=True)
-        else:
-            b.for_(0, rows, mr, lambda i: self.tile(pc, depth, left, right, rows, i, j, masks, mr, exact=packed))
+        return right
 
-    def tile(
-        self,
-        pc: Index,
-        depth: Index,
-        left: tuple,
-        right: tuple,
-        rows: Index,
-        i: Index,
-        j: Index,
-        masks: Masks,
-        mr: int,
-        exact: bool,
-    ) -> None:
-        """One mr x nr register tile: sums from zero over this piece of k, then added to the block."""
-        b, nv = self.b, self.nv
-        a_buffer, a_base, a_row, a_k = left
-        r_buffer, r_base, r_k = right
-        # Rows past the end read the last row again; their sums land in padding rows that nothing reads.
-        row = [b.addi(i, r) if exact else b.mini(b.addi(i, r), b.subi(rows, 1)) for r in range(mr)]
-        starts = [b.addi(a_base, b.muli(x, a_row)) for x in row]
-        if exact:  # one base and known distances make cheaper addresses
-            start = b.addi(a_base, b.muli(i, a_row))
-            starts = [b.addi(start, b.muli(r, a_row)) for r in range(mr)]
-        fetch = self.fetch
-        number = b.divi(i, self.mr) if fetch else 0
-        acc = outer_products(
-            b,
-            Left(a_buffer, starts, a_k),
-            Right(r_buffer, r_base, r_k, masks),
-            depth,
-            [b.zero(self.vector)] * (mr * nv),
-            nv,
-            self.s.unroll,
-            self.s.prefetch,
-            fetch and (steps_of_line(self.operands.rhs), lambda k: fetch(number, k)),
-        )
-        self.keep(pc, i, j, mr, acc)
+    def ahead(self, start: Index, masks: Masks) -> Callable[[Index], None] | None:
+        """Prefetches rows of the rhs into the first-level cache."""
+        b, size = self.b, self.p.sum_bytes
+        if not self.s.prefetch or masks is not None:
+            return None
 
-    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> tuple[ir.Value, Index, Index, Index]:
-        """Copies the lhs block to scratch; returns (buffer, offset, row stride, k stride)."""
+        def prefetch(k: Index) -> None:
+            at = b.addi(start, b.muli(k, self.right_k))
+            for byte in range(0, self.nr * size, LINE):
+                b.prefetch(self.right, b.sum_(at, b.muli(self.s.prefetch, self.right_k), byte // size))
+
+        return prefetch
+
+    def pack_lhs(self, lhs: Index, rows: Index, depth: Index) -> Rows:
+        """Copies the lhs block to scratch."""
         b, lay = self.b, self.layout
         at = lay["lhs"]
         padded = b.muli(b.ceildivi(rows, self.mr), self.mr)
@@ -159,7 +111,7 @@ class _Blocked(Blocks):
             s = lay["lhs_stride"]
             source = (self.operands.lhs, lhs, self.lhs_row)
             pack.copy_rows(b, *source, self.scratch, at, s, rows, padded, depth, self.width)
-            return self.scratch, at, s, 1
+            return Rows(self.scratch, at, s, padded=True)
         s = lay["lhs_stride_m"]
         if self.lhs_row == 1:
             source = (self.operands.lhs, lhs, self.lhs_k)
@@ -167,7 +119,7 @@ class _Blocked(Blocks):
         else:
             source = (self.operands.lhs, lhs, (self.lhs_k, self.lhs_row))
             pack.pack_strided(b, *source, self.scratch, at, (s, 1), depth, rows, padded)
-        return self.scratch, at, 1, s
+        return Rows(self.scratch, at, 1, s, padded=True)
 
     def pack_rhs(self, rhs: Index, cols: Index, depth: Index) -> None:
         """Packs the rhs block as [cols / nr][k][nr], zeros (or repeats) past the last column."""

@@ -24,11 +24,10 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
-from kiln.lowering.cpu.matmul.blocked import block_layout, emit_blocked
+from kiln.lowering.cpu.matmul.blocked import Blocked, block_layout
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
-from kiln.lowering.cpu.matmul.integer_dot import emit_integer_dot
-from kiln.lowering.cpu.matmul.integer_tiles import emit_integers, integers_layout
-from kiln.lowering.cpu.matmul.pairs import emit_pairs, pairs_layout
+from kiln.lowering.cpu.matmul.integer_tiles import Integers, integers_layout
+from kiln.lowering.cpu.matmul.pairs import Pairs, pairs_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
 from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
@@ -39,15 +38,15 @@ _Layout = Callable[[MatmulProblem, Any], dict[str, int]]
 
 KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
     DotSchedule: (emit_dot, dot_layout),
-    BlockedSchedule: (emit_blocked, block_layout),
-    VnniBf16Schedule: (emit_pairs, pairs_layout),
+    BlockedSchedule: (Blocked.emit_kernel, block_layout),
+    VnniBf16Schedule: (Pairs.emit_kernel, pairs_layout),
     AmxBf16Schedule: (emit_tiles, tiles_layout),
     AmxBf16x3Schedule: (emit_tiles, tiles_layout),
     VendorSchedule: (emit_vendor, vendor_layout),
     StreamSchedule: (emit_stream, stream_layout),
-    Int8Schedule: (emit_integers, integers_layout),
+    Int8Schedule: (Integers.emit_kernel, integers_layout),
     AmxInt8Schedule: (emit_tiles, tiles_layout),
-    Int8DotSchedule: (emit_integer_dot, dot_layout),
+    Int8DotSchedule: (emit_dot, dot_layout),
 }
 """Of each schedule, what emits its kernel, and the areas of scratch that it needs."""
 

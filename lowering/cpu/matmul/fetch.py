@@ -9,12 +9,14 @@ schedules).
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.builder import Index
+from kiln.dialects.schedules.cpu import PanelSchedule
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.sizes import LINE
-from kiln.lowering.cpu.matmul.blocks import Blocks
+from kiln.lowering.cpu.matmul.problem import Buffers
 
 __all__ = ["Fetch", "next_lines", "steps_of_line"]
 
@@ -22,12 +24,25 @@ Fetch = Callable[[Index, Index], None]
 """Fetches the part of a tile, by its number among those of its columns, that goes with the steps of k from one on."""
 
 
+class Tiles(Protocol):
+    """What is asked of the walk over blocks (blocks.py)."""
+
+    b: Builder
+    s: PanelSchedule
+    operands: Buffers
+    mr: int
+    nr: int
+    rhs_k: Index
+    rhs_col: Index
+    next: Index
+
+
 def steps_of_line(buffer: ir.Value) -> int:
     """Elements of a cache line: the steps of k for which a tile calls `Fetch` once."""
     return LINE * 8 // ir.MemRefType(buffer.type).element_type.width
 
 
-def next_lines(blocks: Blocks, j: Index, right: Index, cols: Index) -> Fetch:
+def next_lines(blocks: Tiles, j: Index, right: Index, cols: Index) -> Fetch:
     """What the tiles of columns j ... fetch of the rhs that is wanted next, while they multiply: each its share of
     the cache lines, at each run of `steps_of_line` steps of k those of the same steps. `right`: where the rhs of these
     columns begins, if it lies in panels."""

@@ -10,7 +10,8 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import pack
-from kiln.lowering.cpu.matmul.integers import OFFSET, Units
+from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
+from kiln.lowering.cpu.contraction.rows import Rows
 from kiln.lowering.cpu.matmul.panels import Panels
 
 __all__ = ["IntegersInScratch"]
@@ -20,7 +21,8 @@ class IntegersInScratch(Panels):
     """Blocks with areas of scratch for both operands, and for what the rows of the lhs have too much (`rows`): see
     `integers_layout`."""
 
-    units: Units
+    shifted: bool
+    integers: IntegerUnit
     group: int
     step: int
     lhs: ir.Value
@@ -33,7 +35,6 @@ class IntegersInScratch(Panels):
         kind = ir.MemRefType(self.lhs.type).element_type
         full = b.round_down(depth, self.step)
         tail = b.subi(depth, full)
-        ones = b.int_(1, b.vec(self.step, b.i8))
 
         def store(x: ir.Value, at: Index) -> None:
             b.vstore(x if x.type.element_type == kind else arith.extsi(b.vec(self.step, kind), x), self.lhs, at)
@@ -48,7 +49,11 @@ class IntegersInScratch(Panels):
             def copy(k: Index, acc: Sequence[ir.Value], mask: ir.Value | None = None) -> list[ir.Value]:
                 x = lanes(k, mask)
                 store(x, b.addi(target, k))
-                return [self.units.add(b, acc[0], ones, x)] if self.units.shifted else list(acc)
+                return (
+                    [self.integers.multiply_accumulate(b, acc[0], x, self.integers.ones(b))]
+                    if self.shifted
+                    else list(acc)
+                )
 
             total = b.for_(0, full, self.step, copy, [b.zero(self.vector)])
             before = list(total)
@@ -58,10 +63,35 @@ class IntegersInScratch(Panels):
                 lambda: before,
                 [self.vector],
             )
-            if self.units.shifted:
-                b.store(arith.muli(b.reduce("add", total[0]), b.int_(-OFFSET, b.i32)), self.rows, i)
+            if self.shifted:
+                self.keep_row_sum(total[0], i)
 
         b.for_(0, rows, 1, row)
+
+    def keep_row_sums(self, left: Rows, rows: Index, depth: Index) -> None:
+        """Keeps what rows of a lhs in place have too much; several at once, since a sum waits for the one before."""
+        b, unit = self.b, self.integers
+        full = b.round_down(depth, self.step)
+        tail = b.subi(depth, full)
+
+        def some(i: Index, starts: list[Index]) -> None:
+            def add(k: Index, acc: Sequence[ir.Value], mask: ir.Value | None = None) -> list[ir.Value]:
+                rows = [b.vload(left.buffer, b.addi(start, k), self.step, mask) for start in starts]
+                return [unit.multiply_accumulate(b, y, x, unit.ones(b)) for y, x in zip(acc, rows, strict=True)]
+
+            before = b.for_(0, full, self.step, add, [b.zero(self.vector)] * len(starts))
+            mask = b.tail_mask(tail, self.step)
+            some_left = b.cmpi("sgt", tail, 0)
+            totals = b.if_(some_left, lambda: add(full, before, mask), lambda: before, [self.vector] * len(starts))
+            for r, total in enumerate(totals):
+                self.keep_row_sum(total, b.addi(i, r))
+
+        left.tiles(b, rows, self.mr, some)
+
+    def keep_row_sum(self, total: ir.Value, i: Index) -> None:
+        """Keeps what row i has too much, of the sums of its steps of k."""
+        b = self.b
+        b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), self.rows, i)
 
     def place(self, target: Index, k: Index) -> Index:
         """Where the group of step k (a multiple of `group`) lies, for the columns that begin at `target`."""

@@ -13,21 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import AmxInt8Schedule, Int8Schedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.amx import AMX_INT8
+from kiln.lowering.cpu.contraction.integers import integer_unit
 from kiln.lowering.cpu.contraction.operands import once
+from kiln.lowering.cpu.contraction.rows import Rows
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
-from kiln.lowering.cpu.matmul.blocks import Masks
-from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
+from kiln.lowering.cpu.isa import target
+from kiln.lowering.cpu.matmul.blocks import Masks, Right
 from kiln.lowering.cpu.matmul.integer_packing import IntegersInScratch
-from kiln.lowering.cpu.matmul.integer_rows import RowsInPlace
-from kiln.lowering.cpu.matmul.integers import units_for
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 
-__all__ = ["emit_integers", "integers_layout", "packed_integer_strides"]
+__all__ = ["Integers", "integers_layout", "packed_integer_strides"]
 
 
 def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str, int]:
@@ -35,7 +35,7 @@ def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str,
     and which parts of the operands what is there was made from (`cells`)."""
     mr, nr = schedule.mr, schedule.nv * schedule.width
     mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), round_up(schedule.kc, LINE)
-    wide = 1 if units_for(schedule).shifted else 2  # bytes of an element of the lhs
+    wide = 1 if integer_unit(schedule.width, target()).shifted else 2  # bytes of an element of the lhs
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     layout["rows"] = layout["elements"] * 4
     layout["lhs"], layout["lhs_stride"] = layout["rows"] + round_up(mc * 4, LINE), apart(kc, LINE)
@@ -47,25 +47,13 @@ def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str,
 
 def packed_integer_strides(schedule: Int8Schedule, k: int) -> tuple[int, int, int]:
     """Strides along k (between groups) and n (between panels) of a packed rhs, and the steps of k in a group."""
-    group = AMX_INT8.group if isinstance(schedule, AmxInt8Schedule) else units_for(schedule).group
-    whole = AMX_INT8.depth if isinstance(schedule, AmxInt8Schedule) else group  # tiles are read whole
-    return schedule.nv * schedule.width, round_up(k, whole), group
+    unit = AMX_INT8 if isinstance(schedule, AmxInt8Schedule) else integer_unit(schedule.width, target())
+    return schedule.nv * schedule.width, round_up(k, unit.depth), unit.group
 
 
-def emit_integers(
-    b: Builder,
-    problem: MatmulProblem,
-    schedule: Int8Schedule,
-    operands: Buffers,
-    epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width, mc, nc, kc (a multiple of 64), packed,
-    in_place (a lhs with unit stride along k, of a group of steps at least; by VNNI alone), fetch (see fetch.py)."""
-    _Integers(b, problem, schedule, operands, epilogue, ctx).emit()
+class Integers(IntegersInScratch):
+    """in_place: the lhs has unit stride along k, and a group of steps of k at least."""
 
-
-class _Integers(IntegersInScratch):
     s: Int8Schedule
 
     def __init__(
@@ -78,11 +66,11 @@ class _Integers(IntegersInScratch):
         ctx: KernelContext,
     ):
         lay = integers_layout(problem, s)
+        self.unit = self.integers = integer_unit(s.width, target())
         super().__init__(b, problem, s, operands, epilogue, ctx, lay, b.i32)
-        self.units = units_for(s)
-        self.group = self.units.group
+        self.shifted, self.group = self.integers.shifted, self.integers.group
         self.step = self.width * self.group
-        kind, count = (b.i8, 1) if self.units.shifted else (b.i16, 2)
+        kind = b.i8 if self.shifted else b.i16
 
         def area(name: str, elements: int, type_: ir.Type) -> ir.Value:
             return b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay[name]), elements, type_)
@@ -90,46 +78,43 @@ class _Integers(IntegersInScratch):
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.i32)
         self.rows = area("rows", lay["mc"], b.i32)
         self.cells = area("cells", 2, b.i64)
-        self.left = None
-        if s.in_place:
-            self.left = RowsInPlace(b, operands.lhs, self.lhs_row, self.units)
-        else:
-            elements = lay["mc"] * lay["lhs_stride"]
-            self.lhs, self.groups = area("lhs", elements, kind), area("lhs", elements * count // 4, b.i32)
+        if not s.in_place:
+            self.lhs = area("lhs", lay["mc"] * lay["lhs_stride"], kind)
         self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
         self.packed = s.packed
         self.rhs = operands.rhs if self.packed else area("rhs", lay["nc"] * lay["kc"], b.i8)
 
-    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        b, mr, left = self.b, self.mr, self.left
-        if left is None:
-            self.pack_lhs(lhs, rows, depth)
-        elif self.units.shifted:
-            self.once(0, lhs, lambda: left.keep_sums(lhs, rows, depth, mr, self.rows))
-        if not self.packed:
-            self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step))
+    def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
+        if self.s.in_place:
+            left = Rows(self.operands.lhs, lhs, self.lhs_row)
+            if self.shifted:
+                self.once(0, lhs, lambda: self.keep_row_sums(left, rows, depth))
+            return left
+        self.pack_lhs(lhs, rows, depth)  # sums of rows past the end are those of what lies there, which nothing reads
+        return Rows(self.lhs, 0, self.layout["lhs_stride"], padded=True, zeros=True)
 
-        def tiles(j: Index, right: Index, masks: Masks) -> None:
-            # Rows past the end have sums of what lies there, which nothing reads.
-            fetch = next_lines(self, j, right, cols) if self.s.fetch else None
+    def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
+        if self.packed:
+            return None
+        self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step))
+        return lambda j: self.b.muli(j, self.layout["kc"])
 
-            def copied(i: Index) -> None:
-                stride = self.layout["lhs_stride"] // self.group
-                starts = [b.muli(b.addi(i, r), stride) for r in range(mr)]
-                self.tile(pc, depth, i, j, right, starts, fetch)
+    def right_at(self, start: Index, masks: Masks) -> Right:
+        step = self.steps(start, self.nr)
+        return lambda v, k, _: Place(self.rhs, self.b.addi(step(k), v * self.step))
 
-            if left is not None:
-                starts = left.starts
-                left.tiles(rows, mr, lambda i, n: self.tile(pc, depth, i, j, right, starts(lhs, n), fetch))
-            else:
-                b.for_(0, rows, mr, copied)
-
-        self.column_tiles(rhs, cols, None if self.packed else lambda j: b.muli(j, self.layout["kc"]), tiles)
+    def begin(self, i: Index, count: int) -> list[ir.Value]:
+        """What shifting the rhs adds is taken off first."""
+        if not self.shifted:
+            return super().begin(i, count)
+        b = self.b
+        over = [b.broadcast(b.load(self.rows, b.addi(i, r)), self.width) for r in range(count)]
+        return [x for x in over for _ in range(self.nv)]
 
     def once(self, cell: int, start: Index, make: Callable[[], None]) -> None:
         """Makes what a block needs in scratch of an operand's part that begins at `start`, unless the block before has
         left it there: consecutive blocks share rows or columns."""
-        if self.left is None or not self.whole:
+        if not self.s.in_place or not self.whole:
             make()
         else:
             once(self.b, self.cells, cell, start, make)
@@ -138,59 +123,6 @@ class _Integers(IntegersInScratch):
         for cell in range(2):
             self.b.store(self.b.int_(-1, self.b.i64), self.cells, cell)
         super().emit()
-
-    def tile(
-        self, pc: Index, depth: Index, i: Index, j: Index, right: Index, starts: list[Index], fetch: Fetch | None
-    ) -> None:
-        """One register tile: sums over this piece of k, then added to the block. `starts`: where its rows begin."""
-        b, nv, units, rows = self.b, self.nv, self.units, self.left
-        count = len(starts)
-
-        def products(g: Index, acc: Sequence[ir.Value], group: Callable[[Index], ir.Value]) -> list[ir.Value]:
-            out = list(acc)
-            at = b.addi(right, b.muli(g, self.nr * self.group))
-            row = [units.right(b, b.vload(self.rhs, b.addi(at, v * self.step), self.step)) for v in range(nv)]
-            for r, start in enumerate(starts):
-                x = units.everywhere(b, group(start))
-                for v in range(nv):
-                    out[r * nv + v] = units.add(b, out[r * nv + v], row[v], x)
-            return out
-
-        def step(g: Index, acc: Sequence[ir.Value]) -> list[ir.Value]:
-            if rows is None:
-                return products(g, acc, lambda start: b.load(self.groups, b.addi(start, g)))
-            group = rows.group
-            return products(g, acc, lambda start: group(start, b.muli(g, self.group)))
-
-        if units.shifted:
-            over = [b.broadcast(b.load(self.rows, b.addi(i, r)), self.width) for r in range(count)]
-            acc = [x for x in over for _ in range(nv)]
-        else:
-            acc = [b.zero(self.vector)] * (count * nv)
-        groups = b.ceildivi(depth, self.group) if rows is None else b.divi(depth, self.group)
-        if fetch is None:
-            acc = b.for_(0, groups, 1, step, acc)
-        else:
-            run, number = steps_of_line(self.operands.rhs) // self.group, b.divi(i, self.mr)
-
-            def begun(g: Index, acc: list[ir.Value]) -> list[ir.Value]:
-                fetch(number, b.muli(g, self.group))
-                return b.for_(g, b.mini(b.addi(g, run), groups), 1, step, acc)
-
-            acc = b.for_(0, groups, run, begun, acc)
-        if rows is not None:
-            tail, before = b.subi(depth, b.muli(groups, self.group)), acc
-            acc = b.if_(
-                b.cmpi("sgt", tail, 0),
-                lambda: products(groups, before, lambda start: rows.last_group(start, depth, tail)),
-                lambda: before,
-                [self.vector] * len(acc),
-            )
-        self.keep(pc, i, j, count, acc)
-
-    def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The sum of two vectors of sums."""
-        return arith.addi(x, y)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         # Sums that are the result go there from registers, not by way of scratch: 7 % of [512, 768] x [768, 768].

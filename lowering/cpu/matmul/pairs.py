@@ -9,23 +9,19 @@ holds 16 columns of rows k and k + 1, next to each other ("VNNI order"): packed 
 registers. An odd k ends in a pair with a zero on both sides.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import (
-    LANES,
-    add_pairs,
-    as_pairs,
-    broadcast_last,
-    broadcast_pair,
-    interleave,
-)
+from kiln.lowering.cpu.contraction import Place
+from kiln.lowering.cpu.contraction.bf16 import LANES
+from kiln.lowering.cpu.contraction.rows import Rows
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.blocks import Masks
-from kiln.lowering.cpu.matmul.fetch import Fetch, next_lines, steps_of_line
+from kiln.lowering.cpu.contraction.vectors import float_unit
+from kiln.lowering.cpu.matmul.blocks import Masks, Right
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size
 
@@ -98,22 +94,9 @@ def packed_pair_strides(schedule: VnniBf16Schedule, k: int) -> tuple[int, int]:
     return schedule.nv * schedule.width, round_up(k, 2)
 
 
-def emit_pairs(
-    b: Builder,
-    problem: MatmulProblem,
-    schedule: VnniBf16Schedule,
-    operands: Buffers,
-    epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits the kernel; schedule keys: mr, nv, width (16), mc, nc, kc (even), pack_lhs, pack_rhs and packed.
+class Pairs(PairsInScratch):
+    """Without packing the lhs needs unit stride along k, the rhs along n."""
 
-    Without packing the lhs needs unit stride along k, the rhs along n.
-    """
-    _Pairs(b, problem, schedule, operands, epilogue, ctx).emit()
-
-
-class _Pairs(PairsInScratch):
     s: VnniBf16Schedule
 
     def __init__(
@@ -125,111 +108,38 @@ class _Pairs(PairsInScratch):
         epilogue: Epilogue,
         ctx: KernelContext,
     ):
-        lay = pairs_layout(problem, s)
+        lay, in_rows = pairs_layout(problem, s), not (s.pack_rhs or s.packed)
+        self.unit = float_unit("f32", LANES, pairs=True, in_rows=in_rows)
         super().__init__(b, problem, replace(s, width=LANES), operands, epilogue, ctx, lay, b.f32)
         self.sums = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], b.f32)
-        self.lhs = operands.lhs
+        self.lhs, self.right = operands.lhs, operands.rhs
         if s.pack_lhs:
             at = b.addi(ctx.scratch_offset, lay["lhs"])
             self.lhs = b.view(ctx.scratch, at, lay["lhs_elements"], ir.BF16Type.get())
         if s.pack_rhs:
-            self.rhs = b.view(ctx.scratch, b.addi(ctx.scratch_offset, lay["rhs"]), lay["rhs_pairs"], b.i32)
+            at = b.addi(ctx.scratch_offset, lay["rhs"])
+            self.rhs = b.view(ctx.scratch, at, lay["rhs_pairs"], b.i32)
+            self.right = b.view(ctx.scratch, at, 2 * lay["rhs_pairs"], ir.BF16Type.get())
 
-    def k_piece(self, pc: Index, depth: Index, lhs: Index, rhs: Index, rows: Index, cols: Index) -> None:
-        b = self.b
-        lhs_row = self.lhs_row
-        if self.s.pack_lhs:
-            self.pack_lhs(lhs, rows, depth)
-            lhs, lhs_row = 0, self.layout["lhs_stride"]
-        if self.s.pack_rhs:
-            self.pack_rhs(rhs, cols, depth)
+    def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
+        if not self.s.pack_lhs:
+            return Rows(self.lhs, lhs, self.lhs_row)
+        self.pack_lhs(lhs, rows, depth)
+        return Rows(self.lhs, 0, self.layout["lhs_stride"])
 
-        panel = (lambda j: b.muli(j, self.layout["kc"] // 2)) if self.s.pack_rhs else None
+    def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
+        if not self.s.pack_rhs:
+            return None
+        self.pack_rhs(rhs, cols, depth)
+        return lambda j: self.b.muli(j, self.layout["kc"])
 
-        def tile(j: Index, right: Index, masks: Masks) -> None:
-            fetch = next_lines(self, j, right, cols) if self.s.fetch else None
-            self.row_tiles(pc, depth, lhs, lhs_row, right, rows, j, masks, fetch)
+    def right_at(self, start: Index, masks: Masks) -> Right:
+        in_rows = not (self.s.pack_rhs or self.s.packed)
+        step = self.steps(start, self.rhs_k if in_rows else self.nr)
+        lanes = LANES if in_rows else 2 * LANES
 
-        self.column_tiles(rhs, cols, panel, tile)
+        def right(v: int, k: Index, missing: Index) -> Place:
+            at = self.b.addi(step(k), v * lanes)
+            return Place(self.right, at, self.rhs_k, masks[v] if masks else None, missing)
 
-    def row_tiles(
-        self,
-        pc: Index,
-        depth: Index,
-        lhs: Index,
-        lhs_row: Index,
-        right: Index,
-        rows: Index,
-        j: Index,
-        masks: Masks,
-        fetch: Fetch | None,
-    ) -> None:
-        b, mr = self.b, self.mr
-
-        def tile(i: Index, count: int, last: Index | None) -> None:
-            row = [b.addi(i, r) if last is None else b.mini(b.addi(i, r), last) for r in range(count)]
-            self.tile(pc, depth, [b.addi(lhs, b.muli(x, lhs_row)) for x in row], right, i, j, masks, fetch)
-
-        if isinstance(rows, int):
-            full = rows // mr * mr
-            b.for_(0, full, mr, lambda i: tile(i, mr, None))
-            if rows > full:
-                tile(full, rows - full, None)
-        else:  # rows past the end read the last row again; their sums land in padding rows that nothing reads
-            b.for_(0, rows, mr, lambda i: tile(i, mr, b.subi(rows, 1)))
-
-    def tile(
-        self,
-        pc: Index,
-        depth: Index,
-        starts: list[Index],
-        right: Index,
-        i: Index,
-        j: Index,
-        masks: Masks,
-        fetch: Fetch | None,
-    ) -> None:
-        """One register tile: sums from zero over this piece of k, then added to the block."""
-        b, nv = self.b, self.nv
-        count = len(starts)
-
-        def step(k: Index, acc: list[ir.Value], odd: bool) -> list[ir.Value]:
-            out = list(acc)
-            row = [self.right(right, k, v, masks, odd) for v in range(nv)]
-            for r, start in enumerate(starts):
-                load = broadcast_last if odd else broadcast_pair
-                x = load(b, self.lhs, b.addi(start, k))
-                for v in range(nv):
-                    out[r * nv + v] = add_pairs(x, row[v], out[r * nv + v])
-            return out
-
-        acc = [b.zero(self.vector)] * (count * nv)
-        even = b.round_down(depth, 2)
-        if fetch is None:
-            before = b.for_(0, even, 2, lambda k, a: step(k, a, False), acc)
-        else:
-            number, run = b.divi(i, self.mr), steps_of_line(self.operands.rhs)
-
-            def steps(k: Index, acc: list[ir.Value]) -> list[ir.Value]:
-                fetch(number, k)
-                return b.for_(k, b.mini(b.addi(k, run), even), 2, lambda k, a: step(k, a, False), acc)
-
-            before = b.for_(0, even, run, steps, acc)
-        odd = b.cmpi("ne", even, depth)
-        acc = b.if_(odd, lambda: step(even, before, True), lambda: before, [self.vector] * len(before))
-        self.keep(pc, i, j, count, acc)
-
-    def right(self, start: Index, k: Index, v: int, masks: Masks, odd: bool) -> ir.Value:
-        """Pairs of rows k and k + 1 (zero where `odd`) of the v-th vector of columns."""
-        b = self.b
-        if self.s.pack_rhs:
-            at = b.sum_(start, b.muli(b.divi(k, 2), self.nr), v * LANES)
-            return as_pairs(b, b.vload(self.rhs, at, LANES))
-        if self.s.packed:
-            at = b.sum_(start, b.muli(k, self.nr), 2 * v * LANES)
-            return as_pairs(b, b.vload(self.operands.rhs, at, 2 * LANES))
-        at = b.sum_(start, b.muli(k, self.rhs_k), v * LANES)
-        mask = masks[v] if masks else None
-        x = self.load(at, mask)
-        y = b.zero(x.type) if odd else self.load(b.addi(at, self.rhs_k), mask)
-        return as_pairs(b, interleave(b, x, y))
+        return right

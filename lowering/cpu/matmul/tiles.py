@@ -24,7 +24,7 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, AmxInt8Schedule
 from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.contraction import Grid, MatrixUnit, add_products
+from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
 from kiln.lowering.cpu.contraction.operands import InPanels, InPlace, InScratch, Provider, Scratch
 from kiln.lowering.cpu.contraction.pack import transpose_block
@@ -279,7 +279,7 @@ class _Tiles:
             b,
             self.unit,
             Grid(high, wide),
-            lambda r, v: (self.sums, b.addi(corner, (r * stride + v) * LANES), stride),
+            lambda r, v: Place(self.sums, b.addi(corner, (r * stride + v) * LANES), stride),
             lefts,
             rights,
             steps,
@@ -331,7 +331,8 @@ class _Tiles:
         b, sums, stride = self.b, self.sums, self.layout["nc"]
         if self.plan.transposed:
             sums, stride = self.turned, self.layout["mc"]
-            transpose_block(b, (self.sums, 0, self.layout["nc"]), (sums, 0, stride), *size, LANES)
+            source = Place(self.sums, 0, self.layout["nc"])
+            transpose_block(b, source, Place(sums, 0, stride), *size, LANES)
             origin, size = (origin[1], origin[0]), (size[1], size[0])
         self.mend(batch, origin, size, sums, stride)
         run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, LANES)
