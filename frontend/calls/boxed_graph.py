@@ -174,8 +174,8 @@ def _value_function(signature: Signature, outputs: Sequence[OutputSpec]) -> Call
 
 
 def size_text(expr: Any) -> str:
-    """A size as Python over the names of the symbols."""
-    return PythonPrinter().doprint(expr) if isinstance(expr, sympy.Expr) else str(expr)
+    """A size, or a comparison of sizes, as Python over the names of the symbols."""
+    return PythonPrinter().doprint(expr) if isinstance(expr, sympy.Basic) else str(expr)
 
 
 def _tuple(items: Any) -> str:

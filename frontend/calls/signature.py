@@ -36,8 +36,8 @@ class OutputSpec:
     """One output of the FX graph.
 
     ``kind``: "result" (result ``index`` of ``@main``), "input" (graph input ``index`` itself), "constant" (tensor
-    ``name``), "value" (the Python ``value``), "size" (integer ``expr`` over the symbols that are known at entry, and
-    those of ``Signature.found``).
+    ``name``), "value" (the Python ``value``), "size" (``expr``, an integer or a comparison, over the symbols that are
+    known at entry, and those of ``Signature.found``).
     ``empty_strides``: for a result whose strides differ from ``kiln.strides`` when it is empty, those strides.
     """
 

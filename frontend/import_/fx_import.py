@@ -15,7 +15,7 @@ Attributes of a result: ``kiln.strides``, and
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,7 +143,9 @@ class _Import:
                     for expr in expressions(leaf) if leaf._has_symbolic_sizes_strides else ():
                         self.space.collect(expr)
                 elif isinstance(leaf, torch.SymInt) and (node.users or node.op != "placeholder"):
-                    self.space.collect(leaf.node.expr)
+                    expr = leaf.node.expr
+                    for part in expr.free_symbols if _is_only_compared(node) else (expr,):
+                        self.space.collect(part)
         self.space.freeze()
         derived_unbacked = [
             text
@@ -287,15 +289,20 @@ class _Import:
                 computed.append(arg)
             exact = tuple(as_expr(stride) for stride in value.stride())
             differs = exact != tuple(address_strides(value))
+            if differs:
+                self._find_all(set().union(*(stride.free_symbols for stride in exact)), arg, computed)
             return OutputSpec("result", computed.index(arg), empty_strides=exact if differs else None)
-        if isinstance(value, torch.SymInt):
-            for symbol in value.node.expr.free_symbols:
-                if self.space.is_found(symbol):
-                    self._find(symbol.name, arg, computed)
+        if isinstance(value, (torch.SymInt, torch.SymBool)):
+            self._find_all(value.node.expr.free_symbols, arg, computed)
             return OutputSpec("size", expr=value.node.expr)
         if value is None or isinstance(value, (bool, int, float, str)):
             return OutputSpec("value", value=value)
         raise ImportUnsupported(f"output {arg.name} is a {type(value).__name__}")
+
+    def _find_all(self, symbols: Iterable[sympy.Basic], output: Node, computed: list[Node]) -> None:
+        for symbol in symbols:
+            if isinstance(symbol, sympy.Symbol) and self.space.is_found(symbol):
+                self._find(symbol.name, output, computed)
 
     def _find(self, name: str, output: Node, computed: list[Node]) -> None:
         """Have the graph return a tensor that shows a number which it finds, and which is an output."""
@@ -391,3 +398,8 @@ def _attribute(gm: GraphModule, target: str) -> Any:
     for part in target.split("."):
         value = getattr(value, part)
     return value
+
+
+def _is_only_compared(node: Node) -> bool:
+    """Whether a number of sizes is read by comparisons alone, which are written out as a whole."""
+    return bool(node.users) and all(isinstance(node_value(user), (torch.SymBool, bool)) for user in node.users)

@@ -14,6 +14,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
+from torch.utils._sympy.functions import Max
 from torch_mlir import ir
 
 from kiln.frontend.import_.fx_values import ImportUnsupported, value_leaves
@@ -119,6 +120,10 @@ def check_types(node: Node) -> None:
             raise ImportUnsupported(f"{node.name} is quantized ({argument})")
 
 
+_MAXIMA = (sympy.Max, Max)
+"""PyTorch's own is no subclass of sympy's."""
+
+
 def expressions(tensor: torch.Tensor) -> Iterator[sympy.Expr]:
     """The expressions of the sizes, then of the strides used for addressing."""
     yield from map(as_expr, tensor.size())
@@ -132,7 +137,7 @@ def address_strides(tensor: torch.Tensor) -> list[sympy.Expr]:
     addressed, so the plain product serves, and it stays affine.
     """
     strides = [as_expr(stride) for stride in tensor.stride()]
-    if not any(isinstance(stride, sympy.Max) for stride in strides):
+    if not any(isinstance(stride, _MAXIMA) for stride in strides):
         return strides
     sizes = [as_expr(size) for size in tensor.size()]
     products = {
@@ -142,7 +147,7 @@ def address_strides(tensor: torch.Tensor) -> list[sympy.Expr]:
 
 
 def _without_max(stride: sympy.Expr, products: set[sympy.Expr]) -> sympy.Expr:
-    if isinstance(stride, sympy.Max) and len(stride.args) == 2 and sympy.Integer(1) in stride.args:
+    if isinstance(stride, _MAXIMA) and len(stride.args) == 2 and sympy.Integer(1) in stride.args:
         other = next(arg for arg in stride.args if arg != 1)
         if sympy.expand(other) in products:
             return other

@@ -210,9 +210,13 @@ class KilnNodeImporter(tm.GraphNodeImporter):
     def _import_defining(self, loc: ir.Location, node: Node, target: OpOverload) -> None:
         """An op whose result's size (or whose scalar result) is a new symbol: bind the symbol to a ``!torch.int``."""
         value = node_value(node)
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        if isinstance(value, torch.SymFloat):
             raise ImportUnsupported(f"{node.name} reads a {type(value).__name__} out of a tensor")
-        results = self._emit_call(loc, node, target, [value] if not isinstance(value, tuple) else list(value))
+        # A boolean is read as the integer that its symbol is.
+        types = [0] if isinstance(value, torch.SymBool) else list(value) if isinstance(value, tuple) else [value]
+        results = self._emit_call(loc, node, target, types)
+        if isinstance(value, torch.SymBool):
+            del self._v[(node, 0)]
         op = results[0].owner
         bound: list[str] = []
         places: list[int] = []

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch._ops import OpOverload
 from torch_mlir import ir
@@ -46,7 +47,13 @@ def parameters(target: OpOverload) -> tuple[tuple[str, Any, Any], ...]:
 
 
 def leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
-    """``(dim, name)`` of the unbacked symbols that are sizes of a tensor; ``(None, name)`` for an integer itself."""
+    """``(dim, name)`` of the unbacked symbols that are sizes of a tensor; ``(None, name)`` for a number itself: an
+    integer, or a boolean, which PyTorch writes as ``Eq(u0, 1)``."""
+    if isinstance(leaf, torch.SymBool):
+        expr = leaf.node.expr
+        if isinstance(expr, sympy.Eq) and expr.args[1] == 1 and is_unbacked(expr.args[0]):
+            yield None, expr.args[0].name
+        return
     sizes = leaf.size() if isinstance(leaf, torch.Tensor) else [leaf]
     for dim, size in enumerate(sizes):
         if isinstance(size, torch.SymInt):

@@ -6,6 +6,7 @@ graph, and what a function returns."""
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from kiln.frontend.report import collect
 
@@ -58,15 +59,44 @@ def test_gradients(fn, dynamic, cache, caches):
         lambda x: (x[x > 0].shape[0], x.nonzero()),
         lambda x: (x.sum().to(torch.int64).item() * 3, x + 1),
         lambda x: (x.to(torch.int64)[0, 0].item(), x.nonzero().shape[0] * 2 + x.shape[0]),
+        lambda x: (x + 1, x.nonzero().shape[0] > 3, x.nonzero().shape[0] != 35),
+        lambda x: (x * 2, (x > 0).any().item()),
+        lambda x: (x[x > 0].exp(), (x > 0).all().item(), x.shape[0] * 7 == x.shape[1] * 5),
     ],
-    ids=["of nothing returned", "of a returned tensor", "item", "both"],
+    ids=["of nothing returned", "of a returned tensor", "item", "both", "compared", "truth", "truth and sizes"],
+)
+@pytest.mark.parametrize("cache", [False, True], ids=["", "cached"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_numbers_that_are_returned(fn, dynamic, cache, caches):
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled = torch.compile(fn, backend="kiln", fullgraph=True, dynamic=dynamic, options={"cache": cache})
+        with collect() as reports:
+            for x in (torch.randn(5, 7), torch.zeros(5, 7), torch.ones(5, 7)):
+                found, expected = compiled(x), fn(x)
+                assert [type(a) for a in found] == [type(b) for b in expected]
+                assert_same(found, expected)
+        assert all(report.executor == "kiln" for report in reports)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.nonzero() * 2,
+        lambda x: (torch.argwhere(x > 0).t() + 1, x[x > 0]),
+        lambda x: torch.relu(x.new_ones(7, 3) @ x.new_ones(3, x.nonzero().shape[0])).t(),
+    ],
+    ids=["nonzero", "argwhere", "columns"],
 )
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_numbers_that_are_returned(fn, dynamic):
+def test_strides_that_depend_on_data(fn, dynamic):
+    """The number of positions is a distance in memory. Where there is none, eager's strides are others than traced."""
     compiled = torch.compile(fn, backend="kiln", fullgraph=True, dynamic=dynamic)
     with collect() as reports:
-        for x in (torch.randn(5, 7), torch.zeros(5, 7), torch.ones(5, 7)):
-            assert_same(compiled(x), fn(x))
+        for _ in range(2):
+            assert_same(compiled(x := torch.randn(5, 7)), fn(x))
+        found, expected = (pytree.tree_leaves(f(torch.zeros(5, 7))) for f in (compiled, fn))
+        assert [x.shape for x in found] == [x.shape for x in expected]
     assert all(report.executor == "kiln" for report in reports)
 
 
