@@ -14,7 +14,7 @@ import torch
 import benchmarks.fuzz.device as device
 import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.families import special
+from benchmarks.fuzz.families import rows, special
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
@@ -109,21 +109,31 @@ def test_graphs_for_a_gpu_are_made_without_one() -> None:
     assert case.setting.device == "cuda" and case.program == generate(701047, "cuda").program
 
 
-FAMILIES: dict[Family, tuple[str, ...]] = {
-    special.large_products: ("cuda library: reduction behind", "cuda library: siblings that meet"),
-    special.large_batches: ("cuda library: batches with rows anywhere",),
-    special.large_heads: ("cuda no cuDNN attention: a kernel behind it",),
+FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
+    "products": (
+        special.large_products,
+        "cuda",
+        ("cuda library: reduction behind", "cuda library: siblings that meet"),
+    ),
+    "batches": (special.large_batches, "cuda", ("cuda library: batches with rows anywhere",)),
+    "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),
+    "siblings": (rows.siblings, "cpu", ("cpu kind: parts with one function",)),
+    "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=["products", "batches", "attention"])
-def test_graphs_reach_what_they_are_made_for(family: Family) -> None:
+@pytest.mark.parametrize("name", FAMILIES)
+def test_graphs_reach_what_they_are_made_for(name: str) -> None:
     """With the passes of a GPU, on a machine without one."""
-    missing = set(FAMILIES[family])
-    for seed in range(20):
-        g = Grower(Random(seed), [], Budget(7e9, 12 << 20), for_gpu=True)
+    family, target, wanted = FAMILIES[name]
+    missing = set(wanted)
+    for seed in range(30):
+        is_gpu = target == "cuda"
+        given = [Input((17, 32), torch.float32, 0)]
+        g = Grower(Random(seed), given, Budget(7e9 if is_gpu else 1e7, 12 << 20), is_gpu)
         family(g)
-        missing -= reached(g.finish([]), Setting("static")).keys()
+        if g.made:
+            missing -= reached(g.finish([]), Setting("static"), target, kernels=not is_gpu).keys()
         if not missing:
             return
     raise AssertionError(missing)

@@ -95,9 +95,13 @@ def siblings(g: Grower) -> None:
         g.add(text if g.chance(2) else f"{text} + F.linear({v.name}, {third.name})")
         return
     parts = [g.add(f"F.linear({v.name}, {w.name})") for w in (first, second, third)]
-    if all(parts):
-        a, b, c = (p.name for p in parts if p is not None)
+    made = [p for p in parts if p is not None]
+    if len(made) == len(parts) and g.chance(2):
+        a, b, c = (p.name for p in made)
         g.add(f"{a} * 0.5 + {b}.sigmoid() * {c}")
+    elif g.chance(2):
+        for part in made:
+            g.keep(part)
 
 
 def batched(g: Grower) -> None:
