@@ -6,10 +6,12 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{len(missed)} paths were not reached (more graphs may)")
     _print_failures(tally, tests, given.target)
     if given.results is not None:
-        _record(given.results, given.target, tally)
+        record(given.results, given.target, tally, missed)
     return int(bool(tally.failures or (missed and not given.only and not given.partial)))
 
 
@@ -93,14 +95,10 @@ def _reduced(tally: Tally, target: str, jobs: int, most: int, seconds: float, ou
 
 
 def _print_failures(tally: Tally, tests: dict[int, Path], target: str) -> None:
-    causes: dict[str, list[Outcome]] = {}
-    for outcome in sorted(tally.failures, key=lambda o: o.number):
-        causes.setdefault(outcome.cause, []).append(outcome)
-    for found in sorted(causes.values(), key=len, reverse=True)[:20]:
+    for found in _by_cause(tally)[:20]:
         first = found[0]
-        text = first.text.splitlines()[0][:300] if first.text else ""
         numbers = " ".join(str(o.number) for o in found[:8])
-        print(f"- {len(found)} {first.kind}: {text}\n  graphs {numbers}")
+        print(f"- {len(found)} {_first_line(first)}\n  graphs {numbers}")
         if first.number in tests:
             print(f"  {tests[first.number]}")
             print("   ", "\n    ".join(tests[first.number].read_text().split("PROGRAM = ")[1].splitlines()[:14]))
@@ -109,23 +107,62 @@ def _print_failures(tally: Tally, tests: dict[int, Path], target: str) -> None:
         print(f"again: python -m benchmarks.fuzz --target {target} --only {numbers}")
 
 
-def _record(path: Path, target: str, tally: Tally) -> None:
-    """One row more."""
+def record(path: Path, target: str, tally: Tally, missed: Sequence[str]) -> None:
+    """One row more. What `causes` say is what was seen; who finds out why it was puts that in its place."""
     rows = json.loads(path.read_text()) if path.exists() else []
     rows.append(
         {
             "date": date.today().isoformat(),
-            "target": target,
-            "machine": torch.cuda.get_device_name() if target == "cuda" else os.uname().machine,
             "torch": torch.__version__,
+            "triton": _version("triton"),
+            "commit": _commit(),
+            "target": target,
+            "machine": torch.cuda.get_device_name() if target == "cuda" else f"{_processor()}, {os.cpu_count()} cores",
             "graphs": tally.compared,
             "failed": len(tally.failures),
             "skipped": tally.kinds["skipped"],
             "seconds": round(tally.seconds),
+            "unreached": list(missed),
+            "causes": [
+                {"failures": len(found), "cause": _first_line(found[0]), "graphs": [o.number for o in found]}
+                for found in _by_cause(tally)
+            ],
         }
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _by_cause(tally: Tally) -> list[list[Outcome]]:
+    """Failures of one cause side by side, the most frequent first."""
+    causes: dict[str, list[Outcome]] = {}
+    for outcome in sorted(tally.failures, key=lambda o: o.number):
+        causes.setdefault(outcome.cause, []).append(outcome)
+    return sorted(causes.values(), key=len, reverse=True)
+
+
+def _first_line(outcome: Outcome) -> str:
+    return f"{outcome.kind}: {outcome.text.splitlines()[0][:300] if outcome.text else ''}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "-"
+
+
+def _commit() -> str:
+    """With a + behind it where files differ from it."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--dirty=+"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "-"
+
+
+def _processor() -> str:
+    """The name that Linux has for it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, os.uname().machine)
 
 
 if __name__ == "__main__":

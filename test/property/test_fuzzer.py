@@ -3,6 +3,7 @@
 
 """The fuzzer where a GPU stops to work: who is blamed, and what goes on."""
 
+import json
 import multiprocessing
 from pathlib import Path
 from random import Random
@@ -13,6 +14,8 @@ import torch
 
 import benchmarks.fuzz.device as device
 import benchmarks.fuzz.execute as execute
+from benchmarks.fuzz.__main__ import record
+from benchmarks.fuzz.campaign import Tally
 from benchmarks.fuzz.execute import Setting, why_skipped
 from benchmarks.fuzz.families import rows, special
 from benchmarks.fuzz.generate import Family, generate
@@ -137,3 +140,23 @@ def test_graphs_reach_what_they_are_made_for(name: str) -> None:
         if not missing:
             return
     raise AssertionError(missing)
+
+
+def test_a_row_of_results_has_causes_and_paths(tmp_path: Path) -> None:
+    tally = Tally()
+    for number, kind, text in (
+        (7, "right", ""),
+        (9, "wrong", "v3: 4 of 8"),
+        (8, "wrong", "v5: 1 of 9"),
+        (3, "hang", ""),
+    ):
+        tally.add(Outcome(number, kind, text))
+    record(tmp_path / "r.json", "cpu", tally, ["cpu scan: along memory"])
+    record(tmp_path / "r.json", "tt-cpu", Tally(), [])
+    first, second = json.loads((tmp_path / "r.json").read_text())
+    assert [(c["failures"], c["graphs"], c["cause"]) for c in first["causes"]] == [
+        (2, [8, 9], "wrong: v5: 1 of 9"),
+        (1, [3], "hang: "),
+    ]
+    assert (first["failed"], first["graphs"], first["unreached"]) == (3, 4, ["cpu scan: along memory"])
+    assert (second["target"], second["failed"], second["causes"]) == ("tt-cpu", 0, [])
