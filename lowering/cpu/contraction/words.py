@@ -100,10 +100,8 @@ def pack(words: Words, start: Index, lines: Index, depth: Index, place: Place, p
     """
     words.begin()
     source = words.lines
-    if isinstance(source.k_stride, int) and source.k_stride == 1:
-        is_along = True
-    else:
-        is_along = not turned and not (isinstance(source.stride, int) and source.stride == 1)
+    is_near = isinstance(source.stride, int) and source.stride in (1, 2)  # vectors of lines are one load or two
+    is_along = isinstance(source.k_stride, int) and source.k_stride == 1 or not turned and not is_near
     (_along if is_along else _across)(words, start, lines, depth, place, pitch, turned)
     words.end()
 

@@ -63,8 +63,9 @@ class _Tiles(Finishing):
             self.image = operands.x
         else:
             at = b.addi(ctx.scratch_offset, self.layout["image"])
-            self.image = b.view(ctx.scratch, at, s.units * self.sizes["slot"], bf16)
-            self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image)
+            count = s.units * self.sizes["slot"]
+            self.image, image_pairs = b.view(ctx.scratch, at, count, bf16), b.view(ctx.scratch, at, count // 2, b.i32)
+            self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image, image_pairs)
         if p.packed:
             self.weights = operands.weight
         else:

@@ -15,20 +15,24 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs, interleave
-from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, Depth, copy_sizes, is_flat, phases_of
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
 from kiln.lowering.cpu.matmul.problem import known
 
 __all__ = ["CopyImage"]
 
+_PITCH = BLOCK // 2  # words from position to position
+
 
 class CopyImage:
-    """Copies what a unit of work reads; `target` is a buffer of bf16."""
+    """Copies what a unit of work reads; `target` is a buffer of bf16, `pairs` the same as i32."""
 
-    def __init__(self, b: Builder, p: ConvProblem, s: AmxConvSchedule, depth: Depth, x: ir.Value, target: ir.Value):
-        self.b, self.p, self.s, self.depth, self.x, self.target = b, p, s, depth, x, target
+    def __init__(
+        self, b: Builder, p: ConvProblem, s: AmxConvSchedule, depth: Depth, x: ir.Value, target: ir.Value,
+        pairs: ir.Value,
+    ):  # fmt: skip
+        self.b, self.p, self.s, self.depth, self.x, self.target, self.pairs = b, p, s, depth, x, target, pairs
         self.sizes = copy_sizes(p, s.order, s.rows)
         self.phases = phases_of(p, depth)
         _, self.x_channel, self.x_row, self.x_column = (known(n) for n in p.x_strides)
@@ -97,43 +101,19 @@ class CopyImage:
         b.for_(low, high, 1, lambda q: b.vstore(zero, self.target, b.addi(target, b.muli(q, BLOCK))))
 
     def line(self, x: Index, target: Index, inside: tuple[int, Index], count: Index, channels: int) -> None:
-        """One row of one phase, `channels` channels; x: the image at position 0, where that is outside of it or not."""
-        b, p = self.b, self.p
-        low, high = inside
-        step = b.muli(self.x_column, p.stride[1])
-        if not (isinstance(self.x_channel, int) and self.x_channel == 1):
-            self.planar(x, target, inside, count, channels, step)
-            return
-        mask = b.mask_below(channels, BLOCK)
+        """One row of one phase, `channels` channels; x: the image at position 0, where that is outside of it or not.
 
-        def pixel(q: Index) -> None:
-            value = b.vload(self.x, b.addi(x, b.muli(q, step)), BLOCK, mask)
-            b.vstore(value, self.target, b.addi(target, b.muli(q, BLOCK)))
-
-        b.for_(low, high, 1, pixel)
+        The last positions that are written may lie beyond the row, where what comes next has still to be written."""
+        b, (low, high) = self.b, inside
+        step = b.muli(self.x_column, self.p.stride[1])
+        words = Words(b, Lines(self.x, step, self.x_channel), 2)
+        first = b.addi(b.divi(target, 2), low * _PITCH)
+        pack(
+            words, b.addi(x, b.muli(step, low)), b.subi(high, low), channels,
+            lambda _, q: (self.pairs, b.addi(first, b.muli(q, _PITCH))), _PITCH, turned=False,
+        )  # fmt: skip
         self.clear(target, 0, low)
         self.clear(target, high, count)
-
-    def planar(
-        self, x: Index, target: Index, inside: tuple[int, Index], count: Index, channels: int, step: Index
-    ) -> None:
-        """The same of an image with neighbouring columns: 16 positions at a time, transposed in pairs of channels. The
-        last ones may lie beyond the row, where what comes next has still to be written."""
-        b, (low, high) = self.b, inside
-
-        def positions(q: Index) -> None:
-            mask = b.mask_between(b.maxi(b.subi(low, q), 0), b.maxi(b.subi(high, q), 0), ROWS)
-            zero = b.zero(b.vec(ROWS, ir.BF16Type.get()))
-            start = b.addi(x, b.muli(q, step))
-            loaded = [
-                b.gather(self.x, b.addi(start, b.muli(c, self.x_channel)), step, ROWS, mask) if c < channels else zero
-                for c in range(BLOCK)
-            ]
-            pairs = [as_integers(b, interleave(b, *loaded[c : c + 2])) for c in range(0, BLOCK, 2)]
-            for n, value in enumerate(transpose_registers(b, pairs)):
-                b.vstore(as_pairs(b, value), self.target, b.addi(target, b.muli(b.addi(q, n), BLOCK)))
-
-        b.for_(0, count, ROWS, positions)
 
     def windows(self, x: Index, target: Index) -> None:
         """One row of the image, for few channels: the columns of the window of each column of the result."""
