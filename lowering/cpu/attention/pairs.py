@@ -15,8 +15,8 @@ from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.loading import unit
 from kiln.lowering.cpu.attention.problem import AttentionProblem
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction import pack
-from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_integers, as_pairs, broadcast_pair, interleave, narrow
+from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_pairs, broadcast_pair, interleave, narrow
+from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.matmul.problem import Size, known
 
 __all__ = ["PairedAttention"]
@@ -61,41 +61,21 @@ class PairedAttention(Attention):
         """Stride of a query in scratch: whole vectors of 32, and a line more."""
         return -(-self.p.qk_size // (2 * self.width)) * 2 * self.width + 2 * self.width
 
-    @property
-    def key_pairs(self) -> int:
-        """Pairs of a key that are stored."""
-        return self.head
-
     def load_keys(self, first: Index, count: Index) -> None:
-        b, p, lay, lanes = self.b, self.p, self.lay, 2 * self.width
-        row, last = known(p.k_strides[-2]), b.subi(count, 1)
-
-        def strip(j: Index) -> None:
-            keys = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(self.width)]
-            for e in range(0, p.qk_size, lanes):
-                block = [self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes) for at in keys]
-                turned = pack.transpose_registers(b, [as_integers(b, x) for x in block])
-                for q, x in enumerate(turned[: self.key_pairs - e // 2]):
-                    b.vstore(x, self.pairs, b.sum_(lay["k"], j, (e // 2 + q) * lay["keys"]))
-
-        b.for_(0, count, self.width, strip)
+        """Pairs of the elements of a head, a row of all keys for each."""
+        b, p, keys = self.b, self.p, self.lay["keys"]
+        words = Words(b, Lines(self.operands.k, known(p.k_strides[-2]), known(p.k_strides[-1])), 2)
+        pack(words, first, count, p.qk_size, lambda _, i: (self.pairs, b.addi(i, self.lay["k"])), keys, turned=True)
 
     def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
+        """Pairs of keys, a row of all elements of a value for each."""
         b, p, lay = self.b, self.p, self.lay
         row = known(p.v_strides[-2])
         if self.dot_scores and unit(p.v_strides):
             return self.operands.v, first, row
-
-        def pair(k: Index) -> None:
-            at = b.addi(first, b.muli(k, row))
-            # The key behind an odd last one is that one again; its exponential is 0.
-            other = b.addi(first, b.muli(b.mini(b.addi(k, 1), b.subi(count, 1)), row))
-            for j in range(0, p.v_size, self.width):
-                x, y = (self.rows16(self.operands.v, a, p.v_strides, j, p.v_size, self.width) for a in (at, other))
-                target = b.sum_(lay["v"], b.muli(b.divi(k, 2), lay["v_padded"]), j)
-                b.vstore(as_integers(b, interleave(b, x, y)), self.pairs, target)
-
-        b.for_(0, count, 2, pair)
+        words = Words(b, Lines(self.operands.v, known(p.v_strides[-1]), row), 2)
+        size, start = lay["v_padded"], lay["v"]
+        pack(words, first, p.v_size, count, lambda _, j: (self.pairs, b.addi(j, start)), size, turned=True)
         return self.pairs, lay["v"], lay["v_padded"]
 
     # -- products ----------------------------------------------------------------------------------

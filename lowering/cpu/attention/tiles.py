@@ -13,7 +13,6 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from kiln.lowering.cpu.attention.pairs import PairedAttention
-from kiln.lowering.cpu.attention.problem import TILE_KEYS
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
@@ -32,25 +31,6 @@ class TiledAttention(PairedAttention):
         AMX_BF16.begin(self.b)
         super().emit()
         AMX_BF16.end(self.b)
-
-    @property
-    def key_pairs(self) -> int:
-        """With zeros where the head ends within 32 elements."""
-        return round_up(self.head, self.width)
-
-    def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
-        """As pairs, with zeros for the keys that are none up to the next 32."""
-        b, lay = self.b, self.lay
-        found = super().load_values(first, count)
-        zero = b.zero(b.vec(self.width, b.i32))
-
-        def row(k: Index) -> None:
-            for j in range(0, lay["v_padded"], self.width):
-                b.vstore(zero, self.pairs, b.sum_(lay["v"], b.muli(k, lay["v_padded"]), j))
-
-        pairs = TILE_KEYS // 2
-        b.for_(b.ceildivi(count, 2), b.muli(b.ceildivi(count, TILE_KEYS), pairs), 1, row)
-        return found
 
     def scores(self, i: Index, count: Index) -> None:
         """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
