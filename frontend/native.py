@@ -25,9 +25,10 @@ from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
 from kiln.frontend.runners import make_runner
-from kiln.frontend.targets import Target, choose_target
+from kiln.frontend.targets import choose_target
 from kiln.lowering.cpu import isa
-from kiln.passes import PassManager, PipelineStep, parse_pipeline
+from kiln.lowering.target import Target
+from kiln.passes import PassManager, PipelineStep, parse_pipeline, pipelines
 from kiln.passes.call_unsupported_kernels import CallUnsupportedKernels
 from kiln.passes.core import Compilation
 from kiln.passes.instruments import Instrument, KernelDump, Reproducer, StageDump, Timing
@@ -68,7 +69,7 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
 def _compile(gm: GraphModule, options: Options, report: CompileReport) -> NativeGraph:
     target = choose_target(gm, options)
     with report.stage("import"):
-        needs_tt = target.codegen != "cpu" or bool(options.pipeline)
+        needs_tt = target.uses_triton or bool(options.pipeline)
         imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
@@ -90,20 +91,14 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
 
 def _plan(imported: ImportedGraph, target: Target, options: Options, report: CompileReport, num_inputs: int) -> Plan:
     """Runs the pipeline. Kernels that Triton refuses go through its last steps again, with smaller schedules."""
-    strict = not options.fallback
-    planning = PlanHost(target.device, show=False)
-    planning.inputs, planning.graph, planning.num_inputs = imported.inputs, report.graph, num_inputs
-    calling = CallUnsupportedKernels(target.device, strict)
     with imported.module.context:
-        kernels = target.kernels(options.check, shared=not options.debug_dir, strict=strict)
-        first = [step for step in kernels if not isinstance(step.pass_, KernelPass)]
-        again = [
-            *kernels[len(first) :],
-            PipelineStep(calling, "once it is known of which kernels there is no code"),
-            PipelineStep(planning, "launch order and buffers, while kernels are compiled"),
-        ]
-        steps = [*_steps(target, options), *first, *again]
+        made = pipelines.pipeline(target, options, first="emit")
+        steps = [*_steps(target, options), *made]
         shrink = PipelineStep(ShrinkSchedules(), "what Triton compiles")
+    again = list(itertools.dropwhile(lambda step: not isinstance(step.pass_, KernelPass), made))
+    planning = next(step.pass_ for step in steps if isinstance(step.pass_, PlanHost))
+    planning.inputs, planning.graph, planning.num_inputs = imported.inputs, report.graph, num_inputs
+    planning.show = False
     folder, attempts = _dump_folder(options, report), 0
     try:
         _run_passes(imported, steps, folder, options, report)
@@ -113,8 +108,9 @@ def _plan(imported: ImportedGraph, target: Target, options: Options, report: Com
             _run_passes(imported, rest, folder, options, report)
     finally:
         report_passes(report, [step.pass_ for step in (*steps, shrink)])
-    report_calls(report, calling.called)
-    for called in calling.called:
+    calls = [call for step in made if isinstance(step.pass_, CallUnsupportedKernels) for call in step.pass_.called]
+    report_calls(report, calls)
+    for called in calls:
         if called.is_defect:
             text = f"kiln: a kernel runs with ATen because of a defect: {called}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -151,4 +147,4 @@ def _steps(target: Target, options: Options) -> list[PipelineStep]:
     compilation = Compilation(tuned_schedules(options))
     if options.pipeline:
         return parse_pipeline(options.pipeline, compilation)
-    return target.pipeline(options, compilation)
+    return pipelines.pipeline(target, options, compilation, last="schedule")

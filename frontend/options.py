@@ -126,6 +126,14 @@ class Options(PipelineOptions):
     )
 
     @property
+    def is_strict(self) -> bool:
+        return not self.fallback
+
+    @property
+    def shares_kernels(self) -> bool:
+        return not self.debug_dir  # a dump has the code of all kernels
+
+    @property
     def float_parts(self) -> bool:
         """Whether products of f32 on the CPU are to be made of bf16 (`contraction/parts.py`): their error is that of
         f32, but with "highest" precision PyTorch promises f32 itself."""

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which target a graph is compiled for, and what differs between targets: pipeline and kernels.
+"""Which target a graph is compiled for.
 
 =========== ================================ ===============================================================
 target      chosen for                       kernels
@@ -12,8 +12,6 @@ target      chosen for                       kernels
 =========== ================================ ===============================================================
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch.fx import GraphModule
 
@@ -21,53 +19,10 @@ from kiln.errors import CompileError
 from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.import_.placement import device_of, has_tensors
 from kiln.frontend.options import Options
-from kiln.lowering import target as lowering
 from kiln.lowering.gpu.target import GpuTarget
-from kiln.lowering.target import find_target
-from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
-from kiln.passes.core import Compilation
-from kiln.passes.manager import PipelineStep
+from kiln.lowering.target import Target, find_target
 
-__all__ = ["Target", "choose_target"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What to compile for: `name` as above; `device` on which the graph's tensors are; `arch` of a GPU ("sm_90");
-    `settings` of the target "tt-cpu"."""
-
-    name: str
-    device: str = "cpu"
-    arch: str = ""
-    settings: Settings = DEFAULTS
-
-    @property
-    def codegen(self) -> str:
-        """What makes machine code of its kernels: "cpu", "cuda" or "tt-cpu"."""
-        return find_target(self.name).codegen
-
-    @property
-    def compiled_for(self) -> lowering.Target:
-        """What the compiler knows of it."""
-        if self.name == "cuda":
-            return GpuTarget(self.device, self.arch)
-        return find_target(self.name)()
-
-    def pipeline(self, options: Options, compilation: Compilation | None = None) -> list[PipelineStep]:
-        """The passes up to scheduled kernels."""
-        from kiln.passes import pipelines
-
-        return pipelines.pipeline(self.compiled_for, options, compilation)
-
-    def kernels(self, check: str = "", *, shared: bool = False, strict: bool = False) -> list[PipelineStep]:
-        """The passes from there to machine code; the arguments are those of ``pipelines.cpu_kernels``."""
-        from kiln.passes import pipelines
-
-        if self.codegen == "cpu":
-            return pipelines.cpu_kernels(checks=check, shared=shared, strict=strict)
-        if self.codegen == "tt-cpu":
-            return pipelines.tt_cpu_kernels(str(self.settings), checks=check, strict=strict)
-        return pipelines.gpu_kernels(self.arch, checks=check, strict=strict)
+__all__ = ["choose_target"]
 
 
 def choose_target(gm: GraphModule, options: Options) -> Target:
@@ -84,7 +39,7 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
                 "target cuda was asked for, and the graph's tensors are on the CPU; move the model and its inputs to "
                 "the GPU, or leave the option 'target' out"
             )
-        return Target(options.target or "cpu", settings=Settings.parse(options.tt_cpu))
+        return find_target(options.target or "cpu")()
     if device.type != "cuda" or torch.version.hip is not None:
         raise ImportUnsupported(f"the graph's tensors are on {device}; there are targets for the CPU and NVIDIA GPUs")
     if options.target not in ("", "cuda"):
@@ -101,4 +56,4 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
     from kiln.lowering.host.gpu_kernels import start_compiler
 
     start_compiler(f"sm_{major}{minor}")
-    return Target("cuda", f"cuda:{index}", f"sm_{major}{minor}")
+    return GpuTarget(f"cuda:{index}", f"sm_{major}{minor}")

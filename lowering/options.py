@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["PipelineOptions"]
+__all__ = ["KernelsAlone", "PipelineOptions"]
 
 _GRAPH_SECONDS = 120
 """How many times the time for one kernel a graph may be tuned."""
@@ -34,6 +34,18 @@ class PipelineOptions:
         default=True,
         metadata={"help": "products and attention on a GPU may load operands through tensor maps (TMA)"},
     )
+    tt_cpu: str = ""
+    check: str = ""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a defect of an emitter is an error, and not a call in place of the kernel."""
+        return False
+
+    @property
+    def shares_kernels(self) -> bool:
+        """Whether kernels are taken from earlier graphs of the process, and kept for later ones."""
+        return False
 
     @property
     def is_tuned(self) -> bool:
@@ -46,3 +58,12 @@ class PipelineOptions:
         if not self.is_tuned:
             return ""
         return f"seconds={self.tune_seconds!r} graph-seconds={_GRAPH_SECONDS * self.tune_seconds!r}"
+
+
+@dataclass(frozen=True)
+class KernelsAlone(PipelineOptions):
+    """Those of kernels that are compiled to try them, or to check them: a defect is what is looked for."""
+
+    @property
+    def is_strict(self) -> bool:
+        return True

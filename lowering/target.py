@@ -13,7 +13,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from kiln.errors import KilnError, did_you_mean
 from kiln.lowering.options import PipelineOptions
@@ -22,19 +22,23 @@ if TYPE_CHECKING:  # a graph that is loaded from the cache needs no MLIR
     from torch_mlir import ir
 
 __all__ = [
+    "ALONE",
     "ENTRY_POINTS",
     "PHASES",
+    "Library",
     "Step",
     "Steps",
     "Target",
+    "braced",
     "find_target",
     "is_built_in",
     "register_target",
+    "strict",
     "target_names",
 ]
 
-PHASES = ("simplify", "convert", "choose_library", "fuse", "place", "schedule")
-"""The phases of a pipeline, up to scheduled kernels."""
+PHASES = ("simplify", "convert", "choose_library", "fuse", "place", "schedule", "emit", "lower", "plan")
+"""The phases of a pipeline: scheduled kernels are complete after `schedule`, machine code after `lower`."""
 
 _CANONICALIZE = (
     "canonicalize{disable-patterns="
@@ -55,28 +59,58 @@ class Step:
 
 Steps = Sequence[Step]
 
+ALONE = "alone"
+"""Attribute of a named op whose kernel takes nothing behind it."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """Who computes a named op. reason: why a library is faster; None: a kernel of its own is as fast, for the reason
+    `kept`, which is then noted on the op by the attributes `marks`."""
+
+    reason: str | None
+    kept: str = "a kernel of its own is as fast"
+    marks: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class Target:
     """What is the same for all targets: how graphs are simplified, and converted to ops with a meaning.
 
-    name: as in ``options={"target": ...}``. pipeline_name: as in ``kiln-opt --pipeline=...``; empty: no name there.
-    codegen: the built-in target that makes machine code of the kernels. device: where tensors are, as PyTorch says.
+    name: as in ``options={"target": ...}``. uses_triton: kernels are Triton IR on the way. library_adds_bias: a bias
+    behind a convolution costs its library nothing.
     """
 
     name: ClassVar[str]
-    pipeline_name: ClassVar[str] = ""
-    codegen: ClassVar[str] = "cpu"
+    uses_triton: ClassVar[bool] = False
+    library_adds_bias: ClassVar[bool] = True
 
-    device: str = "cpu"
+    @classmethod
+    def on(cls, device: str, arch: str) -> Self:
+        """The target for a device ("cuda:0"), which is such a GPU ("sm_90"); one for the CPU depends on neither."""
+        return cls()
+
+    @property
+    def runs_on(self) -> str:
+        """Where plans run and tensors are, as PyTorch says."""
+        return "cpu"
 
     def supports(self, op: "ir.Operation") -> str | None:
         """Why there is no kernel for a named op of a kind that has kernels; None if there is one, or for other ops."""
         raise NotImplementedError(f"{type(self).__name__}.supports")
 
-    def pipeline(self, options: PipelineOptions) -> list[Step]:
-        """All phases in a row."""
-        return [step for phase in PHASES for step in self.phase(phase, options)]
+    def library(self, op: "ir.Operation", *, tensor_maps: bool) -> "Library | None":
+        """Who computes a named op; None for an op that no library has. tensor_maps: kernels may use them."""
+        return None
+
+    def wants_channels_last(self, op: "ir.Operation") -> bool:
+        """Whether the kernel of a convolution needs an image with neighbouring channels."""
+        return False
+
+    def pipeline(self, options: PipelineOptions, first: str = PHASES[0], last: str = PHASES[-1]) -> list[Step]:
+        """Phases in a row, from one to another: by default all."""
+        phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
+        return [step for phase in phases for step in self.phase(phase, options)]
 
     def phase(self, name: str, options: PipelineOptions) -> Steps:
         """The steps of a phase."""
@@ -124,6 +158,25 @@ class Target:
         """How each kernel walks its loops."""
         raise NotImplementedError(f"{type(self).__name__}.schedule")
 
+    def emit(self, options: PipelineOptions) -> Steps:
+        """From scheduled fusions to loops of each kernel."""
+        raise NotImplementedError(f"{type(self).__name__}.emit")
+
+    def lower(self, options: PipelineOptions) -> Steps:
+        """From there to machine code."""
+        raise NotImplementedError(f"{type(self).__name__}.lower")
+
+    def plan(self, options: PipelineOptions) -> Steps:
+        """The host's program."""
+        device = "" if self.runs_on == "cpu" else f"device={self.runs_on}"
+        return [
+            Step(
+                f"call-unsupported-kernels{braced(device, strict(options))}",
+                "once it is known of which kernels there is no code",
+            ),
+            Step(f"plan-host{braced(device)}", "launch order and buffers, while kernels are compiled", "plan"),
+        ]
+
     def expand(self, kinds: Sequence[str]) -> list[Step]:
         """Named ops without a kernel as loops; ``kinds``: the ops that stay, where `supports` agrees."""
         keep = f" keep={','.join(kinds)}" if kinds else ""
@@ -150,6 +203,34 @@ class Target:
             return Step("drop-roundings{sums-only=true}", "a bias is added before rounding, as in eager", "fused")
         return Step("drop-roundings", "what only one kernel sees is f32, once it is known what that is", "fused")
 
+    @staticmethod
+    def outline(options: PipelineOptions, given: str = "") -> list[Step]:
+        """Kernels as symbols; ``given``: options of `outline-kernels`."""
+        keep = Step("keep-references", "what each step computes, before equal kernels are one")
+        outline = Step(f"outline-kernels{braced(given)}", "equal fusions are emitted once", stage="kernels")
+        return [*([keep] if options.check else []), outline]
+
+    @staticmethod
+    def assemble(given: str = "") -> list[Step]:
+        """From loops to objects of the CPU; ``given``: options of `assemble`."""
+        return [
+            Step("optimize-loops", "while loops are loops"),
+            Step("expand-vector-math", "functions as arithmetic, which the lowering takes op by op"),
+            Step("lower-to-llvm", "with the entry that the launcher calls", stage="llvm"),
+            Step(f"assemble{braced(given)}", "in other threads, while further kernels are emitted", stage="object"),
+        ]
+
+
+def braced(*options: str) -> str:
+    """Options of a pass as text; nothing where there are none."""
+    given = " ".join(filter(None, options))
+    return f"{{{given}}}" if given else ""
+
+
+def strict(options: PipelineOptions) -> str:
+    """The option of passes that may find a defect of an emitter."""
+    return "strict" if options.is_strict else ""
+
 
 _BUILT_IN = {
     "cpu": "kiln.lowering.cpu.target:CpuTarget",
@@ -166,13 +247,11 @@ T = TypeVar("T", bound=type[Target])
 def register_target(cls: T) -> T:
     """Class decorator: make a target from outside known by its name.
 
-    Raises KilnError for a name that another target has, and for an unknown ``codegen``.
+    Raises KilnError for a name that another target has.
     """
     other = _REGISTERED.get(cls.name)
     if cls.name in _BUILT_IN or other is not None and other.__qualname__ != cls.__qualname__:
         raise KilnError(f"there is a target {cls.name!r} already")
-    if cls.codegen not in _BUILT_IN:
-        raise KilnError(f"target {cls.name!r}: codegen must be one of {', '.join(_BUILT_IN)}, found {cls.codegen!r}")
     _REGISTERED[cls.name] = cls
     return cls
 

@@ -10,14 +10,9 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln
 from kiln.errors import PassOptionError, UnsupportedError, did_you_mean
-from kiln.lowering.cpu.conv.choice import vendor_reason, wants_channels_last
-from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
-from kiln.lowering.gpu.dot.choice import product_reason
-from kiln.lowering.gpu.dot.conv_choice import convolution_reason
-from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.host.library_calls import CANDIDATE
+from kiln.lowering.target import Library, Target, find_target
 from kiln.passes.core import Pass, register_pass
-from kiln.passes.fusion.graph import ALONE
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.split_products import PARTS
 from kiln.passes.tuning import RemembersSchedules
@@ -32,24 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["ChooseVendor"]
 
 
-@dataclass(frozen=True)
-class VendorRule:
-    """``reason`` tells why the library is faster for an op, None where it is not; ``build`` makes the kiln.aten and
-    returns (old value, new value), or None where sizes of the result have no names. ``options`` are those of the pass
-    that ``reason`` takes. ``kept`` notes on an op that stays what its kernel needs, and tells why it stays."""
+Build = Callable[[ir.Operation, Symbols, str], tuple[ir.Value, ir.Value] | None]
+"""Makes the kiln.aten that stands for an op, and returns (old value, new value); None where sizes of the result have no
+names."""
 
-    reason: Callable[..., str | None]
-    build: Callable[[ir.Operation, Symbols, str], tuple[ir.Value, ir.Value] | None]
-    options: tuple[str, ...] = ()
-    kept: Callable[[ir.Operation], str] = lambda _: "a kernel of its own is as fast"
-
-
-def _image(op: ir.Operation) -> str:
-    """Notes whether a convolution's kernel needs an image that is channels-last."""
-    if not wants_channels_last(op):
-        return "a kernel of its own is as fast"
-    op.attributes[IMAGE] = ir.UnitAttr.get()
-    return "a kernel of its own is as fast, on a channels-last image"
+_CALLS: dict[str, Build] = kiln.by_name({kiln.AttentionOp: attention, kiln.ConvOp: convolution, kiln.MatmulOp: product})
+"""The call of each op that a library may have."""
+_WITHOUT_BIAS: dict[str, Build] = kiln.by_name({kiln.ConvOp: convolution_alone})
+"""The call where the library's kernel would not add what follows."""
 
 
 def _call_of(value: ir.Value) -> ir.Operation:
@@ -58,27 +43,18 @@ def _call_of(value: ir.Value) -> ir.Operation:
     return op if kiln.name_of(op) == "kiln.aten" else _call_of(op.operands[0])
 
 
-# target -> op -> how and why.
-_TABLE: dict[str, dict[str, VendorRule]] = {
-    "cpu": kiln.by_name({kiln.ConvOp: VendorRule(vendor_reason, convolution, kept=_image)}),
-    "cuda": kiln.by_name(
-        {
-            kiln.ConvOp: VendorRule(convolution_reason, convolution_alone, ("arch",)),
-            kiln.AttentionOp: VendorRule(attention_reason, attention, ("tensor_maps", "arch")),
-            kiln.MatmulOp: VendorRule(product_reason, product, ("tensor_maps", "arch")),
-        }
-    ),
-}
+def _builder(name: str, target: Target) -> Build:
+    return _CALLS[name] if target.library_adds_bias else _WITHOUT_BIAS.get(name, _CALLS[name])
 
 
-def _caller(name: str) -> Callable[[ir.Operation], None]:
+def _caller(name: str, target: Target) -> Callable[[ir.Operation], None]:
     """What puts the call in the place of such an op."""
-    rule = _TABLE["cuda"][name]
+    build = _builder(name, target)
 
     def call(op: ir.Operation) -> None:
         function = op.parent
         assert function is not None
-        built = rule.build(op, Symbols(function.operation), "")
+        built = build(op, Symbols(function.operation), "")
         if built is None:
             raise UnsupportedError(name, str(op.location), "a result whose sizes have no names")
         _replace(op, *built)
@@ -103,11 +79,11 @@ def _replace(op: ir.Operation, old: ir.Value, new: ir.Value) -> None:
 class ChooseVendor(RemembersSchedules, Pass):
     """Replace ops by ATen calls where a library's kernel was measured to be faster than generated code.
 
-    The rules are one table, by target and op; the call's ``reason`` attribute tells which applied. A bias added right
+    The target says who computes an op (`Target.library`); the call's ``reason`` attribute tells why. A bias added right
     after a convolution or product goes into the call (not for cuDNN, where ATen adds it in a pass of its own), and so
     does GELU through tanh behind a product's bias. With ``seconds``, products, convolutions and attention of known
-    sizes are run both ways on the GPU, and the rules decide about the rest only. A convolution of bf16 whose kernel on
-    this CPU needs an image with neighbouring channels gets the attribute ``channels_last_image``.
+    sizes are run both ways on the GPU, and the target decides about the rest only. A convolution of bf16 whose kernel
+    on this CPU needs an image with neighbouring channels gets the attribute ``channels_last_image``.
 
     Before::
 
@@ -156,16 +132,17 @@ class ChooseVendor(RemembersSchedules, Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite the ops at function level."""
         self._check_names()
+        target = find_target(self.target).on(self.device, self.arch)
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             symbols: Symbols | None = None
             # Decided first: rules look at neighbours, and replacing one op may erase another one.
-            judges = self._judges()
+            judges = self._judges(target)
             candidates = [
-                (op.operation, rule, *self._decide(op.operation, rule, judges))
+                (op.operation, *self._decide(op.operation, library, judges))
                 for op in function.regions[0].blocks[0].operations
-                if (rule := self._rule(kiln.name_of(op.operation))) is not None
+                if (library := self._library(op.operation, target)) is not None
             ]
-            for op, rule, reason, why_not, algorithm in candidates:
+            for op, reason, why_not, algorithm in candidates:
                 if reason is None:
                     self.note(op, why_not)
                     self.count("kept")
@@ -173,7 +150,7 @@ class ChooseVendor(RemembersSchedules, Pass):
                 if not may_rewrite(op, kiln.name_of(op)):
                     continue
                 symbols = symbols or Symbols(function)
-                built = rule.build(op, symbols, reason)
+                built = _builder(kiln.name_of(op), target)(op, symbols, reason)
                 if built is None:
                     self.note(op, "a kernel of its own: its sizes have no names outside of it")
                     self.count("kept")
@@ -186,22 +163,19 @@ class ChooseVendor(RemembersSchedules, Pass):
                 self.count("matched")
 
     def _check_names(self) -> None:
-        ops = sorted({op.removeprefix("kiln.") for rules in _TABLE.values() for op in rules})
+        ops = sorted(op.removeprefix("kiln.") for op in _CALLS)
         for name in self.keep:
             if name not in ops:
                 raise PassOptionError(self.name, f"keep: no rule for {name!r}{did_you_mean(name, ops)}")
 
     def _decide(
-        self, op: ir.Operation, rule: VendorRule, judges: "Mapping[str, Judge[Any]]"
+        self, op: ir.Operation, library: Library, judges: "Mapping[str, Judge[Any]]"
     ) -> tuple[str | None, str, int]:
         """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
-        reason = rule.reason(op, **{name: getattr(self, name) for name in rule.options})
-        name = kiln.name_of(op)
-        why_not = rule.kept(op) if reason is None else ""
-        is_attention = reason is None and (self.target, name) == ("cuda", "kiln.attention")
-        if is_attention and attention_alone(op, self.tensor_maps, self.arch):
-            op.attributes[ALONE] = ir.UnitAttr.get()
-            why_not = "a kernel of its own is as fast, with one behind it for what follows"
+        name, reason = kiln.name_of(op), library.reason
+        why_not = library.kept if reason is None else ""
+        for mark in library.marks:
+            op.attributes[mark] = ir.UnitAttr.get()
         verdict = judges[name].verdict(op) if name in judges else None
         if verdict is None:
             return reason, why_not, 0
@@ -210,9 +184,9 @@ class ChooseVendor(RemembersSchedules, Pass):
         why_not = f"a kernel of its own: {verdict.reason}"
         return verdict.reason if verdict.library else None, why_not, verdict.candidate
 
-    def _judges(self) -> "dict[str, Judge[Any]]":
+    def _judges(self, target: Target) -> "dict[str, Judge[Any]]":
         """What runs ops both ways, by their names, if that is asked for and there is a GPU to do so."""
-        if not self.seconds or self.target != "cuda":
+        if not self.seconds or target.runs_on == "cpu":
             return {}
         from kiln.lowering.gpu.dot.fusions import DotOptions
         from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
@@ -223,10 +197,13 @@ class ChooseVendor(RemembersSchedules, Pass):
         return kiln.by_name(
             {
                 kiln.MatmulOp: ProductJudge(*given, *times),
-                kiln.ConvOp: ConvolutionJudge(*given, _caller("kiln.conv"), *times),
-                kiln.AttentionOp: AttentionJudge(*given, _caller("kiln.attention"), *times),
+                kiln.ConvOp: ConvolutionJudge(*given, _caller("kiln.conv", target), *times),
+                kiln.AttentionOp: AttentionJudge(*given, _caller("kiln.attention", target), *times),
             }
         )
 
-    def _rule(self, name: str) -> VendorRule | None:
-        return None if name.removeprefix("kiln.") in self.keep else _TABLE.get(self.target, {}).get(name)
+    def _library(self, op: ir.Operation, target: Target) -> Library | None:
+        name = kiln.name_of(op)
+        if name not in _CALLS or name.removeprefix("kiln.") in self.keep:
+            return None
+        return target.library(op, tensor_maps=self.tensor_maps)

@@ -98,8 +98,8 @@ def compiled_plan(
 ) -> "Plan":
     """The plan of a scheduled module, with its kernels' machine code, for running it alone.
 
-    kernels: the steps to machine code, as `kiln.passes.pipelines.cpu_kernels` gives them; `device` and `name`: those of
-    the plan.
+    kernels: the steps to machine code, which are the phases `emit` and `lower` of a target; `device` and `name`: those
+    of the plan.
 
     Raises UnsupportedError where there is a kernel without machine code, and what the steps raise.
     """

@@ -10,7 +10,6 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.cpu.conv.choice import wants_channels_last
 from kiln.lowering.host.channels_last import channels_last, is_channels_last
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.target import find_target
@@ -229,7 +228,7 @@ class _Connections:
         return use.operand_number == 0 and self._wants(op)
 
     def _wants(self, op: ir.Operation) -> bool:
-        return self.target == "cpu" and _is_convolution(op, self.target) and wants_channels_last(op)
+        return _is_convolution(op, self.target) and find_target(self.target)().wants_channels_last(op)
 
     def _is_epilogue(self, value: ir.Value) -> bool:
         """Whether such a convolution's kernel writes a value, with what follows it element by element."""

@@ -81,10 +81,12 @@ def _run(found: Any, name: str, device: str, dump: Path | None) -> int:
     import torch
 
     from kiln.dialects import create_context, parse
-    from kiln.frontend.targets import Target
     from kiln.lowering.cpu import isa
     from kiln.lowering.host.references import arranged
+    from kiln.lowering.options import KernelsAlone
+    from kiln.lowering.target import find_target
     from kiln.passes.instruments import KernelDump
+    from kiln.passes.pipelines import pipeline
     from kiln.passes.plan_host import compiled_plan
     from kiln.runtime.checked.checker import LaunchChecker
 
@@ -93,7 +95,7 @@ def _run(found: Any, name: str, device: str, dump: Path | None) -> int:
     if device != "cpu":
         major, minor = torch.cuda.get_device_capability()
         arch = f"sm_{major}{minor}"
-    target = Target(name, device, arch)
+    target = find_target(name).on(device, arch)
     context = create_context(tt=name != "cpu")
     module = parse(found.text, context)
     arranged(
@@ -106,7 +108,7 @@ def _run(found: Any, name: str, device: str, dump: Path | None) -> int:
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
         instruments = [] if dump is None else [KernelDump(dump)]
-        kernels = target.kernels("error", strict=True)
+        kernels = pipeline(target, KernelsAlone(check="error"), first="emit", last="lower")
         plan = compiled_plan(module, kernels, device, name="kernel", instruments=instruments)
     checker = LaunchChecker(plan, "error", bool(settings.get("tf32")), settings, tempfile.mkdtemp(prefix="kiln-check-"))
     if name == "tt-cpu":

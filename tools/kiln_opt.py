@@ -135,12 +135,9 @@ def _steps(options: Options) -> "list[PipelineStep]":
 
     steps: list[PipelineStep] = []
     if options.pipeline:
-        from kiln.passes.pipelines import PIPELINES
+        from kiln.passes.pipelines import named_pipeline
 
-        if options.pipeline not in PIPELINES:
-            near = did_you_mean(options.pipeline, PIPELINES) or f"; there are {', '.join(PIPELINES)}"
-            raise KilnError(f"unknown pipeline {options.pipeline!r}{near}")
-        steps += PIPELINES[options.pipeline]()
+        steps += named_pipeline(options.pipeline)
         stage = options.until or ("sched" if options.verify_kernels else "")
         if stage:
             steps = until(steps, stage)

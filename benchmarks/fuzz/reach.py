@@ -35,10 +35,11 @@ from kiln.frontend.import_.fx_import import import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
 from kiln.frontend.report import CompileReport
-from kiln.frontend.targets import Target
 from kiln.lowering import paths
 from kiln.lowering.cpu import isa
+from kiln.lowering.target import find_target
 from kiln.passes import PassManager, parse_pipeline
+from kiln.passes.pipelines import pipeline
 
 ARCH = "sm_90"
 
@@ -65,14 +66,14 @@ def reached(program: Program, setting: Setting, target: str = "cuda", kernels: b
 
 @contextlib.contextmanager
 def _passes_of(name: str, kernels: bool) -> Iterator[None]:
-    target = Target(name, "cuda:0", ARCH) if name == "cuda" else Target(name)
+    target = find_target(name).on("cuda:0", ARCH)
     emission = "emit-cpu-kernels" if name == "cpu" else "emit-gpu-kernels"
 
     def compile_native(gm: GraphModule, options: Options, _: CompileReport) -> Callable[[list[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are real tensors
             module = import_graph(gm, create_context(tt=True)).module
             with isa.compiling_for(isa.named(options.cpu, options.float_parts)), module.context:
-                steps = target.pipeline(options) + (parse_pipeline(emission) if kernels else [])
+                steps = pipeline(target, options, last="schedule") + (parse_pipeline(emission) if kernels else [])
                 PassManager(steps, []).run(module)
         run = AtenExecutor(gm)
 

@@ -24,6 +24,7 @@ from kiln.frontend.report import CompileReport
 from kiln.frontend.targets import choose_target
 from kiln.frontend.verification import bound_sample
 from kiln.passes.numerics.sample import Sample
+from kiln.passes.pipelines import pipeline
 
 __all__ = ["CapturedGraph", "capturing"]
 
@@ -53,7 +54,7 @@ def capturing(told: Callable[[CapturedGraph], None]) -> Generator[None, None, No
         with create_context() as context:
             imported = import_graph(gm, context)
             text = to_text(imported.module, enable_debug_info=True)
-            steps = [(step.pass_.spec(), step.stage) for step in target.pipeline(options)]
+            steps = [(step.pass_.spec(), step.stage) for step in pipeline(target, options, last="schedule")]
         run = AtenExecutor(gm)
         outputs = [(spec.index, k) for k, spec in enumerate(imported.outputs) if spec.kind == "result"]
         count = len(imported.result_storages)

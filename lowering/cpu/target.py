@@ -8,11 +8,14 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import ConvOp
 from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.conv.choice import vendor_reason, wants_channels_last
 from kiln.lowering.cpu.named_kernels import no_kernel
 from kiln.lowering.emitters import kernel_kinds
+from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.options import PipelineOptions
-from kiln.lowering.target import Step, Steps, Target
+from kiln.lowering.target import Library, Step, Steps, Target, braced, strict
 
 __all__ = ["CpuTarget"]
 
@@ -22,7 +25,6 @@ class CpuTarget(Target):
     """The processor that code is made for (`isa.target`)."""
 
     name: ClassVar[str] = "cpu"
-    pipeline_name: ClassVar[str] = "cpu"
 
     @property
     def machine(self) -> isa.Isa:
@@ -31,6 +33,17 @@ class CpuTarget(Target):
 
     def supports(self, op: ir.Operation) -> str | None:
         return no_kernel(op)
+
+    def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
+        if not isinstance(op.opview, ConvOp):
+            return None
+        reason = vendor_reason(op)
+        if reason is None and self.wants_channels_last(op):
+            return Library(None, "a kernel of its own is as fast, on a channels-last image", (IMAGE,))
+        return Library(reason)
+
+    def wants_channels_last(self, op: ir.Operation) -> bool:
+        return wants_channels_last(op)
 
     def choose_library(self, options: PipelineOptions) -> Steps:
         return [
@@ -69,3 +82,14 @@ class CpuTarget(Target):
             *([tuned] if options.is_tuned else []),
             Step("pack-constants", "in the order that the schedules chose", stage="sched"),
         ]
+
+    def emit(self, options: PipelineOptions) -> Steps:
+        found = Step("find-kernels", "what an earlier graph had compiled is not emitted")
+        return [
+            *self.outline(options),
+            *([found] if options.shares_kernels else []),
+            Step(f"emit-kernels{braced(strict(options))}", "loops and vectors, as scheduled", stage="vector"),
+        ]
+
+    def lower(self, options: PipelineOptions) -> Steps:
+        return self.assemble()

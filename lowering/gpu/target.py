@@ -4,15 +4,19 @@
 """NVIDIA's GPUs as a target: Triton IR, cuBLAS and cuDNN where they are faster."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch_mlir import ir
 
+from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp
 from kiln.lowering.emitters import kernel_kinds
+from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
+from kiln.lowering.gpu.dot.choice import product_reason
+from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
 from kiln.lowering.options import PipelineOptions
-from kiln.lowering.target import Step, Steps, Target
+from kiln.lowering.target import ALONE, Library, Step, Steps, Target, braced, strict
 
 __all__ = ["GpuTarget"]
 
@@ -22,11 +26,19 @@ class GpuTarget(Target):
     """arch: the GPU ("sm_90"). device: one to try schedules on; empty: there is none."""
 
     name: ClassVar[str] = "cuda"
-    pipeline_name: ClassVar[str] = "gpu"
-    codegen: ClassVar[str] = "cuda"
+    uses_triton: ClassVar[bool] = True
+    library_adds_bias: ClassVar[bool] = False  # ATen adds it to cuDNN's result in a pass of its own
 
     device: str = ""
     arch: str = DEFAULT_ARCH
+
+    @classmethod
+    def on(cls, device: str, arch: str) -> Self:
+        return cls(device, arch)
+
+    @property
+    def runs_on(self) -> str:
+        return self.device or "cuda:0"
 
     @property
     def machine(self) -> Machine:
@@ -35,6 +47,18 @@ class GpuTarget(Target):
 
     def supports(self, op: ir.Operation) -> str | None:
         return no_kernel(op)
+
+    def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
+        if isinstance(op.opview, ConvOp):
+            return Library(convolution_reason(op, arch=self.arch))
+        if isinstance(op.opview, MatmulOp):
+            return Library(product_reason(op, tensor_maps=tensor_maps, arch=self.arch))
+        if not isinstance(op.opview, AttentionOp):
+            return None
+        reason = attention_reason(op, tensor_maps=tensor_maps, arch=self.arch)
+        if reason is None and attention_alone(op, tensor_maps, self.arch):
+            return Library(None, "a kernel of its own is as fast, with one behind it for what follows", (ALONE,))
+        return Library(reason)
 
     def choose_library(self, options: PipelineOptions) -> Steps:
         tuned = ""
@@ -87,6 +111,19 @@ class GpuTarget(Target):
             text = f"autotune-gpu{{{options.timing} device={self.device} {chip}}}"
             steps.append(Step(text, "the rules' tiles are where it starts"))
         return steps
+
+    def emit(self, options: PipelineOptions) -> Steps:
+        emit = f"emit-kernels{braced('target=gpu', strict(options))}"
+        proofs = Step(f"prove-kernels{{policy={options.check}}}", "of what goes to Triton")
+        return [
+            *self.outline(options, "gpu"),
+            Step(emit, "blocks of Triton IR, as the schedules say", stage="ttir"),
+            *([proofs] if options.check else []),
+        ]
+
+    def lower(self, options: PipelineOptions) -> Steps:
+        text = f"assemble{{arch={self.arch}}}"
+        return [Step(text, "in other threads, while further kernels are emitted", stage="ptx")]
 
     def _tries(self, options: PipelineOptions) -> bool:
         return options.is_tuned and bool(self.device)

@@ -4,20 +4,35 @@
 """A GPU's kernels on the CPU, as a target: for looking at numbers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from kiln.lowering.gpu.target import GpuTarget
-from kiln.lowering.ttcpu.settings import DEFAULTS, Settings
+from kiln.lowering.options import PipelineOptions
+from kiln.lowering.target import Step, Steps, braced, strict
+from kiln.lowering.ttcpu.settings import Settings
 
 __all__ = ["TtCpuTarget"]
 
 
 @dataclass(frozen=True)
 class TtCpuTarget(GpuTarget):
-    """settings: what it does like a GPU."""
+    """The GPU's phases up to Triton IR; the option ``tt_cpu`` says what runs it does like a GPU."""
 
     name: ClassVar[str] = "tt-cpu"
-    pipeline_name: ClassVar[str] = ""
-    codegen: ClassVar[str] = "tt-cpu"
 
-    settings: Settings = DEFAULTS
+    @classmethod
+    def on(cls, device: str, arch: str) -> Self:
+        return cls()
+
+    @property
+    def runs_on(self) -> str:
+        return "cpu"
+
+    def lower(self, options: PipelineOptions) -> Steps:
+        settings = str(Settings.parse(options.tt_cpu))
+        given = braced(f"settings='{settings}'" if settings else "", strict(options))
+        # The kinds that the CPU compiles at a lower level are tiled by hand there; here LLVM has to vectorise.
+        return [
+            Step(f"lower-triton-ir{given}", "blocks of a GPU as loops of a CPU", stage="vector"),
+            *self.assemble("level=2"),
+        ]

@@ -14,14 +14,13 @@ from kiln.dialects import affine
 from kiln.dialects.kiln import Role, name_of, opdef
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.dialects.walk import defining_op
+from kiln.lowering.target import ALONE
 from kiln.lowering.tile.body import OP_COST, indexing_maps, invert, output_map, reduction_dims
 
 if TYPE_CHECKING:
     from kiln.passes.fusion.order import Schedule
 
 Point = tuple[ir.AffineExpr | None, ...]
-ALONE = "alone"
-"""Attribute of a named op whose kernel takes nothing behind it."""
 
 
 def _computes(op: ir.Operation) -> bool:

@@ -11,8 +11,9 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import Role, opdef
+from kiln.lowering.target import ALONE
 from kiln.passes.fusion.cost import amount
-from kiln.passes.fusion.graph import ALONE, Read
+from kiln.passes.fusion.graph import Read
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import is_one, loops_of
 from kiln.passes.fusion.rows import why_not_joined

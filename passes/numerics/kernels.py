@@ -87,8 +87,10 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
     """
     from kiln.frontend.options import Options
     from kiln.frontend.runners import make_runner
-    from kiln.frontend.targets import Target
     from kiln.lowering.cpu import isa
+    from kiln.lowering.options import KernelsAlone
+    from kiln.lowering.target import find_target
+    from kiln.passes.pipelines import pipeline
     from kiln.passes.plan_host import compiled_plan
 
     device = "cuda:0" if target == "cuda" else "cpu"
@@ -97,7 +99,8 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
     work = parse(to_text(module))
     _name_main(entry_function(work))
     with isa.compiling_for(isa.named(options.cpu, options.float_parts)):
-        kernels = Target(target, device, arch).kernels("error" if is_checked else "", strict=True)
+        alone = KernelsAlone(check="error" if is_checked else "")
+        kernels = pipeline(find_target(target).on(device, arch), alone, first="emit", last="lower")
         plan = compiled_plan(work, kernels, device)
         run = make_runner(plan, _constants(work, sample, device), options)
     signature = signature_of(entry_function(work))

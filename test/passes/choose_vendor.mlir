@@ -1,6 +1,6 @@
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor" | filecheck %s
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{keep=conv}" | filecheck %s --check-prefix=KEEP
-// RUN: kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=gpu}" | filecheck %s --check-prefix=KEEP
+// RUN: not kiln-opt %s --split-input-file --pass-pipeline="choose-vendor{target=gpu}" 2>&1 | filecheck %s --check-prefix=UNKNOWN
 
 // The bias goes into the call; sizes and strides come from the attributes.
 // CHECK: [[STRIDES:#map[0-9]*]] = affine_map<()[s0] -> (1632, 1, 272, 4)>
@@ -14,6 +14,7 @@
 // CHECK-SAME: [1, 1], [2, 2], [1, 1], true, [0, 0], 1]
 // CHECK-SAME: reason = "oneDNN: the convolution kernel takes windows of at most 32 columns"
 // CHECK-SAME: strides = [[[STRIDES]]]
+// UNKNOWN: unknown target 'gpu'
 // KEEP-LABEL: func.func @conv_bias
 // KEEP: kiln.conv
 func.func @conv_bias(%x: tensor<?x3x8x40xf32> {kiln.shape = affine_map<()[s0, s1] -> (s1, 3, 8, 40)>}, %w: tensor<3x4x3x33xf32>, %b: tensor<4xf32>,

@@ -80,13 +80,11 @@ def make_task(
     def steps() -> "list[PipelineStep]":
         from kiln.passes.manager import until as up_to
         from kiln.passes.pipeline_parser import parse_pipeline
-        from kiln.passes.pipelines import PIPELINES
+        from kiln.passes.pipelines import named_pipeline
 
         found: list[PipelineStep] = []
         if pipeline:
-            if pipeline not in PIPELINES:
-                raise KilnError(f"unknown pipeline {pipeline!r}; there are {', '.join(PIPELINES)}")
-            found += up_to(PIPELINES[pipeline](), "sched")
+            found += up_to(named_pipeline(pipeline), "sched")
             found = up_to(found, until) if until else found
         for text in pass_pipeline:
             found += parse_pipeline(text)

@@ -14,6 +14,7 @@ from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.tune.trial import MAX_BYTES, number_of_sets
 from kiln.lowering.host.elements import dtype_name
 from kiln.lowering.host.layout import HostGraph
+from kiln.lowering.options import KernelsAlone
 from kiln.lowering.tune.operands import random_values
 from kiln.runtime.cuda.executor import CudaExecutor
 
@@ -53,10 +54,12 @@ class PlanTrial:
 
         Raises KilnError where a kernel does not compile, and whatever a call of ATen raises.
         """
-        from kiln.passes.pipelines import gpu_kernels
+        from kiln.lowering.gpu.target import GpuTarget
+        from kiln.passes.pipelines import pipeline
         from kiln.passes.plan_host import compiled_plan
 
-        plan = compiled_plan(module, gpu_kernels(self.arch, strict=True), self.device, name="trial")
+        kernels = pipeline(GpuTarget(self.device, self.arch), KernelsAlone(), first="emit", last="lower")
+        plan = compiled_plan(module, kernels, self.device, name="trial")
         run: Callable[[Sequence[Any]], list[Any]] = CudaExecutor(plan).run
         turns = cycle(self.sets)
 

@@ -17,8 +17,9 @@ from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
-from kiln.frontend.targets import Target, choose_target
+from kiln.frontend.targets import choose_target
 from kiln.lowering.gpu.compile import Artifacts
+from kiln.lowering.gpu.target import GpuTarget
 from kiln.runtime.plan import Launch, Plan
 
 pytest.importorskip("triton")
@@ -64,7 +65,7 @@ def test_devices_that_there_is_no_target_for(monkeypatch):
     with pytest.raises(ImportUnsupported, match="xpu"):
         choose_target(traced(torch.relu, (4,), device="xpu"), Options())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (8, 6))
-    assert choose_target(traced(torch.relu, (4,)), Options()) == Target("cuda", "cuda:0", "sm_86")
+    assert choose_target(traced(torch.relu, (4,)), Options()) == GpuTarget("cuda:0", "sm_86")
     with pytest.raises(ImportUnsupported, match="tt-cpu"):
         choose_target(traced(torch.relu, (4,)), Options(target="tt-cpu"))
 
@@ -74,7 +75,7 @@ def test_graphs_on_several_devices(monkeypatch):
         x, y = torch.empty(4, device="cuda"), torch.empty(4)
         graph = make_fx(lambda x, y: (x * 2, y * 2), tracing_mode="fake")(x, y)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
-    assert choose_target(graph, Options()) == Target("cuda", "cuda:0", "sm_90")
+    assert choose_target(graph, Options()) == GpuTarget("cuda:0", "sm_90")
 
 
 def test_kernels_get_fewer_stages_until_they_fit(monkeypatch):

@@ -24,9 +24,9 @@ import kiln.lowering.host.gpu_kernels as gpu_kernels
 import kiln.runtime.cuda.executor as cuda_executor
 import kiln.runtime.cuda.graphs as graphs
 import kiln.runtime.executor as executor
-from kiln.frontend.targets import Target
 from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
 from kiln.lowering.gpu.compile import Artifacts
+from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.ttcpu.lower import lower_kernel
 from kiln.runtime.cuda.cublaslt import CublasLt
 from kiln.runtime.cuda.cudnn import Cudnn
@@ -218,7 +218,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     """Graphs of CPU tensors are compiled for, and run on, the emulated GPU."""
     emulated = EmulatedDriver()
     monkeypatch.setenv("KILN_CACHE", "0")
-    monkeypatch.setattr(native, "choose_target", lambda gm, options: Target("cuda", "cpu:0", "sm_90"))
+    monkeypatch.setattr(native, "choose_target", lambda gm, options: GpuTarget("cpu:0", "sm_90"))
     monkeypatch.setattr(gpu_kernels, "to_ttir", emulated.to_ttir)
     monkeypatch.setattr(gpu_kernels, "compile_ttir", emulated.compile_ttir)
     monkeypatch.setattr(cuda_executor, "driver", lambda: emulated)
