@@ -25,10 +25,12 @@ Groups = tuple[int, Sequence[ir.AffineExpr]]
 
 
 def dim(position: int) -> ir.AffineExpr:
+    """The expression of one dim: `d<position>`."""
     return ir.AffineExpr.get_dim(position)
 
 
 def dims(count: int) -> list[ir.AffineExpr]:
+    """The expressions `d0` to `d<count - 1>`."""
     return [ir.AffineExpr.get_dim(i) for i in range(count)]
 
 

@@ -25,10 +25,12 @@ ONE: Poly = (((), 1),)
 
 
 def const(value: int) -> Poly:
+    """The polynomial of an integer."""
     return (((), value),) if value else ZERO
 
 
 def atom(a: Atom) -> Poly:
+    """The polynomial that is one atom."""
     return (((a,), 1),)
 
 
@@ -54,14 +56,17 @@ def add(p: Poly, q: Poly) -> Poly:
 
 
 def scale(p: Poly, factor: int) -> Poly:
+    """`factor * p`."""
     return tuple((m, c * factor) for m, c in p) if factor else ZERO
 
 
 def sub(p: Poly, q: Poly) -> Poly:
+    """`p - q`, not recombined."""
     return add(p, scale(q, -1))
 
 
 def mul(p: Poly, q: Poly) -> Poly:
+    """`p * q`, multiplied out and not recombined."""
     terms: dict[Mono, int] = {}
     for m, c in p:
         for n, e in q:
@@ -215,7 +220,8 @@ def _nested(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly] | None:
 
 def recombine(p: Poly, ranges: Ranges) -> Poly:
     """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k) mod b) + x mod k` is `x mod (k * b)`, at any
-    common factor."""
+    common factor.
+    """
     while (found := _recombined(p, ranges)) is not None:
         p = found
     return p

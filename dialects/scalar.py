@@ -42,6 +42,7 @@ _CMPI_UNSIGNED = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
 
 
 def is_float(type_: ir.Type) -> bool:
+    """Whether the type is f16, bf16, f32 or f64."""
     return isinstance(type_, ir.F16Type | ir.BF16Type | ir.F32Type | ir.F64Type)
 
 
@@ -169,6 +170,7 @@ def add(a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def sub(a: ir.Value, b: ir.Value) -> ir.Value:
+    """`a - b`, of floats or integers of one type."""
     return binary("sub", a, b)
 
 
@@ -204,14 +206,17 @@ def compare(predicate: str, a: ir.Value, b: ir.Value, kind: str | None = None) -
 
 
 def select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    """`a` where the i1 `condition` is true, else `b`."""
     return arith.select(condition, a, b)
 
 
 def both(a: ir.Value, b: ir.Value) -> ir.Value:
+    """The conjunction of two i1."""
     return arith.andi(a, b)
 
 
 def either(a: ir.Value, b: ir.Value) -> ir.Value:
+    """The disjunction of two i1."""
     return arith.ori(a, b)
 
 

@@ -78,7 +78,8 @@ def _fall_back(
     gm: GraphModule, options: Options, report: CompileReport, reason: str, error: BaseException | None
 ) -> AtenExecutor:
     """The whole graph with ATen, warning once per reason; or an error where the user asked for one (as by `verify`, or
-    by `check`)."""
+    by `check`).
+    """
     if isinstance(error, CompileError):
         report.reproducer = error.command or error.reproducer or ""
     if not options.fallback or (error is not None and isinstance(error.__cause__, (NumericsError, ProofError))):

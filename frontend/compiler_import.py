@@ -71,7 +71,8 @@ def import_compiler() -> None:
 @contextlib.contextmanager
 def no_collections(modules: Sequence[str]) -> Generator[None, None, None]:
     """No collection of garbage: modules make objects that stay, among which collections find nothing, and they would
-    take longer than the imports themselves. Without effect once `modules` are imported."""
+    take longer than the imports themselves. Without effect once `modules` are imported.
+    """
     if not gc.isenabled() or all(name in sys.modules for name in modules):
         yield
         return
@@ -88,7 +89,8 @@ def no_full_collections() -> Generator[None, None, None]:
     """No collection of everything in the block, which compiles: graphs and code are many objects that stay as long as
     they are worked on, hence such collections. Each looks through all objects of the process, for half a second where
     other compilers have run, and finds next to nothing. Collections of young objects go on. Blocks may be nested, and
-    in several threads."""
+    in several threads.
+    """
     global _blocks, _thresholds
     with _lock:
         if _blocks == 0 and gc.get_threshold()[2] != _NEVER:

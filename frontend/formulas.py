@@ -34,7 +34,8 @@ def corrections() -> dict[Any, Callable[..., Any]]:
 
 def _pad(op: Any) -> Callable[..., Any]:
     """The traced result is planar also where an image of the CPU has its channels last, as the result then has; that of
-    ATen's kernels on CUDA is planar."""
+    ATen's kernels on CUDA is planar.
+    """
 
     def pad(x: Tensor, padding: Any) -> Any:
         wanted = suggest_memory_format(x)
@@ -67,7 +68,8 @@ def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False
 @contextlib.contextmanager
 def short_gradients() -> Generator[None, None, None]:
     """What AOTAutograd traces in the block gets a gradient of cumprod of 20 ops. PyTorch's traces a loop over the
-    elements of the dim: thousands of ops for a dim of 100."""
+    elements of the dim: thousands of ops for a dim of 100.
+    """
     kernels = _CUMPROD_BACKWARD.py_kernels
     before = kernels.get(_KEY)
     kernels[_KEY] = cumprod_backward

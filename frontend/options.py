@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
 from kiln.lowering.cpu import isa
@@ -68,7 +70,8 @@ def _deterministic() -> bool:
 @dataclass(frozen=True)
 class Options(PipelineOptions):
     """Settings of one compilation; the fields are the keys of ``options=`` (``mode`` as well: ``torch.compile`` takes
-    ``mode=`` or ``options=``, not both)."""
+    ``mode=`` or ``options=``, not both).
+    """
 
     fallback: bool = field(
         default_factory=knobs.fallback,
@@ -126,17 +129,20 @@ class Options(PipelineOptions):
     )
 
     @property
+    @override
     def is_strict(self) -> bool:
         return not self.fallback
 
     @property
+    @override
     def shares_kernels(self) -> bool:
         return not self.debug_dir  # a dump has the code of all kernels
 
     @property
     def float_parts(self) -> bool:
         """Whether products of f32 on the CPU are to be made of bf16 (`contraction/parts.py`): their error is that of
-        f32, but with "highest" precision PyTorch promises f32 itself."""
+        f32, but with "highest" precision PyTorch promises f32 itself.
+        """
         setting = _cpu_precision()
         return setting in ("tf32", "bf16") or self.tf32 and not (setting == "ieee" and _tf32())
 

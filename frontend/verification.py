@@ -46,6 +46,7 @@ class GivenInputs:
         self._is_verified = False
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
+        """The results; the first call also compares every pass on its inputs. Raises KilnError where one is wrong."""
         if not self._is_verified:
             sample = bound_sample(self._inputs, given, self._constants)
             with create_context():

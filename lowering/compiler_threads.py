@@ -13,7 +13,8 @@ __all__ = ["available_cores", "compiler_threads"]
 @functools.cache
 def compiler_threads(name: str, most: int = 1024) -> ThreadPoolExecutor:
     """A pool of that name: a thread for each core that the process may use, `most` at most. They start as there is work
-    for them; more of them would take time from the thread that emits the next kernel, and finish none earlier."""
+    for them; more of them would take time from the thread that emits the next kernel, and finish none earlier.
+    """
     return ThreadPoolExecutor(min(available_cores(), most), thread_name_prefix=name)
 
 

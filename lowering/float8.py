@@ -24,7 +24,8 @@ class Float8:
     """mantissa, bias: of the format. least: the largest f32 exponent field of numbers below the normal ones, plus 1.
     magic: the f32 exponent field whose sum with such a number has the result in its last bits. limit: bits of the least
     f32 that is too large without rounding. above, nan: what stands for that, and for a NaN.
-    infinity: what stands for an infinity."""
+    infinity: what stands for an infinity.
+    """
 
     mantissa: int
     bias: int

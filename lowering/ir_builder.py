@@ -88,13 +88,15 @@ class IRBuilder:
 
     def _arith(self, name: str, x: Any, y: Any) -> ir.Value:
         """An op of two operands whose result has the type of the first. Not by its class, which takes three times as
-        long: a kernel has thousands."""
+        long: a kernel has thousands.
+        """
         operands = self.pair(x, y)
         return ir.Operation.create(name, [operands[0].type], operands).result
 
     # -- integers (Python ints fold) -------------------------------------------------------------------------
 
     def addi(self, x: Index, y: Index) -> Index:
+        """`x + y` of indices; folded where a side is known."""
         if isinstance(x, int) and isinstance(y, int):
             return x + y
         if isinstance(x, int) and x == 0:
@@ -104,6 +106,7 @@ class IRBuilder:
         return self._arith("arith.addi", x, y)
 
     def subi(self, x: Index, y: Index) -> Index:
+        """`x - y` of indices; folded where a side is known."""
         if isinstance(x, int) and isinstance(y, int):
             return x - y
         if isinstance(y, int) and y == 0:
@@ -111,6 +114,7 @@ class IRBuilder:
         return self._arith("arith.subi", x, y)
 
     def muli(self, x: Index, y: Index) -> Index:
+        """`x * y` of indices; folded where a side is known."""
         if isinstance(x, int) and isinstance(y, int):
             return x * y
         for p, q in ((x, y), (y, x)):
@@ -139,11 +143,13 @@ class IRBuilder:
         return self.divi(self.addi(x, self.subi(y, 1)), y)
 
     def mini(self, x: Index, y: Index) -> Index:
+        """The smaller of two signed indices."""
         if isinstance(x, int) and isinstance(y, int):
             return min(x, y)
         return self._arith("arith.minsi", x, y)
 
     def maxi(self, x: Index, y: Index) -> Index:
+        """The larger of two signed indices."""
         if isinstance(x, int) and isinstance(y, int):
             return max(x, y)
         return self._arith("arith.maxsi", x, y)
@@ -187,15 +193,19 @@ class IRBuilder:
     # -- floats ----------------------------------------------------------------------------------------------
 
     def addf(self, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
+        """`x + y` of floats; a number takes the other side's type."""
         return self._arith("arith.addf", x, y)
 
     def subf(self, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
+        """`x - y` of floats; a number takes the other side's type."""
         return self._arith("arith.subf", x, y)
 
     def mulf(self, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
+        """`x * y` of floats; a number takes the other side's type."""
         return self._arith("arith.mulf", x, y)
 
     def divf(self, x: ir.Value | float, y: ir.Value | float) -> ir.Value:
+        """`x / y` of floats; a number takes the other side's type."""
         return self._arith("arith.divf", x, y)
 
     # -- control flow ----------------------------------------------------------------------------------------
@@ -249,7 +259,8 @@ class IRBuilder:
         types: Sequence[ir.Type] = (),
     ) -> list[ir.Value]:
         """scf.if on a scalar; with `types`, both branches return that many values. A known condition emits one branch
-        only."""
+        only.
+        """
         if isinstance(condition, bool):
             branch = then if condition else otherwise
             return list((branch() if branch else None) or ())

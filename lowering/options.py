@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 __all__ = ["KernelsAlone", "PipelineOptions"]
 
 _GRAPH_SECONDS = 120
@@ -65,5 +67,6 @@ class KernelsAlone(PipelineOptions):
     """Those of kernels that are compiled to try them, or to check them: a defect is what is looked for."""
 
     @property
+    @override
     def is_strict(self) -> bool:
         return True

@@ -66,7 +66,8 @@ ALONE = "alone"
 @dataclass(frozen=True)
 class Library:
     """Who computes a named op. reason: why a library is faster; None: a kernel of its own is as fast, for the reason
-    `kept`, which is then noted on the op by the attributes `marks`."""
+    `kept`, which is then noted on the op by the attributes `marks`.
+    """
 
     reason: str | None
     kept: str = "a kernel of its own is as fast"

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.lowering.cpu.codegen import start_kernel
@@ -70,6 +71,7 @@ class Assemble(KernelPass):
     level: int | None = None
     """LLVM's optimisation level, for all kernels; by default 1 for those that are tiled by hand, and 2 for others."""
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         if self.arch:
             from kiln.lowering.host.gpu_kernels import start_gpu_kernel

@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from kiln.lowering.cpu.tune.tuner import CpuTuner
 from kiln.lowering.tune.measure import interleaved, processor_time
 from kiln.lowering.tune.tuner import Tuner
@@ -61,5 +63,6 @@ class AutotuneCpu(AutotunePass):
     seconds: float = 0.5  # how long the candidates of one kernel are timed
     graph_seconds: float = 60.0  # from when on, compilation included, the other kernels keep their schedules
 
+    @override
     def tuner(self) -> Tuner:
         return CpuTuner(self.store, self.seconds, interleaved if max_threads() > 1 else processor_time)

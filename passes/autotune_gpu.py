@@ -6,6 +6,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from kiln.lowering.tune.tuner import Tuner
 from kiln.passes.core import register_pass
 from kiln.passes.tuning import AutotunePass
@@ -86,6 +88,7 @@ class AutotuneGpu(AutotunePass):
     descriptors: bool = False
     """As ``schedule-gpu`` was told."""
 
+    @override
     def tuner(self) -> Tuner:
         from kiln.lowering.gpu.dot.fusions import DotOptions
         from kiln.lowering.gpu.tune.tuner import GpuTuner

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.interpret.interpreter import unknown_op
 from kiln.dialects.kiln import KernelOp, LaunchOp, PackOp, aten
@@ -94,6 +95,7 @@ class CallUnsupportedKernels(Pass):
         #: What became calls, for the report.
         self.called: list[Called] = []
 
+    @override
     def run(self, module: ir.Module) -> None:
         missing = {
             kernel.symbol: kernel for kernel in kernels_of(module) if "unsupported" in kernel.operation.attributes
@@ -179,7 +181,8 @@ def _strides(launch: ir.Operation, operands: int, shapes: Sequence[ir.AffineMap]
 
 def _text(fusion: ir.Operation, *, is_checked: bool) -> str:
     """What a fusion computes, as a module of its own. is_checked: an index out of range is an error, as in kernels of
-    the CPU; those of a GPU clamp it."""
+    the CPU; those of a GPU clamp it.
+    """
     copy = fusion.clone().operation
     for key in list(copy.attributes):
         if key not in _KEPT:

@@ -251,7 +251,8 @@ class ConvertTorchToKiln(Pass):
 
 def _mark_unsigned(function: ir.Operation, key: str, dtypes: "list[DType | None]") -> None:
     """Attribute ``kiln.dtype`` of results or arguments that are unsigned integers: builtin tensors keep no sign,
-    PyTorch's do."""
+    PyTorch's do.
+    """
     if not any(dtype and dtype.kind == "u" for dtype in dtypes):
         return
     given = list(function.attributes[key]) if key in function.attributes else [{}] * len(dtypes)

@@ -37,7 +37,8 @@ __all__ = ["Compilation", "Note", "Pass", "register_pass", "registered_passes"]
 @dataclasses.dataclass(frozen=True)
 class Compilation:
     """What passes are made for besides their options. schedules: where those that are tried are kept; None: in this
-    process."""
+    process.
+    """
 
     schedules: "TunedSchedules | None" = None
 

@@ -124,7 +124,8 @@ class DropRoundings(Pass):
 
 def _mark_quotients(flow: Dataflow, wanted: list[ir.Value]) -> None:
     """Asks for quotients as eager rounds them, where something decides: a GPU's own are a few units off, and
-    `log(16 / 8) / log(16) * 8` as an integer (the bucket of a position) is then 1 instead of 2."""
+    `log(16 / 8) / log(16) * 8` as an integer (the bucket of a position) is then 1 instead of 2.
+    """
     quotients = [op for g in flow.generics for op in scalar_ops(g) if op.name == "arith.divf"]
     if quotients:
         found = decided(flow, wanted)

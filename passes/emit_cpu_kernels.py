@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.kernels import fusions_of, unused_name
@@ -69,6 +70,7 @@ class EmitCpuKernels(Pass):
     lower: bool = False
     """Go on to the LLVM dialect: expand-vector-math, the entry function, then the lowering of each op."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         from kiln.lowering.cpu.codegen import expand_math, lower_kernel
         from kiln.lowering.cpu.emit import emit_kernel

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
@@ -74,6 +75,7 @@ class EmitGpuKernels(Pass):
     backend: str = "cuda"
     """Whose math library kernels call: cuda or hip."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         from kiln.lowering.gpu.emit import emit_kernel
         from kiln.lowering.gpu.validate.buffers import attach_buffers

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.errors import UnsupportedError
@@ -88,6 +89,7 @@ class EmitKernels(KernelPass):
     strict: bool = False
     """Fail on a defect of the emitter. What it is known not to emit is marked all the same."""
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         try:
             made = self._emitter()(kernel.fusion, kernel.symbol)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.elements import element_of, with_element
 from kiln.dialects.kiln import KernelOp
@@ -69,9 +70,11 @@ class ExpandVectorMath(KernelPass):
 
     name = "expand-vector-math"
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         expand_math(kernel.code)
 
+    @override
     def run_alone(self, module: Any) -> None:
         self.expand(module)
 

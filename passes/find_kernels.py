@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.lowering.host.objects import set_code
@@ -54,6 +55,7 @@ class FindKernels(KernelPass):
 
     name = "find-kernels"
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         from kiln.lowering.host.recent_kernels import recent_kernels
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.errors import PassOptionError
 from kiln.passes.core import Pass, register_pass
@@ -105,6 +106,7 @@ class Fuse(Pass):
     """Loads and stores of the loops that a producer may join; 0: any number. Triton's time grows with the
     third power of the steps of a recurrence that is written out (benchmarks/results/recurrence_compile.json)."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "search", "none"):
             expected = "expected 'greedy', 'search' or 'none'"

@@ -7,6 +7,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import AtenOp, FusionOp
 from kiln.lowering.host.references import CHECKED_CALLS, reference_text
@@ -47,6 +48,7 @@ class KeepReferences(Pass):
 
     name = "keep-references"
 
+    @override
     def run(self, module: ir.Module) -> None:
         for function in [op for op in module.body if op.operation.name == "func.func"]:
             for op in list(function.operation.regions[0].blocks[0]):

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.errors import InvalidIRError
@@ -80,12 +81,14 @@ class LowerToLlvm(KernelPass):
     kernel: str = ""
     """Name of the function of a module without kernels; the first function by default."""
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         code = kernel.code
         verify_kernel(code, kernel.symbol)
         describe(kernel, lower_kernel(code, kernel.symbol))
         self.count("kernels")
 
+    @override
     def run_alone(self, module: ir.Module) -> None:
         functions = [op for op in module.body if op.operation.name == "func.func"]
         if not functions:

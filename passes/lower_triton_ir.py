@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.errors import UnsupportedError
@@ -83,6 +84,7 @@ class LowerTritonIR(KernelPass):
     strict: bool = False
     """Fail on a defect of the executor. What it is known not to run is marked `unsupported` all the same."""
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         from kiln.lowering.ttcpu import fusion
         from kiln.lowering.ttcpu.settings import Settings
@@ -98,6 +100,7 @@ class LowerTritonIR(KernelPass):
             return
         kernel.put_code(made)
 
+    @override
     def run_alone(self, module: ir.Module) -> None:
         from kiln.lowering.ttcpu.lower import lower_kernel
 

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp
 from kiln.lowering.cpu.codegen import mark_loops
@@ -72,5 +73,6 @@ class OptimizeLoops(KernelPass):
 
     name = "optimize-loops"
 
+    @override
     def run_on(self, kernel: KernelOp) -> None:
         mark_loops(kernel.code, ir.StringAttr(kernel.fusion.operation.attributes["kind"]).value)

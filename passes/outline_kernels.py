@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.lowering.host.kernels import outline_kernels
 from kiln.passes.core import Pass, register_pass
@@ -61,6 +62,7 @@ class OutlineKernels(Pass):
     """Note which tensors a thread of a GPU may not read 16 bytes at once of (`unaligned`), and put those kernels first
     that take longest to compile."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         for launch, kernel in outline_kernels(module, is_gpu=self.gpu):
             self.count("shared")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import kiln
 from kiln.lowering import paths
@@ -71,6 +72,7 @@ class PadProducts(Pass):
 
     name = "pad-products"
 
+    @override
     def run(self, module: ir.Module) -> None:
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             for block in function.regions[0].blocks:

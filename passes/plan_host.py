@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import kiln
 from kiln.errors import UnsupportedError
@@ -67,6 +68,7 @@ class PlanHost(Pass):
         self.graph = "main"
         self.num_inputs: int | None = None
 
+    @override
     def run(self, module: ir.Module) -> None:
         from kiln.lowering.host.kernels import kernels_of, outline_kernels
         from kiln.lowering.host.plan import build_plan

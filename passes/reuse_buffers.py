@@ -205,7 +205,8 @@ class _Function:
 
     def _own_bases(self) -> None:
         """What a kernel with indices writes over is what it returns: where that has to be a tensor of its own, so has
-        the base, which would else take memory of another shape."""
+        the base, which would else take memory of another shape.
+        """
         for op in reversed(self.graph.operations):
             base = base_operand(op.operation) if name_of(op) == "kiln.fusion" else None
             if base is not None and op.operation.results[0] in self.owned:
@@ -261,7 +262,8 @@ class _Function:
 
     def _allowed(self, op: ir.OpView, number: int, places: "_Places", target: ir.Value | None) -> int | None:
         """The operands that a result may be written over, as far as the kernel is concerned: operand i is bit i. None
-        if that is not known, since nothing can be written over."""
+        if that is not known, since nothing can be written over.
+        """
         operation = op.operation
         kind = ir.StringAttr(operation.attributes["kind"]).value
         if opdef_of_kind(kind).has_kernel or not (places.dying or target in places.operands):

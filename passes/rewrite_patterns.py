@@ -156,7 +156,8 @@ class RewritePatterns(Pass):
 
 def _held_by(block: ir.Block) -> set[str]:
     """``tanh`` for ``torch.aten.tanh``, for each op of the block; ``tanh>add`` where an addition reads its result;
-    the element types of the ops' results."""
+    the element types of the ops' results.
+    """
     from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
     from kiln.passes.torch_to_kiln.registry import op_name
 

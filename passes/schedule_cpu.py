@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules import PartsSchedule, Schedule, to_attribute
 from kiln.dialects.schedules.cpu import GemmSchedule, PhasesSchedule
@@ -59,6 +60,7 @@ class ScheduleCpu(Pass):
 
     name = "schedule-cpu"
 
+    @override
     def run(self, module: ir.Module) -> None:
         known: dict[Hashable, Schedule | None] = {}
         for fusion in fusions_of(module):

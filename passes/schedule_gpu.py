@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import UnsupportedError
@@ -79,6 +80,7 @@ class ScheduleGpu(Pass):
     descriptors: bool = False
     """Products may load their operands through tensor maps, which the launcher encodes."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         self.count("with narrow positions", sum(narrow_positions(f) for f in module.body if _has_body(f)))
         known: dict[str, Schedule | UnsupportedError | None] = {}

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import KernelOp, LaunchOp
 from kiln.dialects.schedules import from_attribute, to_attribute
@@ -69,6 +70,7 @@ class ShrinkSchedules(Pass):
 
     name = "shrink-schedules"
 
+    @override
     def run(self, module: ir.Module) -> None:
         renamed: dict[str, str] = {}
         for kernel in kernels_of(module):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
@@ -101,6 +102,7 @@ class SpaceToDepth(Pass):
 
     name = "space-to-depth"
 
+    @override
     def run(self, module: ir.Module) -> None:
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             for block in function.regions[0].blocks:
@@ -148,7 +150,8 @@ def _replace(shapes: SymbolicShapes, op: ir.Operation) -> None:
 @dataclass(frozen=True)
 class _Blocks:
     """Copies of a convolution's operands. stride: of the convolution; width: channels that they get; symbols: what
-    sizes are over."""
+    sizes are over.
+    """
 
     channels: int
     stride: Sequence[int]
@@ -164,7 +167,8 @@ class _Blocks:
         sizes: Sequence[int],
     ) -> ir.Value:
         """[first, C, rows, columns] -> [first, width, *sizes], channels next to each other: row, column and channel of
-        a step of the stride. low, high: rows and columns of zeros around it."""
+        a step of the stride. low, high: rows and columns of zeros around it.
+        """
         rows, columns = ir.RankedTensorType(value.type).shape[2:]
         padded = value
         if any((*low, *high)):

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import kiln
 from kiln.dialects.rounding import round_implicitly
@@ -87,6 +88,7 @@ class SplitProducts(Pass):
     arch: str = "sm_90"
     """What the kernels are for."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             for block in function.regions[0].blocks:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
@@ -103,6 +104,7 @@ class SplitReductions(Pass):
     """As max_results, of reductions that keep their operand's last dim: neighbours are walked together, so that many
     results make few programs of a GPU."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         for function in module.body.operations:
             if function.operation.name != "func.func" or not len(function.regions[0].blocks):

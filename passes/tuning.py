@@ -27,6 +27,7 @@ class RemembersSchedules:
 
     @classmethod
     def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:
+        """The pass with its options and the compilation's store of schedules, if that has one."""
         pass_ = cls(**options)
         if compilation.schedules is not None:
             pass_.store = compilation.schedules

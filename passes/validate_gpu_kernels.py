@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import name_of
 from kiln.errors import InvalidIRError
@@ -59,6 +60,7 @@ class ValidateGpuKernels(Pass):
     seconds: float = 5.0
     """The time for one kernel, after which what is left of it is unknown."""
 
+    @override
     def run(self, module: ir.Module) -> None:
         from kiln.lowering.gpu.validate.validate import validate_function
 

@@ -33,6 +33,7 @@ class Report:
 
     @classmethod
     def read(cls, words: Sequence[int]) -> "Report":
+        """The report in the words that a kernel has written; the first word, its flag, is left out."""
         return cls(*words[1:WORDS])
 
 

@@ -175,7 +175,8 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
 def _with_strides(x: torch.Tensor, strides: list[int]) -> torch.Tensor:
     """``x`` with its elements where an op looks for them that reads memory by itself.
 
-    Where there is nothing to step to, strides do not count."""
+    Where there is nothing to step to, strides do not count.
+    """
     if not x.numel() or all(n == 1 or s == t for n, s, t in zip(x.shape, x.stride(), strides, strict=True)):
         return x
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)

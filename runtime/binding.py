@@ -125,9 +125,11 @@ class Binding:
     device: dict[int, Any] = field(default_factory=dict[int, Any])  # segment -> what a GPU's runtime keeps of it
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
+        """The sizes of a buffer, in elements, for this binding's symbols."""
         return tuple(self.values[e] for e in buffer.shape)
 
     def strides(self, buffer: Buffer) -> tuple[int, ...]:
+        """The strides of a buffer, in elements, for this binding's symbols."""
         return tuple(self.values[e] for e in buffer.strides)
 
     def view(self, operand: Operand) -> tuple[tuple[int, ...], tuple[int, ...], int]:

@@ -107,6 +107,7 @@ class Executor:
         self.run: Callable[[Sequence[Any]], list[Any]] = cast(Any, namespace["run"])
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """The plan's outputs for these inputs: see `run`."""
         return self.run(inputs)
 
     def workspace_bytes(self) -> int:
@@ -336,7 +337,8 @@ def _view(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], of
 
 def _as_planned(tensor: torch.Tensor, strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """The tensor with the strides and the type that generated code assumes; itself if they differ only where they do
-    not matter."""
+    not matter.
+    """
     if not _same_bits(tensor.dtype, dtype):
         return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)
     shape = tensor.shape

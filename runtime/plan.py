@@ -212,7 +212,8 @@ class Operand:
 class Check:
     """What a step computes, for checked execution: `Plan.references[reference]` has a function @main in Kiln's IR that
     takes the tensors `operands`, then `symbols`, and returns what the step leaves in `results`. Strides of operands may
-    be negative."""
+    be negative.
+    """
 
     reference: int
     operands: tuple[Operand, ...]

@@ -39,6 +39,7 @@ class LaunchTimes:
 
     @property
     def median(self) -> float:
+        """The median of the times, in seconds."""
         return median(self.seconds)
 
 

@@ -34,7 +34,8 @@ class MemoryReport:
     """All in bytes. `workspace` is what is allocated for intermediates, `least` what any placement of them needs,
     `intermediates` their sum, `tensors` those allocated by each call (outputs, operands and results of ATen calls),
     `peak` the most that is allocated at once: the workspace with the tensors of the moment, without the kernels'
-    scratch memory, which `scratch` tells per thread."""
+    scratch memory, which `scratch` tells per thread.
+    """
 
     steps: tuple[StepMemory, ...]
     workspace: int

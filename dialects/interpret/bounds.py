@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.interpret.error_rules import Format, added, format_of, propagated
 from kiln.dialects.interpret.numbers import Numbers, element_type
@@ -79,18 +80,23 @@ class BoundedNumbers(Numbers):
 
     # ------------------------------------------------------------------------------------------------------- values
 
+    @override
     def lift(self, x: Tensor, element: ir.Type) -> Bounded:
         return Bounded(super().lift(x, element))
 
+    @override
     def exact(self, x: Tensor) -> Bounded:
         return Bounded(x)
 
+    @override
     def lower(self, value: Bounded) -> Tensor:
         return value.value
 
+    @override
     def parts(self, value: Bounded) -> tuple[Tensor, ...]:
         return (value.value,)
 
+    @override
     def move(self, function: Fn[Tensor, Tensor], *values: Bounded) -> Bounded:
         return Bounded(
             function(*(v.value for v in values)),
@@ -103,6 +109,7 @@ class BoundedNumbers(Numbers):
             return None
         return function(*(_zeros(v.value) if p is None else p for p, v in zip(parts, values, strict=True)))
 
+    @override
     def store(self, out: Bounded, value: Bounded, place: Callable[[Tensor], Tensor]) -> Bounded:
         parts: list[Tensor | None] = []
         for target, source in ((out.value, value.value), (out.error, value.error), (out.noise, value.noise)):
@@ -116,11 +123,13 @@ class BoundedNumbers(Numbers):
         assert found is not None
         return Bounded(found, parts[1], parts[2])
 
+    @override
     def constant(self, number: Any, element: ir.Type) -> Bounded:
         return Bounded(super().constant(number, element))
 
     # ---------------------------------------------------------------------------------------------------- arithmetic
 
+    @override
     def scalar(self, op: Any, operands: Sequence[Bounded]) -> list[Bounded]:
         name = op.operation.name
         if name not in OTHER_OPS:
@@ -157,6 +166,7 @@ class BoundedNumbers(Numbers):
         form = format_of(element)
         return Bounded(x, None, torch.where(x.abs() * form.unit > 0.5, form.unit * x.abs(), 0.0))
 
+    @override
     def apply(self, name: str, element: ir.Type, *operands: Bounded) -> Bounded:
         values = [v.value for v in operands]
         if name in INTEGER_OPS:
@@ -228,6 +238,7 @@ class BoundedNumbers(Numbers):
         assert open_ is not None
         return Bounded(result, torch.where(open_ > 0, float("inf"), 0.0))
 
+    @override
     def where(self, condition: Any, a: Bounded, b: Bounded) -> Bounded:
         if not isinstance(condition, Bounded):
             condition = Bounded(condition)
@@ -242,6 +253,7 @@ class BoundedNumbers(Numbers):
 
     # ---------------------------------------------------------------------------------------------------- reductions
 
+    @override
     def reduce(self, name: str, value: Bounded, dims: Sequence[int], element: ir.Type) -> Bounded:
         if name == "arith.addf":
             return self._sum(value, tuple(dims), element)
@@ -275,6 +287,7 @@ class BoundedNumbers(Numbers):
         rounding = form.unit * sqrt(terms) * x.value.abs().sum(dims, keepdim=True)
         return self._settled(total, error, _root(noise, rounding), form, [Bounded(total, error)])
 
+    @override
     def bilinear(
         self, function: Callable[[Tensor, Tensor], Tensor], a: Bounded, b: Bounded, terms: int, element: ir.Type
     ) -> Bounded:
@@ -307,6 +320,7 @@ class BoundedNumbers(Numbers):
                 limit = torch.where(hit > 0.5, float("inf"), limit)
         return self._settled(result, limit, None, form, [Bounded(result, limit)])
 
+    @override
     def scan(self, kind: str, value: Bounded, dim: int, element: ir.Type) -> Bounded:
         found = super().scan(kind, value.value, dim, element)
         if not is_float(element):
@@ -326,6 +340,7 @@ class BoundedNumbers(Numbers):
         settled = self._settled(found, limit, None, form, [Bounded(found, limit)])
         return self._stored(settled, form)
 
+    @override
     def scatter_sum(self, base: Bounded, position: Tensor, source: Bounded, element: ir.Type) -> Bounded:
         def add(x: Tensor | None, y: Tensor | None) -> Tensor | None:
             if x is None and y is None:
@@ -349,6 +364,7 @@ class BoundedNumbers(Numbers):
         error = torch.where(count == 0, unmoved, error)
         return self._settled(found, error, None, form, [Bounded(found, error)])
 
+    @override
     def scatter_reduce(self, base: Bounded, position: Tensor, source: Bounded, reduce: str) -> Bounded:
         found = super().scatter_reduce(base.value, position, source.value, reduce)
         if base.total is None and source.total is None and reduce != "prod":
@@ -362,11 +378,13 @@ class BoundedNumbers(Numbers):
             return Bounded(found, start.scatter_add(0, position, ones) * found.abs().double() + start)
         return Bounded(found, start.scatter_reduce(0, position, moved, "amax"))
 
+    @override
     def cast(self, value: Bounded, source: ir.Type, target: ir.Type) -> Bounded:
         form = format_of(target)
         narrower = format_of(source).unit < form.unit
         return self._stored(value, form) if narrower else value
 
+    @override
     def maybe_rounded(self, value: Bounded, element: ir.Type) -> Bounded:
         return self._stored(value, format_of(element)) if format_of(element).is_short else value
 

@@ -50,6 +50,7 @@ class Numbers:
         return (value,)
 
     def of_parts(self, parts: Sequence[Tensor]) -> Value:
+        """The value that has these tensors as its parts: the inverse of `parts`."""
         return parts[0]
 
     def move(self, function: Fn[Tensor, Tensor], *values: Value) -> Value:

@@ -21,6 +21,7 @@ class Box:
 
     @classmethod
     def whole(cls, extents: Sequence[int]) -> "Box":
+        """All points of loops with these extents."""
         return cls((0,) * len(extents), tuple(extents))
 
     def part(self, loop: int, start: int, extent: int) -> "Box":

@@ -44,6 +44,7 @@ class AttentionOp(base.Operation, name="attention", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check ranks, head counts and sizes of query, key, value and mask, and the result's type."""
         query, key, value = self.query, self.key, self.value
         checks.is_float("query", query)
         checks.rank_at_least("query", query, 3)

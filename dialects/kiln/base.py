@@ -72,6 +72,7 @@ class PureUnless:
         self.impure = impure
 
     def attach(self, op_name: str) -> None:
+        """Attach the trait to the op of a registered name."""
         impure = self.impure
 
         class Effects(ir.MemoryEffectsOpInterface):
@@ -113,22 +114,27 @@ Pure = ext.Pure
 
 
 def i64(value: int) -> ir.IntegerAttr:
+    """An `i64` attribute."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def f64(value: float) -> ir.FloatAttr:
+    """An `f64` attribute."""
     return ir.FloatAttr.get(ir.F64Type.get(), value)
 
 
 def boolean(value: bool) -> ir.BoolAttr:
+    """A boolean attribute; any true value is `true`."""
     return ir.BoolAttr.get(bool(value))
 
 
 def string(value: str) -> ir.StringAttr:
+    """A string attribute."""
     return ir.StringAttr.get(value)
 
 
 def i64s(values: Sequence[int]) -> ir.DenseI64ArrayAttr:
+    """An `array<i64: ...>` attribute."""
     return ir.DenseI64ArrayAttr.get(list(values))
 
 
@@ -148,6 +154,7 @@ def value_of(x: Any) -> ir.Value:
 
 
 def as_expr(dim: Dim) -> ir.AffineExpr:
+    """A dimension as an expression: a number becomes a constant."""
     return ir.AffineExpr.get_constant(dim) if isinstance(dim, int) else dim
 
 

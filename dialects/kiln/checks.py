@@ -77,10 +77,12 @@ def same_sizes(what: str, expected: Sequence[Size], value: ir.Value) -> None:
 
 
 def rank_is(what: str, value: ir.Value, rank: int) -> None:
+    """Raise `InvalidOp` unless the tensor `value`, called `what`, has this rank."""
     require(value.type.rank == rank, f"{what} rank", rank, value.type.rank)
 
 
 def rank_at_least(what: str, value: ir.Value, rank: int) -> None:
+    """Raise `InvalidOp` if the tensor `value`, called `what`, has a smaller rank."""
     require(value.type.rank >= rank, f"{what} rank", f"at least {rank}", value.type.rank)
 
 
@@ -106,12 +108,14 @@ def is_i8(value: ir.Value) -> bool:
 
 
 def is_float(what: str, value: ir.Value) -> None:
+    """Raise `InvalidOp` unless the tensor's elements are f16, bf16, f32 or f64."""
     element = value.type.element_type
     floats = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
     require(isinstance(element, floats), f"{what} element type", "a float type", element)
 
 
 def is_integer(what: str, value: ir.Value, width: int | None = None) -> None:
+    """Raise `InvalidOp` unless the elements are integers (of `width` bits, if given), booleans excluded."""
     element = value.type.element_type
     good = isinstance(element, ir.IntegerType) and element.width > 1 and width in (None, element.width)
     require(good, f"{what} element type", f"i{width}" if width else "an integer type", element)

@@ -43,6 +43,7 @@ class ConvOp(base.Operation, name="conv", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check ranks, channels per group and the window's attributes, and the result's sizes."""
         x, weight = self.x, self.weight
         checks.rank_at_least("x", x, 3)
         rank = x.type.rank

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
@@ -55,6 +56,7 @@ class AtenOp(Family):
     TRAITS = (PureUnless(lambda op: not op.attributes["pure"].value),)
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         checks.tensors_then_indices(op.operands)
         for i, result in enumerate(op.results):
@@ -134,6 +136,7 @@ class FusionOp(Family):
     REGIONS = 1
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         checks.require(len(op.regions[0].blocks) == 1, "body", "one block", f"{len(op.regions[0].blocks)} blocks")
         checks.tensors_then_indices(op.operands)
@@ -205,6 +208,7 @@ class YieldOp(Family):
     TRAITS = (base.Pure, ir.IsTerminatorTrait)
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         from kiln.dialects.kiln.kernel import KernelOp
 

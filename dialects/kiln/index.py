@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
@@ -34,6 +35,7 @@ class GatherOp(base.Operation, name="gather", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `index` has the rank of `x` and the result the sizes of `index`."""
         checks.is_integer("index", self.index)
         checks.rank_is("index", self.index, self.x.type.rank)
         checks.dim_in_range(self, "dim", self.x.type.rank)
@@ -64,6 +66,7 @@ class IndexSelectOp(base.Operation, name="index_select", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `index` has rank 1 and that the result has its size along `dim`."""
         checks.is_integer("index", self.index)
         checks.rank_is("index", self.index, 1)
         dim = checks.dim_in_range(self, "dim", self.x.type.rank)
@@ -105,6 +108,7 @@ class EmbeddingOp(base.Operation, name="embedding", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `weight` has rank 2 and that the result is `[*index, width]`."""
         checks.rank_is("weight", self.weight, 2)
         checks.is_integer("index", self.index)
         checks.same_element("result", self.result, self.weight)
@@ -144,6 +148,7 @@ class IndexOp(Family):
     ATTRIBUTES = {"dims": "#builtin.dense_array"}
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         checks.require(len(op.results) == 1, "results", 1, len(op.results))
         checks.require(len(op.operands) > 1, "operands", "at least 2", len(op.operands))
@@ -201,6 +206,7 @@ class ScatterOp(base.Operation, name="scatter", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `src` has the sizes of `index`, the result the type of `x`, and `reduce` is known."""
         checks.same_type("result", self.result, self.x)
         checks.is_integer("index", self.index)
         checks.rank_is("index", self.index, self.x.type.rank)
@@ -242,6 +248,7 @@ class ScatterNdOp(Family):
     }
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         checks.require(len(op.results) == 1, "results", 1, len(op.results))
         checks.require(len(op.operands) > 2, "operands", "at least 3", len(op.operands))

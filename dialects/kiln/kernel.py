@@ -8,6 +8,7 @@
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.core import FusionOp, YieldOp
@@ -55,6 +56,7 @@ class KernelOp(Family):
     REGIONS = 2
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         computes, code = op.regions[0], op.regions[1]
         checks.require(len(computes.blocks) == 1, "first region", "one block", f"{len(computes.blocks)} blocks")

@@ -39,6 +39,7 @@ class MatmulOp(base.Operation, name="matmul", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check ranks, element types and that the inner and the batch sizes agree."""
         lhs, rhs, result = self.lhs, self.rhs, self.result
         checks.rank_at_least("lhs", lhs, 2)
         rank = lhs.type.rank

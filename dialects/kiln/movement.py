@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import base, checks
@@ -44,6 +45,7 @@ class ViewOp(base.Operation, name="view", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the map reads within `x` and that `shape` gives the result's sizes."""
         checks.same_element("result", self.result, self.x)
         rank, n = self.result.type.rank, len(self.symbols)
         checks.map_of(self, "map", rank, self.x.type.rank, n)
@@ -71,6 +73,7 @@ class EmptyOp(base.Operation, name="empty", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `shape` gives the result's sizes."""
         shape = checks.map_of(self, "shape", 0, self.result.type.rank, len(self.symbols))
         checks.shape_matches("result", shape, self.result)
 
@@ -103,6 +106,7 @@ class PadOp(base.Operation, name="pad", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check the filler's type and that the result's sizes are those of `x` with the padding."""
         checks.same_element("result", self.result, self.x)
         element = self.x.type.element_type
         checks.require(self.value.type == element, "value type", element, self.value.type)
@@ -136,6 +140,7 @@ class CatOp(Family):
     ATTRIBUTES = {"dim": "#builtin.integer", "shape": "#builtin.affine_map"}
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         checks.tensors_then_indices(op.operands)
         checks.require(len(op.inputs) > 0, "tensor operands", "at least 1", 0)

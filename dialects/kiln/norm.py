@@ -52,6 +52,7 @@ class LayerNormOp(base.Operation, name="layer_norm", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check the element type, and that weight and bias have the normalised sizes."""
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         _check_trailing(self, 2)
@@ -83,6 +84,7 @@ class RmsNormOp(base.Operation, name="rms_norm", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check the element type, and that the weight has the normalised sizes."""
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         _check_trailing(self, 1)
@@ -115,6 +117,7 @@ class BatchNormOp(base.Operation, name="batch_norm", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that mean, variance, weight and bias have one element per channel."""
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         checks.rank_at_least("x", self.x, 2)
@@ -147,6 +150,7 @@ class GroupNormOp(base.Operation, name="group_norm", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `groups` divides the channels, and that weight and bias have one element each."""
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         checks.rank_at_least("x", self.x, 2)

@@ -33,6 +33,7 @@ class PackOp(base.Operation, name="pack", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the layout maps the static shape of `x` into `elements` places."""
         checks.same_type("result", self.result, self.x)
         checks.require(self.x.type.has_static_shape, "x", "a static shape", self.x.type)
         checks.map_of(self, "layout", self.x.type.rank, 1, 0)

@@ -47,6 +47,7 @@ class PoolOp(base.Operation, name="pool", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check the window's attributes, the result's sizes, and that only max has positions."""
         checks.rank_at_least("x", self.x, 3)
         spatial = self.x.type.rank - 2
         checks.same_element("result", self.result, self.x)

@@ -37,6 +37,7 @@ class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op:
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that seed and offset are 0-dim i64 tensors, and the element type of the kind."""
         for name, value in (("seed", self.seed), ("offset", self.offset)):
             checks.is_integer(name, value, 64)
             checks.rank_is(name, value, 0)

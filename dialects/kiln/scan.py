@@ -34,6 +34,7 @@ class ScanOp(base.Operation, name="scan", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check `dim` and `kind`, and that only max and min have positions."""
         checks.same_type("result", self.result, self.x)
         checks.dim_in_range(self, "dim", self.x.type.rank)
         kind = checks.one_of(self, "kind", ["sum", "prod", "max", "min", "logsumexp"])

@@ -32,6 +32,7 @@ class SoftmaxOp(base.Operation, name="softmax", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `x` holds floats, that the result has its type, and `dim`."""
         checks.is_float("x", self.x)
         checks.same_type("result", self.result, self.x)
         checks.dim_in_range(self, "dim", self.x.type.rank)

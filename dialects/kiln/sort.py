@@ -35,6 +35,7 @@ class SortOp(base.Operation, name="sort", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that values and positions (i64) have the sizes of `x`, and `dim`."""
         checks.same_element("values", self.values, self.x)
         checks.is_integer("indices", self.indices, 64)
         checks.dim_in_range(self, "dim", self.x.type.rank)
@@ -70,6 +71,7 @@ class TopkOp(base.Operation, name="topk", traits=[base.Pure]):
 
     @checks.verified
     def verify_invariants(self: Any) -> None:
+        """Check that values and positions (i64) have `k` entries along `dim`, and `k`."""
         checks.same_element("values", self.values, self.x)
         checks.is_integer("indices", self.indices, 64)
         dim = checks.dim_in_range(self, "dim", self.x.type.rank)

@@ -42,11 +42,17 @@ class Role(Enum):
 class Shapes(Protocol):
     """What a shape rule may ask: `kiln.dialects.shapes.SymbolicShapes`."""
 
-    def dims(self, value: ir.Value) -> Sequence[ir.AffineExpr]: ...
+    def dims(self, value: ir.Value) -> Sequence[ir.AffineExpr]:
+        """The sizes of a tensor, over the function's symbols."""
+        ...
 
-    def expr(self, value: ir.Value) -> ir.AffineExpr: ...
+    def expr(self, value: ir.Value) -> ir.AffineExpr:
+        """A scalar of type `index` as an expression over the function's symbols."""
+        ...
 
-    def map_results(self, op: ir.Operation, map_: ir.AffineMap) -> Sequence[ir.AffineExpr]: ...
+    def map_results(self, op: ir.Operation, map_: ir.AffineMap) -> Sequence[ir.AffineExpr]:
+        """The results of a map whose symbols are the index operands of `op`."""
+        ...
 
 
 Sizes = Sequence[ir.AffineExpr | None] | None

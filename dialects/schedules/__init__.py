@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """The schedules of kernels, as they stand in text. `cpu.py` and `gpu.py` have the kernels, `base.py` how they are
-read."""
+read.
+"""
 
 from kiln.dialects.schedules import cpu as _cpu  # noqa: F401 - its classes register their kernels
 from kiln.dialects.schedules import gpu as _gpu  # noqa: F401

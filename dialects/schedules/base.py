@@ -84,7 +84,8 @@ _BY_KERNEL: dict[str, type["Schedule"]] = {}
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """How one kernel is tiled, vectorised and pipelined. Subclasses with a `kernel` stand for themselves in text; those
-    without are parts of others."""
+    without are parts of others.
+    """
 
     kernel: ClassVar[str] = ""
     """The kernel's name in text: target, what it computes, how."""

@@ -10,6 +10,8 @@ Sizes are elements. In all of them: `mr` rows by `nv` vectors of `width` element
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import override
+
 from kiln.dialects.schedules.base import InvalidSchedule, Natural, Positive, PowerOfTwo, Schedule
 
 __all__ = [
@@ -207,6 +209,7 @@ class PhasesSchedule(Schedule, kernel="cpu.gemm.phases"):
     nc: Positive | None = None
     nr: Positive | None = None
 
+    @override
     def check(self) -> None:
         if (self.height is None) == (self.split == "rows"):
             rule = "the rows of a block" if self.split == "rows" else f'nothing with split = "{self.split}"'

@@ -6,6 +6,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import override
+
 from kiln.dialects.schedules.base import InvalidSchedule, Positive, PowerOfTwo, Schedule
 
 __all__ = [
@@ -45,6 +47,7 @@ class NestSchedule(Schedule):
     row: PowerOfTwo | None = None
     persistent: bool = False
 
+    @override
     def check(self) -> None:
         if not self.tile:
             raise InvalidSchedule("tile", "at least one size", "none")

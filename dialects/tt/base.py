@@ -56,10 +56,12 @@ def tensordesc(block: ir.Type) -> ir.Type:
 
 
 def is_ptr(type_: ir.Type) -> bool:
+    """Whether the type is a pointer `!tt.ptr<T>`; a block of pointers is none."""
     return str(type_).startswith("!tt.ptr<")
 
 
 def is_tensordesc(type_: ir.Type) -> bool:
+    """Whether the type is a tensor descriptor."""
     return str(type_).startswith("!tt.tensordesc<")
 
 
@@ -143,6 +145,7 @@ class Effects:
         self.effects = effects
 
     def attach(self, op_name: str) -> None:
+        """Attach the memory effects to the op of a registered name."""
         names = self.effects
 
         class Interface(ir.MemoryEffectsOpInterface):
@@ -174,6 +177,7 @@ def same_shape(what: str, value: ir.Value, other: ir.Value) -> None:
 
 
 def same_type(what: str, value: ir.Value, type_: ir.Type) -> None:
+    """Raise `InvalidOp` unless `value`, called `what`, has this type."""
     require(value.type == type_, f"{what} type", type_, value.type)
 
 

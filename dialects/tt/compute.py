@@ -5,6 +5,7 @@
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.tt import base
 from kiln.dialects.tt.base import Family
@@ -38,6 +39,7 @@ class DotOp(base.Operation, name="dot", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check ranks, that inner and batch sizes agree, and that the accumulator has the result's type."""
         lhs, rhs, acc = (base.shape_of(v.type) for v in (self.lhs, self.rhs, self.acc))
         base.require(len(lhs) in (2, 3) and len(rhs) == len(lhs), "operand ranks", "2, or 3 with a batch", [lhs, rhs])
         base.require(lhs[-1] == rhs[-2], "rhs rows", lhs[-1], rhs[-2])
@@ -62,6 +64,7 @@ class BitcastOp(base.Operation, name="bitcast", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result has the operand's sizes."""
         base.same_shape("result", self.result, self.src)
 
 
@@ -79,6 +82,7 @@ class FpToFpOp(base.Operation, name="fp_to_fp", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result has the operand's sizes."""
         base.same_shape("result", self.result, self.src)
 
 
@@ -100,6 +104,7 @@ class ClampfOp(base.Operation, name="clampf", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that bounds and result have the operand's type."""
         for what, value in (("min", self.min), ("max", self.max), ("result", self.result)):
             base.same_type(what, value, self.x.type)
 
@@ -119,6 +124,7 @@ class MulhiUiOp(base.Operation, name="mulhiui", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that both operands and the result have one type."""
         base.same_type("y", self.y, self.x.type)
         base.same_type("result", self.result, self.x.type)
 
@@ -138,6 +144,7 @@ class PreciseDivfOp(base.Operation, name="precise_divf", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that both operands and the result have one type."""
         base.same_type("y", self.y, self.x.type)
         base.same_type("result", self.result, self.x.type)
 
@@ -156,6 +163,7 @@ class PreciseSqrtOp(base.Operation, name="precise_sqrt", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result has the operand's type."""
         base.same_type("result", self.result, self.x.type)
 
 
@@ -178,6 +186,7 @@ class ExternElementwiseOp(Family):
     }
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         for i, value in enumerate(op.operands):
             base.same_shape(f"operand {i}", value, op.results[0])
@@ -202,6 +211,7 @@ class ElementwiseInlineAsmOp(Family):
     }
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         for i, value in enumerate(op.operands):
             base.same_shape(f"operand {i}", value, op.results[0])

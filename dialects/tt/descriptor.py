@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.tt import base
 from kiln.dialects.tt.base import Family
@@ -28,6 +29,7 @@ class MakeTensorDescriptorOp(Family):
     TRAITS = (base.Effects("Read", "Write"),)  # It writes the descriptor into scratch memory.
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         block = base.block_of(op.results[0].type)
         base.require(len(op.operands) == 1 + 2 * block.rank, "operands", 1 + 2 * block.rank, len(op.operands))
@@ -52,6 +54,7 @@ class DescriptorLoadOp(base.Operation, name="descriptor_load", traits=[base.Effe
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result is the descriptor's block, leading dims of 1 left out or not."""
         block = _described(self)
         found = base.element_of(self.result.type)
         base.require(found == block.element_type, "result element type", block.element_type, found)
@@ -76,6 +79,7 @@ class DescriptorStoreOp(base.Operation, name="descriptor_store", traits=[base.Ef
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the stored block has the descriptor's element type and sizes."""
         block = _described(self)
         found = base.element_of(self.src.type)
         base.require(found == block.element_type, "src element type", block.element_type, found)

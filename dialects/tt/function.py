@@ -5,6 +5,7 @@
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.tt import base
 from kiln.dialects.tt.base import Family
@@ -31,6 +32,7 @@ class FuncOp(base.Operation, name="func", traits=[ir.IsIsolatedFromAboveTrait]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the body's arguments have the function's types, one attribute dictionary each."""
         type_ = self.function_type.value
         blocks = list(self.regions[0].blocks)
         base.require(len(blocks) >= 1, "body", "a block", "none")
@@ -61,6 +63,7 @@ class ReturnOp(Family):
     TRAITS = (base.Pure, ir.IsTerminatorTrait)
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         parent = op.operation.parent
         while parent is not None and parent.name != "tt.func":
@@ -102,6 +105,7 @@ class GetProgramIdOp(base.Operation, name="get_program_id", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `axis` is 0, 1 or 2 and the result an i32."""
         base.integer(self, "axis", 0, 3)
         base.element_is("result", self.result, "i32")
 
@@ -119,5 +123,6 @@ class GetNumProgramsOp(base.Operation, name="get_num_programs", traits=[base.Pur
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `axis` is 0, 1 or 2 and the result an i32."""
         base.integer(self, "axis", 0, 3)
         base.element_is("result", self.result, "i32")

@@ -47,6 +47,7 @@ class AddPtrOp(base.Operation, name="addptr", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that pointers and integer offsets have the same sizes, and the result's type."""
         _pointers("ptr", self.ptr)
         base.same_shape("offset", self.offset, self.ptr)
         offset = base.element_of(self.offset.type)
@@ -74,6 +75,7 @@ class LoadOp(base.Operation, name="load", traits=[base.Effects("Read")]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check the result's type, the mask's sizes, and that `other` comes with a mask."""
         _pointers("ptr", self.ptr)
         base.same_type("result", self.result, base.with_element(self.ptr.type, base.pointee(self.ptr.type)))
         _mask(self.mask, self.ptr)
@@ -98,6 +100,7 @@ class StoreOp(base.Operation, name="store", traits=[base.Effects("Write")]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check the value's type and the mask's sizes."""
         _pointers("ptr", self.ptr)
         base.same_type("value", self.value, base.with_element(self.ptr.type, base.pointee(self.ptr.type)))
         _mask(self.mask, self.ptr)
@@ -126,6 +129,7 @@ class AtomicRmwOp(base.Operation, name="atomic_rmw", traits=[base.Effects("Read"
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check the value's and the result's types, the mask, and the codes of Triton's enums."""
         _pointers("ptr", self.ptr)
         base.same_type("value", self.value, base.with_element(self.ptr.type, base.pointee(self.ptr.type)))
         base.same_type("result", self.result, self.value.type)
@@ -157,6 +161,7 @@ class AtomicCasOp(base.Operation, name="atomic_cas", traits=[base.Effects("Read"
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check the types of both values and the result, and the codes of Triton's enums."""
         _pointers("ptr", self.ptr)
         base.same_type("value", self.value, base.with_element(self.ptr.type, base.pointee(self.ptr.type)))
         base.same_type("compare", self.compare, self.value.type)
@@ -198,5 +203,6 @@ class AssertOp(base.Operation, name="assert", traits=[base.Effects("Read", "Writ
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the condition is of i1."""
         element = base.element_of(self.condition.type)
         base.require(str(element) == "i1", "condition", "i1", element)

@@ -5,6 +5,7 @@
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.tt import base
 from kiln.dialects.tt.base import Family
@@ -49,6 +50,7 @@ class ReduceOp(Family):
     REGIONS = 1
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         axis = _check_combiner(op, "tt.reduce.return")
         for i, (value, result) in enumerate(zip(op.operands, op.results, strict=True)):
@@ -92,6 +94,7 @@ class ScanOp(Family):
     REGIONS = 1
 
     @staticmethod
+    @override
     def check(op: Any) -> None:
         _check_combiner(op, "tt.scan.return")
         for i, (value, result) in enumerate(zip(op.operands, op.results, strict=True)):

@@ -24,6 +24,7 @@ class MakeRangeOp(base.Operation, name="make_range", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result is a block of `end - start` i32."""
         length = self.end.value - self.start.value
         base.check_block("result", self.result.type)
         base.require(base.shape_of(self.result.type) == [length], "result sizes", [length], self.result.type)
@@ -44,6 +45,7 @@ class SplatOp(base.Operation, name="splat", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the operand is a scalar and the result a block of its type."""
         base.require(not base.is_block(self.src.type), "operand", "a scalar", self.src.type)
         base.require(base.is_block(self.result.type), "result", "a block", self.result.type)
         base.check_block("result", self.result.type)
@@ -66,6 +68,7 @@ class ExpandDimsOp(base.Operation, name="expand_dims", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result has one more dim, of size 1, at `axis`."""
         shape = base.shape_of(self.src.type)
         base.integer(self, "axis", 0, len(shape) + 1)
         shape.insert(self.axis.value, 1)
@@ -87,6 +90,7 @@ class BroadcastOp(base.Operation, name="broadcast", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result's sizes are the operand's, but for ones that grow."""
         base.check_block("result", self.result.type)
         source, target = base.shape_of(self.src.type), base.shape_of(self.result.type)
         fits = len(source) == len(target) and all(s in (1, t) for s, t in zip(source, target, strict=True))
@@ -109,6 +113,7 @@ class ReshapeOp(base.Operation, name="reshape", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the result has as many elements of the same type."""
         base.check_block("result", self.result.type)
         source, target = prod(base.shape_of(self.src.type)), prod(base.shape_of(self.result.type))
         base.require(source == target, "result elements", source, target)
@@ -131,6 +136,7 @@ class TransOp(base.Operation, name="trans", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that `order` is a permutation and the result's sizes follow it."""
         shape, order = base.shape_of(self.src.type), list(ir.DenseI32ArrayAttr(self.attributes["order"]))
         base.require(sorted(order) == list(range(len(shape))), "attribute order", "a permutation", order)
         expected = base.with_shape([shape[i] for i in order], base.element_of(self.src.type))
@@ -152,6 +158,7 @@ class JoinOp(base.Operation, name="join", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the operands have one type and the result a last dim of 2."""
         base.same_type("rhs", self.rhs, self.lhs.type)
         expected = base.with_shape([*base.shape_of(self.lhs.type), 2], base.element_of(self.lhs.type))
         base.same_type("result", self.result, expected)
@@ -172,6 +179,7 @@ class SplitOp(base.Operation, name="split", traits=[base.Pure]):
 
     @base.verified
     def verify_invariants(self: Any) -> None:
+        """Check that the operand's last size is 2 and the results lack it."""
         shape = base.shape_of(self.src.type)
         base.require(shape[-1:] == [2], "operand last size", 2, shape)
         expected = base.with_shape(shape[:-1], base.element_of(self.src.type))

@@ -14,6 +14,7 @@ import logging
 import re
 
 from torch.compiler import _cache as torch_cache
+from typing_extensions import override
 
 __all__ = ["KilnArtifact", "record"]
 
@@ -39,6 +40,7 @@ class KilnArtifact(torch_cache.CacheArtifact):
             graph_cache().put(self.key, payload, IMPORTED)
 
     @staticmethod
+    @override
     def type() -> str:
         return "kiln"
 

@@ -79,7 +79,8 @@ _current = _Current()
 
 class _Settings(FxGraphHashDetails):
     """Kiln's settings in place of Inductor's, and of digests of all source files of PyTorch and Triton, which take half
-    a second to compute."""
+    a second to compute.
+    """
 
     def __init__(self, gm: Any, example_inputs: Sequence[Any], *_: Any) -> None:
         if not all(isinstance(value, (torch.Tensor, torch.SymInt, int, float)) for value in example_inputs):
@@ -96,7 +97,8 @@ class _Settings(FxGraphHashDetails):
 
 class _Details(autograd_cache.AOTAutogradCacheDetails, _Settings):
     """What an entry's key is the digest of. PyTorch's class asks the next one, by ``super()``, for Inductor's part:
-    here ``_Settings``."""
+    here ``_Settings``.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -105,7 +107,8 @@ class _Details(autograd_cache.AOTAutogradCacheDetails, _Settings):
 
     def get_triton_source_codes_from_gm(self, gm: GraphModule) -> list[str]:
         """Sources of the Triton kernels in a graph. PyTorch's method imports Inductor's code generator even if no node
-        can have one: neither an op of a library (Dynamo's graphs have functions) nor a higher-order op."""
+        can have one: neither an op of a library (Dynamo's graphs have functions) nor a higher-order op.
+        """
         graphs = (module.graph for module in gm.modules() if isinstance(module, GraphModule))
         targets = (node.target for graph in graphs for node in graph.nodes)
         if not any(isinstance(target, _MAY_HOLD_KERNELS) for target in targets):

@@ -25,6 +25,7 @@ import torch
 from torch._guards import TracingContext
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from typing_extensions import override
 
 from kiln.errors import KilnError
 from kiln.frontend.cache.compiled_graphs import graph_cache, load_graph, load_stored
@@ -55,6 +56,7 @@ class Constant:
         return cls(name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), data)
 
     def tensor(self) -> torch.Tensor:
+        """The tensor in main memory, with the kept shape and dtype."""
         dtype, data = getattr(torch, self.dtype), bytearray(base64.b64decode(self.data))
         return torch.frombuffer(data, dtype=dtype).reshape(self.shape) if data else torch.empty(self.shape, dtype=dtype)
 
@@ -75,15 +77,18 @@ class Reference:
     constants: list[Constant]
 
     def text(self) -> str:
+        """The reference as JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def of_text(cls, text: str) -> "Reference":
+        """The inverse of `text`. Raises KeyError, TypeError or ValueError for other JSON."""
         fields = json.loads(text)
         fields["constants"] = [Constant(**constant) for constant in fields["constants"]]
         return cls(**fields)
 
     def tensors(self) -> dict[str, torch.Tensor]:
+        """The constants by name."""
         return {constant.name: constant.tensor() for constant in self.constants}
 
     def load(self, options: Options) -> "SerializedArtifact | None":
@@ -139,12 +144,14 @@ class SerializedArtifact(OutputCode):
         if self.reference is not None:
             self._fx_graph_cache_key = self.reference.text()
 
+    @override
     def __call__(self, inputs: list[Any]) -> list[Any]:  # type: ignore[override]
         return self.run(inputs)
 
     def prepare_for_serialization(self) -> None:
         """Nothing: the code of this process is not part of the state."""
 
+    @override
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         if self.loaded is not None:
             publish(self.loaded)

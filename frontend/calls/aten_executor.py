@@ -19,6 +19,7 @@ class AtenExecutor:
         self._forward: Callable[..., Any] = gm.forward
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        """The graph's results; the list of inputs is emptied, so that they can be freed early."""
         args = list(inputs)
         inputs.clear()  # so that the graph can free an input after its last use
         outputs = self._forward(*args)

@@ -46,6 +46,7 @@ class BoxedGraph:
         )
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        """The graph's results as AOTAutograd wants them; the list of inputs is emptied."""
         given = list(inputs)
         inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
         results = self._run(self._resolved(given) if self._lazy else given)

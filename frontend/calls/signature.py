@@ -52,7 +52,8 @@ class OutputSpec:
 @dataclass(frozen=True)
 class FoundSymbol:
     """A number that the graph finds while it runs: the size along ``dim`` of a result of ``@main``, or of a graph input
-    (the other one is -1); with ``dim`` -1 the number in that tensor."""
+    (the other one is -1); with ``dim`` -1 the number in that tensor.
+    """
 
     name: str
     input: int

@@ -80,6 +80,7 @@ class FrozenGraph:
         self._lock = threading.Lock()
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        """The results by the code made for these very parameters, which the first call with them makes."""
         tensors = self._pick(inputs)
         for variant in self._variants:
             if all(map(operator.is_, tensors, variant.tensors)):

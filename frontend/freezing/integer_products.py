@@ -187,7 +187,8 @@ def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
 
 def _follow(rw: _Rewriter, node: Node, value: Node) -> tuple[Node, Node]:
     """`value` after the elementwise ops of one operand that alone read `node`, in the order of its own memory, which is
-    that of the product's kernel; and the last of these ops."""
+    that of the product's kernel; and the last of these ops.
+    """
     while len(node.users) == 1:
         user = next(iter(node.users))
         if str(user.target) not in _ELEMENTWISE or user.args[0] is not node or len(user.all_input_nodes) != 1:

@@ -224,7 +224,8 @@ class _Import:
 
     def _find_constant(self, name: str) -> InputSpec:
         """The size of a random generator's state, which PyTorch has a symbol for where sizes are dynamic: no input has
-        it, and it is the same in each call. Dropout in a checkpointed region saves such a state."""
+        it, and it is the same in each call. Dropout in a checkpointed region saves such a state.
+        """
         for node in self.nodes:
             for tensor in tensor_leaves(node_value(node)) if is_saving_state(node) else ():
                 for size in tensor.size():

@@ -61,7 +61,8 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
 
 def _extents(tensor: torch.Tensor) -> Iterable[torch.SymInt]:
     """The number of elements, and how many the memory has from the first to the last one; those with symbols that the
-    caller knows."""
+    caller knows.
+    """
     if tensor.layout is not torch.strided:
         return
     count: Any = 1

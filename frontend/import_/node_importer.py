@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 from torch_mlir import ir
 from torch_mlir.extras import fx_importer as tm
+from typing_extensions import override
 
 from kiln.dialects.walk import BlockTail
 from kiln.frontend.import_.effects import is_effect, is_token
@@ -134,6 +135,7 @@ class KilnNodeImporter(tm.GraphNodeImporter):
 
     # -- scalars -------------------------------------------------------------------------------------------------
 
+    @override
     def resolve_node_value(self, node: Node, result_index: int = 0) -> ir.Value:
         if (node, result_index) in self._v:
             return super().resolve_node_value(node, result_index)
@@ -310,7 +312,8 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         elsewhere: bool = False,
     ) -> ir.Operation:
         """A registered torch op where it verifies, else ``torch.operator``; ``elsewhere``: of a name that no pass
-        knows, for a call that stays one."""
+        knows, for a call that stays one.
+        """
         name = tm._get_mlir_op_name_for_schema(target._schema)
         name = ELSEWHERE + name.removeprefix("torch.") if elsewhere else name
         types = [torch_type(value, self._c) for value in values]

@@ -48,7 +48,8 @@ def parameters(target: OpOverload) -> tuple[tuple[str, Any, Any], ...]:
 
 def leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
     """``(dim, name)`` of the unbacked symbols that are sizes of a tensor; ``(None, name)`` for a number itself: an
-    integer, or a boolean, which PyTorch writes as ``Eq(u0, 1)``."""
+    integer, or a boolean, which PyTorch writes as ``Eq(u0, 1)``.
+    """
     if isinstance(leaf, torch.SymBool):
         expr = leaf.node.expr
         if isinstance(expr, sympy.Eq) and expr.args[1] == 1 and is_unbacked(expr.args[0]):

@@ -105,7 +105,8 @@ class _Slot:
 
 class _Number:
     """A float that the graph computes from sizes (the scale of attention over heads of a dynamic size), computed again
-    inside of the call: an operand is a tensor or an integer."""
+    inside of the call: an operand is a tensor or an integer.
+    """
 
     def __init__(self, target: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.target, self.args = target, args

@@ -45,7 +45,8 @@ result lies in the result's own order and eager's is contiguous. Inductor fixes 
 @functools.lru_cache(maxsize=1024)
 def needs_strides(target: OpOverload) -> bool:
     """Whether ``target`` may read the memory of its operands by itself. As in Inductor, custom ops do unless their tag
-    ``flexible_layout`` says otherwise."""
+    ``flexible_layout`` says otherwise.
+    """
     tags = {tag.name for tag in target.tags}
     if "flexible_layout" in tags:
         return False
@@ -55,7 +56,8 @@ def needs_strides(target: OpOverload) -> bool:
 
 def attach_operand_strides(op: ir.Operation, tensors: Mapping[ir.Value, torch.Tensor], space: SymbolSpace) -> None:
     """Set ``kiln.operand_strides``: a map per tensor among the operands and in their lists, in order; unit for what
-    ``tensors`` does not have."""
+    ``tensors`` does not have.
+    """
     unit = ir.UnitAttr.get()
     found = [tensors.get(value) for value in tensors_among(op.operands)]
     entries = [unit if t is None or t.layout != torch.strided else stride_map(space, t) for t in found]

@@ -50,11 +50,13 @@ class Placement:
         self.is_mixed = any(self.is_elsewhere(t) for node in gm.graph.nodes for t in _tensors(node))
 
     def is_elsewhere(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is on another device than the graph's."""
         return tensor.device != self.device
 
     def numbers(self, node: Node) -> set[Node]:
         """The operands of an op that it reads as numbers: those elsewhere, if all of these are CPU tensors without
-        dims, and all results are here."""
+        dims, and all results are here.
+        """
         if not self.is_mixed or any(map(self.is_elsewhere, _tensors(node))):
             return set()
         far = self._far_operands(node)

@@ -61,6 +61,7 @@ class SymbolSpace:
 
     @property
     def base(self) -> list[str]:
+        """Names of the size variables of PyTorch, in natural order (`s2` before `s10`)."""
         return sorted(self._base, key=_natural)
 
     @property
@@ -70,6 +71,7 @@ class SymbolSpace:
 
     @property
     def unbacked(self) -> list[str]:
+        """Names of the symbols that ops of the graph find, in natural order."""
         return sorted(self._unbacked, key=_natural)
 
     def collect(self, expr: sympy.Expr) -> None:
@@ -85,6 +87,7 @@ class SymbolSpace:
         return is_unbacked(symbol) and symbol.name not in self.given
 
     def freeze(self) -> None:
+        """Fix the order of the symbols; none can be collected from here on."""
         self.names = [*self.base, *self.derived, *self.unbacked]
         self._position = {name: i for i, name in enumerate(self.names)}
 

@@ -42,7 +42,8 @@ class Kernel:
 @dataclass(frozen=True)
 class Proved:
     """What was proved of a GPU's kernels (docs/validation.md): how many were looked at, how many properties hold, and a
-    line for each of which nothing is known."""
+    line for each of which nothing is known.
+    """
 
     kernels: int
     proved: int

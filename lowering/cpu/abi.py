@@ -53,6 +53,7 @@ class KernelSignature:
 
     @property
     def words(self) -> int:
+        """How many 8-byte words a kernel is called with: pointers, symbols, thread, thread count, scratch."""
         return self.pointers + self.symbols + 3
 
 

@@ -115,6 +115,7 @@ class Builder(KnownIntegers):
         return memref.load(buffer, [self.value(index)])
 
     def store(self, value: ir.Value, buffer: ir.Value, index: Index) -> None:
+        """Store a scalar at an index of a 1-D buffer."""
         memref.store(value, buffer, [self.value(index)])
 
     def vload(self, buffer: ir.Value, index: Index, width: int, mask: ir.Value | None = None) -> ir.Value:
@@ -140,7 +141,8 @@ class Builder(KnownIntegers):
 
     def _address(self, buffer: ir.Value, index: Index, size: int) -> ir.Value:
         """The element's address. Masked accesses of bf16 go through it as i16: LLVM takes them apart into single
-        elements, which for bf16 it converts by calls of a library function that is not there."""
+        elements, which for bf16 it converts by calls of a library function that is not there.
+        """
         base = memref.extract_aligned_pointer_as_index(buffer)
         address = arith.index_cast(self.i64, self.value(self.addi(base, self.muli(index, size))))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
@@ -192,6 +194,7 @@ class Builder(KnownIntegers):
     # -- vectors -----------------------------------------------------------------------------------------
 
     def broadcast(self, scalar: ir.Value, width: int) -> ir.Value:
+        """A vector of `width` lanes that all hold `scalar`."""
         return vector.broadcast(self.vec(width, scalar.type), scalar)
 
     def step(self, width: int) -> ir.Value:
@@ -226,9 +229,11 @@ class Builder(KnownIntegers):
         return None if isinstance(count, int) and count == 0 else self.mask_below(count, width)
 
     def addiv(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """`x + y` of integer vectors; never folded."""
         return arith.addi(x, y)
 
     def muliv(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """`x * y` of integer vectors; never folded."""
         return arith.muli(x, y)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
@@ -244,14 +249,17 @@ class Builder(KnownIntegers):
         return self.select(self.cmpf("olt", x, y), x, y)
 
     def shuffle(self, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        """Lanes chosen of two vectors laid end to end."""
         return vector.shuffle(x, y, list(lanes))
 
     def extract(self, x: ir.Value, lane: int) -> ir.Value:
+        """One lane of a vector, by a number."""
         return vector.extract(x, [], [lane])
 
     def reduce(self, kind: str, x: ir.Value, reassociate: bool = True) -> ir.Value:
         """Horizontal reduction; kind: add, mul, minnumf, maxnumf, minimumf, maximumf, ... With
-        `reassociate` a float sum is a tree (fast) instead of a chain of lanes."""
+        `reassociate` a float sum is a tree (fast) instead of a chain of lanes.
+        """
         element = ir.VectorType(x.type).element_type
         flags = ir.Attribute.parse("#arith.fastmath<reassoc>") if reassociate and kind in ("add", "mul") else None
         return vector.reduction(element, ir.Attribute.parse(f"#vector.kind<{kind}>"), x, fastmath=flags)
@@ -260,7 +268,8 @@ class Builder(KnownIntegers):
 
     def cast_float(self, x: ir.Value, element: ir.Type) -> ir.Value:
         """To another float type (scalar or vector), widening or rounding to nearest even; signed integers to f32 or f64
-        or, if they have 8 bits, to any."""
+        or, if they have 8 bits, to any.
+        """
         vector_type = x.type if isinstance(x.type, ir.VectorType) else None
         source = vector_type.element_type if vector_type else x.type
         if source == element:

@@ -76,6 +76,7 @@ class KernelObject:
 
     @property
     def entry(self) -> str:
+        """The symbol that the host calls."""
         return f"{self.name}_entry"
 
     @property

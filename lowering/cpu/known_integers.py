@@ -14,6 +14,7 @@ As elsewhere in code generation, integers do not overflow, and those that are di
 from math import gcd, inf
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.lowering.ir_builder import Condition, Index, IRBuilder
 
@@ -58,10 +59,12 @@ class KnownIntegers(IRBuilder):
 
     # -- arithmetic --------------------------------------------------------------------------------------
 
+    @override
     def addi(self, x: Index, y: Index) -> Index:
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         return self._learn(super().addi(x, y), low + low1, high + high1, gcd(p, q))
 
+    @override
     def subi(self, x: Index, y: Index) -> Index:
         if not isinstance(x, int) and x == y:
             return 0
@@ -76,6 +79,7 @@ class KnownIntegers(IRBuilder):
             return least
         return self._learn(super().subi(x, y), least, most, gcd(p, q))
 
+    @override
     def muli(self, x: Index, y: Index) -> Index:
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         if low < 0 or low1 < 0:
@@ -84,6 +88,7 @@ class KnownIntegers(IRBuilder):
         low2 = 0 if inf in (low, low1) else low * low1
         return self._learn(super().muli(x, y), low2, high2, p * q)
 
+    @override
     def divi(self, x: Index, y: Index) -> Index:
         if x == 0 or y == 0:  # by zero: in code for a tensor without elements, which never runs
             return 0
@@ -96,6 +101,7 @@ class KnownIntegers(IRBuilder):
             return least
         return self._learn(super().divi(x, y), least, most, p // y if p % y == 0 else 1)
 
+    @override
     def remi(self, x: Index, y: Index) -> Index:
         if x == 0 or y == 0:
             return 0
@@ -108,11 +114,13 @@ class KnownIntegers(IRBuilder):
             return x
         return self._learn(super().remi(x, y), 0, y - 1, gcd(p, y))
 
+    @override
     def ceildivi(self, x: Index, y: Index) -> Index:
         if isinstance(y, int) and self._is_multiple(x, y):
             return self.divi(x, y)
         return super().ceildivi(x, y)
 
+    @override
     def mini(self, x: Index, y: Index) -> Index:
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         if high <= low1:
@@ -121,6 +129,7 @@ class KnownIntegers(IRBuilder):
             return y
         return self._learn(super().mini(x, y), min(low, low1), min(high, high1), gcd(p, q))
 
+    @override
     def maxi(self, x: Index, y: Index) -> Index:
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         if high <= low1:
@@ -131,6 +140,7 @@ class KnownIntegers(IRBuilder):
 
     # -- conditions and control flow -----------------------------------------------------------------------
 
+    @override
     def cmpi(self, predicate: str, x: Index, y: Index) -> Condition:
         if isinstance(x, int) and isinstance(y, int):
             return super().cmpi(predicate, x, y)

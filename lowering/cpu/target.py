@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import ConvOp
 from kiln.lowering.cpu import isa
@@ -31,9 +32,11 @@ class CpuTarget(Target):
         """Vectors, registers, instruction sets and caches."""
         return isa.target()
 
+    @override
     def supports(self, op: ir.Operation) -> str | None:
         return no_kernel(op)
 
+    @override
     def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
         if not isinstance(op.opview, ConvOp):
             return None
@@ -42,9 +45,11 @@ class CpuTarget(Target):
             return Library(None, "a kernel of its own is as fast, on a channels-last image", (IMAGE,))
         return Library(reason)
 
+    @override
     def wants_channels_last(self, op: ir.Operation) -> bool:
         return wants_channels_last(op)
 
+    @override
     def choose_library(self, options: PipelineOptions) -> Steps:
         return [
             Step(
@@ -56,6 +61,7 @@ class CpuTarget(Target):
             Step("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
         ]
 
+    @override
     def fuse(self, options: PipelineOptions) -> Steps:
         return [
             *self.expand(list(kernel_kinds("cpu"))),
@@ -66,12 +72,14 @@ class CpuTarget(Target):
             self.round(options),
         ]
 
+    @override
     def place(self, options: PipelineOptions) -> Steps:
         return [
             *super().place(options),
             Step("hoist-slices", "kernels that read other slices are equal, and compiled once"),
         ]
 
+    @override
     def schedule(self, options: PipelineOptions) -> Steps:
         tuned = Step(
             f"autotune-cpu{{{options.timing}}}",
@@ -83,6 +91,7 @@ class CpuTarget(Target):
             Step("pack-constants", "in the order that the schedules chose", stage="sched"),
         ]
 
+    @override
     def emit(self, options: PipelineOptions) -> Steps:
         found = Step("find-kernels", "what an earlier graph had compiled is not emitted")
         return [
@@ -91,5 +100,6 @@ class CpuTarget(Target):
             Step(f"emit-kernels{braced(strict(options))}", "loops and vectors, as scheduled", stage="vector"),
         ]
 
+    @override
     def lower(self, options: PipelineOptions) -> Steps:
         return self.assemble()

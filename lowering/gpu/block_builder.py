@@ -95,6 +95,7 @@ class BlockBuilder(IRBuilder):
         return tt.SplatOp.create([x], [ir.RankedTensorType.get(list(shape), x.type)]).result if shape else x
 
     def expand_dims(self, x: ir.Value, axis: int) -> ir.Value:
+        """`x` with a dim of size 1 at `axis`; a scalar becomes a block."""
         shape = tt.shape_of(x.type)
         shape.insert(axis, 1)
         if not tt.is_block(x.type):
@@ -127,6 +128,7 @@ class BlockBuilder(IRBuilder):
         return [self.broadcast(v, shape) for v in values]
 
     def reshape(self, x: ir.Value, shape: Sequence[int]) -> ir.Value:
+        """`x` with other sizes and as many elements, in row-major order."""
         if tt.shape_of(x.type) == list(shape):
             return x
         return tt.ReshapeOp.create([x], [ir.RankedTensorType.get(list(shape), tt.element_of(x.type))]).result
@@ -138,6 +140,7 @@ class BlockBuilder(IRBuilder):
         return tt.TransOp.create([x], [type_], {"order": ir.DenseI32ArrayAttr.get(list(order))}).result
 
     def join(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Two blocks of one type as one, with a last dim of size 2."""
         type_ = ir.RankedTensorType.get([*tt.shape_of(x.type), 2], tt.element_of(x.type))
         return tt.JoinOp.create([x, y], [type_]).result
 

@@ -156,6 +156,7 @@ class Builder(BlockBuilder):
         return tt.DescriptorLoadOp.create(operands, [type_]).result
 
     def descriptor_store(self, desc: ir.Value, value: ir.Value, indices: Sequence[Index]) -> None:
+        """Store a block through a descriptor at element positions (i32)."""
         tt.DescriptorStoreOp.create([desc, value, *(self.value(i, self.i32) for i in indices)], [])
 
     # -- floats (Python floats become constants) -------------------------------------------------------------
@@ -228,7 +229,8 @@ class Builder(BlockBuilder):
 
     def dot(self, lhs: ir.Value, rhs: ir.Value, acc: ir.Value, precision: str = "ieee") -> ir.Value:
         """`acc + lhs @ rhs`; how f32 operands are taken: ieee, tf32 or tf32x3. "fast": sums of 8-bit floats may stay in
-        the tensor cores, whose own precision is less than that of f32."""
+        the tensor cores, whose own precision is less than that of f32.
+        """
         narrow = is_float(lhs.type) and type(tt.element_of(lhs.type)) not in _FLOAT_BITS
         imprecise = _ALL_SUMS if precision == "fast" else _SHORT_SUMS if narrow else 0
         kind = tt.PRECISION["ieee" if precision == "fast" else precision]

@@ -41,10 +41,12 @@ class Artifacts:
 
     @property
     def ptx(self) -> str:
+        """The assembly text: PTX on NVIDIA's GPUs."""
         return self.assembly
 
     @property
     def cubin(self) -> bytes | None:
+        """The binary; None if assembling was not asked for."""
         return self.binary
 
 

@@ -103,7 +103,8 @@ class GpuKernel:
 
     def repeat(self, first: int, others: Sequence[dict[int, int]]) -> None:
         """The sections from number `first` on also run for other tensors: with the pointers that each of `others` has
-        in place of the kernel's."""
+        in place of the kernel's.
+        """
         if not others:
             return
         for at, (count, emit) in enumerate(self.sections[first:], first):
@@ -195,7 +196,8 @@ def emit_kernel(fusion: ir.OpView, name: str, backend: str = "cuda") -> ir.Modul
 
 def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptions = DEFAULTS) -> Schedule | None:
     """The schedule of a fusion, as `schedule-gpu` writes it: one of the kind's own planner, or one nest of loops after
-    the other; None where the kind has no planner."""
+    the other; None where the kind has no planner.
+    """
     parts = body.parts()
     if len(parts) > 1:
         return PartsSchedule(parts=tuple(plan_kernel(part, layouts, options) for part in parts))

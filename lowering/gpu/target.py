@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp
 from kiln.lowering.emitters import kernel_kinds
@@ -33,10 +34,12 @@ class GpuTarget(Target):
     arch: str = DEFAULT_ARCH
 
     @classmethod
+    @override
     def on(cls, device: str, arch: str) -> Self:
         return cls(device, arch)
 
     @property
+    @override
     def runs_on(self) -> str:
         return self.device or "cuda:0"
 
@@ -45,9 +48,11 @@ class GpuTarget(Target):
         """Multiprocessors, shared memory and rates."""
         return machine(self.arch)
 
+    @override
     def supports(self, op: ir.Operation) -> str | None:
         return no_kernel(op)
 
+    @override
     def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
         if isinstance(op.opview, ConvOp):
             return Library(convolution_reason(op, arch=self.arch))
@@ -60,6 +65,7 @@ class GpuTarget(Target):
             return Library(None, "a kernel of its own is as fast, with one behind it for what follows", (ALONE,))
         return Library(reason)
 
+    @override
     def choose_library(self, options: PipelineOptions) -> Steps:
         tuned = ""
         if self._tries(options):
@@ -89,6 +95,7 @@ class GpuTarget(Target):
             ),
         ]
 
+    @override
     def fuse(self, options: PipelineOptions) -> Steps:
         return [
             *self.expand(list(kernel_kinds("gpu"))),
@@ -104,6 +111,7 @@ class GpuTarget(Target):
             self.round(options),
         ]
 
+    @override
     def schedule(self, options: PipelineOptions) -> Steps:
         chip = f"arch={self.arch} tf32={_text(options.tf32)} descriptors={_text(self._descriptors(options))}"
         steps = [Step(f"schedule-gpu{{{chip}}}", "tiles and warps by the measured rules", stage="sched")]
@@ -112,6 +120,7 @@ class GpuTarget(Target):
             steps.append(Step(text, "the rules' tiles are where it starts"))
         return steps
 
+    @override
     def emit(self, options: PipelineOptions) -> Steps:
         emit = f"emit-kernels{braced('target=gpu', strict(options))}"
         proofs = Step(f"prove-kernels{{policy={options.check}}}", "of what goes to Triton")
@@ -121,6 +130,7 @@ class GpuTarget(Target):
             *([proofs] if options.check else []),
         ]
 
+    @override
     def lower(self, options: PipelineOptions) -> Steps:
         text = f"assemble{{arch={self.arch}}}"
         return [Step(text, "in other threads, while further kernels are emitted", stage="ptx")]

@@ -78,7 +78,8 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
 
 def _in_groups(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """Strides for the results that `_of_groups` gives some, and for those of pointwise kernels, of the same sizes, that
-    these are made of (a group norm of 1 x 64 x 56 x 56 in several kernels: 520 -> 300 us)."""
+    these are made of (a group norm of 1 x 64 x 56 x 56 in several kernels: 520 -> 300 us).
+    """
     found: dict[ir.Value, Exprs] = {}
     for op in reversed(graph.operations):
         if name_of(op) != "kiln.fusion":

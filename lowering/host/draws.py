@@ -18,7 +18,8 @@ __all__ = ["follow_draws"]
 def follow_draws(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """Strides for the results of fusions that a call with an effect on the random generator reads for a result of the
     same sizes: that result's (the first such call's). What the function returns has strides of its own, which are
-    those of the trace as well."""
+    those of the trace as well.
+    """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
     for call in graph.operations:

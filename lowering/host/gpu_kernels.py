@@ -82,6 +82,8 @@ class LaunchForm:
 
     @classmethod
     def of(cls, fusion: ir.OpView, function: ir.Operation, symbols: int) -> "LaunchForm":
+        """The launch that a kernel's function describes: grid, warps, descriptors, over the fusion's symbols."""
+
         def text(expr: ir.AffineExpr) -> str:
             return str(ir.AffineMapAttr.get(ir.AffineMap.get(0, symbols, [expr])))
 
@@ -190,7 +192,8 @@ def start_gpu_kernel(fusion: ir.OpView, module: Any, name: str, arch: str) -> Gp
 
 def meanwhile(plan: Plan) -> None:
     """What can be done for a plan on a GPU while its kernels compile in other threads: cuDNN takes its time to choose
-    engines, and to load them."""
+    engines, and to load them.
+    """
     if torch.device(plan.device).type == "cuda" and torch.cuda.is_initialized():
         with torch.cuda.device(plan.device):
             prepare_ahead(plan)
@@ -226,7 +229,8 @@ def _tensor_map(meta: Any) -> TensorMap:
 @functools.cache
 def start_compiler(arch: str) -> None:
     """Has Triton imported and made ready in another thread, by a kernel that does nothing: its first compilation in a
-    process costs half a second more than the others."""
+    process costs half a second more than the others.
+    """
     _threads().submit(compile_ttir, _NOTHING, arch, {"num_warps": 1})
 
 

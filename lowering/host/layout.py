@@ -40,19 +40,23 @@ class Layout:
 
 
 def is_constant(expr: ir.AffineExpr, value: int) -> bool:
+    """Whether an expression is this number, as far as its form shows."""
     return affine.constant_of(expr) == value
 
 
 def add(a: ir.AffineExpr, b: ir.AffineExpr) -> ir.AffineExpr:
+    """`a + b`, folded."""
     # Downcast, since the bindings do not see that MLIR folded.
     return (a + b).maybe_downcast()
 
 
 def mul(a: ir.AffineExpr, b: ir.AffineExpr) -> ir.AffineExpr:
+    """`a * b`, folded."""
     return (a * b).maybe_downcast()
 
 
 def constant(value: int) -> ir.AffineExpr:
+    """The expression of a number."""
     return ir.AffineExpr.get_constant(value)
 
 
@@ -108,9 +112,11 @@ class HostGraph:
     # -- attributes of the function ------------------------------------------------------------------
 
     def argument_attribute(self, index: int, name: str) -> ir.Attribute | None:
+        """An attribute of the function's argument `index`; None without it."""
         return _entry(self.function, "arg_attrs", index, name)
 
     def result_attribute(self, index: int, name: str) -> ir.Attribute | None:
+        """An attribute of the function's result `index`; None without it."""
         return _entry(self.function, "res_attrs", index, name)
 
     def symbol_name(self, position: int) -> str:

@@ -31,7 +31,8 @@ _TYPES = ("bfloat16", "float16", "float32", "float64")
 @dataclass(frozen=True)
 class LibraryProduct:
     """`operands`: which operands of the op are lhs, rhs and the bias, if any; the rest is as in `runtime.plan.Product`,
-    over the function's symbols."""
+    over the function's symbols.
+    """
 
     operands: tuple[int, ...]
     dtype: str

@@ -42,7 +42,8 @@ class Code(Protocol):
 
     def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
         """The kernel of a plan, and its object, both by `number`; waits for the compiler. Raises CompileError or
-        UnsupportedError where that refuses the kernel."""
+        UnsupportedError where that refuses the kernel.
+        """
         ...
 
     def texts(self) -> dict[str, str]:

@@ -112,7 +112,8 @@ class _Planner(PlanValues):
 
     def _library_calls(self) -> dict[ir.Value, LibraryProduct | LibraryConvolution]:
         """Results of the ATen calls that the GPU's library does, up to the first call that returns sizes: if it refuses
-        a size, nothing has run that cannot be run again."""
+        a size, nothing has run that cannot be run again.
+        """
         found: dict[ir.Value, LibraryProduct | LibraryConvolution] = {}
         for op in self.graph.operations:
             operation = op.operation

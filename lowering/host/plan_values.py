@@ -28,15 +28,28 @@ class InputSource(Protocol):
     """
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """What the input is: a tensor, an int or a constant."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name in PyTorch's graph."""
+        ...
+
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """Its position among the graph's inputs."""
+        ...
+
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """The dim of the tensor that shows a size."""
+        ...
+
     @property
-    def expr(self) -> Any: ...
+    def expr(self) -> Any:
+        """The expression that the value must equal, over other inputs' symbols."""
 
 
 class PlanValues:
@@ -57,6 +70,7 @@ class PlanValues:
         self.step_of: dict[int, int] = {}  # symbol -> step that makes it known
 
     def expr(self, e: ir.AffineExpr) -> Expr:
+        """An expression as plans hold it: a number, or its text over the plan's symbols."""
         value = affine.constant_of(e)
         return str(e) if value is None else value
 

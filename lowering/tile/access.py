@@ -37,6 +37,7 @@ class Loops:
     extents: list[ir.AffineExpr] = field(default_factory=list[ir.AffineExpr])
 
     def new(self, extent: ir.AffineExpr) -> ir.AffineDimExpr:
+        """A new innermost loop of this extent; returns its dim."""
         # Operators on expressions give the class of the operation even where it folded.
         self.extents.append(extent.maybe_downcast())
         return ir.AffineDimExpr.get(len(self.extents) - 1)
@@ -177,7 +178,8 @@ def index_among(
     indices: Sequence[ir.AffineExpr], sizes: Sequence[ir.AffineExpr], wanted: Sequence[ir.AffineExpr]
 ) -> Indices:
     """The index of the same element of a tensor whose sizes, `wanted`, are `sizes` but for dims of size 1: a value for
-    each channel behind one image of one pixel."""
+    each channel behind one image of one pixel.
+    """
     if list(sizes) == list(wanted):
         return tuple(indices)
     walked = iter(index for index, size in zip(indices, sizes, strict=True) if affine.constant_of(size) != 1)

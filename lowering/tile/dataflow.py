@@ -16,7 +16,8 @@ __all__ = ["Dataflow", "scalar_ops", "yielded"]
 
 class Dataflow:
     """The body of one fusion. A tensor stands for its elements: `sources` and `readers` of a value are the scalars and
-    tensors that it is computed from, or that are computed from it, in one step."""
+    tensors that it is computed from, or that are computed from it, in one step.
+    """
 
     def __init__(self, fusion: ir.Operation) -> None:
         self.block = fusion.regions[0].blocks[0]
@@ -46,7 +47,8 @@ class Dataflow:
 
     def readers(self, value: ir.Value) -> Iterator[tuple[ir.Operation, ir.Value | None]]:
         """Each op that reads `value`, and what the elements become there: the argument of a loop's body for an operand,
-        the loop's result for what is yielded, the results of other ops; None for what leaves the body."""
+        the loop's result for what is yielded, the results of other ops; None for what leaves the body.
+        """
         for use in value.uses:
             op, number = use.owner.operation, use.operand_number
             if op.name == "linalg.generic":

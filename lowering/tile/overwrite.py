@@ -107,7 +107,8 @@ class Overwriting:
 @dataclass(frozen=True)
 class _Nest:
     """Results that one nest stores. operands: what it reads at the point that it writes, or before it writes. later:
-    operands that the results behind each one are computed from. is_loaded_once: see there."""
+    operands that the results behind each one are computed from. is_loaded_once: see there.
+    """
 
     operands: int
     later: dict[int, int]

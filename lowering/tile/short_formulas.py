@@ -40,7 +40,8 @@ MOST_RELATIVE = {"bf16": 2.0**-12, "f16": 2.0**-15}
 @dataclass(frozen=True)
 class Formula:
     """Error of a short formula: at most `distance` times the distance of the exact value from one or minus one, plus
-    `relative` times the value, plus `absolute`. early: an exponential that is infinite from 2^127 on."""
+    `relative` times the value, plus `absolute`. early: an exponential that is infinite from 2^127 on.
+    """
 
     distance: float = 0.0
     relative: float = 0.0

@@ -28,7 +28,8 @@ __all__ = ["Inexact", "inexact_form", "is_power_of_two"]
 @dataclass(frozen=True)
 class Inexact:
     """The greatest error: `ulps` units in the last place, or `relative` to the result, or what `absolute(b, x, y)`
-    emits for an operand x and its result y. flushes: subnormal operands and results are zero."""
+    emits for an operand x and its result y. flushes: subnormal operands and results are zero.
+    """
 
     ulps: int = 0
     relative: float = 0.0
@@ -36,12 +37,14 @@ class Inexact:
     flushes: bool = False
 
     def operand(self, b: Builder, x: ir.Value) -> ir.Value:
+        """`x` as the GPU's instruction reads it: subnormal numbers become zeros if it flushes."""
         return _flushed(b, x) if self.flushes else x
 
     def result(self, b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
         """The exact result of an operand (the first of several) with its error. What is 0, 1 or -1 (the limits of
         functions), infinite or NaN has none, nor has a subnormal number: with fewer units than the error, it would
-        become NaN."""
+        become NaN.
+        """
         bits = arith.bitcast(b.i32, y)
         # Knuth's multiplicative hash; its highest bit is the sign.
         is_negative = arith.cmpi(2, arith.muli(bits, b.int_(-1640531535, b.i32)), b.int_(0, b.i32))
@@ -80,7 +83,8 @@ def _flushed(b: Builder, x: ir.Value) -> ir.Value:
 
 def is_power_of_two(b: Builder, x: ir.Value) -> ir.Value:
     """Whether a divisor only changes the exponent: its reciprocal is in the unit's table, and the quotient exact. The
-    documents do not say so; `1 - 2 / (exp(2 x) + 1)` for the limits of tanh counts on it."""
+    documents do not say so; `1 - 2 / (exp(2 x) + 1)` for the limits of tanh counts on it.
+    """
     fraction = arith.andi(arith.bitcast(b.i32, x), b.int_((1 << 23) - 1, b.i32))
     return arith.cmpi(0, fraction, b.int_(0, b.i32))
 

@@ -25,7 +25,8 @@ _ALL_BITS = -1
 @dataclass(frozen=True)
 class Buffer:
     """The memory of one argument. sizes: over the kernel's symbols; offset: of an element, over the dims and symbols;
-    item: bytes of an element; is_written: it is a result, in memory of its own, that nothing has written yet."""
+    item: bytes of an element; is_written: it is a result, in memory of its own, that nothing has written yet.
+    """
 
     sizes: tuple[ir.AffineExpr, ...]
     offset: ir.AffineExpr
@@ -58,7 +59,8 @@ def buffers_of_tensors(tensors: Sequence[torch.Tensor]) -> list[Buffer]:
 
 def reach_of(b: Builder, buffer: Buffer, symbols: Sequence[Index]) -> tuple[ir.Value, ir.Value]:
     """Where a buffer's memory starts, in bytes from the element at index 0, and how many bytes it has from its first to
-    its last element; both i64. It starts in front of that element where a dim is read backwards."""
+    its last element; both i64. It starts in front of that element where a dim is read backwards.
+    """
     sizes = [symbolic(b, n, symbols) for n in buffer.sizes]
     first, last = _outermost(b, buffer.offset, [b.subi(n, 1) for n in sizes], symbols)
     is_empty = False
@@ -73,7 +75,8 @@ def _outermost(
     b: Builder, offset: ir.AffineExpr, most: Sequence[Index], symbols: Sequence[Index]
 ) -> tuple[Index, Index]:
     """The smallest and the largest offset, for dims from 0 to `most`. Strides may be negative, and one that is a symbol
-    does not tell; what is no sum of strides (a packed layout) only grows."""
+    does not tell; what is no sum of strides (a packed layout) only grows.
+    """
     linear = affine.linear_coefficients(offset)
     if linear is None:
         return 0, symbolic(b, offset, symbols, most)

@@ -28,7 +28,8 @@ _CHEAP = 4
 @dataclass(frozen=True)
 class Descriptor:
     """A tensor descriptor: `sizes` and `strides` in elements, outermost dim first; is_nan: what lies outside is NaN,
-    not zero."""
+    not zero.
+    """
 
     pointer: ir.Value
     element: ir.Type
@@ -49,7 +50,8 @@ class Extent:
 @dataclass(frozen=True)
 class Reporting:
     """Where a kernel reports what is wrong: (address of the record, number of the launch), or None where it does not;
-    the sites that may; what is looked at."""
+    the sites that may; what is looked at.
+    """
 
     record: tuple[ir.Value, ir.Value] | None
     sites: Sites
@@ -132,16 +134,19 @@ class Lowering:
     # -- values ---------------------------------------------------------------------------------------------
 
     def block(self, value: ir.Value) -> Block:
+        """The block in memory that a value of the kernel became."""
         found = self.values[value]
         assert isinstance(found, Block)
         return found
 
     def scalar(self, value: ir.Value) -> ir.Value:
+        """The SSA value that a scalar of the kernel became."""
         found = self.values[value]
         assert isinstance(found, ir.Value)
         return found
 
     def either(self, value: ir.Value) -> Block | ir.Value:
+        """What a value of the kernel became: a block or a scalar, no descriptor."""
         found = self.values[value]
         assert not isinstance(found, Descriptor)
         return found

@@ -38,7 +38,8 @@ def _make_descriptor(low: Lowering, op: ir.Operation) -> None:
 
 def check_descriptor(low: Lowering, op: ir.Operation, descriptor: Descriptor, extent: Extent) -> None:
     """Reports a descriptor that goes past its memory, or that the hardware has no form for: all but the last stride
-    are multiples of 16 bytes."""
+    are multiples of 16 bytes.
+    """
     b, item = low.b, bytes_of(memory_type(descriptor.element))
     last, is_empty = b.value(0), b.int_(0, b.i1)
     start = arith.subi(llvm.ptrtoint(b.i64, descriptor.pointer), extent.base)

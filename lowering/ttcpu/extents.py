@@ -21,7 +21,8 @@ __all__ = ["extents_of"]
 
 def extents_of(low: Lowering, pointer: ir.Value) -> tuple[Extent, ...]:
     """The memory that a pointer, or a block of pointers, of the source may lead to; all that the kernel has where that
-    cannot be told (pointers made of integers); nothing if the kernel's memory is not known."""
+    cannot be told (pointers made of integers); nothing if the kernel's memory is not known.
+    """
     if not low.extents:
         return ()
     return tuple(dict.fromkeys(_trace(low, pointer, set()))) or tuple(low.extents.values())

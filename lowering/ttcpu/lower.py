@@ -88,7 +88,8 @@ def lower_kernel(
 class _Frame:
     """What programs use of their kernel, as values of the function that they are emitted in: memory for blocks, the
     address of each tensor, the symbols, where to report, the address of what programs share (i64), and how much memory
-    each tensor has."""
+    each tensor has.
+    """
 
     b: Builder
     scratch: Scratch

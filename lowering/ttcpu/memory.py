@@ -51,6 +51,7 @@ def write(low: Lowering, address: ir.Value, value: ir.Value) -> list[ir.Value]:
 
 
 def zero(low: Lowering, element: ir.Type) -> ir.Value:
+    """A zero of an element type; a null pointer for pointers."""
     if isinstance(element, (ir.IntegerType, ir.FloatType)):
         return low.b.zero(element)
     return llvm.inttoptr(element, low.b.int_(0, low.b.i64))
@@ -58,7 +59,8 @@ def zero(low: Lowering, element: ir.Type) -> ir.Value:
 
 def undefined(low: Lowering, element: ir.Type) -> ir.Value:
     """What a masked-off element is without an `other`: on a GPU any bits, here NaN or bytes of 0xA5, so that a kernel
-    that uses them gives a wrong result here, too."""
+    that uses them gives a wrong result here, too.
+    """
     if isinstance(element, ir.FloatType):
         return low.b.float_(float("nan"), element)
     if isinstance(element, ir.IntegerType):

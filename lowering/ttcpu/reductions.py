@@ -25,7 +25,8 @@ def _with(index: Index, axis: int, at: ir.Value) -> Index:
 @handles("tt.reduce")
 def _reduce(low: Lowering, op: ir.Operation) -> None:
     """As a tree, as a GPU's threads do: halves are combined until one element is left. So a sum rounds as often as
-    there, and not once an element; and the innermost loop runs over elements that do not depend on each other."""
+    there, and not once an element; and the innermost loop runs over elements that do not depend on each other.
+    """
     axis, size = _axis(op), low.block(op.operands[0]).shape[_axis(op)]
     half = -(-size // 2)
     partial = _first_half(low, op, axis, half)

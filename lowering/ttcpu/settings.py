@@ -21,7 +21,8 @@ class Settings:
     poison: results and scratch memory hold NaN (all bits set) before a kernel runs.
     approximate: approximate instructions have an error as large as documented (`approximate.py`).
     order, seed: in which order the programs of a grid run. together: how many programs of a kernel with atomics are
-    under way at the same time, in the order "shuffled" (`interleave.py`); 1: each runs to its end."""
+    under way at the same time, in the order "shuffled" (`interleave.py`); 1: each runs to its end.
+    """
 
     bounds: bool = True
     poison: bool = True

@@ -6,6 +6,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from typing_extensions import override
+
 from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import Step, Steps, braced, strict
@@ -21,13 +23,16 @@ class TtCpuTarget(GpuTarget):
     name: ClassVar[str] = "tt-cpu"
 
     @classmethod
+    @override
     def on(cls, device: str, arch: str) -> Self:
         return cls()
 
     @property
+    @override
     def runs_on(self) -> str:
         return "cpu"
 
+    @override
     def lower(self, options: PipelineOptions) -> Steps:
         settings = str(Settings.parse(options.tt_cpu))
         given = braced(f"settings='{settings}'" if settings else "", strict(options))

@@ -68,7 +68,8 @@ def interleaved(
 
 def processor_time(runs: Sequence[Callable[[], None]], seconds: float) -> list[Timing]:
     """`interleaved` for calls that stay in this thread: by its processor time, which other work on the machine does not
-    add to."""
+    add to.
+    """
     return interleaved(runs, seconds, time.thread_time)
 
 

@@ -38,6 +38,7 @@ def _only_dtype(m: Match, value: ir.Value) -> None:
 
 @rule("cast-same", "cast(x)", "x  (same element type)", EXACT, "nothing is converted", T)
 def cast_same(m: Match) -> ir.Value:
+    """A cast to the dtype that `x` has is `x`."""
     if not is_tensor(m["x"]) or dtype_of(m["x"]) != dtype_of(m.result):
         raise NoMatch("")
     _only_dtype(m, m.result)
@@ -53,6 +54,7 @@ def cast_same(m: Match) -> ir.Value:
     T,
 )
 def cast_cast(m: Match) -> ir.Value:
+    """Two casts are one where the dtype between them holds every value of the first."""
     middle = m.operand(0)
     _only_dtype(m, m.result)
     _only_dtype(m, middle)

@@ -47,6 +47,7 @@ def _boolean(m: Match) -> ir.Value:
 
 @rule("eq-false", "eq(x, 0)", "logical_not(x)", EXACT, "for booleans", T)
 def eq_false(m: Match) -> ir.Value:
+    """`x == False` is `not x`, for booleans."""
     return m.build("logical_not", _boolean(m))
 
 

@@ -78,6 +78,7 @@ def _slice(op: ir.Operation, value: ir.Value) -> _Piece | None:
 
 @rule("cat-one", "cat(xs)", "x  (one tensor)", EXACT, "a list of one tensor", T)
 def cat_one(m: Match) -> ir.Value:
+    """A concatenation of one tensor is that tensor."""
     elements = list_elements(m["xs"])
     if elements is None or len(elements) != 1:
         raise NoMatch("")
@@ -93,6 +94,7 @@ def cat_one(m: Match) -> ir.Value:
     T,
 )
 def cat_slices(m: Match) -> ir.Value:
+    """A concatenation of adjacent slices of one tensor is a slice of it."""
     elements = list_elements(m["xs"])
     if elements is None or len(elements) < 2:
         raise NoMatch("")
@@ -112,6 +114,7 @@ def cat_slices(m: Match) -> ir.Value:
 
 @rule("stack-unbind", "stack(xs, d)", "x  (all it was unbound into)", EXACT, "put together as taken apart", T)
 def stack_unbind(m: Match) -> ir.Value:
+    """A stack of all that `unbind` gives along the same dim is the tensor."""
     elements = list_elements(m["xs"])
     unpacked = defining_op(elements[0]) if elements else None
     if elements is None or unpacked is None or unpacked.name != "torch.prim.ListUnpack":
@@ -127,6 +130,7 @@ def stack_unbind(m: Match) -> ir.Value:
 
 @rule("slice-cat", "slice(cat(xs, e), d)", "a slice of one of xs, or all of it", EXACT, "nothing else is read", T)
 def slice_cat(m: Match) -> ir.Value:
+    """A slice of a concatenation that is one of the parts is that part."""
     elements, sizes = list_elements(m["xs"]), sizes_of(m.operand(0))
     piece = _piece(m.result)
     if elements is None or sizes is None or piece is None or piece.end is None:

@@ -99,7 +99,8 @@ Bindings = dict[str, Any]
 
 class Operands:
     """The operands of one op as patterns see them first: most rules for an op are known not to match by these, before
-    any value is bound."""
+    any value is bound.
+    """
 
     def __init__(self, op: ir.Operation) -> None:
         self.values = list(op.operands)

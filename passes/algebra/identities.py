@@ -54,6 +54,7 @@ for _outer in ("relu", "abs"):
     T,
 )
 def add_zero(m: Match) -> ir.Value:
+    """`x + 0` is `x`; for floats where `x` is never -0.0, or with fast_math."""
     zero = splat_of(m["c"])
     if zero is None or zero != 0:
         raise NoMatch("")
@@ -72,6 +73,7 @@ def add_zero(m: Match) -> ir.Value:
     T,
 )
 def sub_zero(m: Match) -> ir.Value:
+    """`x - 0` is `x`; `x - (-0.0)` for floats only with fast_math."""
     zero = splat_of(m["c"])
     if zero is None or zero != 0:
         raise NoMatch("")
@@ -131,6 +133,7 @@ def never_negative_zero(value: ir.Value) -> bool:
     T,
 )
 def mul_constants(m: Match) -> ir.Value:
+    """`(x * a) * b` is `x * (a * b)`."""
     a, b = _numbers(m)
     return m.build("mul.Scalar", m.like_root(m["x"]), m.number(_combined(a * b)))
 
@@ -144,6 +147,7 @@ def mul_constants(m: Match) -> ir.Value:
     T,
 )
 def add_constants(m: Match) -> ir.Value:
+    """`(x + a) + b` is `x + (a + b)`."""
     a, b = _numbers(m)
     return m.build("add.Scalar", m.like_root(m["x"]), m.number(_combined(a + b)), m.number(1))
 

@@ -28,16 +28,19 @@ def _floating(m: Match, name: str) -> ir.Value:
 
 @rule("pow-half", "pow(x, 0.5)", "sqrt(x)", EXACT, "ATen computes sqrt(x)", T)
 def pow_half(m: Match) -> ir.Value:
+    """`x ** 0.5` is `sqrt(x)`."""
     return _floating(m, "sqrt")
 
 
 @rule("pow-minus-one", "pow(x, -1)", "reciprocal(x)", EXACT, "ATen computes 1 / x", T)
 def pow_minus_one(m: Match) -> ir.Value:
+    """`x ** -1` is `1 / x`."""
     return _floating(m, "reciprocal")
 
 
 @rule("pow-minus-half", "pow(x, -0.5)", "rsqrt(x)", FAST, "ATen computes 1 / sqrt(x); rsqrt may round otherwise", T)
 def pow_minus_half(m: Match) -> ir.Value:
+    """`x ** -0.5` is `rsqrt(x)`."""
     return _floating(m, "rsqrt")
 
 
@@ -50,6 +53,7 @@ def pow_minus_half(m: Match) -> ir.Value:
     T,
 )
 def div_constant(m: Match) -> ir.Value:
+    """`x / c` is `x * (1 / c)`: exactly for powers of two, with fast_math for other finite `c`."""
     divisor = m.const("c")
     if not isinstance(divisor, int | float) or divisor in (0, 1, -1) or not math.isfinite(divisor):
         raise NoMatch("")

@@ -18,6 +18,7 @@ T = "products"
 
 @rule("bmm", "bmm(x, y)", "matmul(x, y)", Safety.EXACT, "one spelling for products of batches", T)
 def bmm(m: Match) -> ir.Value:
+    """`bmm` is `matmul`, for which there are further rules."""
     return m.build("matmul", m["x"], m["y"])
 
 
@@ -30,6 +31,7 @@ def bmm(m: Match) -> ir.Value:
     T,
 )
 def matmul_of_views(m: Match) -> ir.Value:
+    """A view of a product of views is a product of tensors of higher rank."""
     product = m.operand(0)
     sizes, flat = sizes_of(m.result), sizes_of(product)
     listed = list_elements(m.root.operands[1])
@@ -92,6 +94,7 @@ def _split(
     T,
 )
 def baddbmm_beta_zero(m: Match) -> ir.Value:
+    """`baddbmm` with `beta=0` is the product alone, times `alpha`."""
     factor = m.const("c")
     if not isinstance(factor, int | float):
         raise NoMatch("")

@@ -20,6 +20,7 @@ row("masked-fill-never", "masked_fill(x, 0, v)", "x", EXACT, "the mask is consta
 
 @rule("where-not", "where(logical_not(c), x, y)", "where(c, y, x)", EXACT, "for booleans", T)
 def where_not(m: Match) -> ir.Value:
+    """`where(not c, x, y)` is `where(c, y, x)`, for boolean `c`."""
     if dtype_of(m["c"]) != "i1":
         raise NoMatch("")
     return m.build("where.self", m["c"], m["y"], m["x"])

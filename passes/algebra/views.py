@@ -37,6 +37,7 @@ rule("squeeze-none", "squeeze(x)", "x  (same sizes)", EXACT, "a dimension that i
 
 @rule("clone", "clone(x)", "x  (same strides)", EXACT, "values are never written to; a copy may not be returned", T)
 def clone(m: Match) -> ir.Value:
+    """A copy of the same strides is its operand."""
     value = m.like_root(m["x"])
     m.need(same_strides(value, m.result), "the copy changes the layout")
     return value
@@ -49,16 +50,19 @@ def _outer(m: Match, name: str) -> ir.Value:
 
 @rule("view-view", "view(view(x))", "view(x)", EXACT, "the elements keep their order", T)
 def view_view(m: Match) -> ir.Value:
+    """A view of a view is one view, or none where it restores the type."""
     return m["x"] if same_type(m["x"], m.result) else _outer(m, "view")
 
 
 @rule("view-unsqueeze", "view(unsqueeze(x))", "view(x)", EXACT, "the elements keep their order", T)
 def view_unsqueeze(m: Match) -> ir.Value:
+    """A view of `unsqueeze` is a view of its operand."""
     return m["x"] if same_type(m["x"], m.result) else _outer(m, "view")
 
 
 @rule("view-permute", "view(permute(x))", "view(x)", EXACT, "where dimensions of size 1 alone move", T)
 def view_permute(m: Match) -> ir.Value:
+    """A view of a permutation that only moves dims of size 1 is a view of its operand."""
     sizes = sizes_of(m["x"])
     order = _permutation(m, m.operand(0))
     moved = [d for d in order if sizes is not None and sizes[d] != 1]
@@ -69,11 +73,13 @@ def view_permute(m: Match) -> ir.Value:
 
 @rule("expand-expand", "expand(expand(x))", "expand(x)", EXACT, "broadcasting twice is broadcasting once", T)
 def expand_expand(m: Match) -> ir.Value:
+    """An expansion of an expansion is one expansion."""
     return _outer(m, "expand")
 
 
 @rule("squeeze-unsqueeze", "squeeze(unsqueeze(x, a), b)", "x  (a = b)", EXACT, "the new dimension goes", T)
 def squeeze_unsqueeze(m: Match) -> ir.Value:
+    """`squeeze` of the dim that `unsqueeze` made is the operand."""
     sizes = sizes_of(m["x"])
     a, b = m.const("a"), m.const("b")
     if sizes is None or a % (len(sizes) + 1) != b % (len(sizes) + 1):
@@ -83,6 +89,7 @@ def squeeze_unsqueeze(m: Match) -> ir.Value:
 
 @rule("flip-flip", "flip(flip(x, a), b)", "x  (a = b)", EXACT, "reversed twice", T)
 def flip_flip(m: Match) -> ir.Value:
+    """Reversing the same dims twice is the operand."""
     rank = len(sizes_of(m["x"]) or ())
     if sorted(d % rank for d in m.const("a")) != sorted(d % rank for d in m.const("b")):
         raise NoMatch("other dimensions are reversed")

@@ -168,7 +168,8 @@ class FusionGraph:
 
     def convolved(self, op: ir.Operation) -> list[ir.Value]:
         """Results of convolutions that `op` is computed from position by position, where only it needs them: directly,
-        or by ops that only it needs. Found once an op."""
+        or by ops that only it needs. Found once an op.
+        """
         found = self._convolved.get(op)
         if found is None:
             found = self._convolved[op] = self._find_convolved(op)
@@ -206,7 +207,8 @@ class FusionGraph:
 
     def users(self, op: ir.Operation) -> list[int]:
         """Positions of the ops of the function that read what `op` makes, directly or through free ops; each once.
-        Found once an op."""
+        Found once an op.
+        """
         found = self._users.get(op)
         if found is None:
             unique: dict[int, None] = {}

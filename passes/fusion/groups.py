@@ -150,7 +150,8 @@ class Grouping:
 
     def is_guarded(self, group: Group, reads: Iterable[Read]) -> bool:
         """Whether a pad or concatenation in `group` lies between these reads and its loops, directly or behind other
-        ops."""
+        ops.
+        """
         return any(self.of[r.consumer] is group and (r.guarded or r.consumer in group.guarded) for r in reads)
 
     def merge(self, a: Group, b: Group) -> Group:

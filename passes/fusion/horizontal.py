@@ -28,7 +28,8 @@ SMALL = 0.1
 @dataclass
 class Room:
     """How much memory kernels may take: little more than before any of them become parts of one (`most`), and beyond
-    what the ops take one by one (`free`) no more bytes than of traffic are saved."""
+    what the ops take one by one (`free`) no more bytes than of traffic are saved.
+    """
 
     kernels: Kernels
     most: int

@@ -87,7 +87,8 @@ def _try_pointwise(
 
 def _follows_convolution(grouping: Grouping, op: ir.Operation, size: int) -> bool:
     """Whether `op` is computed, position by position, from the result of a convolution that only it needs, directly or
-    by ops that only it needs; what it makes of that has at most as many bytes (`size`)."""
+    by ops that only it needs; what it makes of that has at most as many bytes (`size`).
+    """
     values = grouping.graph.convolved(op)
     return any(size <= grouping.model.bytes_of(value) for value in values)
 
@@ -106,7 +107,8 @@ def _plain(index: tuple[ir.AffineExpr, ...]) -> list[int] | None:
 
 def _covers(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:
     """Whether a plain index, over the group's loops, comes to each element of a value: a slice that begins at 0 is read
-    at the same index as the whole."""
+    at the same index as the whole.
+    """
     return all(
         group.space[e.position] == size if isinstance(e, ir.AffineDimExpr) else is_one(size)
         for e, size in zip(index, dims, strict=True)

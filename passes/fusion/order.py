@@ -84,7 +84,8 @@ class Schedule:
 
     def peak(self, grouping: Grouping, enough: int = -1) -> int:
         """Most bytes alive at once. No order is looked for that takes less than `enough`, where as they stand in the
-        function they take no more."""
+        function they take no more.
+        """
         return self.kernels(grouping).best(enough)[1]
 
     def crowded(self, grouping: Grouping, limit: int) -> list[Group]:
@@ -102,7 +103,8 @@ class Schedule:
 
 class Kernels:
     """The nodes of one grouping, by number in the order of their first ops, and the values between them: for each the
-    node that makes it, those that read it, and its bytes. Of merged nodes the lower number stands for both."""
+    node that makes it, those that read it, and its bytes. Of merged nodes the lower number stands for both.
+    """
 
     def __init__(self, schedule: Schedule, grouping: Grouping) -> None:
         self.nodes: list[Node] = []
@@ -164,7 +166,8 @@ class Kernels:
 
     def best(self, enough: int = -1) -> tuple[list[int], int]:
         """An order of the nodes, and the most bytes alive at once in it: the function's own where that takes no more
-        than `enough`, or no more than what frees most first."""
+        than `enough`, or no more than what frees most first.
+        """
         plain = _walk(self, None)
         peak = max(self.live(plain), default=0)
         if peak <= enough:

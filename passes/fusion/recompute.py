@@ -30,7 +30,8 @@ MOST_READERS = 8
 @dataclass(frozen=True)
 class Repeated:
     """A value that kernels compute for themselves. ops: what computes it from what is in memory, in order; the last
-    one's result is the value. readers: ops that read it, of each kernel that gets a copy. why: for the remark."""
+    one's result is the value. readers: ops that read it, of each kernel that gets a copy. why: for the remark.
+    """
 
     ops: list[ir.Operation]
     readers: list[list[ir.Operation]]

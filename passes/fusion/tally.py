@@ -22,7 +22,8 @@ __all__ = ["Cost", "Machine", "Tally"]
 class Machine:
     """launch: seconds until a kernel's threads are at work, the barrier behind it included. cache_bytes: up to where
     what a kernel writes is still in the cache for the next one. Bytes and operations (of `OP_COST`, on vectors) are
-    per second; those of products are multiply-adds in registers."""
+    per second; those of products are multiply-adds in registers.
+    """
 
     launch: float = 1.5e-6
     cache_bytes: int = 1 << 20
@@ -106,7 +107,8 @@ class Tally:
 
     def accesses_with(self, op: ir.Operation) -> int:
         """Loads and stores of the group's loops with another op, where all that reads the op is in it. What several ops
-        load counts for each."""
+        load counts for each.
+        """
         loads = self._loads_of(op)
         inside = sum(self.loads.get(value, 0) for value in op.results)
         return self.loads.total() - inside + loads.total() + len(self.written)

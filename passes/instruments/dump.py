@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from kiln.dialects import to_text
 from kiln.errors import KilnError
 from kiln.passes.instruments.base import Instrument
@@ -35,6 +37,7 @@ class StageDump(Instrument):
         self._stages_only, self._debug_info = stages_only, debug_info
         self._count = 0
 
+    @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -43,6 +46,7 @@ class StageDump(Instrument):
         self._count = 0
         self._write("00-input.mlir", module)
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         self._count += 1
         if step.stage or not self._stages_only:

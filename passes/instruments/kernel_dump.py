@@ -6,6 +6,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from kiln.dialects.kiln import KernelOp
 from kiln.errors import KilnError
 from kiln.passes.instruments.base import Instrument
@@ -21,11 +23,13 @@ __all__ = ["KernelDump"]
 class KernelDump(Instrument):
     """Write to ``directory`` the code of each kernel where a step completes a stage of kernels: ``NAME.vector.mlir``,
     ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``); and
-    ``plan.mlir``."""
+    ``plan.mlir``.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         from kiln.lowering.host.kernels import kernels_of
         from kiln.passes.plan_host import PlanHost

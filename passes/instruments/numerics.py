@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from typing_extensions import override
 
 from kiln.dialects import to_text
 from kiln.errors import KilnError, NumericsError, UnsupportedError
@@ -62,12 +63,14 @@ class VerifyNumerics(Instrument):
         self._terms = 1
         self._failed_on: Sample | None = None
 
+    @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         with module.context:
             self._text = to_text(module)
             self._samples = self._usable(module)
             self._terms = longest_sum(module)
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         if not self._samples or is_outlined(module):
             return
@@ -107,6 +110,7 @@ class VerifyNumerics(Instrument):
                 raise NumericsError(f"the pass changes numbers ({sample.kind} inputs): {found}")
         self._text, self._last = text, results
 
+    @override
     def pass_failed(self, index: int, step: "PipelineStep", module: "ir.Module", error: "CompileError") -> None:
         if not isinstance(error.__cause__, NumericsError):
             return

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from typing_extensions import override
+
 from kiln.dialects import to_text
 from kiln.passes.instruments.base import Instrument
 
@@ -42,13 +44,16 @@ class PrintIR(Instrument):
         self._out = out
         self._last = ""
 
+    @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         self._last = self._text(module) if self._only_changed else ""
 
+    @override
     def before_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         if self._before is None or step.name in self._before:
             self._print("Before", step, self._text(module))
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         selected = self._after is None or step.name in self._after
         if not selected and not self._only_changed:
@@ -58,6 +63,7 @@ class PrintIR(Instrument):
             self._print("After", step, text)
         self._last = text
 
+    @override
     def pass_failed(self, index: int, step: "PipelineStep", module: "ir.Module", error: "CompileError") -> None:
         if self._after is None or step.name in self._after:
             self._print("After", step, self._text(module, generic=True), " Failed")

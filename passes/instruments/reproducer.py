@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects import parse, to_text
 from kiln.passes.instruments.base import Instrument
@@ -40,10 +41,12 @@ class Reproducer(Instrument):
         self._input = ""
         self._steps: list[PipelineStep] = []
 
+    @override
     def before_pipeline(self, module: ir.Module, steps: "Sequence[PipelineStep]") -> None:
         self._input = _text(module)
         self._steps = list(steps)
 
+    @override
     def pass_failed(self, index: int, step: "PipelineStep", module: ir.Module, error: "CompileError") -> None:
         if error.reproducer is not None:
             return

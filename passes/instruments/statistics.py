@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from typing_extensions import override
+
 from kiln.passes.core import Note
 from kiln.passes.instruments.base import Instrument
 
@@ -32,16 +34,19 @@ class Statistics(Instrument):
         self._before: dict[str, int] = {}
         self._noted = 0
 
+    @override
     def before_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         self._before = dict(step.pass_.statistics)
         self._noted = len(step.pass_.notes)
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         mine = self.counts.setdefault(step.name, {})
         for key, value in step.pass_.statistics.items():
             mine[key] = mine.get(key, 0) + value - self._before.get(key, 0)
         self.notes += step.pass_.notes[self._noted :]
 
+    @override
     def after_pipeline(self, module: "ir.Module") -> None:
         if self._out is not None:
             print(self.report(), file=self._out)
@@ -61,12 +66,15 @@ class Remarks(Instrument):
     def __init__(self) -> None:
         self._noted = 0
 
+    @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         self._noted = 0
 
+    @override
     def before_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         self._noted = len(step.pass_.notes)
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         for note in step.pass_.notes[self._noted :]:
             self.report(note)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from typing_extensions import override
+
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -39,21 +41,26 @@ class Timing(Instrument):
         """An instance that reports to stderr."""
         return cls(sys.stderr)
 
+    @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         self._pipeline_start = time.perf_counter()
 
+    @override
     def after_pipeline(self, module: "ir.Module") -> None:
         self.total += time.perf_counter() - self._pipeline_start
         if self._out is not None:
             print(self.report(), file=self._out)
 
+    @override
     def before_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         self._start = time.perf_counter()
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         elapsed = time.perf_counter() - self._start
         self.seconds[step.name] = self.seconds.get(step.name, 0.0) + elapsed
 
+    @override
     def pass_failed(self, index: int, step: "PipelineStep", module: "ir.Module", error: "CompileError") -> None:
         self.after_pass(step, module)
 

@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from kiln.passes.instruments.base import Instrument
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ __all__ = ["CheckStages", "VerifyEach"]
 class VerifyEach(Instrument):
     """Run the verifier after each pass, so that the pass that broke the IR is the one that fails."""
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         module.operation.verify()
 
@@ -25,6 +28,7 @@ class VerifyEach(Instrument):
 class CheckStages(Instrument):
     """Check the invariants of a stage (``kiln.passes.invariants``) after the step that completes it."""
 
+    @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         if step.stage:
             from kiln.passes.invariants import check_stage

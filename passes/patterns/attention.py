@@ -158,7 +158,8 @@ def _halves(q: Tensor, kt: Tensor, left: float, right: float) -> Tensor:
 def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float, ...]) -> list[RewritePattern]:
     """``scaled_dot_product_attention`` as PyTorch takes it apart where no fused kernel takes its arguments
     (``at::_scaled_dot_product_attention_math``): each operand has half of the scale, masks are added, and rows without
-    any key are zeros, as in the op itself."""
+    any key are zeros, as in the op itself.
+    """
 
     def entry(
         kind: str,

@@ -39,6 +39,7 @@ def to_sympy(expr: ir.AffineExpr, names: Sequence[str]) -> sympy.Expr:
 
 
 def map_of(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap | None:
+    """The affine map that a torch value carries as an attribute; None without one."""
     if isinstance(value, ir.BlockArgument):
         function = value.owner.owner
         attrs = function.attributes["arg_attrs"][value.arg_number] if "arg_attrs" in function.attributes else {}

@@ -52,7 +52,8 @@ def decided(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> set[ir.Value]:
 
 def deciding_arguments(flow: Dataflow, wanted: Sequence[ir.Value] = ()) -> list[ir.Value]:
     """The body's arguments from which what decides is computed without a product: one kernel may compute such a value
-    from what another has stored, and one from what that was computed from."""
+    from what another has stored, and one from what that was computed from.
+    """
     found = _computed_from(flow, [*_decisions(flow), *wanted], through_products=False)
     return [v for v in flow.block.arguments if v in found]
 
@@ -137,7 +138,8 @@ def _stays_inside(flow: Dataflow, condition: ir.Value) -> bool:
 
 def _is_stored_extreme(flow: Dataflow, value: ir.Value, result: ir.Value) -> bool:
     """Whether a reduction that yields `value` takes the largest or smallest element, and its result is stored as it is:
-    others may look for the element that it came from."""
+    others may look for the element that it came from.
+    """
     op = defining_op(value)
     if op is None or op.name not in _EXTREMES:
         return False

@@ -74,7 +74,8 @@ def widen(fusion: ir.Operation, flow: Dataflow, values: set[ir.Value]) -> int:
 
 def _rewrite(op: ir.Operation) -> bool:
     """Make an op of a loop's body fit the types that its operands and results have now; whether it was a rounding that
-    is gone."""
+    is gone.
+    """
     operand = op.operands[0] if len(op.operands) else None
     if op.name in ("arith.extf", "arith.truncf") and operand is not None and operand.type == op.results[0].type:
         is_rounding = op.name == "arith.truncf"

@@ -13,7 +13,8 @@ __all__ = ["base_operand", "copy_bases"]
 
 def base_operand(fusion: ir.Operation) -> int | None:
     """The number, among the tensor operands, of what the kernel's one result takes the place of; None for other kinds,
-    and for a kernel that starts from zeros."""
+    and for a kernel that starts from zeros.
+    """
     if ir.StringAttr(fusion.attributes["kind"]).value != "scatter_nd":
         return None
     block = fusion.regions[0].blocks[0]
@@ -26,7 +27,8 @@ def base_operand(fusion: ir.Operation) -> int | None:
 
 def copy_bases(function: ir.OpView) -> int:
     """A copy in front of each such kernel, unless its operand is another kernel's result that only it reads, and that
-    lies as its own result does; returns how many copies there are. The fusions have their layouts."""
+    lies as its own result does; returns how many copies there are. The fusions have their layouts.
+    """
     count = 0
     for op in list(function.regions[0].blocks[0].operations):
         if name_of(op) != "kiln.fusion":

@@ -247,7 +247,8 @@ class _Call:
 
     def _bind_integers(self, source: ir.Operation, own: list[int]) -> None:
         """The op's integer results are new symbols, or have no readers: the importer writes sizes that inputs decide
-        where they are read."""
+        where they are read.
+        """
         symbols = self._integer_symbols(source, own)
         for number, result in enumerate(_integer_results(source)):
             if number in symbols:
@@ -257,7 +258,8 @@ class _Call:
 
     def _integer_symbols(self, source: ir.Operation, own: list[int]) -> dict[int, int]:
         """The new symbols that are integer results, by the number of these. Without ``kiln.unbacked_results``, which
-        says where each new symbol was read off, all are, in order, that are no tensor's size."""
+        says where each new symbol was read off, all are, in order, that are no tensor's size.
+        """
         numbers = {result: number for number, result in enumerate(_integer_results(source))}
         if _has(self.op, "kiln.unbacked_results"):
             places = list(ir.DenseI64ArrayAttr(self.op.attributes["kiln.unbacked_results"]))

@@ -157,6 +157,7 @@ class LinalgImporter:
         return found
 
     def empty(self, op: ir.Operation) -> ir.Value:
+        """`tensor.empty` as `kiln.empty`."""
         dynamic = iter(op.operands)
         type_ = ir.RankedTensorType(op.results[0].type)
         marker = ir.ShapedType.get_dynamic_size()
@@ -164,9 +165,11 @@ class LinalgImporter:
         return self.emitter.empty(sizes, self.dtype(op.results[0]))
 
     def cast(self, op: ir.Operation) -> ir.Value:
+        """`tensor.cast` is its operand: Kiln's sizes are expressions."""
         return self.tensor(op.operands[0])
 
     def collapse(self, op: ir.Operation) -> ir.Value:
+        """`tensor.collapse_shape` as a view."""
         x = self.tensor(op.operands[0])
         sizes = self.emitter.shape(x)
         groups = [[ir.IntegerAttr(i).value for i in group] for group in op.attributes["reassociation"]]
@@ -179,11 +182,13 @@ class LinalgImporter:
         return reshape_to(self.emitter, x, shape)
 
     def expand(self, op: ir.Operation) -> ir.Value:
+        """`tensor.expand_shape` as a view."""
         x = self.tensor(op.operands[0])
         shape = self.static_or_dynamic(op.attributes["static_output_shape"], list(op.operands)[1:])
         return reshape_to(self.emitter, x, shape)
 
     def extract_slice(self, op: ir.Operation) -> ir.Value:
+        """`tensor.extract_slice` as a view; dims that the result lacks are dropped."""
         x = self.tensor(op.operands[0])
         offsets, sizes, strides = self._slice(op, 1)
         rank = len(offsets)
@@ -243,6 +248,7 @@ class LinalgImporter:
         return self.emitter.view(x, indices, shape)
 
     def pad(self, op: ir.Operation) -> ir.Value:
+        """`tensor.pad` as `kiln.pad`. Raises UnsupportedError for a filler that is computed."""
         x = self.tensor(op.operands[0])
         body = op.regions[0].blocks[0]
         value = body.operations[len(body.operations) - 1].operation.operands[0]
@@ -258,6 +264,7 @@ class LinalgImporter:
         return pad(self.emitter, x, number, low, high)
 
     def concat(self, op: ir.Operation) -> ir.Value:
+        """`tensor.concat` as pads and selects."""
         inputs = [self.tensor(operand) for operand in op.operands]
         at = ir.IntegerAttr(op.attributes["dim"]).value
         shape = list(self.emitter.shape(inputs[0]))

@@ -29,6 +29,7 @@ def lower_cat(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.stack")
 def lower_stack(cx: LoweringContext) -> ir.Value:
+    """`aten.stack`: each tensor with a dim of size 1, concatenated along it."""
     shape = cx.result_shape()
     at = cx.normalize_dim(cx.const_int(1, 0), len(shape))
     parts = [cx.keep_dims(cx.cast(x, cx.result_dtype()), [at]) for x in cx.tensors(0)]
@@ -71,6 +72,7 @@ def lower_pad(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.reflection_pad1d", "torch.aten.reflection_pad2d", "torch.aten.reflection_pad3d")
 def lower_reflection_pad(cx: LoweringContext) -> ir.Value:
+    """`aten.reflection_pad{1,2,3}d`: a view that reads back from the edges, without these."""
     x = cx.tensor(0)
     low, high = _amounts(cx, 1, cx.rank(x))
     return _mirror(cx, x, low, high, repeat_edge=False)
@@ -78,6 +80,7 @@ def lower_reflection_pad(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.replication_pad1d", "torch.aten.replication_pad2d", "torch.aten.replication_pad3d")
 def lower_replication_pad(cx: LoweringContext) -> ir.Value:
+    """`aten.replication_pad{1,2,3}d`: a view that reads the edges again."""
     x = cx.tensor(0)
     low, high = _amounts(cx, 1, cx.rank(x))
     return _mirror(cx, x, low, high, repeat_edge=True)

@@ -110,6 +110,7 @@ def _spatial(name: str) -> int:
 
 @lowers("torch.aten.max_pool1d", "torch.aten.max_pool2d", "torch.aten.max_pool3d")
 def lower_max_pool(cx: LoweringContext) -> ir.Value:
+    """`aten.max_pool{1,2,3}d` as `kiln.pool`."""
     return _max_pool(cx, _spatial(cx.name))
 
 
@@ -175,6 +176,7 @@ def lower_adaptive_avg_pool(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.adaptive_max_pool1d", "torch.aten.adaptive_max_pool2d", "torch.aten.adaptive_max_pool3d")
 def lower_adaptive_max_pool(cx: LoweringContext) -> list[ir.Value | None]:
+    """`aten.adaptive_max_pool{1,2,3}d` as `kiln.pool`; unsupported where the positions are used."""
     if cx.result_used(1):
         cx.unsupported("the positions of the maxima are used")
     return [_adaptive(cx, cx.tensor(0), _spatial(cx.name), maximum=True), None]

@@ -67,7 +67,8 @@ def find_rule(name: str) -> Rule | None:
 
 def op_name(op: ir.Operation) -> str:
     """The name a rule is found by: the op's own, or what a ``torch.operator`` calls (with ``ELSEWHERE`` before it, so
-    that neither rules nor patterns find it, where its tensors are on another device)."""
+    that neither rules nor patterns find it, where its tensors are on another device).
+    """
     if op.name == "torch.operator":
         return ir.StringAttr(op.attributes["name"]).value
     return op.name

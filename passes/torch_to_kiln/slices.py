@@ -71,6 +71,7 @@ def slice_view(cx: LoweringContext, x: ir.Value, at: int, start: Expr, size: Exp
 
 @lowers("torch.aten.slice.Tensor", "torch.aten.slice_copy.Tensor")
 def lower_slice(cx: LoweringContext) -> ir.Value:
+    """`aten.slice.Tensor` as a view; start and end are clamped as PyTorch does."""
     x = cx.tensor(0)
     at = cx.dim(1, cx.rank(x))
     step = cx.const_int(4, 1)
@@ -81,6 +82,7 @@ def lower_slice(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.narrow", "torch.aten.narrow_copy")
 def lower_narrow(cx: LoweringContext) -> ir.Value:
+    """`aten.narrow` as a view."""
     x = cx.tensor(0)
     at = cx.dim(1, cx.rank(x))
     return slice_view(cx, x, at, index_start(cx, cx.shape(x)[at], cx.index(2)), cx.result_shape()[at])
@@ -105,6 +107,7 @@ def drop_dim(cx: LoweringContext, x: ir.Value, at: int, index: Expr) -> ir.Value
 
 @lowers("torch.aten.select.int", "torch.aten.select_copy.int")
 def lower_select(cx: LoweringContext) -> ir.Value:
+    """`aten.select.int` as a view without the dim."""
     x = cx.tensor(0)
     at = cx.dim(1, cx.rank(x))
     return drop_dim(cx, x, at, index_start(cx, cx.shape(x)[at], cx.index(2)))
@@ -171,7 +174,8 @@ def write_slice(cx: LoweringContext, x: ir.Value, piece: ir.Value, at: int, star
 
 def _refuse_shared_memory(cx: LoweringContext) -> None:
     """ATen writes into a copy with the base's strides: where elements of windows share memory (``unfold``), what is
-    written to one changes others."""
+    written to one changes others.
+    """
     strides = [constant_of(s) for s in op_strides(cx.op, 0) or []]
     sizes = [constant_of(n) for n in cx.result_shape()] if strides else []
     walked = sorted((s, n) for s, n in zip(strides, sizes, strict=True) if s is not None and n is not None and n > 1)

@@ -88,17 +88,20 @@ def lower_reshape(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.expand", "torch.aten.expand_as", "torch.aten.broadcast_to", "torch.aten.expand_copy")
 def lower_expand(cx: LoweringContext) -> ir.Value:
+    """`aten.expand` as a view that repeats dims of size 1."""
     return broadcast_to(cx, cx.tensor(0), cx.result_shape())
 
 
 @lowers("torch.aten.permute", "torch.aten.permute_copy", "torch.prims.transpose")
 def lower_permute(cx: LoweringContext) -> ir.Value:
+    """`aten.permute` as a view."""
     x = cx.tensor(0)
     return permute(cx, x, [cx.normalize_dim(d, cx.rank(x)) for d in cx.const_list(1)])
 
 
 @lowers("torch.aten.transpose.int", "torch.aten.swapaxes", "torch.aten.swapdims", "torch.aten.transpose_copy.int")
 def lower_transpose(cx: LoweringContext) -> ir.Value:
+    """`aten.transpose.int` as a view; a tensor without dims stays."""
     x = cx.tensor(0)
     rank = cx.rank(x)
     if rank == 0:
@@ -122,6 +125,7 @@ def lower_t(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.movedim.intlist", "torch.aten.movedim.int")
 def lower_movedim(cx: LoweringContext) -> ir.Value:
+    """`aten.movedim.intlist` as a view; the other dims keep their order."""
     x = cx.tensor(0)
     rank = cx.rank(x)
     source = [cx.normalize_dim(d, rank) for d in cx.const_list(1)]
@@ -135,6 +139,7 @@ def lower_movedim(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.unsqueeze", "torch.aten.unsqueeze_copy")
 def lower_unsqueeze(cx: LoweringContext) -> ir.Value:
+    """`aten.unsqueeze` as a view with one more dim of size 1."""
     x = cx.tensor(0)
     return cx.keep_dims(x, [cx.dim(1, cx.rank(x) + 1)])
 
@@ -209,6 +214,7 @@ def lower_diagonal(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.flip", "torch.aten.fliplr", "torch.aten.flipud", "torch.prims.rev")
 def lower_flip(cx: LoweringContext) -> ir.Value:
+    """`aten.flip`, `fliplr` and `flipud` as a view that reads backwards."""
     x = cx.tensor(0)
     sizes, rank = cx.shape(x), cx.rank(x)
     fixed = {"torch.aten.fliplr": [1], "torch.aten.flipud": [0]}.get(cx.name)

@@ -14,7 +14,8 @@ __all__ = ["convolution", "convolution_alone"]
 
 def convolution_alone(op: ir.Operation, symbols: Symbols, reason: str) -> tuple[ir.Value, ir.Value]:
     """``aten.convolution`` for cuDNN: a bias is a pass of its own for ATen, and part of the next kernel here. PyTorch's
-    kernels of depthwise convolutions take it."""
+    kernels of depthwise convolutions take it.
+    """
     is_depthwise = ir.IntegerAttr(op.attributes["groups"]).value != 1 and _is_one(op.operands[1], 1)
     return convolution(op, symbols, reason, takes_bias=is_depthwise)
 

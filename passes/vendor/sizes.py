@@ -35,7 +35,8 @@ class Symbols:
 
     def sizes(self, value: ir.Value) -> tuple[ir.AffineMap, list[ir.Value]] | None:
         """A tensor's sizes as a map over those symbols of the function that they need, and the symbols' values; None if
-        they need others."""
+        they need others.
+        """
         type_ = ir.RankedTensorType(value.type)
         if type_.has_static_shape:
             return static_sizes(type_.shape), []

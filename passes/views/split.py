@@ -71,7 +71,8 @@ def find_split(views: FunctionViews, view: View) -> Split | None:
 
 def split_of_user(view: View, size: Expr) -> Split | None:
     """How a view splits dim 0, of ``size``, of its source: into its own leading dims, row-major, the others staying
-    last. A view of the first rows alone is at the same index, but no split."""
+    last. A view of the first rows alone is at the same index, but no split.
+    """
     trailing = len(view.indices) - 1
     leading = len(view.sizes) - trailing
     if leading < 2 or any(d < leading for e in view.indices[1:] for d in affine.dims_in(e)):

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
 from kiln.runtime.cuda.cublaslt import BIAS_POINTER, Prepared, Problem
 from kiln.runtime.cuda.cudnn import ConvolutionProblem, PreparedConvolution
@@ -47,7 +49,8 @@ Pair = tuple[int, int]
 
 class CudaLayout(StateLayout):
     """The state's words, and behind them for each tensor descriptor the descriptor itself, at word
-    `maps[segment, launch, pointer]`, and two words that tell what it was made from, at `records[...]`."""
+    `maps[segment, launch, pointer]`, and two words that tell what it was made from, at `records[...]`.
+    """
 
     alignment = _MAP_ALIGNMENT
 
@@ -69,7 +72,8 @@ class CudaLayout(StateLayout):
 @dataclass
 class SegmentLaunches:
     """Of a segment's table: what each entry is, for error messages, and which ones are calls of a library ("cuBLASLt",
-    "cuDNN")."""
+    "cuDNN").
+    """
 
     names: list[str] = field(default_factory=list[str])
     library: dict[int, str] = field(default_factory=dict[int, str])
@@ -89,7 +93,8 @@ class Entries:
 @dataclass(frozen=True)
 class Library:
     """cuBLASLt as tables use it: the addresses of cublasLtMatmul and cublasLtMatmulDescSetAttribute, its handle, and
-    `prepare(problem, candidate)`."""
+    `prepare(problem, candidate)`.
+    """
 
     matmul: int
     set_attribute: int
@@ -125,6 +130,7 @@ class CudaBinder(Binder):
         self.maps, self.records, self.entries = layout.maps, layout.records, entries
         self.library, self.convolutions = library, convolutions
 
+    @override
     def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
         words: list[int] = []
         most, needed = _CALL_PARAMETERS, 0

@@ -171,7 +171,8 @@ class CublasLt:
 
     def _describe(self, p: Problem) -> Prepared:
         """The structures of a product. The library counts columns first: it computes the transposed result, from the
-        transposed operands in exchanged places."""
+        transposed operands in exchanged places.
+        """
         wide = p.dtype == "float64"
         sums = _SUM_64 if wide else _SUM_32_TF32 if p.dtype == "float32" and p.tf32 else _SUM_32
         scales = array.array("d" if wide else "f", [1.0, 0.0])
@@ -209,7 +210,8 @@ class CublasLt:
         self, dtype: str, batch: int, sizes: tuple[int, int], stride: int, down: int, across: int
     ) -> tuple[ctypes.c_void_p, bool]:
         """The layout of a matrix of these sizes whose elements lie `down` and `across` apart, and whether it describes
-        the transposed one: columns have to be lines of neighbours."""
+        the transposed one: columns have to be lines of neighbours.
+        """
         turned = down != 1 or (across == 1 and sizes[0] != 1)
         (rows, columns), line = (sizes[::-1], down) if turned else (sizes, across)
         layout = ctypes.c_void_p()

@@ -118,7 +118,8 @@ class Cudnn:
 
     def record(self, device: int) -> int:
         """The address of what `kiln_execute_cudnn` reads for a GPU, whose context is current: handle, the stream that
-        it has now, addresses of functions, and the tensors' numbers (lowering/host/cuda_launcher.py)."""
+        it has now, addresses of functions, and the tensors' numbers (lowering/host/cuda_launcher.py).
+        """
         with self._making:
             if device not in self._records:
                 made = ctypes.c_void_p()

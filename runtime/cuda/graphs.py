@@ -37,7 +37,9 @@ Run = Callable[[Sequence[Any]], list[Any]]
 class Capture(Protocol):
     """How work is recorded: `record` runs `work` (whose effects may be undefined) and returns what replays it."""
 
-    def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]: ...
+    def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        """Record the launches of `work`; returns what replays them, and what `work` returned."""
+        ...
 
     def place(self) -> object:
         """Where calls run now: recordings serve calls in the place where they were made."""
@@ -52,9 +54,11 @@ class CudaCapture:
         self._pools: dict[object, Any] = {}
 
     def place(self) -> object:
+        """The current stream, by its handle: graphs of different streams share no memory."""
         return torch._C._cuda_getCurrentRawStream(self._device)  # pyright: ignore[reportAttributeAccessIssue]
 
     def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        """Record `work` as a CUDA graph in the stream's pool; returns its replay and the static outputs."""
         place = self.place()
         if place not in self._pools:
             self._pools[place] = torch.cuda.graph_pool_handle()
@@ -125,6 +129,7 @@ class GraphedRun:
         self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Results for these inputs: by a recorded graph if there is one, launch by launch else."""
         if self.reason or not self._lock.acquire(blocking=False):
             return self._plain(inputs)
         try:

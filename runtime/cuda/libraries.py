@@ -24,7 +24,8 @@ _BASE = 16
 @dataclass(frozen=True)
 class LibrarySettings:
     """tf32, convolution_tf32: whether tensor cores may round f32 operands. wide_sums: element types whose partial sums
-    may only be added up in the type of the sums. deterministic: whether convolutions must be."""
+    may only be added up in the type of the sums. deterministic: whether convolutions must be.
+    """
 
     tf32: bool = False
     wide_sums: frozenset[str] = frozenset()

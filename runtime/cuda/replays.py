@@ -59,7 +59,8 @@ class GraphDriver(Protocol):
         """cuCtxSetCurrent(context), cuGraphLaunch(graph, stream), cuGraphExecDestroy(graph)."""
         ...
 
-    def check(self, code: int, what: str) -> None: ...
+    def check(self, code: int, what: str) -> None:
+        """Raise RuntimeError, which names `what`, for a code of the driver other than 0."""
 
 
 @dataclass
@@ -100,6 +101,9 @@ class LaunchReplays:
         weakref.finalize(self, _destroy_all, self._destroy, self._recordings).atexit = False
 
     def __call__(self, state: int, stream: int) -> int:
+        """Run the launches of a state on a stream, by a recorded graph if there is one; returns the status, 0 if
+        good.
+        """
         words = ctypes.string_at(state + 8, self._bytes)
         if words not in self._recordings:
             status = self._run(state, stream)

@@ -53,6 +53,7 @@ class Attention(Loading):
     # -- tasks ------------------------------------------------------------------------------------
 
     def emit(self) -> None:
+        """Emit this thread's share: blocks of queries of one head, taken in turn."""
         b, sizes = self.b, [*self.p.batch, self.p.heads]
         blocks = b.ceildivi(self.queries, self.lay["rows"])
         total = blocks
@@ -71,6 +72,7 @@ class Attention(Loading):
             b.for_(lo, hi, 1, task)
 
     def task(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
+        """Emit one block of queries of one head; q0: its first query, rows: how many."""
         b, p, lay = self.b, self.p, self.lay
         kv_head = head
         if p.kv_heads is not p.heads:
@@ -104,6 +106,7 @@ class Attention(Loading):
     def key_block(
         self, q0: Index, rows: Index, k0: Index, count: Index, k_at: Index, v_at: Index, mask_at: Index
     ) -> None:
+        """Emit the update of sums and maxima by one block of keys; k_at, v_at, mask_at: element offsets."""
         b, p = self.b, self.p
         first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
         if not self.dot_scores:
@@ -319,6 +322,7 @@ class Attention(Loading):
     # -- small parts -------------------------------------------------------------------------------
 
     def load(self, at: Index) -> ir.Value:
+        """One vector of the f32 scratch area."""
         return self.b.vload(self.scratch, at, self.width)
 
     def exp2(self, x: ir.Value) -> ir.Value:
@@ -340,10 +344,12 @@ class Attention(Loading):
         return self.b.constant(ir.DenseElementsAttr.get(lanes, type_), type_)
 
     def int32(self, x: Index) -> ir.Value:
+        """A position as i32, for comparisons of lanes."""
         return self.b.int_(x, self.b.i32) if isinstance(x, int) else arith.index_cast(self.b.i32, x)
 
     @staticmethod
     def tree(combine, values: list[ir.Value]) -> ir.Value:
+        """The values combined in pairs: log2(n) deep, where a chain would be n."""
         while len(values) > 1:
             pairs = [combine(x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
             values = pairs + ([values[-1]] if len(values) % 2 else [])

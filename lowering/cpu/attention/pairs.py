@@ -10,6 +10,7 @@ to bf16 for the product with the values, as PyTorch's kernel rounds them; maximu
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.loading import unit
@@ -44,6 +45,7 @@ class PairedAttention(Attention):
         mask = b.mask_below(cols - j, lanes)
         return b.gather(source, b.addi(at, b.muli(column, j)), column, lanes, mask)
 
+    @override
     def load_queries(self, at: Index, rows: Index, padded: Index) -> None:
         b, lay, p = self.b, self.lay, self.p
         row, lanes = known(p.q_strides[-2]), 2 * self.width
@@ -67,6 +69,7 @@ class PairedAttention(Attention):
         words = Words(b, Lines(self.operands.k, known(p.k_strides[-2]), known(p.k_strides[-1])), 2)
         pack(words, first, count, p.qk_size, lambda _, i: (self.pairs, b.addi(i, self.lay["k"])), keys, turned=True)
 
+    @override
     def load_values(self, first: Index, count: Index) -> tuple[ir.Value, Index, Index]:
         """Pairs of keys, a row of all elements of a value for each."""
         b, p, lay = self.b, self.p, self.lay
@@ -102,6 +105,7 @@ class PairedAttention(Attention):
 
         return b.for_(0, pairs, 1, step, acc)
 
+    @override
     def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
         b, lay = self.b, self.lay
 
@@ -111,10 +115,12 @@ class PairedAttention(Attention):
 
         return self.tile(self.query_rows(i), keys, self.head, acc, vectors)
 
+    @override
     def query_rows(self, i: Index) -> list[Index]:
         b = self.b
         return [b.sum_(2 * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
 
+    @override
     def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[ir.Value]:
         b, p, lanes, group = self.b, self.p, 2 * self.width, len(k_at)
         out = list(acc)
@@ -132,6 +138,7 @@ class PairedAttention(Attention):
         for n, x in enumerate(powers):
             b.vstore(narrow(b, x), self.halves, b.addi(b.muli(at, 2), n * self.width))
 
+    @override
     def value_products(
         self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
     ) -> list[ir.Value]:

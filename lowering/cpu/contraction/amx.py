@@ -42,7 +42,9 @@ _PALETTE_BYTES, _ROW_BYTES, _ROWS = 64, 16, 48
 class Features(Protocol):
     """What is asked of a CPU: `kiln.lowering.cpu.isa.Isa`."""
 
-    def has(self, feature: str) -> bool: ...
+    def has(self, feature: str) -> bool:
+        """Whether the processor has an instruction set, by LLVM's name (`amx-bf16`)."""
+        ...
 
 
 def has_amx(dtype: str, cpu: Features) -> bool:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
+from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.parts import Range
@@ -44,7 +45,8 @@ class Provider(Protocol):
 
 def once(b: Builder, cells: ir.Value, cell: int, key: Index, make: Callable[[], None]) -> None:
     """Makes what a block needs in scratch, unless a block before has left it there: `cells[cell]` holds the key of what
-    is there, where it begins in memory; -1: nothing."""
+    is there, where it begins in memory; -1: nothing.
+    """
     start = arith.index_cast(b.i64, b.value(key))
 
     def again() -> None:
@@ -76,6 +78,7 @@ class Scratch:
     pitch: int
 
     def at(self, part: int, i: Index, b: Builder) -> Index:
+        """The element offset of line `i` of a part."""
         return b.addi(b.muli(i, self.line), part * self.part)
 
 
@@ -95,10 +98,12 @@ class InScratch(Provider):
         self.exact, self.strips, self.cell, self.seen = exact, strips, cell, seen
         self.start: Index = 0
 
+    @override
     def begin(self) -> None:
         if self.seen is not None and self.cell is None:
             self.seen.reset()
 
+    @override
     def prepare(self, start: Index, lines: Index, depth: Index) -> None:
         self.start = start
         if self.strips:
@@ -114,6 +119,7 @@ class InScratch(Provider):
 
         once(self.b, *self.cell, start, make)
 
+    @override
     def chunk(self, i: Index, lines: Index, at: Index, depth: Index) -> None:
         if self.strips:
             b, source = self.b, self.words.lines
@@ -121,10 +127,12 @@ class InScratch(Provider):
             self.pack(start, b.mini(lines, self.count * LANES), depth)
 
     def pack(self, start: Index, lines: Index, depth: Index) -> None:
+        """Emit the copy of `lines` lines of `depth` elements, from element `start` on, into the scratch area."""
         scratch = self.scratch
         place = lambda part, i: (scratch.buffer, scratch.at(part, i, self.b))  # noqa: E731
         pack(self.words, start, lines, depth, place, scratch.pitch, turned=self.turned)
 
+    @override
     def each(self, lines: Index, run: Run) -> None:
         b, s = self.b, self.scratch
 
@@ -159,6 +167,7 @@ class InPlace(Provider):
         self.last = InScratch(b, unit, words, scratch, 1, turned=False)
         self.start: Index = 0
 
+    @override
     def prepare(self, start: Index, lines: Index, depth: Index) -> None:
         b = self.b
         self.start = start
@@ -166,6 +175,7 @@ class InPlace(Provider):
         begin = b.addi(start, b.muli(b.subi(lines, tail), self.words.lines.stride))
         b.if_(b.cmpi("sgt", tail, 0), lambda: self.last.prepare(begin, tail, depth))
 
+    @override
     def each(self, lines: Index, run: Run) -> None:
         b, source = self.b, self.words.lines
         complete = b.round_down(lines, LANES)
@@ -187,15 +197,18 @@ class InPlace(Provider):
 
 class InPanels(Provider):
     """A constant right operand, packed before the first call: [panel][k / group][column][group], `count` tiles of
-    columns a panel, column j of the operand at j * stride."""
+    columns a panel, column j of the operand at j * stride.
+    """
 
     def __init__(self, b: Builder, unit: MatrixUnit, buffer: ir.Value, stride: Index, count: int):
         self.b, self.unit, self.buffer, self.stride, self.count = b, unit, buffer, stride, count
         self.start: Index = 0
 
+    @override
     def prepare(self, start: Index, lines: Index, depth: Index) -> None:
         self.start = start
 
+    @override
     def each(self, lines: Index, run: Run) -> None:
         b, width, group = self.b, self.count * LANES, self.unit.group
 

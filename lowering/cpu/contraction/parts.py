@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
+from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.words import LANES, Lines, Words
@@ -42,9 +43,11 @@ class Range:
         self.store([self.b.int_(x, self.bits) for x in (-1, 0)])
 
     def load(self) -> list[ir.Value]:
+        """The smallest and the largest bits seen, as vectors, from memory."""
         return [self.b.vload(self.cells, i * LANES, LANES) for i in range(2)]
 
     def store(self, seen: list[ir.Value]) -> None:
+        """Store the smallest and the largest bits seen."""
         for i, x in enumerate(seen):
             self.b.vstore(x, self.cells, i * LANES)
 
@@ -72,6 +75,7 @@ class FloatWords(Words):
         self.range = range_
         self.seen: list[ir.Value] = []
 
+    @override
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
         b, lines, halves = self.b, self.lines, self.b.vec(2 * LANES, self.b.i16)
 
@@ -87,6 +91,7 @@ class FloatWords(Words):
 
         return [beside(x, y) for x, y in zip(*(self.split(load(half)) for half in range(2)), strict=True)]
 
+    @override
     def across(self, at: Index, lines: Index, count: Index | None = None) -> list[ir.Value]:
         even, odd = (self.split(self.neighbours(at, e, lines, count)) for e in range(2))
         half = self.b.int_(16, even[0].type)
@@ -105,9 +110,11 @@ class FloatWords(Words):
         middle = upper(rest)
         return [high, middle, vector.bitcast(bits, arith.subf(rest, vector.bitcast(x.type, middle)))]
 
+    @override
     def element(self, x: ir.Value) -> ir.Value:
         return x
 
+    @override
     def for_(self, low: Index, high: Index, step: Index, body: Callable[[Index], None]) -> None:
         def carrying(i: Index, seen: list[ir.Value]) -> list[ir.Value]:
             self.seen = list(seen)
@@ -116,6 +123,7 @@ class FloatWords(Words):
 
         self.seen = self.b.for_(low, high, step, carrying, self.seen)
 
+    @override
     def if_(self, condition: Condition, body: Callable[[], None]) -> None:
         before = self.seen
 
@@ -125,8 +133,10 @@ class FloatWords(Words):
 
         self.seen = self.b.if_(condition, then, lambda: before, [x.type for x in before])
 
+    @override
     def begin(self) -> None:
         self.seen = self.range.load()
 
+    @override
     def end(self) -> None:
         self.range.store(self.seen)

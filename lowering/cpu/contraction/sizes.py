@@ -16,5 +16,6 @@ def round_up(x: int, unit: int) -> int:
 
 def apart(row: int, line: int) -> int:
     """The pitch of rows in scratch: rows a multiple of a page apart fall into the same cache sets, one line more do
-    not. row, line: elements of a row and of a cache line."""
+    not. row, line: elements of a row and of a cache line.
+    """
     return row + line

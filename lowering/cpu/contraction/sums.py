@@ -35,7 +35,8 @@ class Grid:
 
     def operands(self, registers: int) -> tuple[Sequence[int], Sequence[int]]:
         """Registers for tiles of the left and of the right operand: those of one that is wanted again keep theirs, the
-        others take turns in what is left."""
+        others take turns in what is left.
+        """
         free = range(self.high * self.wide, registers)
         held = 1 if self.high == 1 else len(free) - self.wide
         return free[:held], free[held:]

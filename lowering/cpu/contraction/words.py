@@ -69,14 +69,17 @@ class Words:
         return from_memory(self.b, x) if self.group == 2 else x
 
     def words(self, x: ir.Value) -> ir.Value:
+        """A vector of elements as i32 words of the unit."""
         return llvm.bitcast(self.b.vec(LANES, self.b.i32), self.element(x))
 
     # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).
 
     def for_(self, low: Index, high: Index, step: Index, body: Callable[[Index], None]) -> None:
+        """Emit a loop that carries nothing."""
         self.b.for_(low, high, step, lambda i: body(i) and None)
 
     def if_(self, condition: Condition, body: Callable[[], None]) -> None:
+        """Emit a branch that carries nothing."""
         self.b.if_(condition, body)
 
     def begin(self) -> None:
@@ -183,7 +186,8 @@ def _transposed(
     unrolled: bool = False,
 ) -> None:  # fmt: skip
     """16 vectors of words, transposed in registers, and `pitch` apart: from where they go, if they are made in a loop,
-    whose code is short."""
+    whose code is short.
+    """
     b = words.b
     if unrolled:
         made = [vector(r) for r in range(LANES)]

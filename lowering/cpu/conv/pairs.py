@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
@@ -39,7 +40,8 @@ def emit_direct_pairs(
 
 def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
     """Whether a CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
-    padding. So are the windows of patches."""
+    padding. So are the windows of patches.
+    """
     window = p.kernel[1] % 2 == 0 and p.padding[1] == 0 and p.dilation[1] == 1 and not p.transposed
     return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width, cpu)
 
@@ -101,17 +103,21 @@ class PairsOfChannels(Direct):
         b.for_(0, half.steps * self.lanes // unit, 1, pair)
 
     def bits(self, at: Index) -> ir.Value:
+        """One vector of pairs from the scratch area, as i32."""
         return self.b.vload(self.pairs, at, self.width)
 
+    @override
     def factor(self, at: Index) -> ir.Value:
         b = self.b
         if self.single.packed:
             return as_pairs(b, b.vload(self.operands.weight, b.muli(at, 2), 2 * self.width))
         return as_pairs(b, self.bits(at))
 
+    @override
     def pixel(self, at: Index) -> ir.Value:
         return broadcast_pair(self.b, self.operands.x, at)
 
+    @override
     def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
         return add_pairs(value, factor, acc)
 

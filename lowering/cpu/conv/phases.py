@@ -15,7 +15,8 @@ __all__ = ["Phase", "find_phases", "phase_runs"]
 @dataclass(frozen=True)
 class Phase:
     """Columns j = stride * i + remainder of the result, i = 0, 1, ...: the t-th of `count` columns of the window that
-    they meet is first + t * step, at column i + offset - t * back of the input."""
+    they meet is first + t * step, at column i + offset - t * back of the input.
+    """
 
     remainder: int
     first: int

@@ -65,10 +65,12 @@ class ConvProblem:
 
     @property
     def sum_dtype(self) -> str:
+        """The dtype that products are summed in."""
         return "f64" if self.dtype == "f64" else "f32"
 
     @property
     def sum_bytes(self) -> int:
+        """Bytes of one sum."""
         return 8 if self.dtype == "f64" else 4
 
     @property

@@ -91,7 +91,8 @@ class _Tiles(Finishing):
 
     def emit(self) -> None:
         """This thread's share of (unit, block of outputs): of units and in these blocks, or the reverse. Units go by in
-        sets that share packed weights."""
+        sets that share packed weights.
+        """
         b, p = self.b, self.p
         AMX_BF16.begin(b)
         of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s.rows)
@@ -159,7 +160,8 @@ class _Tiles(Finishing):
         origin: Callable[[Index], Index],
     ) -> None:
         """A range of units for the i-th block of outputs of a group, the `number`-th of all; `start`: the first unit
-        that is copied, place: the image and part of it that is a unit, origin: where an image begins."""
+        that is copied, place: the image and part of it that is a unit, origin: where an image begins.
+        """
         b, p = self.b, self.p
         first = b.muli(i, self.lanes)
         count: Index = self.lanes

@@ -67,7 +67,8 @@ class CopyImage:
 
     def rows(self, band: Index, row: Callable[[Index, int, Index], None], target: Index, block: Index | None) -> None:
         """row(distance of a row of the image, phase, where its copy goes) for each row of the copy inside of the image;
-        the others become zero: in one plane, or, where `block` is None, in all."""
+        the others become zero: in one plane, or, where `block` is None, in all.
+        """
         b, p = self.b, self.p
         first = b.muli(b.muli(band, self.s.rows), p.stride[0])
         for number, (phase, _) in enumerate(self.phases):
@@ -103,7 +104,8 @@ class CopyImage:
     def line(self, x: Index, target: Index, inside: tuple[int, Index], count: Index, channels: int) -> None:
         """One row of one phase, `channels` channels; x: the image at position 0, where that is outside of it or not.
 
-        The last positions that are written may lie beyond the row, where what comes next has still to be written."""
+        The last positions that are written may lie beyond the row, where what comes next has still to be written.
+        """
         b, (low, high) = self.b, inside
         step = b.muli(self.x_column, self.p.stride[1])
         words = Words(b, Lines(self.x, step, self.x_channel), 2)

@@ -178,7 +178,8 @@ def _pitch(p: ConvProblem, order: Order) -> tuple[int, int]:
 
 def phases_of(p: ConvProblem, depth: Depth) -> list[tuple[int, int]]:
     """(row, column) modulo the strides of the pixels of the padded image that some tap reads; each pair is a plane of
-    the copy. In the other orders than "channels", columns are the result's."""
+    the copy. In the other orders than "channels", columns are the result's.
+    """
     phases = dict.fromkeys((y * p.dilation[0] % p.stride[0], _column_phase(p, depth, z)) for y, z in depth.taps)
     return list(phases)
 
@@ -189,7 +190,8 @@ def _column_phase(p: ConvProblem, depth: Depth, z: int) -> int:
 
 def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
     """Of the copy of what a unit of so many rows reads of the image: `pitch` positions of `rows` rows in each of
-    `phases`, one `plane` of these for each block; `slot` elements in all. A position has 32 elements."""
+    `phases`, one `plane` of these for each block; `slot` elements in all. A position has 32 elements.
+    """
     depth = depth_of(p, order)
     if is_flat(p):
         pitch, extra, rows, phases = unit, 0, 1, 1
@@ -210,7 +212,8 @@ def _unit_bytes(p: ConvProblem, order: Order, rows: int, in_place: bool) -> int:
 def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
     """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
     offsets in bytes: the copies of the image at `image`, a block's weights at `weights`, and what is on its way there
-    at `staging`; total `bytes`."""
+    at `staging`; total `bytes`.
+    """
     depth = depth_of(p, s.order)
     lanes = s.nv * s.width
     if is_flat(p):

@@ -34,7 +34,8 @@ class PackWeights:
 
     def pack(self, start: Index, count: Index) -> None:
         """The weights of `count` outputs, the first of which begins at `start`. Tiles repeat the last output where
-        there are no more; nothing reads what is computed from that."""
+        there are no more; nothing reads what is computed from that.
+        """
         b, p = self.b, self.p
         _, c, y, z = p.weight_strides
         dense = (

@@ -70,10 +70,12 @@ class Blocks:
         self.rhs_k, self.rhs_col = known(problem.rhs_strides[-2]), known(problem.rhs_strides[-1])
 
     def emit(self) -> None:
+        """Emit this thread's blocks of the result."""
         lay = self.layout
         for_each_block(self.b, self.p, self.ctx, lay["mc"], lay["nc"], self.nr, self.block, self.mr)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        """Emit one block of the result: `rows` by `cols` elements from (m0, n0) on."""
         b, k = self.b, known(self.p.k)
         lhs0 = offset_of(b, self.operands.lhs_offset, batch, self.p.lhs_strides[:-2])
         rhs0 = offset_of(b, self.operands.rhs_offset, batch, self.p.rhs_strides[:-2])
@@ -197,7 +199,8 @@ class Blocks:
         tile: Callable[[Index, Index, Masks], None],
     ) -> None:
         """`tile(j, start, masks)` for each register tile's columns j ... of the block, the rhs of which begins at
-        `start`; panel: where the columns j lie in scratch, None for a rhs that is not packed there."""
+        `start`; panel: where the columns j lie in scratch, None for a rhs that is not packed there.
+        """
         b = self.b
 
         def columns(j: Index) -> None:

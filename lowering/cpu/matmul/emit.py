@@ -147,7 +147,8 @@ def scratch_bytes(problem: MatmulProblem, schedule: GemmSchedule) -> int:
 
 def normalise(problem: MatmulProblem) -> MatmulProblem:
     """The same problem with the strides of dimensions known to have size 1, which no access uses, set to what
-    makes the operand look dense."""
+    makes the operand look dense.
+    """
     lhs, rhs = list(problem.lhs_strides), list(problem.rhs_strides)
     _dense(lhs, problem.m, problem.k)
     _dense(rhs, problem.k, problem.n)

@@ -45,7 +45,8 @@ def steps_of_line(buffer: ir.Value) -> int:
 def next_lines(blocks: Tiles, j: Index, right: Index, cols: Index) -> Fetch:
     """What the tiles of columns j ... fetch of the rhs that is wanted next, while they multiply: each its share of
     the cache lines, at each run of `steps_of_line` steps of k those of the same steps. `right`: where the rhs of these
-    columns begins, if it lies in panels."""
+    columns begins, if it lies in panels.
+    """
     b, nr, rhs = blocks.b, blocks.nr, blocks.operands.rhs
     run = steps_of_line(rhs)
     tiles = max(1, -(-blocks.s.mc // blocks.mr))

@@ -19,7 +19,8 @@ __all__ = ["IntegersInScratch"]
 
 class IntegersInScratch(Panels):
     """Blocks with areas of scratch for both operands, and for what the rows of the lhs have too much (`rows`): see
-    `integers_layout`."""
+    `integers_layout`.
+    """
 
     shifted: bool
     integers: IntegerUnit

@@ -32,7 +32,8 @@ __all__ = ["Integers", "integers_layout", "packed_integer_strides"]
 
 def integers_layout(problem: MatmulProblem, schedule: Int8Schedule) -> dict[str, int]:
     """Offsets of the scratch areas and their total `bytes`: the sums, those of the lhs rows, both operands' copies,
-    and which parts of the operands what is there was made from (`cells`)."""
+    and which parts of the operands what is there was made from (`cells`).
+    """
     mr, nr = schedule.mr, schedule.nv * schedule.width
     mc, nc, kc = round_up(schedule.mc, mr), round_up(schedule.nc, nr), round_up(schedule.kc, LINE)
     wide = 1 if integer_unit(schedule.width, target()).shifted else 2  # bytes of an element of the lhs
@@ -113,7 +114,8 @@ class Integers(IntegersInScratch):
 
     def once(self, cell: int, start: Index, make: Callable[[], None]) -> None:
         """Makes what a block needs in scratch of an operand's part that begins at `start`, unless the block before has
-        left it there: consecutive blocks share rows or columns."""
+        left it there: consecutive blocks share rows or columns.
+        """
         if not self.s.in_place or not self.whole:
             make()
         else:

@@ -125,4 +125,5 @@ class PairsInScratch(Panels):
         return self.b.cast_float(self.b.load(self.operands.rhs, at), ir.BF16Type.get())
 
     def store_pairs(self, x: ir.Value, at: Index) -> None:
+        """Store a vector of bf16 pairs as i32 at an element offset of the packed panel."""
         self.b.vstore(as_integers(self.b, x), self.rhs, at)

@@ -18,16 +18,33 @@ class Isa(Protocol):
     """The machine facts that schedules use (`kiln.lowering.cpu.isa`)."""
 
     @property
-    def vector_bytes(self) -> int: ...  # 16: SSE, 32: AVX2, 64: AVX-512
+    def vector_bytes(self) -> int:
+        """Bytes of a vector register: 16 with SSE, 32 with AVX2, 64 with AVX-512."""
+        ...
+
     @property
-    def vector_registers(self) -> int: ...
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+        ...
+
     @property
-    def library_bytes(self) -> int: ...  # of the vectors that the vendor's gemm uses
+    def library_bytes(self) -> int:
+        """Bytes of the vectors that the vendor's gemm uses."""
+        ...
+
     @property
-    def l2_bytes(self) -> int: ...  # of the second-level cache of a core
+    def l2_bytes(self) -> int:
+        """Bytes of the second-level cache of a core."""
+        ...
+
     @property
-    def float_parts(self) -> bool: ...  # products of f32 may be made of bf16
-    def has(self, feature: str) -> bool: ...  # an instruction set, by LLVM's name
+    def float_parts(self) -> bool:
+        """Whether products of f32 may be made of bf16 parts."""
+        ...
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has an instruction set, by LLVM's name."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,10 +69,12 @@ class MatmulProblem:
 
     @property
     def sum_dtype(self) -> str:
+        """The dtype that products are summed in: f64, i32 for i8, f32 else."""
         return {"f64": "f64", "i8": "i32"}.get(self.dtype, "f32")
 
     @property
     def sum_bytes(self) -> int:
+        """Bytes of one sum."""
         return 8 if self.dtype == "f64" else 4
 
 
@@ -92,11 +111,13 @@ class Epilogue(Protocol):
 
     def apply(
         self, b: Builder, index: Sequence[Index], column: Index, width: int, acc: ir.Value, mask: ir.Value | None
-    ) -> None: ...
+    ) -> None:
+        """Emit what follows the sums `acc` at `index`: `width` columns from `column` on, those of `mask` alone."""
 
     def destination(self, b: Builder, batch: Sequence[Index]) -> Destination | None:
         """A buffer of the sum dtype with unit column stride that `apply` will overwrite anyway and does not
-        read otherwise (so a kernel may keep sums there), or None."""
+        read otherwise (so a kernel may keep sums there), or None.
+        """
         ...
 
     @property

@@ -238,7 +238,8 @@ class _Tiles:
 
     def piece(self, pc: Index, depth: Index, starts: list[Index], rows: Index, cols: Index) -> None:
         """Adds the products of a piece of k to the block: the operand that comes from memory is in the outer loop, so
-        that it is read once."""
+        that it is read once.
+        """
         b, plan = self.b, self.plan
         sizes, side = (rows, cols), 0 if plan.transposed else 1
         outer, inner = (self.left, self.right) if plan.transposed else (self.right, self.left)
@@ -293,7 +294,8 @@ class _Tiles:
         """What a tile fetches, while it multiplies, of the operand of the outer loop, from `start` on: its share of the
         cache lines that the tiles of the next run want at the same k. fetch(j, k): by the tiles of lines j ...
 
-        A strip is followed by the next steps of k, or by the next lines; a rhs packed at once by its next block."""
+        A strip is followed by the next steps of k, or by the next lines; a rhs packed at once by its next block.
+        """
         b, plan = self.b, self.plan
         source = self.left_lines if plan.transposed else self.right_lines
         per = LINE * 8 // ir.MemRefType(source.buffer.type).element_type.width  # elements of a cache line

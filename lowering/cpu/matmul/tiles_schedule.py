@@ -83,7 +83,8 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
 
 def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
     """Whether a constant weight is multiplied faster as the lhs, as it is, than packed: where the rows of the input
-    are far away, and long."""
+    are far away, and long.
+    """
     schedule = choose_tiles(problem, m, isa)
     return schedule is not None and schedule.transposed and isinstance(problem.k, int) and _is_far(m, problem.k)
 
@@ -105,7 +106,8 @@ def packed_tile_strides(schedule: AmxBf16Schedule, k: int) -> tuple[int, int]:
 
 def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
     """The schedules of products with one lhs, computed block by block in turn, so that it is packed for the first block
-    of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it."""
+    of all only; `begin_sharing` is to be called before the blocks. The same where they do not pack it.
+    """
     first = schedules[0]
     if not isinstance(first, (AmxBf16Schedule, AmxBf16x3Schedule)) or any(s != first for s in schedules):
         return schedules
@@ -116,7 +118,8 @@ def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
 
 def choose_float_tiles(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3Schedule | None:
     """The schedule of a product of f32 for about m rows, where the user allows it (`Isa.float_parts`); see
-    `float_tiles_schedule`."""
+    `float_tiles_schedule`.
+    """
     return float_tiles_schedule(problem, m, isa) if isa.float_parts else None
 
 

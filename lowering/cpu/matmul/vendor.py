@@ -27,7 +27,8 @@ ARGUMENT_BYTES = 128
 
 def vendor_gemm_available() -> bool:
     """Whether the installed torch exports sgemm_ and dgemm_ with MKL behind them (so that they may be
-    called from several threads at once, and run sequentially there)."""
+    called from several threads at once, and run sequentially there).
+    """
     return all(symbol_address(name) for name in (*_NAMES.values(), "MKL_Get_Max_Threads"))
 
 

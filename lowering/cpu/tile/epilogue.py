@@ -104,7 +104,8 @@ class FusedEpilogue:
 
 def rounded(b: Builder, value: ir.Value) -> ir.Value:
     """`value`; what is rounded to bf16 last, by the instruction for that where there is one. As the instruction for
-    products of bf16 it takes subnormal numbers as zero."""
+    products of bf16 it takes subnormal numbers as zero.
+    """
     rounding = defining_op(value)
     if rounding is None or rounding.name != "arith.truncf" or not isinstance(value.type, ir.VectorType):
         return value

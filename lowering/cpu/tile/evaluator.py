@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Condition, Index
@@ -46,9 +47,11 @@ class Evaluator(Memory, Traversal):
         self.flag = flag
         self.bound = {}
 
+    @override
     def position(self, expr: ir.AffineExpr) -> Index:
         return self.index_value(expr)
 
+    @override
     def align(self, x: Index, y: Index) -> tuple[Index, Index]:
         if isinstance(x, ir.Value) or isinstance(y, ir.Value):
             p, q = self.b.together(*self.b.pair(x, y))
@@ -71,6 +74,7 @@ class Evaluator(Memory, Traversal):
         mask = b.mask_between(start, stop, lane.width)
         return guard if mask is None else b.andc(guard, mask)
 
+    @override
     def emit_reduction(self, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
         from kiln.lowering.cpu.tile.reduction import emit_reduction
 
@@ -79,6 +83,7 @@ class Evaluator(Memory, Traversal):
             raise UnsupportedError("linalg.generic", location, "a reduction below a pad or concatenation")
         return emit_reduction(self, value, indices)
 
+    @override
     def emit_op(self, op: ir.OpView, operands: list[ir.Value]) -> list[ir.Value]:
         if len(op.regions):
             raise UnsupportedError(op.operation.name, str(op.location), "control flow inside a linalg.generic")
@@ -93,11 +98,13 @@ class Evaluator(Memory, Traversal):
         made = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
         return list(made.results)
 
+    @override
     def number(self, attribute: Any) -> ir.Value:
         if isinstance(attribute, ir.BoolAttr):
             attribute = ir.IntegerAttr.get(self.b.i1, int(attribute.value))
         return self.b.constant(attribute, attribute.type)
 
+    @override
     def fill(self, element: ir.Type) -> ir.Value:
         return self.b.zero(memory_type(element))
 
@@ -116,7 +123,8 @@ class Evaluator(Memory, Traversal):
 
     def look_up(self, position: int, at: Sequence[Any], guard: Guard | None) -> ir.Value:
         """A gather; where all indices found at run time are the same for all lanes, and the rest walks along a line
-        (the row of an embedding), a load."""
+        (the row of an embedding), a load.
+        """
         buffer = self.buffers[position]
         element = ir.RankedTensorType(self.body.tensors[position].type).element_type
         loaded = self.load_line(buffer, self.layouts[position], at, guard)

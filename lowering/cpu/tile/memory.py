@@ -51,6 +51,7 @@ class Memory(Scopes):
         return self.boolean(staged if staged is not None else self.load_at(buffer, offset, guard), type_)
 
     def load_at(self, buffer: ir.Value, offset: ir.AffineExpr, guard: Guard | None) -> ir.Value:
+        """The element, or the lanes, at an offset of a buffer; where the guard fails, a zero."""
         b, lane = self.b, self.lane
         if self.is_uniform([offset]):
             return self.load_one(buffer, self.index(offset), guard)
@@ -112,6 +113,7 @@ class Memory(Scopes):
         return value
 
     def reload(self, value: ir.Value, indices: Indices) -> ir.Value | None:
+        """A value that an outer scope has spilled, at these indices; None if none has."""
         for scope in reversed(self.scopes):
             kept = scope.spilled.get(value)
             if kept is not None and all(indices[i] == e for i, e in kept.fixed.items()):
@@ -123,6 +125,7 @@ class Memory(Scopes):
     def load_line(
         self, buffer: ir.Value, layout: ir.AffineMap, at: Sequence[Any], guard: Guard | None
     ) -> ir.Value | None:
+        """Lanes that lie on a line of a layout, in one load; None where they do not."""
         linear = affine.linear_coefficients(layout.results[0])
         if linear is None or self.lane.dim is None:
             return None

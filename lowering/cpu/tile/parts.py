@@ -24,7 +24,8 @@ __all__ = ["PartKey", "SharedPart", "part_key"]
 @dataclass
 class PartKey:
     """What a part computes: `text` is equal for parts with equal code. `buffers`: the operands and results of the
-    fusion that it reads and writes, by position, in the order of `text`."""
+    fusion that it reads and writes, by position, in the order of `text`.
+    """
 
     text: str = ""
     buffers: list[int] = field(default_factory=list[int])

@@ -192,7 +192,8 @@ class _Space:
 
 def find_hosts(body: FusionBody, phases: Phases) -> dict[ir.Value, int]:
     """Values that the loops read, and no result holds, by the result of the loops that can: each of its elements is
-    written when those of the value that share its row have been read."""
+    written when those of the value that share its row have been read.
+    """
     hosts: dict[ir.Value, int] = {}
     loops = phases.loops
     if loops is None:

@@ -32,7 +32,8 @@ def vector_lanes(types: Sequence[ir.Type]) -> int:
 
 def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
     """Lanes per step along a dim: `wide` machine vectors, fewer for a short dim (a power of two that covers it); at
-    most `unknown` vectors where its size is known at run time only."""
+    most `unknown` vectors where its size is known at run time only.
+    """
     lanes = vector_lanes([ir.RankedTensorType(t.type).element_type for t in e.body.tensors])
     extent = e.loops.extents[lane]
     if not isinstance(extent, ir.AffineConstantExpr):

@@ -148,7 +148,8 @@ def _panel_strides(layout: ir.AffineMap, transposed: bool) -> tuple[int, int]:
 
 def packed_rhs_layout(product: Product, schedule: PanelSchedule) -> tuple[ir.AffineMap, int]:
     """The layout, and its number of elements, of the rhs in panels of whole registers: [n / lanes][k][lanes],
-    or for kernels of groups of k (2 of bf16, 2 or 4 of integers) [n / lanes][k / group][lanes][group]."""
+    or for kernels of groups of k (2 of bf16, 2 or 4 of integers) [n / lanes][k / group][lanes][group].
+    """
     k, n = static_size(product.k), static_size(product.n)
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
@@ -204,6 +205,7 @@ def plan_matmul(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> GemmSchedu
 
 
 def static_size(expr: ir.AffineExpr) -> int | None:
+    """The number that a size is; None for one with symbols."""
     return expr.value if isinstance(expr, ir.AffineConstantExpr) else None
 
 

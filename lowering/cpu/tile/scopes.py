@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
+from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
@@ -73,6 +74,7 @@ class Scopes(shared.Scopes):
         yield
         self.lane = saved
 
+    @override
     def round_down(self, quotient: bool, x: ir.Value, y: ir.Value) -> ir.Value:
         floor = arith.floordivsi(x, y)
         return floor if quotient else arith.subi(x, arith.muli(floor, y))

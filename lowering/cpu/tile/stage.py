@@ -43,7 +43,8 @@ class Stage:
 
     def load(self, e: "Memory", position: int, offset: ir.AffineExpr) -> ir.Value | None:
         """The lanes' elements of operand `position` at `offset`, from scratch memory; None where they are not of a
-        tile: what is contiguous along the lanes, or not contiguous along the tile, is loaded as it lies."""
+        tile: what is contiguous along the lanes, or not contiguous along the tile, is loaded as it lies.
+        """
         width = e.lane.width
         if e.lane.dim is None or width == 1:
             return None

@@ -4,6 +4,7 @@
 """Choosing a CPU kernel's schedule by running candidates."""
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules import from_attribute
 from kiln.lowering.cpu import isa
@@ -24,9 +25,11 @@ class CpuTuner(Tuner):
 
     margin = 1.03
 
+    @override
     def circumstances(self, fusion: ir.OpView) -> tuple[object, ...]:
         return outside(fusion), reach_of(fusion)
 
+    @override
     def machine(self) -> tuple[object, ...]:
         return isa.target(), max_threads()
 

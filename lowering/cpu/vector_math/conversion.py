@@ -96,10 +96,12 @@ def _extremum(e: Emitter, predicate: str, a: Lanes, b: Lanes) -> Lanes:
 
 
 def maximum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
+    """The larger operand; NaN where one is NaN."""
     return _extremum(e, "ogt", a, b)
 
 
 def minimum(e: Emitter, a: Lanes, b: Lanes) -> Lanes:
+    """The smaller operand; NaN where one is NaN."""
     return _extremum(e, "olt", a, b)
 
 
@@ -109,12 +111,15 @@ def clamp(e: Emitter, x: Lanes, low: Lanes, high: Lanes) -> Lanes:
 
 
 def is_nan(e: Emitter, x: Lanes) -> Lanes:
+    """Whether each lane is NaN, as i1."""
     return e.compare("uno", x, x)
 
 
 def is_infinite(e: Emitter, x: Lanes) -> Lanes:
+    """Whether each lane is an infinity, as i1."""
     return e.compare("oeq", e.abs(x), math.inf)
 
 
 def is_finite(e: Emitter, x: Lanes) -> Lanes:
+    """Whether each lane is neither NaN nor an infinity, as i1."""
     return e.compare("olt", e.abs(x), math.inf)

@@ -70,6 +70,7 @@ class CompiledOp:
         self._output = output
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:
+        """The op of 1-D arrays of one length, a multiple of the vector's."""
         out = np.empty(inputs[0].shape, self._output)
         self.bind(*inputs, out)()
         return out

@@ -77,6 +77,7 @@ def exp_flushed(e: Emitter, x: Lanes) -> Lanes:
 
 
 def exp2(e: Emitter, x: Lanes) -> Lanes:
+    """`2 ** x`, by a polynomial of the rest of x after rounding to an integer."""
     x = e.clamp(x, *_EXP2_RANGE[e.element])
     magic = round_magic(e, 2 * e.bias)
     t = x + magic
@@ -118,6 +119,7 @@ def _half_exp(e: Emitter, magnitude: Lanes) -> Lanes:
 
 
 def cosh(e: Emitter, x: Lanes) -> Lanes:
+    """`(e ** x + e ** -x) / 2`, of half the exponential so that it does not overflow early."""
     half = _half_exp(e, e.abs(x))
     return half + 0.25 / half
 

@@ -62,6 +62,7 @@ class Emitter:
     # -- values ---------------------------------------------------------------------------------------------------
 
     def wrap(self, value: ir.Value) -> "Lanes":
+        """An SSA value as `Lanes`."""
         return Lanes(self, value)
 
     def f(self, x: float) -> "Lanes":
@@ -92,6 +93,7 @@ class Emitter:
     # -- ops ------------------------------------------------------------------------------------------------------
 
     def op(self, name: str, type_: ir.Type, *operands: "Lanes", **attributes: ir.Attribute) -> "Lanes":
+        """The one result of an op made by name."""
         return Lanes(self, ir.Operation.create(name, [type_], [o.value for o in operands], attributes).result)
 
     def fma(self, a: "Lanes | float", b: "Lanes | float", c: "Lanes | float") -> "Lanes":
@@ -103,6 +105,7 @@ class Emitter:
         return x if isinstance(x, Lanes) else self.f(x)
 
     def select(self, condition: "Lanes", a: "Lanes | float", b: "Lanes | float") -> "Lanes":
+        """`a` in the lanes where `condition` (i1) holds, else `b`."""
         a, b = self.of(a), self.of(b)
         return self.op("arith.select", a.value.type, condition, a, b)
 
@@ -112,6 +115,7 @@ class Emitter:
         return self.op("arith.cmpf", self.i1, self.of(a), self.of(b), predicate=code)
 
     def compare_int(self, predicate: str, a: "Lanes", b: "Lanes") -> "Lanes":
+        """A comparison of integers, by the name of its predicate (`slt`, `ult`), as i1."""
         code = ir.IntegerAttr.get(self._predicate_type, _CMPI[predicate])
         return self.op("arith.cmpi", self.i1, a, b, predicate=code)
 
@@ -124,15 +128,19 @@ class Emitter:
         return self.select(self.compare("olt", x, bound), bound, x)
 
     def clamp(self, x: "Lanes", low: float, high: float) -> "Lanes":
+        """`x` between two bounds; NaN becomes a bound."""
         return self.min(self.max(x, low), high)
 
     def sqrt(self, x: "Lanes") -> "Lanes":
+        """The correctly rounded square root."""
         return self.op("math.sqrt", self.float_type, x)
 
     def abs(self, x: "Lanes") -> "Lanes":
+        """The absolute value: the sign bit cleared."""
         return self.op("math.absf", self.float_type, x)
 
     def trunc(self, x: "Lanes") -> "Lanes":
+        """Rounding towards zero to an integral float."""
         return self.op("math.trunc", self.float_type, x)
 
     def polynomial(self, coefficients: tuple[float, ...], x: "Lanes", longest: int = _LONGEST_CHAIN) -> "Lanes":
@@ -155,9 +163,11 @@ class Emitter:
     # -- bits -----------------------------------------------------------------------------------------------------
 
     def as_int(self, x: "Lanes") -> "Lanes":
+        """The bits of floats as integers of the same width."""
         return self.op("arith.bitcast", self.int_type, x)
 
     def as_float(self, x: "Lanes") -> "Lanes":
+        """The bits of integers as floats of the same width."""
         return self.op("arith.bitcast", self.float_type, x)
 
     def int_op(self, name: str, a: "Lanes", b: "Lanes | int") -> "Lanes":

@@ -65,16 +65,19 @@ def _combine(e: Emitter, n: Lanes, f: Lanes) -> Lanes:
 
 
 def log(e: Emitter, x: Lanes) -> Lanes:
+    """The natural logarithm; NaN below 0, -inf at 0."""
     return special(e, x, 0.0, _combine(e, *split(e, x)))
 
 
 def log2(e: Emitter, x: Lanes) -> Lanes:
+    """The logarithm to base 2, exact for powers of two."""
     n, f = split(e, x)
     high, low = PARTS["1/ln(2)", e.element]
     return special(e, x, 0.0, n + e.fma(f, high, e.fma(f, low, rest(e, f) * high)))
 
 
 def log10(e: Emitter, x: Lanes) -> Lanes:
+    """The logarithm to base 10, with log10(2) in two parts."""
     n, f = split(e, x)
     high, low = PARTS["1/ln(10)", e.element]
     two_high, two_low = PARTS["log10(2)", e.element]

@@ -82,6 +82,7 @@ def _asin_core(e: Emitter, a: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def asin(e: Emitter, x: Lanes) -> Lanes:
+    """The arc sine; NaN outside of [-1, 1]."""
     a = e.abs(x)
     small, v = _asin_core(e, a)
     high, low, _ = PARTS["pi/2", e.element]
@@ -90,6 +91,7 @@ def asin(e: Emitter, x: Lanes) -> Lanes:
 
 
 def acos(e: Emitter, x: Lanes) -> Lanes:
+    """The arc cosine; NaN outside of [-1, 1]."""
     a, sign = e.abs(x), e.sign_bit(x)
     small, v = _asin_core(e, a)
     signed = e.flip_sign(v, sign)
@@ -120,6 +122,7 @@ def _atan_quotient(e: Emitter, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def atan(e: Emitter, x: Lanes) -> Lanes:
+    """The arc tangent, odd in x."""
     result, _ = _atan_quotient(e, e.abs(x), e.f(1.0))
     return e.as_float(e.int_op("ori", e.as_int(result), e.sign_bit(x)))
 

@@ -17,7 +17,8 @@ Polynomial = dict[tuple[str, ...], float]
 
 def gelu_behind(value: ir.Value) -> ir.Value | None:
     """The result of the only reader of `value`, if that is 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) of it,
-    rounded once; else None. For bf16 alone: the library's tanh is none of f32's precision."""
+    rounded once; else None. For bf16 alone: the library's tanh is none of f32's precision.
+    """
     if not isinstance(ir.RankedTensorType(value.type).element_type, ir.BF16Type):
         return None
     uses = list(value.uses)

@@ -74,7 +74,8 @@ class AttentionProblem:
     @property
     def unit(self) -> float:
         """What differences of scores are multiplied by to be in units of log2. The scores are so already, except where
-        a mask is added, whose least number must not become -inf."""
+        a mask is added, whose least number must not become -inf.
+        """
         added = self.mask is not None and not self.mask.boolean
         return log2(e) if added else 1.0
 

@@ -82,7 +82,8 @@ def _case(op: ir.Operation, tensor_maps: bool, arch: str) -> AttentionCase:
 def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEFAULT_ARCH) -> bool:
     """Whether what is behind an attention of our own is better a kernel behind it: Hopper's kernel, which takes nothing
     behind it, gains more than the pass over its result costs (4 x 16 heads of 128, 2048 tokens: the kernel for all GPUs
-    with one pointwise op 306 us, cuDNN's with a kernel behind it 251)."""
+    with one pointwise op 306 us, cuDNN's with a kernel behind it 251).
+    """
     if not tensor_maps or next(generic_readers(op.results[0]), None) is None:
         return False
     shape = _large_heads(op, arch)
@@ -98,7 +99,8 @@ def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEF
 def _loads_as_much(value: ir.Value) -> bool:
     """Whether what reads a value reads another tensor of its size: an epilogue that keeps attention's programs waiting
     (8 x 16 heads of 128, 512 tokens, divided by a function of a tensor: 54.8 us in one kernel, 49.7 in two; causal,
-    1024: 117.8, 110.7; without a tensor 48.2, 47.5 and 99.1, 103.5)."""
+    1024: 117.8, 110.7; without a tensor 48.2, 47.5 and 99.1, 103.5).
+    """
     size = prod(ir.RankedTensorType(value.type).shape)
     others = [x for reader in generic_readers(value) for x in list(reader.operands)[: -len(reader.results)]]
     return any(

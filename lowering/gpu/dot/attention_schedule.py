@@ -90,7 +90,8 @@ _ONE_BLOCK = 256
 @dataclass(frozen=True)
 class AttentionShape:
     """softmax(query [queries, qk_size] @ key [keys, qk_size]^T) @ value [keys, v_size] for each of `heads` (those of
-    all batches); dtype is f32, bf16 or f16. masked: a mask is loaded."""
+    all batches); dtype is f32, bf16 or f16. masked: a mask is loaded.
+    """
 
     heads: Known
     queries: Known

@@ -117,7 +117,8 @@ def _faster(case: ProductCase) -> str:
 
 def _supported_shape(op: ir.Operation) -> ProductShape | None:
     """The product of row-major operands that a library's call can do, with all leading dims of lhs as rows; of a batch,
-    of one of its matrices. None: other types, or dims that do not pair."""
+    of one of its matrices. None: other types, or dims that do not pair.
+    """
     lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
     is_turned = _transposed(op, "transpose_lhs")
     known = lhs.has_static_shape and result.has_static_shape
@@ -190,7 +191,8 @@ def parts_of_product(op: ir.Operation, arch: str) -> int:
 
 def stands_alone(op: ir.Operation) -> bool:
     """Whether a product's kernel holds nothing but it and pointwise ops behind it: no other product of the same matrix,
-    and no reduction that those ops would rather be with."""
+    and no reduction that those ops would rather be with.
+    """
     value = added_bias(op.results[0])[1]
     meets = any(_meets_sibling(op, reader) for reader in generic_readers(value))
     return _siblings(op) == 1 and not meets and not _ends_in_rows(value)
@@ -232,7 +234,8 @@ def _siblings(op: ir.Operation) -> int:
 
 def added_bias(value: ir.Value) -> tuple[ir.Value | None, ir.Value]:
     """The vector added to a product's rows by its only reader, and that reader's result; (None, value) if there is
-    none."""
+    none.
+    """
     uses = list(value.uses)
     if len(uses) != 1 or kiln.name_of(uses[0].owner) != "linalg.generic":
         return None, value

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """Convolution as a matrix product whose left operand is never built: rows are output positions, the reduction runs over
-the taps of the window and the channels (implicit GEMM). One input channel a group is a sum of its own kind."""
+the taps of the window and the channels (implicit GEMM). One input channel a group is a sum of its own kind.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -160,7 +161,8 @@ def _dense(window: _Window, n: Line, group: Index, schedule: ImplicitConvSchedul
 def _depthwise(window: _Window, n: Line, schedule: DepthwiseConvSchedule) -> ir.Value:
     """One input channel a group: a multiplication and an addition per tap, no reduction over channels. The taps of
     small windows are written out: weights, whose channels are apart, are loaded together, and bounds tested once a row
-    and once a column of the window."""
+    and once a column of the window.
+    """
     b, p = window.b, window.p
     channel = b.divi(n.index, p.out)
     shape = schedule.block_m, schedule.block_n

@@ -19,7 +19,8 @@ measured in ResNet-50 with 128 images (H200, bf16, microseconds; 1x1 windows, ea
 | 401408 x 64 -> 64          | 68.2    | 55.4             | 64 columns 38.3     |
 
 A tile of 8 warps fills a multiprocessor, and nothing hides its prologue and its stores; and deep pipelines take the
-shared memory that further programs of the multiprocessor would need."""
+shared memory that further programs of the multiprocessor would need.
+"""
 
 from dataclasses import asdict, dataclass, replace
 
@@ -54,14 +55,16 @@ _WAVES = 4
 
 def rows_are_taps(channels: int, columns: int) -> bool:
     """Whether a window's rows of so many elements, each with so many channels, are as good as taps with more channels,
-    if a row lies in one piece: a tap's channels are no step of the sums, and those of a row are whole ones."""
+    if a row lies in one piece: a tap's channels are no step of the sums, and those of a row are whole ones.
+    """
     return columns > 1 and channels < _LEAST_STEP and channels * columns % _LEAST_STEP == 0
 
 
 @dataclass(frozen=True)
 class ConvShape:
     """rows: output positions of all images. channels, out: of one group. taps: elements of the window.
-    dtype as in ProductShape."""
+    dtype as in ProductShape.
+    """
 
     rows: Known
     groups: int

@@ -108,7 +108,8 @@ def store_roots(
     condition: Condition,
 ) -> None:
     """Bind (result, index, sums), the sums as the result's element type, and store what the fusion yields,
-    where the condition holds."""
+    where the condition holds.
+    """
     e.bound = {}
     for result, point, sums in bound:
         element = ir.RankedTensorType(result.type).element_type
@@ -127,7 +128,8 @@ def store_roots(
 
 def _single(b: Builder, *axes: tuple[ir.AffineExpr, Line]) -> Condition:
     """Which positions exist along axes of a single element. No address depends on these, so that no mask follows from
-    it: every position of the axis would be written to the same place."""
+    it: every position of the axis would be written to the same place.
+    """
     condition: Condition = True
     for extent, positions in axes:
         if extent.maybe_downcast() == ir.AffineConstantExpr.get(1):

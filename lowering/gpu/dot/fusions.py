@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 class DotOptions:
     """arch: the GPU ("sm_90", "gfx942"). tf32: whether tensor cores may round f32 operands to 10 bits of mantissa, as
     `torch.backends.cuda.matmul.allow_tf32` says. descriptors: whether operands may be loaded through tensor maps, which
-    the launcher has to encode. roundings: whether kernels keep eager's roundings to 16 bits between their ops."""
+    the launcher has to encode. roundings: whether kernels keep eager's roundings to 16 bits between their ops.
+    """
 
     arch: str = DEFAULT_ARCH
     tf32: bool = False
@@ -100,7 +101,8 @@ def _precision(body: FusionBody) -> Precision:
 
 def _is_long(body: FusionBody) -> bool:
     """Whether what follows a product takes functions, which nothing hides where a program has one tile: 1024 cubed with
-    GELU takes 7.3 us with 8 warps, 8.5 with 4; without it 4 are as fast."""
+    GELU takes 7.3 us with 8 warps, 8.5 with 4; without it 4 are as fast.
+    """
     generics = [op for op in body.operations if op.operation.name == "linalg.generic"]
     return any(inner.operation.name.startswith("math.") for op in generics for inner in op.regions[0].blocks[0])
 

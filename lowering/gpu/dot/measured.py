@@ -58,7 +58,8 @@ class Origin:
 @dataclass(frozen=True)
 class Times:
     """Microseconds of one case in a kernel of Kiln's own and in the library's, each with a kernel behind it if there is
-    one."""
+    one.
+    """
 
     case: str
     own: float

@@ -23,6 +23,7 @@ class Matrix:
 
     @property
     def transposed(self) -> "Matrix":
+        """The same memory with rows and columns exchanged."""
         return Matrix(self.pointer, self.column_stride, self.row_stride)
 
     def moved(self, b: Builder, offset: Index) -> "Matrix":
@@ -70,7 +71,8 @@ class Epilogue(Protocol):
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Store every result of the fusion for one tile [R, C], given the sums of each product; positions that don't
-        exist are not touched."""
+        exist are not touched.
+        """
         ...
 
 
@@ -84,7 +86,8 @@ def apply_in_pieces(
     pieces: int,
 ) -> None:
     """The epilogue of a tile in pieces of columns one after another: fewer registers are live at once, and less shared
-    memory. columns: where the tile's begin, and how many there are in the result."""
+    memory. columns: where the tile's begin, and how many there are in the result.
+    """
     start, size = columns
     tile = tt.shape_of(sums[0].type)[1]
     width = tile // pieces

@@ -26,7 +26,8 @@ _GRAIN, _LINE = 8, 64
 class Traits:
     """What times depend on besides the sizes. grain, result_grain: the powers of two that divide the distances between
     rows of the operands and of the result, in elements. passes: whether a kernel behind a call reads and writes the
-    result."""
+    result.
+    """
 
     grain: int
     result_grain: int

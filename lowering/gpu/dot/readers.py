@@ -14,7 +14,8 @@ __all__ = ["generic_readers", "source"]
 
 def generic_readers(value: ir.Value) -> Iterator[ir.Operation]:
     """The `linalg.generic` that read a value, also through a view that is its only reader: several views read elements
-    that other tiles have."""
+    that other tiles have.
+    """
     uses = list(value.uses)
     for use in uses:
         reader = use.owner.operation

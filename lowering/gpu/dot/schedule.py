@@ -114,7 +114,8 @@ class ProductShape:
 
 def choose_product(shape: ProductShape, machine: Machine, descriptors: bool = False) -> GemmSchedule:
     """The schedule of a product, which depends on nothing but the arguments; through tensor maps only with
-    `descriptors`: the launcher encodes them."""
+    `descriptors`: the launcher encodes them.
+    """
     if 1 in (shape.m, shape.n):
         return gemv(shape)
     through_maps = descriptors and machine.tensor_maps and takes_descriptors(shape)
@@ -158,7 +159,8 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
 
 def gemv(shape: ProductShape) -> GemvSchedule:
     """Where the reduction runs along memory, a program takes one column and reads it in long pieces; otherwise many
-    columns, a few steps of the reduction at a time."""
+    columns, a few steps of the reduction at a time.
+    """
     transposed = shape.m != 1
     along = shape.lhs_strides[1] if transposed else shape.rhs_strides[0]
     if along == 1:
@@ -172,7 +174,8 @@ def gemv(shape: ProductShape) -> GemvSchedule:
 def takes_descriptors(shape: ProductShape) -> bool:
     """Whether both operands are matrices that a descriptor describes: float elements for tensor cores, one unit
     stride, the other a multiple of 16 bytes (one that is known at run time only is taken to be: `find_places` looks at
-    it). Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS), but less than through pointers (0.65)."""
+    it). Rows that are no whole lines of 128 bytes cost (0.85 of cuBLAS), but less than through pointers (0.65).
+    """
     if shape.dtype not in ("bf16", "f16", "tf32", *FLOAT8):
         return False
     grain = 16 // BYTES[shape.dtype]
@@ -257,7 +260,8 @@ def _stages(shape: ProductShape, rows: int, columns: int, block_k: int, room: in
 
 def resident_stages(shape: ProductShape, machine: Machine, schedule: TileSchedule) -> int:
     """Stages (at least two) with which as many programs share a multiprocessor as the grid has for it and its
-    registers hold: where loads and stores take the time, these hide them better than a deep pipeline."""
+    registers hold: where loads and stores take the time, these hide them better than a deep pipeline.
+    """
     rows, columns, block_k = schedule.block_m, schedule.block_n, schedule.block_k
     batch, m, n = (_DYNAMIC_SIZE if x is None else max(x, 1) for x in (shape.batch or 1, shape.m, shape.n))
     waiting = _ceil(batch * _ceil(m, rows) * _ceil(n, columns), machine.sms)

@@ -29,7 +29,8 @@ _LINE, _MOST = 64, 128
 
 def padded_size(size: int) -> int | None:
     """Elements of heads of this size in shared memory: whole lines, whose rest tensor maps fill with zeros, and do not
-    store. None for heads that are too large, or leave half of it empty."""
+    store. None for heads that are too large, or leave half of it empty.
+    """
     wide = next((n for n in (_LINE, _MOST) if size <= n), None)
     return wide if wide is not None and size > wide // 2 else None
 
@@ -44,6 +45,7 @@ class Place:
 
     @classmethod
     def of(cls, arg: int, described: Described) -> "Place":
+        """Where a described tensor lies: the kernel's argument `arg`, with -1 for a dim that is not fixed."""
         return cls(arg, tuple(-1 if x is None else x for x in described.leading), described.start)
 
 
@@ -87,6 +89,7 @@ class Specialized:
         return cls(**{**given, **values})
 
     def to_dict(self) -> dict[str, Any]:
+        """The problem as plain values, which `from_dict` takes."""
         return asdict(self)
 
     @property
@@ -96,10 +99,12 @@ class Specialized:
 
     @property
     def tiles(self) -> int:
+        """How many tiles of queries there are, over batches and heads."""
         return prod(self.batch) * self.heads * self.blocks
 
     @property
     def key_blocks(self) -> int:
+        """How many blocks of keys a tile goes through."""
         return -(-self.keys // self.block_n)
 
     @property

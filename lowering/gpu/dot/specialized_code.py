@@ -16,7 +16,8 @@ class Code:
 
     def __init__(self, part: str = "", prefix: str = "v"):
         """part: what the names end in that this region, which sees no others, has for the kernel's values. prefix: of
-        the names of its own."""
+        the names of its own.
+        """
         self.part, self.prefix, self.lines, self.count, self.indent = part, prefix, list[str](), 0, 6
 
     def outer(self, name: str) -> str:
@@ -24,6 +25,7 @@ class Code:
         return f"%{name}{self.part}"
 
     def line(self, text: str) -> None:
+        """Append a line of TTGIR at the current indentation."""
         self.lines.append(" " * self.indent + text)
 
     def new(self, text: str) -> str:
@@ -34,6 +36,7 @@ class Code:
         return name
 
     def number(self, x: Number) -> str:
+        """The SSA name of a number (i32); a name stays."""
         return x if isinstance(x, str) else self.new(f"arith.constant {x} : i32")
 
     def _binary(self, op: str, x: Number, y: Number, fold: Callable[[int, int], int]) -> Number:
@@ -42,27 +45,35 @@ class Code:
         return self.new(f"arith.{op} {self.number(x)}, {self.number(y)} : i32")
 
     def add(self, x: Number, y: Number) -> Number:
+        """`x + y` of i32; folded where both are known."""
         return x if y == 0 else y if x == 0 else self._binary("addi", x, y, lambda a, b: a + b)
 
     def sub(self, x: Number, y: Number) -> Number:
+        """`x - y` of i32; folded where both are known."""
         return x if y == 0 else self._binary("subi", x, y, lambda a, b: a - b)
 
     def mul(self, x: Number, y: Number) -> Number:
+        """`x * y` of i32; folded where both are known."""
         return x if y == 1 else self._binary("muli", x, y, lambda a, b: a * b)
 
     def div(self, x: Number, y: int) -> Number:
+        """`x / y` of unsigned i32, rounded down; folded where x is known."""
         return x if y == 1 else self._binary("divui", x, y, lambda a, b: a // b)
 
     def rem(self, x: Number, y: int) -> Number:
+        """`x mod y` of unsigned i32; folded where x is known."""
         return 0 if y == 1 else self._binary("remui", x, y, lambda a, b: a % b)
 
     def min(self, x: Number, y: Number) -> Number:
+        """The smaller of two signed i32."""
         return self._binary("minsi", x, y, min)
 
     def odd(self, x: Number) -> Number:
+        """The lowest bit of an i32."""
         return self._binary("andi", x, 1, lambda a, b: a & b)
 
     def flip(self, x: Number) -> Number:
+        """An i32 with its lowest bit inverted."""
         return self._binary("xori", x, 1, lambda a, b: a ^ b)
 
     def loop(

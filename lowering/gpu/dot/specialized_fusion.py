@@ -29,7 +29,8 @@ def plan_specialized(
     body: FusionBody, layouts: Sequence[ir.AffineMap], attention: Attention, arch: str
 ) -> WarpSpecializedSchedule | None:
     """The schedule, or None where another kernel is faster or this one cannot do it: there are a mask or ops behind,
-    sizes known at run time only, heads of another size, or tensors that no tensor map describes."""
+    sizes known at run time only, heads of another size, or tensors that no tensor map describes.
+    """
     if find_tensors(body, layouts, attention) is None:
         return None
     return choose_specialized(attention.shape(tf32=False), machine(arch), arch)

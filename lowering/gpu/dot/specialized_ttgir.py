@@ -23,7 +23,8 @@ _BARRIER = "!ttg.memdesc<1xi64, #flat, #smem, mutable>"
 
 def specialized_ttgir(p: Specialized, name: str) -> str:
     """A module with the kernel `name`, whose arguments are the four descriptors in their places' order; descriptor
-    types are spelled as by Triton 3.6."""
+    types are spelled as by Triton 3.6.
+    """
     kernel = _Kernel(p)
     arguments = sorted((getattr(p, x).arg, x) for x in ("query", "key", "value", "result"))
     given = ", ".join(f"%{x}: {kernel.descriptor(x)}" for _, x in arguments)

@@ -33,15 +33,18 @@ class Attention:
 
     @property
     def scale(self) -> float:
+        """What scores are multiplied by."""
         return float(ir.FloatAttr(self.op.operation.attributes["scale"]).value)
 
     @property
     def fill(self) -> float | None:
+        """What masked scores are replaced by; None where the mask is added."""
         attributes = self.op.operation.attributes
         return float(ir.FloatAttr(attributes["fill"]).value) if "fill" in attributes else None
 
     @property
     def causal(self) -> bool:
+        """Whether a query sees no key behind its own position."""
         return bool(ir.IntegerAttr(self.op.operation.attributes["causal"]).value)
 
     def shape(self, tf32: bool) -> AttentionShape:
@@ -112,7 +115,8 @@ class Convolution:
 
     def with_rows(self) -> "Convolution":
         """The same convolution with the rows of its window as channels: fewer taps, whose elements lie next to each
-        other in both operands. Itself where they do not, or where that is no gain."""
+        other in both operands. Itself where they do not, or where that is no gain.
+        """
         next_to = all(
             affine.constant_of(x.strides[1]) == 1 and affine.constant_of(x.strides[-1]) == self.channels
             for x in (self.x, self.weight)

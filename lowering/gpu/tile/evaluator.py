@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
+from typing_extensions import override
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Condition, Index
@@ -60,22 +61,27 @@ class Evaluator(Scopes, Traversal):
         self.bound = {}
         self.row: Row | None = None
 
+    @override
     def position(self, expr: ir.AffineExpr) -> Index:
         return self.index(expr)
 
+    @override
     def emit_reduction(self, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:
         from kiln.lowering.gpu.tile.reduction import emit_reduction
 
         return emit_reduction(self, value, indices, guard)
 
+    @override
     def emit_op(self, op: ir.OpView, operands: list[ir.Value]) -> list[ir.Value]:
         return emit_scalar_op(self.b, op, operands, self.backend)
 
+    @override
     def number(self, attribute: Any) -> ir.Value:
         if isinstance(attribute, ir.BoolAttr):
             return self.b.constant(int(attribute.value), self.b.i1)
         return self.b.constant(attribute.value, type_of(self.b, attribute.type))
 
+    @override
     def fill(self, element: ir.Type) -> ir.Value:
         return self.b.constant(0, type_of(self.b, element))
 
@@ -95,9 +101,11 @@ class Evaluator(Scopes, Traversal):
 
     # -- memory ------------------------------------------------------------------------------------------------
 
+    @override
     def load(self, position: int, indices: Indices, guard: Guard | None) -> ir.Value:
         return self.load_at(position, self.index(compose_one(self.layouts[position], indices, self.loops)), guard)
 
+    @override
     def look_up(self, position: int, at: Sequence[Any], guard: Guard | None) -> ir.Value:
         return self.load_at(position, self.apply(self.layouts[position].results[0], at), guard)
 

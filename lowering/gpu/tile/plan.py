@@ -214,7 +214,8 @@ class _Planner:
 
     def _in_memory_order(self, kept: list[int]) -> list[int]:
         """The dims (positions) by the steps with which the main root is stored, the largest first: neighbouring
-        elements of a program are neighbours in memory also where that is not the order of the dims (channels last)."""
+        elements of a program are neighbours in memory also where that is not the order of the dims (channels last).
+        """
         linear = affine.linear_coefficients(accesses_of(self, self.group[0][0]))
         if linear is None:
             return kept

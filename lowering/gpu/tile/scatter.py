@@ -154,7 +154,8 @@ def _combine(b: Builder, reduce: str, pointers: ir.Value, value: ir.Value, mask:
 
 def _extreme(b: Builder, reduce: str, pointers: ir.Value, value: ir.Value, mask: Condition) -> None:
     """The larger (smaller) of floats by their bits: these are ordered as integers where the sign bit is 0, and the
-    other way round as unsigned ones where it is 1.  A NaN is the last in that order, and memory has no other one."""
+    other way round as unsigned ones where it is 1.  A NaN is the last in that order, and memory has no other one.
+    """
     from kiln.dialects import tt
 
     width = tt.element_of(value.type).width

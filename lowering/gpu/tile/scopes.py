@@ -61,6 +61,7 @@ class Scopes(shared.Scopes):
         return position
 
     def tile_shape(self) -> list[int]:
+        """The sizes of the tile, one per axis."""
         return [axis.size for axis in self.axes]
 
     def shape_along(self, exprs: Sequence[ir.AffineExpr]) -> list[int]:

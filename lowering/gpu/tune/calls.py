@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import name_of, static_flops
 from kiln.dialects.schedules import to_attribute
@@ -138,11 +139,13 @@ class ConvolutionJudge(_CallJudge):
     library = "cuDNN"
     least = _LEAST_CONVOLUTION
 
+    @override
     def work(self, op: ir.Operation) -> int:
         if bool(ir.IntegerAttr(op.attributes["transposed"]).value):
             return 0
         return static_flops(op) // 2
 
+    @override
     def ops(self, op: ir.Operation) -> list[ir.Operation]:
         return [op, *pointwise_chain(op.results[0], ("kiln.batch_norm",))]
 
@@ -162,6 +165,7 @@ class AttentionJudge(_CallJudge):
     library = "ATen"
     least = _LEAST_ATTENTION
 
+    @override
     def work(self, op: ir.Operation) -> int:
         query = ir.RankedTensorType(op.operands[0].type)
         if len(op.operands) > 3 or query.rank != 4 or "fill" in op.attributes:  # noqa: PLR2004 - [batch, head, row, column]

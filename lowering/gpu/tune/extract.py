@@ -25,7 +25,8 @@ _FREE = ("kiln.empty", "arith.constant")
 
 def pointwise_chain(value: ir.Value, more: Sequence[str] = ()) -> list[ir.Operation]:
     """The pointwise ops behind a value that fusion puts into its kernel: each the only reader of the one before it,
-    with as many elements. more: names of other ops that are such where the value is their first operand."""
+    with as many elements. more: names of other ops that are such where the value is their first operand.
+    """
     found: list[ir.Operation] = []
     while True:
         uses = list(value.uses)
@@ -52,7 +53,8 @@ def extracted(
     ops: Sequence[ir.Operation], arguments: Sequence[ir.Value], strides: Strides = _row_major
 ) -> tuple[ir.Module, list[ir.Value]] | None:
     """A module whose @main computes the last op's result, and the values that @main's arguments stand for: those given,
-    then the other tensors that the ops read. None where an op reads what cannot be an argument (a size)."""
+    then the other tensors that the ops read. None where an op reads what cannot be an argument (a size).
+    """
     free: list[ir.Value] = []
     inputs = list(arguments)
     made = [result for op in ops for result in op.results]

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """A kernel of its own, or a library's: what all decide alike that run both ways. How they are run: `library.py` for
-products, `calls.py` for what ATen is called for."""
+products, `calls.py` for what ATen is called for.
+"""
 
 import time
 from abc import ABC, abstractmethod
@@ -23,7 +24,8 @@ __all__ = ["Case", "Judge", "Verdict"]
 @dataclass(frozen=True)
 class Verdict:
     """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times; else, into
-    how many parts the sums are split."""
+    how many parts the sums are split.
+    """
 
     library: bool
     reason: str

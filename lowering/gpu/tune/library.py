@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.kiln import static_flops
 from kiln.dialects.schedules import from_attribute
@@ -44,10 +45,12 @@ class _ProductCase(Case):
 
 class ProductJudge(Judge[_ProductCase]):
     """For `kiln.matmul` of known sizes with a matrix on its right: each of the library's algorithms is one of its
-    ways."""
+    ways.
+    """
 
     library = "cuBLAS"
 
+    @override
     def case(self, op: ir.Operation) -> _ProductCase | None:
         lhs, rhs, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
         if not all(t.has_static_shape for t in (lhs, rhs, result)) or rhs.rank != 2:
@@ -62,6 +65,7 @@ class ProductJudge(Judge[_ProductCase]):
         own = self._kernel([op, *chain], list(op.operands))
         return None if own is None else _ProductCase(op, (fusion_key(own.fusion.operation),), chain, own)
 
+    @override
     def compare(self, case: _ProductCase) -> Found:
         op, chain, own = case.op, case.chain, case.own
         best = self.tuner.find(own.fusion)
@@ -118,7 +122,8 @@ class ProductJudge(Judge[_ProductCase]):
         gelu: bool = False,
     ) -> list[tuple[int, Callable[[], None]]]:
         """The call of the library with each of its algorithms (and which it is), and the kernel behind it, on the
-        operands that the product's own kernel has."""
+        operands that the product's own kernel has.
+        """
         lhs, _, result = (ir.RankedTensorType(v.type) for v in (*op.operands, *op.results))
         turned = bool(ir.IntegerAttr(op.attributes["transpose_rhs"]).value)
         rows, columns = prod(result.shape[:-1]), result.shape[-1]

@@ -24,7 +24,8 @@ _MOST = 6
 @dataclass(frozen=True)
 class LibraryCall:
     """A call of a product: `candidate`, the algorithm's place in the library's ranking; run(tensors) for lhs [m, k],
-    rhs, the bias if there is one, and the result [m, n]."""
+    rhs, the bias if there is one, and the result [m, n].
+    """
 
     candidate: int
     run: Callable[[Sequence[torch.Tensor]], object]
@@ -70,7 +71,7 @@ def library_calls(
 
 
 def _dtype_name(tensor: torch.Tensor) -> str:
-    """ "bfloat16"."""
+    """The name of a tensor's dtype, as "bfloat16"."""
     return str(tensor.dtype).removeprefix("torch.")
 
 

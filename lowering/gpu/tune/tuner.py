@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules import from_attribute
 from kiln.lowering.gpu.dot.fusions import DotOptions
@@ -48,9 +49,11 @@ class GpuTuner(Tuner):
         super().__init__(store, seconds, measure or replay_times)
         self.options, self.device = options, device
 
+    @override
     def machine(self) -> tuple[object, ...]:
         return self.options, chip_name(self.device)
 
+    @override
     def circumstances(self, fusion: ir.OpView) -> tuple[object, ...]:
         return ()
 
@@ -73,6 +76,7 @@ class GpuTuner(Tuner):
                 contest.discard(label, error)
         return contest
 
+    @override
     def decide(self, fusion: ir.OpView, contest: Contest) -> Found:
         assert isinstance(contest, _Compiling)
         (_, own), *others = contest.started

@@ -67,7 +67,8 @@ class Buffer:
 
     def pieces(self) -> list[tuple[Poly, Poly]] | None:
         """(stride, elements) of dims that memory walks apart from each other, the largest stride first; None where
-        that isn't known. A tensor without gaps is one piece of stride 1."""
+        that isn't known. A tensor without gaps is one piece of stride 1.
+        """
         if self.strides is None:
             return None
         dims = [(s, n) for s, n in zip(self.strides, self.sizes, strict=True) if n != const(1) and s != const(0)]

@@ -23,6 +23,7 @@ class Numbers:
         self.table: dict[Atom, Array] = dict(table)
 
     def poly(self, poly: Poly) -> Array:
+        """The value of a polynomial: an int64 scalar, or an array over lanes."""
         total: Array = np.int64(0)
         for mono, c in poly.terms.items():
             term: Array = np.int64(c)
@@ -32,6 +33,7 @@ class Numbers:
         return total
 
     def atom(self, atom: Atom) -> Array:
+        """The value of an atom, computed once."""
         found = self.table.get(atom)
         if found is None:
             found = self.table[atom] = self._computed(atom)

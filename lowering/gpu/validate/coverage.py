@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """Whether every element of a result is written: where no element is written twice and all lie in the result, as many
-have to be written as there are."""
+have to be written as there are.
+"""
 
 from collections.abc import Sequence
 from math import prod

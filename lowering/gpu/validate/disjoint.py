@@ -181,7 +181,8 @@ class _System:
 
     def _is_alias(self, equation: dict[Mono, Fraction]) -> bool:
         """Takes in an equation of an atom of the second program with its own of the first: it is put in its place, in
-        products as well."""
+        products as well.
+        """
         if len(equation) != 2 or sum(equation.values()) or any(len(m) != 1 for m in equation):
             return False
         pair = sorted((m[0] for m in equation), key=lambda a: a in self.second.atoms and a not in self.first.atoms)

@@ -77,6 +77,7 @@ class Interpreter:
     # -- values ---------------------------------------------------------------------------------------------
 
     def program(self, axis: int) -> Poly:
+        """The id of the program along an axis, from 0 to the count less 1."""
         count = self.programs[axis].known
         most = range_of(32)[1] if count is None else count - 1
         return const(0) if count == 1 else Poly.of(Atom("program", (axis,), (0, most)))
@@ -96,6 +97,7 @@ class Interpreter:
         return self.unknown(type_, "loaded")
 
     def facts(self) -> Facts:
+        """What holds on the current path."""
         key = self.here
         if self._facts is None or self._facts[0] != key:
             self._facts = key, Facts(key)
@@ -141,6 +143,7 @@ class Interpreter:
         return []
 
     def run(self, op: ir.Operation, name: str) -> None:
+        """Interpret one op; a result of an op without a rule is unknown."""
         self.numbers.setdefault(op, len(self.numbers))
         if name in STRUCTURE:
             STRUCTURE[name](self, op)
@@ -191,6 +194,7 @@ class Interpreter:
     # -- control flow ---------------------------------------------------------------------------------------
 
     def if_(self, op: ir.Operation) -> None:
+        """Interpret both branches, each under its condition; results that differ become choices."""
         cond = self.values.get(op.operands[0])
         if not isinstance(cond, Cond):
             cond = Cond("opaque", ("if", self.numbers[op]))
@@ -210,6 +214,7 @@ class Interpreter:
             self.values[result] = self.unknown(result.type) if value is None else value
 
     def for_(self, op: ir.Operation) -> None:
+        """Interpret the body once for any trip; carried values that change are unknown or linear in the trip."""
         body = op.regions[0].blocks[0]
         low, high, step = (self.values.get(v) for v in list(op.operands)[:3])
         inits = [self.values.get(v) for v in list(op.operands)[3:]]

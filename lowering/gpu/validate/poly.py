@@ -45,10 +45,12 @@ class Atom:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
+        """What equal atoms have in common, and others not."""
         return (self.kind, *(a.key if isinstance(a, Poly | Cond) else a for a in self.args))
 
     @cached_property
     def digest(self) -> int:
+        """The hash of the key, computed once."""
         return hash(self.key)
 
     def __hash__(self) -> int:
@@ -81,10 +83,12 @@ class Poly:
 
     @classmethod
     def of(cls, atom: Atom) -> "Poly":
+        """The polynomial that is one atom."""
         return cls({(atom,): 1})
 
     @property
     def key(self) -> tuple[Any, ...]:
+        """What equal polynomials have in common, and others not."""
         if self._key is None:
             found = ((tuple(a.key for a in m), c) for m, c in self.terms.items())
             self._key = tuple(sorted(found, key=hash))
@@ -124,6 +128,7 @@ class Poly:
         return self._interval
 
     def atoms(self) -> set[Atom]:
+        """The atoms of all terms, not those inside of atoms."""
         return {a for m in self.terms for a in m}
 
     def __add__(self, other: "Poly | int") -> "Poly":
@@ -219,10 +224,12 @@ class Cond:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
+        """What equal conditions have in common, and others not."""
         return (self.kind, *(a.key if isinstance(a, Poly | Cond) else a for a in self.args))
 
     @classmethod
     def of(cls, value: bool) -> "Cond":
+        """The condition that always holds, or never."""
         return cls("true" if value else "false")
 
     @classmethod
@@ -261,6 +268,7 @@ class Cond:
 
 
 def const(value: int) -> Poly:
+    """The polynomial of an integer."""
     return Poly({(): value})
 
 

@@ -33,6 +33,7 @@ class Example:
     values: Mapping[Atom, int]
 
     def value(self, poly: Poly) -> int:
+        """The value of a polynomial at this point."""
         return int(Numbers(dict(self.values)).poly(poly))
 
     def shown(self) -> str:
@@ -50,6 +51,7 @@ class Example:
         return ", ".join(found)
 
     def shown_range(self, ends: tuple[Poly, Poly]) -> str:
+        """A range with the values of its ends at this point, for a message."""
         return f"[{self.value(ends[0])}, {self.value(ends[1])}]"
 
 

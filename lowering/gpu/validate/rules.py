@@ -53,7 +53,8 @@ def _constant(run: Interpreter, op: ir.Operation, given: Given) -> Found:
 def _exact(run: Interpreter, op: ir.Operation, *values: Poly) -> list[Poly]:
     """The operands, where an op needs to know what they are exactly: sums and products may wrap around, and are right
     again where the result fits, but not what other ops make of them. That they fit is recorded as a limit, if it isn't
-    known; sums of a loaded integer may be anything if they do not."""
+    known; sums of a loaded integer may be anything if they do not.
+    """
     bits = bits_of(op.operands[-1].type)
     if bits is None or bits == 1:
         return list(values)

@@ -219,7 +219,8 @@ def _in_pieces(buffer: Buffer, offset: Poly) -> list[Cond]:
 
 def _guards(buffers: Sequence[Buffer], bits: int) -> list[Cond]:
     """What holds of the sizes in each call: with positions of 32 bits, tensors have fewer elements than these reach;
-    any fits into the address space."""
+    any fits into the address space.
+    """
     limit = (1 << 31) - _MARGIN if bits == 32 else _MOST_ELEMENTS
     found: dict[Cond, None] = {}
     for buffer in buffers:

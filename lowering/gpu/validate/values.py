@@ -66,6 +66,7 @@ class Access:
 
     @property
     def lanes(self) -> tuple[Atom, ...]:
+        """The positions within the block, one atom per axis longer than 1."""
         return tuple(lane(axis, size) for axis, size in enumerate(self.shape) if size > 1)
 
 

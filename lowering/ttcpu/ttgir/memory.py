@@ -33,6 +33,7 @@ class Barrier:
     phase: int = 0
 
     def start(self, count: int) -> None:
+        """Initialise the barrier for `count` arrivals. Raises TtgirError if it is in use."""
         if self.count:
             raise TtgirError(f"barrier {self.name} is initialised twice")
         self.count = self.pending = count
@@ -70,7 +71,8 @@ class Barrier:
 @dataclass
 class Memory:
     """A view of shared memory: `data` shares its storage with the allocation's. name: for messages. owner: the
-    allocation's blocks that were written by threads, and not made known to the copy engine by a fence, by partition."""
+    allocation's blocks that were written by threads, and not made known to the copy engine by a fence, by partition.
+    """
 
     name: str
     data: torch.Tensor
@@ -84,6 +86,7 @@ class Memory:
 
     @property
     def bytes(self) -> int:
+        """The size of the memory in bytes."""
         return self.data.numel() * self.data.element_size()
 
 

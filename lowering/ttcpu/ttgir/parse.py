@@ -30,7 +30,8 @@ class Block:
 @dataclass
 class Op:
     """results: by name, `%v#0`, `%v#1` where there are several; text: what is behind the op's name, up to the types of
-    ops with regions; line: in the module's text, from 1."""
+    ops with regions; line: in the module's text, from 1.
+    """
 
     name: str
     results: list[str]

@@ -37,6 +37,7 @@ class Copies:
         self.under_way: list[Callable[[], None]] = []
 
     def start(self, arrive: Callable[[], None]) -> None:
+        """Begin a copy; `arrive` is called when it is done."""
         self.under_way.append(arrive)
 
 
