@@ -7,7 +7,7 @@ A kernel that reads memory that it may not read makes every later call of CUDA f
 process waits for the GPU before and behind what eager computes, and ends when its GPU is gone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ def works(device: str) -> bool:
 
 
 @contextmanager
-def computed_by_eager(device: str) -> Iterator[None]:
+def computed_by_eager(device: str) -> Generator[None]:
     """What breaks the GPU in between is eager's: `EagerBreaksDevice`. What broke it before is raised as it is."""
     settle(device)
     try:

@@ -5,13 +5,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 import kiln
-from benchmarks.fuzz.device import EagerBreaksDevice, computed_by_eager, works
+from benchmarks.fuzz.device import EagerBreaksDevice, LikeOnGpu, computed_by_eager, works
 from benchmarks.fuzz.gradients import check_gradients, has_gradients
 from benchmarks.fuzz.judge import check, reference
 from benchmarks.fuzz.program import Program
@@ -93,7 +94,7 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
         warnings.simplefilter("ignore")
         compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
         judge_call(program, compiled, given, inputs, setting)
-        grown = larger(program) if setting.dynamic else None
+        grown = larger(program, setting.device == "cuda") if setting.dynamic else None
         if grown is not None:
             inputs = grown.make(setting.device)
             judge_call(grown, compiled, inputs, inputs, setting)
@@ -120,15 +121,16 @@ def judge_call(
                 check(found, inputs, compiled(*given))
 
 
-def larger(program: Program) -> Program | None:
-    """The same program at other sizes: each size above 1 is larger by 2, if eager takes that."""
+def larger(program: Program, for_gpu: bool = False) -> Program | None:
+    """The same program at other sizes: each size above 1 is larger by 2, if eager takes that (and breaks no GPU)."""
     sizes = {n for x in program.inputs for n in x.shape if n > 1}
     if any(not x.dtype.is_floating_point for x in program.inputs):
         return None  # indices may be out of bounds or in other relations to the sizes
     inputs = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
     grown = Program(inputs, program.lines, program.results)
     try:
-        grown.trace(grown.make())
+        with LikeOnGpu() if for_gpu else nullcontext():
+            grown.trace(grown.make())
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
     return grown

@@ -105,6 +105,8 @@ def test_programs_for_a_gpu_have_no_attention_that_breaks_it() -> None:
         g = Grower(Random(0), inputs, Budget(1e9, 1 << 20), for_gpu)
         taken = [at for at in ("4:76", ":76", "8:72") if g.add(attends.format(f"u0[..., {at}]")) is not None]
         assert taken == ([":76", "8:72"] if for_gpu else ["4:76", ":76", "8:72"])
+    rows_apart = Program(inputs, [attends.format("v0[..., 8:72]")], [1])  # by 160 bytes; two elements more: 164
+    assert execute.larger(rows_apart) is not None and execute.larger(rows_apart, for_gpu=True) is None
 
 
 def test_graphs_for_a_gpu_are_made_without_one() -> None:
