@@ -8,17 +8,19 @@ all the pixels of the tile whose windows hold it. The weights are packed once as
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import DepthwiseConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs
+from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.pack import pack_strip
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
-from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.cpu.matmul.problem import known
 
 
 def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]:
@@ -28,32 +30,13 @@ def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]
     return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
-def emit_depthwise(
-    b: Builder,
-    p: ConvProblem,
-    s: DepthwiseConvSchedule,
-    operands: ConvBuffers,
-    epilogue: ConvEpilogue,
-    ctx: KernelContext,
-) -> None:
-    """Emits the kernel; schedule keys: mr (pixels), width (lanes), span (channels of a task, a multiple of width)."""
-    _Depthwise(b, p, s, operands, epilogue, ctx).emit()
+class Depthwise(ConvKernel):
+    """The weights are packed into scratch, unless they are already."""
 
-
-class _Depthwise:
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: DepthwiseConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
-        self.sum_type = element_type(p.sum_dtype)
-        self.width, self.mr = s.width, s.mr
-        self.vector = b.vec(self.width, self.sum_type)
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        b, p, s, ctx, operands = self.b, self.p, self.s, self.ctx, self.operands
+        self.mr = s.mr
         layout = depthwise_layout(p, s)
         self.stride = layout["stride"]
         if p.packed:
@@ -61,7 +44,6 @@ class _Depthwise:
         else:
             self.weights = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
             self.panel = 0
-        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
         self.runs = tile_runs(p, self.mr)
 
     def emit(self) -> None:

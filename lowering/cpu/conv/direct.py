@@ -11,18 +11,22 @@ Long sums are cut in pieces that start from zero and are added, as in the matrix
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import DirectConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
 from kiln.lowering.cpu.conv.finish import Finishing
+from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.pack import pack_strip
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
-from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.cpu.matmul.problem import known
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
 
@@ -45,36 +49,22 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
-def emit_direct(
-    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys: mr (pixels), nv (vectors), width (lanes), tiles (of a row at once), piece."""
-    Direct(b, p, s, operands, epilogue, ctx).emit()
+class Direct(ConvKernel, Finishing):
+    """Products of single elements, in the sum type (pairs.py: of two at a time)."""
 
+    unit: VectorUnit
 
-class Direct(Finishing):
-    """One thread's share; products of single elements, in the sum type (pairs.py: of two at a time)."""
-
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: DirectConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
-        self.sum_type = element_type(p.sum_dtype)
-        self.width, self.mr, self.nv, self.tiles = s.width, s.mr, s.nv, s.tiles
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        b, p, s, ctx = self.b, self.p, self.s, self.ctx
+        self.unit = float_unit(p.sum_dtype, self.width)
+        self.mr, self.nv, self.tiles = s.mr, s.nv, s.tiles
         self.lanes = self.nv * self.width
-        self.vector = b.vec(self.width, self.sum_type)
         self.layout = direct_layout(p, s)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
-        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
         self.runs = None if p.transposed else tile_runs(p, self.mr)
-        self.weights = operands.weight if p.packed else self.scratch
+        self.weights = self.operands.weight if p.packed else self.scratch
         self.panel: Index = 0
 
     def emit(self) -> None:
@@ -316,15 +306,18 @@ class Direct(Finishing):
         line = b.addi(line, b.muli(c, self.x_channel))
         weights = b.addi(weights, b.muli(c, p.kernel[1] * self.lanes))
 
-        def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[ir.Value]:
-            out = list(acc)
+        def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[Any]:
             at = b.addi(weights, b.muli(self.tap(z), self.lanes))
-            row = [self.factor(b.addi(at, v * self.width)) for v in range(self.nv)]
-            for r in range(low, high):
-                value = self.pixel(b.addi(line, b.muli(self.offset(z, r), self.x_column)))
-                for v in range(self.nv):
-                    out[r * self.nv + v] = self.add(value, row[v], out[r * self.nv + v])
-            return out
+            first, last = low * self.nv, high * self.nv
+            tile = multiply_step(
+                b,
+                self.unit,
+                Grid(high - low, self.nv),
+                acc[first:last],
+                lambda _, r, k: Place(self.operands.x, b.addi(line, b.muli(self.offset(z, low + r), self.x_column))),
+                lambda _, v, k: self.factors(b.addi(at, v * self.width)),
+            )
+            return [*acc[:first], *tile, *acc[last:]]
 
         if valid is None:
             assert columns is not None
@@ -334,15 +327,6 @@ class Direct(Finishing):
                 acc = column(z, low, high, acc)
         return list(acc)
 
-    def factor(self, at: Index) -> ir.Value:
-        """A vector of weights."""
-        return self.b.cast_float(self.b.vload(self.weights, at, self.width), self.sum_type)
-
-    def pixel(self, at: Index) -> ir.Value:
-        """An element of the input in all lanes."""
-        value = self.b.cast_float(self.b.load(self.operands.x, at), self.sum_type)
-        return self.b.broadcast(value, self.width)
-
-    def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
-        """acc + value * factor."""
-        return self.b.fma(value, factor, acc)
+    def factors(self, at: Index) -> Place:
+        """Where a vector of weights lies."""
+        return Place(self.weights, at)

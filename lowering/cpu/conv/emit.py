@@ -18,15 +18,15 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.conv.depthwise import depthwise_layout, emit_depthwise
-from kiln.lowering.cpu.conv.direct import direct_layout, emit_direct
-from kiln.lowering.cpu.conv.pairs import emit_column_pairs, emit_direct_pairs, takes_column_pairs, takes_pairs
-from kiln.lowering.cpu.conv.planar import emit_planar, planar_layout
+from kiln.lowering.cpu.conv.depthwise import Depthwise, depthwise_layout
+from kiln.lowering.cpu.conv.direct import Direct, direct_layout
+from kiln.lowering.cpu.conv.pairs import PairsOfChannels, PairsOfColumns, takes_column_pairs, takes_pairs
+from kiln.lowering.cpu.conv.planar import Planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
 from kiln.lowering.cpu.conv.tiles import emit_tiles
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles, tiles_layout
-from kiln.lowering.cpu.conv.transposed import emit_transposed, emit_transposed_pairs
+from kiln.lowering.cpu.conv.transposed import TransposedDirect, TransposedPairs
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
@@ -34,17 +34,17 @@ _Emit = Callable[[Builder, ConvProblem, Any, ConvBuffers, ConvEpilogue, KernelCo
 _Layout = Callable[[ConvProblem, Any], dict[str, int]]
 
 _KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
-    DirectConvSchedule: (emit_direct, direct_layout),
-    VnniBf16ConvSchedule: (emit_direct_pairs, direct_layout),
-    VnniBf16ColumnsConvSchedule: (emit_column_pairs, direct_layout),
-    DepthwiseConvSchedule: (emit_depthwise, depthwise_layout),
-    PlanarConvSchedule: (emit_planar, planar_layout),
+    DirectConvSchedule: (Direct.emit_kernel, direct_layout),
+    VnniBf16ConvSchedule: (PairsOfChannels.emit_kernel, direct_layout),
+    VnniBf16ColumnsConvSchedule: (PairsOfColumns.emit_kernel, direct_layout),
+    DepthwiseConvSchedule: (Depthwise.emit_kernel, depthwise_layout),
+    PlanarConvSchedule: (Planar.emit_kernel, planar_layout),
     GemmConvSchedule: (emit_product, product_layout),
     AmxConvSchedule: (emit_tiles, tiles_layout),
 }
 _TRANSPOSED: dict[type[ConvSchedule], _Emit] = {
-    DirectConvSchedule: emit_transposed,
-    VnniBf16ConvSchedule: emit_transposed_pairs,
+    DirectConvSchedule: TransposedDirect.emit_kernel,
+    VnniBf16ConvSchedule: TransposedPairs.emit_kernel,
 }
 
 

@@ -9,33 +9,27 @@ The direct kernel (direct.py) with two elements as one of 32 bits: weights lie a
 """
 
 from dataclasses import replace
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 from typing_extensions import override
 
-from kiln.dialects.schedules.cpu import DirectConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.amx import Features
-from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_pairs, broadcast_pair, has_pairs
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
+from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
-from kiln.lowering.cpu.matmul.problem import KernelContext
+from kiln.lowering.cpu.conv.problem import ConvProblem
 
-__all__ = ["PairsOfChannels", "emit_column_pairs", "emit_direct_pairs", "takes_column_pairs", "takes_pairs"]
+__all__ = ["PairsOfChannels", "PairsOfColumns", "takes_column_pairs", "takes_pairs"]
 
 
 def takes_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
     """Whether input channels come in pairs that a CPU multiplies at once."""
     return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width, cpu)
-
-
-def emit_direct_pairs(
-    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_pairs`."""
-    PairsOfChannels(b, p, s, operands, epilogue, ctx).emit()
 
 
 def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
@@ -46,29 +40,16 @@ def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
     return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width, cpu)
 
 
-def emit_column_pairs(
-    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys as those of `emit_direct`. Needs `takes_column_pairs`."""
-    _PairsOfColumns(b, p, s, operands, epilogue, ctx).emit()
-
-
 class PairsOfChannels(Direct):
-    """One thread's share. `p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
+    """`p` counts pairs of channels; an offset in the packed weights counts pairs, too."""
 
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: DirectConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        super().__init__(b, p, s, operands, epilogue, ctx)
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        p = self.p
         self.single = p
         self.p = self.halved(p)
-        self.pairs = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.i32)
+        self.unit = float_unit("f32", self.width, pairs=True)
+        self.pairs = self.b.view(self.ctx.scratch, self.ctx.scratch_offset, self.layout["elements"], self.b.i32)
 
     def halved(self, p: ConvProblem) -> ConvProblem:
         """The problem with pairs as its elements."""
@@ -76,7 +57,7 @@ class PairsOfChannels(Direct):
         return replace(p, channels=p.channels // 2)
 
     @property
-    def unit(self) -> int:
+    def distance(self) -> int:
         """How many packed elements lie between the first and the second one of a pair."""
         return self.p.kernel[1] * self.lanes
 
@@ -86,7 +67,7 @@ class PairsOfChannels(Direct):
         self.p = self.single
         super().pack(channel, count)
         self.p = half
-        unit = self.unit
+        unit = self.distance
 
         def pair(index: Index) -> None:  # what it overwrites has been read
             source, target = b.muli(index, 2 * unit), b.muli(index, unit)
@@ -107,22 +88,11 @@ class PairsOfChannels(Direct):
         return self.b.vload(self.pairs, at, self.width)
 
     @override
-    def factor(self, at: Index) -> ir.Value:
-        b = self.b
-        if self.single.packed:
-            return as_pairs(b, b.vload(self.operands.weight, b.muli(at, 2), 2 * self.width))
-        return as_pairs(b, self.bits(at))
-
-    @override
-    def pixel(self, at: Index) -> ir.Value:
-        return broadcast_pair(self.b, self.operands.x, at)
-
-    @override
-    def add(self, value: ir.Value, factor: ir.Value, acc: ir.Value) -> ir.Value:
-        return add_pairs(value, factor, acc)
+    def factors(self, at: Index) -> Place:
+        return Place(self.weights, self.b.muli(at, 2)) if self.single.packed else Place(self.pairs, at)
 
 
-class _PairsOfColumns(PairsOfChannels):
+class PairsOfColumns(PairsOfChannels):
     """`p` counts pairs of the window's columns, which are two columns of the image apart."""
 
     def halved(self, p: ConvProblem) -> ConvProblem:
@@ -131,5 +101,5 @@ class _PairsOfColumns(PairsOfChannels):
         return half
 
     @property
-    def unit(self) -> int:
+    def distance(self) -> int:
         return self.lanes

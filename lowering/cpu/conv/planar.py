@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import PlanarConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.window import Window, row_count
-from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.cpu.matmul.problem import known
 
 
 def planar_layout(p: ConvProblem, s: PlanarConvSchedule) -> dict[str, int]:
@@ -24,41 +25,21 @@ def planar_layout(p: ConvProblem, s: PlanarConvSchedule) -> dict[str, int]:
     return {"bytes": 0}
 
 
-def emit_planar(
-    b: Builder, p: ConvProblem, s: PlanarConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys: nv (vectors of columns at once), width (lanes), span (rows of a task)."""
-    _Planar(b, p, s, operands, epilogue, ctx).emit()
-
-
-class _Planar:
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: PlanarConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        self.b, self.p, self.operands, self.epilogue, self.ctx = b, p, operands, epilogue, ctx
-        self.sum_type = element_type(p.sum_dtype)
-        self.nv, self.width, self.span = s.nv, s.width, s.span
-        self.vector = b.vec(self.width, self.sum_type)
-        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
+class Planar(ConvKernel):
+    """`span` rows of an image and channel are a task."""
 
     def emit(self) -> None:
         """This thread's share of (image, channel, rows of a task)."""
         b, p = self.b, self.p
         rows = row_count(b, p)
-        spans = b.ceildivi(rows, self.span)
+        spans = b.ceildivi(rows, self.s.span)
         low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(b.muli(known(p.images), p.groups), spans))
 
         def task(t: Index) -> None:
             plane, part = b.divi(t, spans), b.remi(t, spans)
             image, channel = b.divi(plane, p.groups), b.remi(plane, p.groups)
-            first = b.muli(part, self.span)
-            last = b.mini(b.addi(first, self.span), rows)
+            first = b.muli(part, self.s.span)
+            last = b.mini(b.addi(first, self.s.span), rows)
             b.for_(first, last, 1, lambda row: self.row(image, channel, row))
 
         b.for_(low, high, 1, task)
@@ -87,11 +68,11 @@ class _Planar:
                     mask = b.mask_below(b.maxi(left, 0), self.width)
                     b.if_(b.cmpi("sgt", left, 0), lambda c=column, x=value, m=mask: store(c, self.width, x, m))
 
-            step = self.nv * self.width
+            step = self.s.nv * self.width
             full = b.round_down(columns, step)
-            b.for_(0, full, step, lambda start: vectors(start, self.nv, True))
+            b.for_(0, full, step, lambda start: vectors(start, self.s.nv, True))
             tail = b.subi(columns, full)
-            count = -(-tail // self.width) if isinstance(tail, int) else self.nv
+            count = -(-tail // self.width) if isinstance(tail, int) else self.s.nv
             if count:
                 vectors(full, count, False)
 

@@ -10,45 +10,24 @@ the columns of the result are, so that the epilogue finds whole rows. Rows of th
 window's rows likewise, at run time (window.py). Nothing is scattered, and no products with zeros are taken.
 """
 
-from kiln.dialects.schedules.cpu import DirectConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
+from typing import Any
+
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.pairs import PairsOfChannels
 from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window
-from kiln.lowering.cpu.matmul.problem import KernelContext, known
+from kiln.lowering.cpu.matmul.problem import known
 
-__all__ = ["emit_transposed", "emit_transposed_pairs"]
-
-
-def emit_transposed(
-    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys as those of `emit_direct`; `tiles` are those of each phase."""
-    TransposedDirect(b, p, s, operands, epilogue, ctx).emit()
-
-
-def emit_transposed_pairs(
-    b: Builder, p: ConvProblem, s: DirectConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """The same for bf16 in pairs of channels. Needs `takes_pairs`."""
-    TransposedPairs(b, p, s, operands, epilogue, ctx).emit()
+__all__ = ["TransposedDirect", "TransposedPairs"]
 
 
 class TransposedDirect(Direct):
-    """One thread's share."""
+    """`tiles` of the schedule are those of each phase."""
 
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: DirectConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        super().__init__(b, p, s, operands, epilogue, ctx)
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        p = self.p
         self.phases = [(phase, phase_runs(p, phase, self.mr)) for phase in find_phases(p.column_axis)]
         self.phase = self.phases[0][0]
 
