@@ -27,6 +27,7 @@ config.available_features |= {name for name, is_there in llvmlite.binding.get_ho
 # The tools of this Python first.
 config.environment["PATH"] = os.pathsep.join([str(bin_dir), os.environ.get("PATH", "")])
 # A checkout is tested as it stands, also beside an installation.
+config.environment["KILN_MACHINE"] = "none"
 config.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
 for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "KILN_CACHE_DIR"):
     if name in os.environ:

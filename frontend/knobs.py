@@ -51,6 +51,11 @@ KNOBS = (
     Knob("KILN_CHECK", "0, 1 or warn", "compare what each kernel writes with its IR; 1: stop at the first that is off"),
     Knob("KILN_DUMP", "folder", "write every stage of every compiled graph there"),
     Knob("KILN_FALLBACK", "0 or 1", "0: a graph that does not compile is an error instead of running with ATen"),
+    Knob(
+        "KILN_MACHINE",
+        "file or none",
+        "rates that `kiln-tune --machine` measured; none: those of no file of the user's",
+    ),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
     Knob("KILN_TT_CPU", "settings", "what target tt-cpu does like a GPU: 'order=reversed seed=3', say"),
     Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),

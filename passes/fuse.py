@@ -10,6 +10,7 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.errors import PassOptionError
+from kiln.lowering.cpu import isa
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
@@ -22,6 +23,7 @@ from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
 from kiln.passes.fusion.statistics import join_statistics
+from kiln.passes.fusion.tally import Machine
 from kiln.passes.fusion.walk import walk
 
 
@@ -106,6 +108,10 @@ class Fuse(Pass):
     """Loads and stores of the loops that a producer may join; 0: any number. Triton's time grows with the
     third power of the steps of a recurrence that is written out (benchmarks/results/recurrence_compile.json)."""
 
+    measured: bool = False
+    """Costs are those of the processor that code is made for, as `kiln-tune --machine` measured it, and not those of a
+    core that is the same everywhere."""
+
     @override
     def run(self, module: ir.Module) -> None:
         if self.strategy not in ("greedy", "search", "none"):
@@ -167,7 +173,8 @@ class Fuse(Pass):
 
     def _grouping(self, graph: FusionGraph, choices: Mapping[int, int], held: int) -> Grouping:
         """Walk greedily, but for `choices` (see search.py), then fuse horizontally. held: by the ops one by one."""
-        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices, self.most_accesses)
+        machine = Machine.of(isa.target().rates) if self.measured else None
+        grouping = Grouping(graph, self.row_blocks, self.horizontal, choices, self.most_accesses, machine)
         walk(grouping)
         join_statistics(grouping)
         if self.horizontal:

@@ -15,6 +15,7 @@ from kiln.dialects import create_context
 
 # Tests compile anew, whatever earlier runs have left; those of the cache have folders of their own.
 os.environ["KILN_CACHE"] = "0"
+os.environ["KILN_MACHINE"] = "none"
 
 # How long an example takes is no test: other work may share the machine.
 _UNTIMED = [hypothesis.HealthCheck.too_slow]

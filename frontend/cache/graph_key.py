@@ -189,6 +189,7 @@ def _gpus() -> list[str]:
 def version_text() -> str:
     """Versions of PyTorch and of everything that generates code, a digest of Kiln's source, and the processor."""
     from kiln.lowering.cpu.isa import host
+    from kiln.lowering.machine_files import digest
 
     versions = [f"torch {torch.__version__}"]
     for name in _PACKAGES:
@@ -196,7 +197,7 @@ def version_text() -> str:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"{name} none")
-    return "; ".join([*versions, f"source {_source_digest()}", repr(host())])
+    return "; ".join([*versions, f"source {_source_digest()}", repr(host()), f"machine {digest()}"])
 
 
 def _source_digest() -> str:

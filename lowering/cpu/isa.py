@@ -8,13 +8,14 @@ import contextvars
 import dataclasses
 import os
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from kiln.errors import BackendOptionError
+from kiln.lowering.cpu.rates import CpuRates, generic, measured
 from kiln.runtime.amx import tiles_permitted
 
 __all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "read_caches", "target"]
@@ -37,6 +38,7 @@ class Isa:
       cores: logical processors that this process may use.
       library_bytes: width of the vectors that MKL, the BLAS in PyTorch's wheels for x86, uses here at most. Its
         AVX-512 kernels run on Intel's processors alone: on AMD's it takes those for AVX2.
+      rates: how fast a core is, by the user's file of this machine or by `core.toml`.
       float_parts: products of f32 are to be made of bf16 by AMX. Not of the CPU: what the user allows.
     """
 
@@ -48,6 +50,7 @@ class Isa:
     l3_bytes: int = 0
     cores: int = 1
     library_bytes: int = 64
+    rates: CpuRates = field(default_factory=generic)
     float_parts: bool = False
 
     def has(self, feature: str) -> bool:
@@ -79,6 +82,7 @@ def host() -> Isa:
         l3_bytes=caches.get(3, 0),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         library_bytes=32 if name.startswith(_AMD) else width,
+        rates=measured(),
     )
 
 

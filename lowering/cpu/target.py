@@ -13,6 +13,7 @@ from kiln.dialects.kiln import ConvOp
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.conv.choice import vendor_reason, wants_channels_last
 from kiln.lowering.cpu.named_kernels import no_kernel
+from kiln.lowering.cpu.rates import generic
 from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.host.channels_last import IMAGE
 from kiln.lowering.options import PipelineOptions
@@ -63,12 +64,13 @@ class CpuTarget(Target):
 
     @override
     def fuse(self, options: PipelineOptions) -> Steps:
+        measured = "" if self.machine.rates == generic() else "{measured=true}"
         return [
             *self.expand(list(kernel_kinds("cpu"))),
             Step("sink-reshapes", "what follows a group norm in the loops of its reductions: one kernel"),
             *self.clean(),
             Step("split-reductions", "long sums with few results get a loop that threads can share"),
-            Step("fuse", "every computation into a kernel"),
+            Step(f"fuse{measured}", "every computation into a kernel"),
             self.round(options),
         ]
 

@@ -4,11 +4,8 @@
 """What a kernel costs: bytes it moves, operations it computes, and an estimate of the time that both take.
 
 The estimate is a roofline: a launch, and then the longer of moving and computing. It compares one kernel with two, so
-only ratios matter. `Machine`'s figures are round numbers for one core of a server processor, the same on every host, so
-that decisions (and the names of cached kernels) do not depend on where they are made. ``python -m benchmarks.machine``
-measures them: on one core of an AMD EPYC (Zen 5), with other work on the machine, 115e9 bytes per second in the cache,
-4.1e9 in memory, 35e9 operations and 164e9 multiply-adds counted twice. One thread goes from a kernel to the next in 22
-ns (4 by 4 elements); `launch` is for threads that are woken and waited for.
+only ratios matter. `Machine`'s figures are those of a core: `lowering/cpu/machines/core.toml`, round numbers that are
+the same on every host, or what `kiln-tune --machine` measured (docs/machines.md).
 """
 
 import math
@@ -20,6 +17,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import Role, opdef
+from kiln.lowering.cpu.rates import generic
 from kiln.lowering.host.elements import item_bytes
 from kiln.passes.fusion.graph import FusionGraph, Read
 from kiln.passes.fusion.tally import Cost, Machine, Tally
@@ -38,7 +36,7 @@ class CostModel:
 
     def __init__(self, graph: FusionGraph, machine: Machine | None = None):
         self.graph = graph
-        self.machine = machine or Machine()
+        self.machine = machine or Machine.of(generic())
         self._bytes: dict[ir.Value, int] = {}
         self._own: dict[ir.Operation, int] = {}
 

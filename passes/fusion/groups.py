@@ -15,7 +15,7 @@ from kiln.dialects.kiln import opdef
 from kiln.lowering.tile.body import output_map
 from kiln.passes.fusion.cost import CostModel
 from kiln.passes.fusion.graph import FusionGraph, Point, Read
-from kiln.passes.fusion.tally import Tally
+from kiln.passes.fusion.tally import Machine, Tally
 
 __all__ = ["Group", "Grouping"]
 
@@ -97,11 +97,12 @@ class Grouping:
         horizontal: bool = True,
         choices: Mapping[int, int] | None = None,
         most_accesses: int = 0,
+        machine: Machine | None = None,
     ):
         self.graph, self.row_blocks, self.horizontal, self.most_accesses = graph, row_blocks, horizontal, most_accesses
         self.choices = choices or {}
         self.alternatives: dict[int, int] = {}  # position of an op that could go elsewhere -> number of its consumers
-        self.model = CostModel(graph)
+        self.model = CostModel(graph, machine)
         self.of = _Membership(graph)
         self.decisions: list[tuple[ir.Operation, str]] = []
         for op in graph.compute:

@@ -5,12 +5,13 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import Role, opdef
 from kiln.dialects.walk import defining_op
+from kiln.lowering.cpu.rates import CpuRates
 
 if TYPE_CHECKING:
     from kiln.passes.fusion.cost import CostModel
@@ -25,12 +26,24 @@ class Machine:
     per second; those of products are multiply-adds in registers.
     """
 
-    launch: float = 1.5e-6
-    cache_bytes: int = 1 << 20
-    cache_rate: float = 40e9
-    memory_rate: float = 10e9
-    vector_rate: float = 40e9
-    product_rate: float = 80e9
+    launch: float
+    cache_bytes: int
+    cache_rate: float
+    memory_rate: float
+    vector_rate: float
+    product_rate: float
+
+    @classmethod
+    def of(cls, rates: CpuRates) -> Self:
+        """That of a core with these rates."""
+        return cls(
+            launch=rates.launch_time * 1e-9,
+            cache_bytes=rates.cache_bytes,
+            cache_rate=rates.cache_rate * 1e9,
+            memory_rate=rates.memory_rate * 1e9,
+            vector_rate=rates.vector_rate * 1e9,
+            product_rate=rates.product_rate * 1e9,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@
 """What schedules and choices of libraries need to know about a GPU: one file of `lowering/gpu/machines` each."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from kiln.errors import KilnError
+from kiln.lowering.machine_files import is_of_gpu, read_machine_file, user_file
 
 __all__ = ["DEFAULT_ARCH", "Machine", "machine", "machines", "read_machine"]
 
@@ -31,7 +30,8 @@ class Machine:
     sums_rate: bytes a nanosecond of partial sums that the chip writes to the second-level cache and reads again.
     Nanoseconds: kernel_time, of a product besides its loop (start, first loads, stores); library_time, the same of one
     by the library; second_kernel_time, of a kernel behind another one besides what it moves; term_time, of the steps of
-    a sum for each of its terms, where nothing else takes longer.
+    a sum for each of its terms, where nothing else takes longer. Shares of fma_rate with other operands: f64_share,
+    f32_share (without tensor cores), tf32_share, int8_share, float8_share.
     """
 
     name: str
@@ -48,6 +48,19 @@ class Machine:
     library_time: float
     second_kernel_time: float
     term_time: float
+    f64_share: float
+    f32_share: float
+    tf32_share: float
+    int8_share: float
+    float8_share: float
+
+    def rate_of(self, dtype: str) -> float:
+        """`fma_rate` with operands of a type, as in `ProductShape`."""
+        shares = {"bf16": 1.0, "f16": 1.0, "f64": self.f64_share, "f32": self.f32_share, "tf32": self.tf32_share}
+        shares |= {"i8": self.int8_share, "f8E4M3FN": self.float8_share, "f8E5M2": self.float8_share}
+        # Wider integers are multiplied without tensor cores: at half of f32's rate, of 64 bits in three steps.
+        shares |= {"i16": self.f32_share / 2, "i32": self.f32_share / 2, "i64": self.f32_share / 6}
+        return self.fma_rate * shares[dtype]
 
     def peak_time(self, work: int) -> float:
         """Nanoseconds that multiply-adds take all tensor cores at their peak."""
@@ -59,29 +72,20 @@ def read_machine(path: Path) -> Machine:
 
     Raises KilnError, naming the field, for one that is missing, of another type, unknown, or without a source.
     """
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
-    values: dict[str, Any] = {}
+    if not is_of_gpu(path):
+        raise KilnError(f"{path}: a GPU's file expected, found that of a CPU")
+    found = read_machine_file(path, Machine)
     for field in fields(Machine):
-        fact = found.pop(field.name, None)
-        values[field.name] = fact if field.name in ("name", "arch") else _value(path, field.name, fact)
-        accepted = (int, float) if field.type is float else (field.type,)
-        if type(values[field.name]) not in accepted:
-            raise KilnError(f"{path}: {field.name} must be a {field.type}, found {values[field.name]!r}")
-    if found:
-        raise KilnError(f"{path}: unknown {', '.join(sorted(found))}")
-    return Machine(**values)
-
-
-def _value(path: Path, name: str, fact: Any) -> Any:
-    if not isinstance(fact, Mapping) or set(fact) != {"value", "source"} or not fact["source"]:
-        raise KilnError(f"{path}: {name} must be {{ value = ..., source = ... }}, found {fact!r}")
-    return fact["value"]
+        if field.type is float and not getattr(found, field.name):
+            raise KilnError(f"{path}: {field.name} must be more than 0")
+    return found
 
 
 @cache
 def machines() -> Mapping[str, Machine]:
-    """All machines that there is a file of, by `arch`."""
-    found = [read_machine(path) for path in sorted(_FOLDER.glob("*.toml"))]
+    """All machines that there is a file of, by `arch`; the user's file is read in place of Kiln's."""
+    own = user_file("gpu")
+    found = [read_machine(path) for path in [*sorted(_FOLDER.glob("*.toml")), *([own] if own is not None else [])]]
     return {m.arch: m for m in found}
 
 

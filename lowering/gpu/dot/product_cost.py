@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kiln.lowering.gpu.dot.machine import Machine
-from kiln.lowering.gpu.dot.schedule import BYTES, RATES, ProductShape, best_tile, tile_time
+from kiln.lowering.gpu.dot.schedule import BYTES, ProductShape, best_tile, tile_time
 
 __all__ = ["Traits", "library_time", "own_time"]
 
@@ -48,7 +48,7 @@ def library_time(shape: ProductShape, traits: Traits, chip: Machine, model: Mapp
     if _is_wide(shape):
         time = model["wide_library"] * tile_time(shape, chip, best_tile(shape, chip))
     else:
-        multiplying = m * n * k / (chip.fma_rate * chip.sms * RATES[shape.dtype] * model["library_rate"])
+        multiplying = m * n * k / (chip.rate_of(shape.dtype) * chip.sms * model["library_rate"])
         time = max(multiplying, _moved(shape, chip, model), k * chip.term_time) * _slower(traits, model, "library")
         time *= model["result_anywhere_library"] if traits.result_grain % _GRAIN else 1.0
     moved = 2 * m * n * BYTES[shape.dtype]

@@ -75,20 +75,6 @@ FLOAT8 = ("f8E4M3FN", "f8E5M2")
 BYTES: dict[str, int] = {"f64": 8, "f32": 4, "tf32": 4, "bf16": 2, "f16": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 BYTES |= dict.fromkeys(FLOAT8, 1)
 """Of an element."""
-RATES: dict[str, float] = {
-    "f64": 1 / 12,
-    "f32": 1 / 14,
-    "tf32": 0.5,
-    "bf16": 1.0,
-    "f16": 1.0,
-    "i8": 2.0,
-    "f8E4M3FN": 2.0,
-    "f8E5M2": 2.0,
-    "i16": 1 / 28,
-    "i32": 1 / 28,
-    "i64": 1 / 84,
-}
-"""Multiply-adds of a type in the time of one of 16 bits."""
 _REGISTERS = {"f32": 64, "f64": 64, "i16": 32, "i32": 32, "i64": 32}
 """Largest side of a tile where the sums are no work for tensor cores: registers hold the operands as well."""
 
@@ -152,7 +138,7 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
     efficiency = TILES[tile][0]
     if rows > columns and shape.n is not None and shape.n % _GRAIN:
         efficiency *= _NARROW_STORES
-    sums = shape.products * rows * columns / (machine.fma_rate * RATES[shape.dtype] * efficiency)
+    sums = shape.products * rows * columns / (machine.rate_of(shape.dtype) * efficiency)
     loads = (rows + shape.products * columns) * BYTES[shape.dtype] / machine.load_rate
     return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
 
