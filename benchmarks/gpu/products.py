@@ -145,6 +145,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="a JSON file")
     parser.add_argument("--seconds", type=float, default=0.1, help="for all ways of one case, in each of two rounds")
     parser.add_argument("--part", default="0/1", help="of the cases: 3/8, say, to compile all in parallel first")
+    parser.add_argument("--commit", default="unknown", help="that is measured")
     arguments = parser.parse_args()
     part, parts = map(int, arguments.part.split("/"))
     library._LEAST_WORK = 0
@@ -160,6 +161,7 @@ def main() -> int:
         "machine": {"name": "h200", "processor": torch.cuda.get_device_name(0)},
         "versions": {"torch": torch.__version__, "triton": triton.__version__},
         "date": str(datetime.date.today()),
+        "commit": arguments.commit,
         "unit": "us",
         "command": "python -m benchmarks.gpu.products OUT.json",
         "notes": [
