@@ -74,7 +74,8 @@ def _copies(by: str, tell: Tell) -> Facts:
 
 def _reads(by: str, tell: Tell) -> Facts:
     """Bytes a nanosecond that are read from each cache, by tensors of an eighth and half of it. A nearer cache is at
-    least as fast as a farther one: what is measured to be slower was disturbed."""
+    least as fast as a farther one: what is measured to be slower was disturbed.
+    """
     host = isa.host()
     found: Facts = {}
     least = 0.0
