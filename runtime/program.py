@@ -181,7 +181,7 @@ class _Writer:
         for operand in step.operands:
             self._allocate(operand.buffer, e)
         operands = [self._tensor(o, f"b{e}.views[{k}][{i}]") for i, o in enumerate(step.operands)]
-        if self.is_device and "_attention" in step.op:
+        if self.is_device and step.op.startswith("aten.") and "_attention" in step.op:
             operands = [f"for_attention({text})" for text in operands]
         symbols = [self._number(s, e) for s in step.symbols]
         in_place = step.check is not None and not step.results
