@@ -99,14 +99,16 @@ def _plan(imported: ImportedGraph, target: Target, options: Options, report: Com
     planning = next(step.pass_ for step in steps if isinstance(step.pass_, PlanHost))
     planning.inputs, planning.graph, planning.num_inputs = imported.inputs, report.graph, num_inputs
     planning.show = False
-    folder, attempts = _dump_folder(options, report), 0
+    timing, attempts = Timing(), 0
+    instruments = [*_instruments(options, report), timing]
     try:
-        _run_passes(imported, steps, folder, options, report)
+        PassManager(steps, instruments).run(imported.module)
         while planning.plan is None:
             attempts += 1
             rest = [shrink, *again] if attempts <= _MOST_ATTEMPTS else again
-            _run_passes(imported, rest, folder, options, report)
+            PassManager(rest, instruments).run(imported.module)
     finally:
+        report.stages.update(timing.seconds)
         report_passes(report, [step.pass_ for step in (*steps, shrink)])
     calls = [call for step in made if isinstance(step.pass_, CallUnsupportedKernels) for call in step.pass_.called]
     report_calls(report, calls)
@@ -124,10 +126,8 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
     return Path(options.debug_dir) / f"graph{next(_numbers)}-{report.graph}"
 
 
-def _run_passes(
-    imported: ImportedGraph, steps: list[PipelineStep], folder: Path | None, options: Options, report: CompileReport
-) -> None:
-    timing = Timing()
+def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
+    folder = _dump_folder(options, report)
     instruments: list[Instrument] = [Reproducer()]
     if options.verify:
         from kiln.passes.instruments.numerics import VerifyNumerics
@@ -135,11 +135,7 @@ def _run_passes(
         instruments.append(VerifyNumerics())
     if folder is not None:
         instruments += [StageDump(folder, stages_only=True, debug_info=True), KernelDump(folder)]
-    try:
-        PassManager(steps, [*instruments, timing]).run(imported.module)
-    finally:
-        for name, seconds in timing.seconds.items():
-            report.stages[name] = report.stages.get(name, 0.0) + seconds
+    return instruments
 
 
 def _steps(target: Target, options: Options) -> list[PipelineStep]:

@@ -15,7 +15,7 @@ from kiln.passes.instruments.base import Instrument
 from kiln.passes.kernel_pass import KernelPass
 from kiln.passes.recursion import deep_recursion
 
-__all__ = ["PassManager", "PipelineStep", "run_pipeline", "until"]
+__all__ = ["PassManager", "PipelineStep", "behind", "run_pipeline", "until"]
 
 
 @dataclass
@@ -132,11 +132,20 @@ def run_pipeline(
 
 def until(steps: Sequence[PipelineStep], stage: str) -> list[PipelineStep]:
     """The steps up to the last one that completes ``stage``. Raises :class:`KilnError` naming the stages there are."""
+    return list(steps[: _end_of(steps, stage)])
+
+
+def behind(steps: Sequence[PipelineStep], stage: str) -> list[PipelineStep]:
+    """The steps behind the last one that completes ``stage``; all of them for ``torch``. Raises as :func:`until`."""
+    return list(steps if stage == "torch" else steps[_end_of(steps, stage) :])
+
+
+def _end_of(steps: Sequence[PipelineStep], stage: str) -> int:
     last = [i for i, step in enumerate(steps) if step.stage == stage]
     if not last:
         stages = list(dict.fromkeys(step.stage for step in steps if step.stage))
         raise KilnError(f"no step of this pipeline completes stage {stage!r}; stages: {', '.join(stages) or 'none'}")
-    return list(steps[: last[-1] + 1])
+    return last[-1] + 1
 
 
 def _wrap(step: PipelineStep, error: Exception) -> CompileError:

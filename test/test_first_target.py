@@ -66,6 +66,24 @@ def test_a_package_needs_no_import(folder: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = run(folder, "-c", code, KILN_TARGET="plain", PYTHONPATH=f"{folder}:{ROOT}")
     assert (found.returncode, found.stdout) == (0, "plain\n"), found.stderr
+    tool = ("-m", "kiln.tools.kiln_opt", "--pipeline=plain", "--until=fused", "--print-pipeline")
+    found = run(folder, *tool, PYTHONPATH=f"{folder}:{ROOT}")
+    assert found.returncode == 0 and "fuse{strategy=none}" in found.stdout, found.stderr
+
+
+def test_kiln_opt_runs_its_pipeline(folder: Path) -> None:
+    (folder / "x.graph.mlir").write_text(
+        "func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {\n"
+        "  %0 = torch.aten.exp %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>\n"
+        "  %1 = torch.aten.neg %0 : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>\n"
+        "  return %1 : !torch.vtensor<[4],f32>\n}\n"
+    )
+    tool = ("-m", "kiln.tools.kiln_opt", "--until=kernels", "x.graph.mlir")
+    plain = run(folder, *tool, "--pipeline=plain", "--load=plain.py")
+    assert plain.returncode == 0 and plain.stdout.count('"kiln.kernel"') == 2, plain.stderr
+    assert run(folder, *tool, "--pipeline=cpu").stdout.count('"kiln.kernel"') == 1
+    unknown = run(folder, *tool, "--pipeline=plane", "--load=plain.py")
+    assert unknown.returncode == 1 and "unknown pipeline 'plane'; did you mean 'plain'?" in unknown.stderr
 
 
 def test_graphs_for_it_are_not_kept(folder: Path) -> None:

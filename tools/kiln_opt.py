@@ -129,30 +129,46 @@ def _verify(options: Options, name: str, text: str, reported: "list[Diagnostic]"
 
 
 def _steps(options: Options) -> "list[PipelineStep]":
-    from kiln.passes.manager import until
     from kiln.passes.pipeline_parser import parse_pipeline
     from kiln.tools.stderr_capture import captured_stderr
 
     steps: list[PipelineStep] = []
-    if options.pipeline:
-        from kiln.passes.pipelines import named_pipeline
-
-        steps += named_pipeline(options.pipeline)
-        stage = options.until or ("sched" if options.verify_kernels else "")
-        if stage:
-            steps = until(steps, stage)
-    elif options.until:
-        raise KilnError("--until needs --pipeline")
     # MLIR's option parser writes part of its complaint to file descriptor 2.
     with captured_stderr():
-        for text in options.pass_pipeline:
-            steps += parse_pipeline(text)
+        for kind, text in options.passes:
+            steps += _named(options, text) if kind == "pipeline" else parse_pipeline(text)
+    for option, value in (("--until", options.until), ("--from", options.start)):
+        if value and "pipeline" not in dict(options.passes):
+            raise KilnError(f"{option} needs --pipeline")
     names = [step.name for step in steps]
     for option, wanted in (("--print-ir-before", options.print_before), ("--print-ir-after", options.print_after)):
         for name in wanted:
             if name not in names:
                 raise KilnError(f"{option}: no pass {name!r} in this pipeline{did_you_mean(name, names)}")
     return steps
+
+
+def _named(options: Options, name: str) -> "list[PipelineStep]":
+    """The pipeline of a target, from where the input is to where it is to end."""
+    from kiln.passes.manager import behind, until
+    from kiln.passes.pipelines import named_pipeline
+
+    whole = named_pipeline(name)
+    end = options.until or ("sched" if options.verify_kernels else "")
+    steps = until(whole, end) if end else whole
+    start = options.start or _stage_of(options.input, {step.stage for step in whole})
+    if not start:
+        return steps
+    left = len(behind(whole, start)) - (len(whole) - len(steps))
+    if left < 0:
+        raise KilnError(f"the input is at stage {start!r}, which is behind {end!r}")
+    return steps[len(steps) - left :]
+
+
+def _stage_of(file: str, stages: set[str]) -> str:
+    """The stage that the name of a file ends in, as a dump's does; none for `graph`, the ending of imported graphs."""
+    parts = Path(file).name.split(".")
+    return parts[-2] if len(parts) > 2 and parts[-1] == "mlir" and parts[-2] in stages - {"graph", ""} else ""
 
 
 def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instrument]":

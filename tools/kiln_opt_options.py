@@ -5,7 +5,7 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kiln.errors import KilnError, did_you_mean
 
@@ -18,9 +18,10 @@ class Options:
 
     input: str = "-"
     output: str = "-"
-    pass_pipeline: list[str] = field(default_factory=list[str])
-    pipeline: str = ""
+    passes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """In the order given: ("pipeline", the name of a target's) and ("pass_pipeline", text)."""
     until: str = ""
+    start: str = ""
     print_pipeline: bool = False
     load: list[str] = field(default_factory=list[str])
     list_passes: str = ""
@@ -51,6 +52,27 @@ class Options:
 _BARE = {"--list-passes": "long", "--verify-diagnostics": "all"}
 
 
+class _Passes(argparse.Action):
+    """``--pass-pipeline`` and ``--pipeline``, in their order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        kind = str(option_string).removeprefix("--").replace("-", "_")
+        earlier = dict(namespace.passes)
+        if kind == "pipeline" and kind in earlier:
+            raise KilnError(f"--pipeline is given twice: {earlier[kind]!r} and {values!r}")
+        namespace.passes = [*namespace.passes, (kind, values)]
+
+
+class _Once(argparse.Action):
+    """An option of which the last one would silently count."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        earlier = getattr(namespace, self.dest)
+        if earlier not in (self.default, values):
+            raise KilnError(f"{option_string} is given twice: {earlier!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise KilnError(message)
@@ -78,11 +100,18 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="example: kiln-opt --pass-pipeline='func.func(canonicalize),fuse{strategy=search}' in.mlir",
     )
     add = p.add_argument
+    once: dict[str, Any] = {"default": "", "action": _Once}
     add("input", nargs="?", default="-", help="input file; - or nothing reads standard input")
-    add("-o", dest="output", default="-", metavar="FILE", help="output file; standard output unless given")
-    add("--pass-pipeline", action="append", default=[], metavar="TEXT", help="passes to run; may be repeated")
-    add("--pipeline", default="", metavar="NAME", help="run the whole pipeline of a target: cpu, gpu or tt-cpu")
-    add("--until", default="", metavar="STAGE", help="stop the named pipeline when this stage is complete")
+    add(
+        "-o", dest="output", action=_Once, default="-", metavar="FILE", help="output file; standard output unless given"
+    )
+    several = "passes to run; may be repeated, and stand before or behind --pipeline"
+    add("--pass-pipeline", dest="passes", action=_Passes, default=[], metavar="TEXT", help=several)
+    whole = "run the whole pipeline of a target: cpu, gpu, tt-cpu, or one that a package or --load brings"
+    add("--pipeline", dest="passes", action=_Passes, default=[], metavar="NAME", help=whole)
+    add("--until", **once, metavar="STAGE", help="stop that pipeline when this stage is complete")
+    start = "start it behind this stage; by default as the input's name says (x.fused.mlir), else with its first pass"
+    add("--from", dest="start", **once, metavar="STAGE", help=start)
     add("--print-pipeline", action="store_true", help="print the passes as text for --pass-pipeline, and exit")
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(
@@ -111,13 +140,23 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     add(
         "--verify-kernels",
-        default="",
+        **once,
         choices=["cpu", "tt-cpu", "cuda"],
         help="behind the pipeline, compile the module's kernels for a target, run them, and compare numbers",
     )
-    add("--inputs", default="", metavar="FILE.pt", help="compare numbers on these inputs as well (a list of tensors)")
+    add(
+        "--inputs",
+        **once,
+        metavar="FILE.pt",
+        help="compare numbers on these inputs as well (a list of tensors)",
+    )
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of unknown dialects")
-    add("--check-stage", default="", metavar="STAGE", help="check the result against the invariants of a stage")
+    add(
+        "--check-stage",
+        **once,
+        metavar="STAGE",
+        help="check the result against the invariants of a stage",
+    )
     add("--print-ir-before", dest="print_before", action="append", default=[], metavar="PASS", help="print before PASS")
     add("--print-ir-after", dest="print_after", action="append", default=[], metavar="PASS", help="print after PASS")
     add("--print-ir-before-all", dest="print_before_all", action="store_true", help="print before every pass")
@@ -131,6 +170,11 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="print the wall time of each pass")
     add("--statistics", action="store_true", help="print what passes counted")
     add("--remarks", action="store_true", help="report passes' remarks (why an op was or was not rewritten)")
-    add("--dump-stages", default="", metavar="DIR", help="write NN-<pass>.mlir to DIR after each pass")
-    add("--reproducer-dir", default="", metavar="DIR", help="on failure write the failing pass's input to DIR")
+    add("--dump-stages", **once, metavar="DIR", help="write NN-<pass>.mlir to DIR after each pass")
+    add(
+        "--reproducer-dir",
+        **once,
+        metavar="DIR",
+        help="on failure write the failing pass's input to DIR",
+    )
     return p

@@ -43,8 +43,8 @@ class StageDump(Instrument):
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._failure(error) from error
-        self._count = 0
-        self._write("00-input.mlir", module)
+        if not self._count:  # a later run goes on with the same module
+            self._write("00-input.mlir", module)
 
     @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:

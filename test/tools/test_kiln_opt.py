@@ -82,6 +82,11 @@ SAMPLE = f"--load={INPUTS}/sample_passes.py"
         ),
         (["--pass-pipeline=cse", "--print-ir-before=fuse"], "--print-ir-before: no pass 'fuse' in this pipeline"),
         (["--until=fused"], "--until needs --pipeline"),
+        (["--from=fused", "--pass-pipeline=cse"], "--from needs --pipeline"),
+        (["--pipeline=cpu", "--pipeline=gpu"], "--pipeline is given twice: 'cpu' and 'gpu'"),
+        (["--pipeline=cpu", "--until=fused", "--until=sched"], "--until is given twice: 'fused' and 'sched'"),
+        (["--pipeline=cpu", "--until=fused", "--from=sched"], "the input is at stage 'sched', which is behind 'fused'"),
+        (["--pipeline=cpu", "--from=nowhere"], "no step of this pipeline completes stage 'nowhere'; stages: "),
         (["--pipeline=cpu", "--until=nowhere"], "no step of this pipeline completes stage 'nowhere'; stages: "),
         ([f"{INPUTS}/empty.mlir", "--check-stage=fuse"], "unknown stage 'fuse'; did you mean 'fused'?"),
         (["--verify-diagnostics=some"], "invalid choice: 'some'"),
@@ -141,3 +146,43 @@ def test_regular_expression_parts() -> None:
     assert verify(text, [Diagnostic("error", "found (literal) 12 times", "f", 2)]) == []
     (error,) = verify("// expected-error-re @+1 {{a {{(}} b}}\nx", [])
     assert "invalid regular expression" in error.message
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main([*arguments, "--print-pipeline"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_passes_run_in_the_order_that_they_are_given_in(capsys: pytest.CaptureFixture[str]) -> None:
+    target = printed(capsys, "--pipeline=cpu", "--until=kiln")
+    text = printed(capsys, "--pass-pipeline=sccp", "--pipeline=cpu", "--until=kiln", "--pass-pipeline=cse,sccp")
+    assert text == f"sccp,{target},cse,sccp"
+
+
+def test_a_pipeline_goes_on_where_the_input_is(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = printed(capsys, "--pipeline=cpu")
+    rest = printed(capsys, "--pipeline=cpu", "--from=fused")
+    assert whole.endswith(rest) and rest.startswith("assign-layouts,")
+    assert rest == printed(capsys, "--pipeline=cpu", "23-drop-roundings.fused.mlir")
+    for name in ("x.graph.mlir", "fused.mlir", "x.fused", "x.other.mlir", "-"):
+        assert printed(capsys, "--pipeline=cpu", name) == whole
+    assert printed(capsys, "--pipeline=cpu", "--from=torch", "x.fused.mlir") == whole
+    assert printed(capsys, "--pipeline=cpu", "--until=sched", "x.sched.mlir") == ""
+
+
+def test_each_dumped_stage_leads_to_the_same_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "x.graph.mlir"
+    source.write_text(
+        "func.func @main(%x: !torch.vtensor<[4,40],f32>) -> !torch.vtensor<[4,40],f32> {\n"
+        "  %0 = torch.aten.exp %x : !torch.vtensor<[4,40],f32> -> !torch.vtensor<[4,40],f32>\n"
+        "  return %0 : !torch.vtensor<[4,40],f32>\n}\n"
+    )
+    assert main(["--pipeline=cpu", "--until=llvm", f"--dump-stages={tmp_path / 'dump'}", str(source)]) == 0
+    expected = capsys.readouterr().out
+    stages = [path for path in (tmp_path / "dump").iterdir() if path.name.count(".") == 2]
+    assert {path.name.split(".")[1] for path in stages} == {
+        *("graph", "kiln", "fused", "sched", "kernels", "vector", "llvm")
+    }
+    for path in stages:
+        assert main(["--pipeline=cpu", "--until=llvm", str(path)]) == 0
+        assert capsys.readouterr().out == expected, path.name
