@@ -20,7 +20,7 @@ __all__ = ["Assemble"]
 @register_pass
 @dataclass
 class Assemble(KernelPass):
-    """Have machine code made of each kernel, in other threads: by LLVM for this CPU, or by Triton for a GPU.
+    """Compile each kernel to machine code, in other threads: by LLVM for this CPU, or by Triton for a GPU.
 
     The code is not in the IR: the attribute `object` names it, and `plan-host` waits for it. A kernel that the compiler
     refuses is marked there: `unsupported`, with the reason, and `rejected`.

@@ -19,7 +19,7 @@ __all__ = ["FindKernels"]
 @register_pass
 @dataclass
 class FindKernels(KernelPass):
-    """Give kernels the machine code that an earlier graph of this process has for kernels of their names.
+    """Reuse machine code that an earlier graph of this process compiled for equal kernels.
 
     A name says all that the code depends on but for the CPU, for which there are kernels of their own. Code of other
     kernels is kept for later graphs (`kept`). What has code is left alone by the passes behind.

@@ -20,7 +20,7 @@ __all__ = ["FoldDequantization"]
 @register_pass
 @dataclass
 class FoldDequantization(Pass):
-    """A product whose rhs is converted from 8-bit integers, and maybe scaled per column, reads the integers.
+    """Let products read 8-bit integer weights as they are, without the conversion (and scaling) in front.
 
     The conversion moves into the product's kernel, which reads a half or a quarter of the bytes; a factor of each
     column of the result moves behind the product, where its kernel takes it as any other op. Integers of 8 bits are

@@ -21,7 +21,7 @@ _KINDS = ("pointwise", "reduction")
 @register_pass
 @dataclass
 class HoistSlices(Pass):
-    """A fusion that reads a part of an operand, and nothing else of it, gets that part as its operand.
+    """Pass a slice to a fusion that reads only that part of an operand.
 
     Where the part begins is then an offset that the launch adds to the pointer, and no part of the kernel: the steps
     of a recurrent network, each of which reads its own rows of one product, are one kernel, compiled once. Only what

@@ -27,7 +27,7 @@ _TAKEN = paths.group("any narrow-attention", "mask", "narrowed")
 @register_pass
 @dataclass
 class NarrowAttention(Pass):
-    """Attention in f32 of 16-bit tensors whose result becomes 16 bits again reads and writes these.
+    """Remove conversions to f32 and back around attention of 16-bit tensors.
 
     Scores, softmax and sums of `kiln.attention` are in f32 anyway, so only probabilities are rounded, as in every fused
     kernel for 16 bits; the conversions and f32 products go. PyTorch takes `scaled_dot_product_attention` apart like

@@ -19,7 +19,7 @@ __all__ = ["OptimizeLoops"]
 @register_pass
 @dataclass
 class OptimizeLoops(KernelPass):
-    """Say which loops of a kernel for the CPU LLVM leaves as they are: those of kernels that are tiled by hand.
+    """Mark the loops of kernels for the CPU that LLVM must not unroll: those of kernels that are tiled by hand.
 
     Loops of products, convolutions and attention are as long, and unrolled as often, as their schedules say. LLVM
     would unroll them once more, which costs time and does not make them faster.

@@ -35,7 +35,7 @@ _TAKEN = paths.group("gpu pad-products", "padded")
 @register_pass
 @dataclass
 class PadProducts(Pass):
-    """Products of 16-bit matrices whose rows are no multiples of 16 bytes get operands with zeros at the ends of rows.
+    """Pad the rows of 16-bit matrices in products with zeros, to multiples of 16 bytes.
 
     Neither tensor cores' hardware loads (tensor maps, asynchronous copies) nor cuBLAS's fast kernels take such rows. A
     copy of both operands takes a fraction of what that costs; fusion has what computes an operand write it so, and

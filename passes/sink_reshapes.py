@@ -24,7 +24,7 @@ __all__ = ["SinkReshapes"]
 @register_pass
 @dataclass
 class SinkReshapes(Pass):
-    """Compute pointwise ops before the reshape of what rows of reductions gave, not behind it.
+    """Move pointwise ops in front of the reshape of a reduction's result.
 
     A group norm reduces over [n, groups, channels of a group, h, w]; its weights, an activation and a residual come
     behind the reshape to [n, channels, h, w], whose loops the reductions do not fit. Computed in the first shape they

@@ -37,7 +37,7 @@ _TAKEN = paths.group("gpu space-to-depth", "pixels as channels")
 @register_pass
 @dataclass
 class SpaceToDepth(Pass):
-    """Convolutions of images with up to four channels and a stride get the pixels of a stride's step as channels.
+    """Rewrite strided convolutions of images with up to four channels: the pixels of one step become channels.
 
     A window of 7 x 7 over 3 channels with a stride of 2, as networks start with, becomes one of 4 x 4 over 2 x 2 x 3
     channels without a stride. The copy of the image has the convolution's padding, zeros up to a multiple of 16 bytes
