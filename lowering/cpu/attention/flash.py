@@ -10,6 +10,8 @@ the output. Exponentials are base 2, with log2(e) folded into the scale.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -19,8 +21,8 @@ from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.attention.loading import Loading, unit
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.vectors import sum_lanes
-from kiln.lowering.cpu.matmul.microkernel import Left, Right, outer_products
+from kiln.lowering.cpu.contraction import Grid, Operand, Place, multiply_step, sum_products
+from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit, sum_lanes
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, known
 
@@ -29,7 +31,16 @@ _LOWEST = -3.4028234663852886e38  # of the finite f32
 
 
 class Attention(Loading):
-    """One thread's share; sums and, in scratch, operands in f32 (attention/pairs.py: operands in bf16)."""
+    """One thread's share; sums and, in scratch, operands in f32 (attention/pairs.py: operands in bf16).
+
+    words: the scratch memory as elements of what is multiplied, `per` of them an element of `layout`. unit: multiplies
+    these; along_head: vectors along the head.
+    """
+
+    unit: VectorUnit
+    along_head: VectorUnit
+    words: ir.Value
+    per: int
 
     def __init__(
         self,
@@ -49,6 +60,9 @@ class Attention(Loading):
         self.queries, self.keys = known(problem.queries), known(problem.keys)
         self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0 and unit(problem.v_strides)
         self.low = b.float_(-math.inf, b.f32)
+        self.unit = float_unit("f32", self.width)
+        self.along_head = float_unit("f32", self.width, along_k=True)
+        self.words, self.per = self.scratch, 1
 
     # -- tasks ------------------------------------------------------------------------------------
 
@@ -147,12 +161,24 @@ class Attention(Loading):
             rest = (lay["keys"] - full) // self.width
             b.if_(b.cmpi("sgt", count, full), lambda: tile(full, rest))
 
-    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
+    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[Any]:
         """Adds q[i + r] . k[j + n] to a tile of sums."""
-        b, lay = self.b, self.lay
-        left = Left(self.scratch, self.query_rows(i), 1)
-        right = Right(self.scratch, b.addi(lay["k"], j), lay["keys"])
-        return outer_products(b, left, right, self.p.qk_size, acc, vectors)
+        b = self.b
+        keys = b.addi(self.per * self.lay["k"], b.muli(j, self.per))
+        right = self.vectors(self.words, keys, self.lay["keys"])
+        return self.products(self.unit, self.query_rows(i), right, self.p.qk_size, acc)
+
+    def products(
+        self, unit: VectorUnit, left: Sequence[Index], right: Operand, steps: Index, acc: list[ir.Value]
+    ) -> list[Any]:
+        """acc[r, v] += the sum over `steps` of the element of the row at left[r], in `words`, times right(v)."""
+        b, grid = self.b, Grid(self.mr, len(acc) // self.mr)
+        return sum_products(b, unit, grid, acc, lambda _, r, k: Place(self.words, b.addi(left[r], k)), right, steps)
+
+    def vectors(self, buffer: ir.Value, start: Index, row: Index) -> Operand:
+        """Vectors of columns from `start` on, rows or groups of rows side by side, `row` elements a step of k."""
+        b = self.b
+        return lambda _, v, k: Place(buffer, b.sum_(start, b.muli(k, row), v * self.width * self.per))
 
     def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
@@ -171,23 +197,30 @@ class Attention(Loading):
 
         b.for_(0, count, group, tile)
 
-    def query_rows(self, i: Index) -> list[Index]:
-        """Where the queries of a strip lie in scratch."""
-        b, lay = self.b, self.lay
-        return [b.sum_(lay["q"], b.muli(i, lay["q_stride"]), r * lay["q_stride"]) for r in range(self.mr)]
+    @property
+    def q_row(self) -> int:
+        """Elements of `words` from one query to the next."""
+        return self.lay["q_stride"]
 
-    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[ir.Value]:
+    def query_rows(self, i: Index) -> list[Index]:
+        """Where the queries of a strip lie in `words`."""
+        b = self.b
+        return [b.sum_(self.per * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
+
+    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[Any]:
         """Adds the products of the queries in scratch at `q_at` and the keys at `k_at`, lanes along the head."""
-        b, width, group = self.b, self.width, len(k_at)
-        out = list(acc)
-        for e in range(0, self.p.qk_size, width):
-            mask = b.mask_below(self.p.qk_size - e, width)
-            right = [b.cast_float(b.vload(self.operands.k, b.addi(x, e), width, mask), b.f32) for x in k_at]
-            for r in range(self.mr):
-                left = self.load(b.addi(q_at[r], e))
-                for n in range(group):
-                    out[r * group + n] = b.fma(left, right[n], out[r * group + n])
-        return out
+        b, unit, grid = self.b, self.along_head, Grid(self.mr, len(k_at))
+        for e in range(0, self.p.qk_size, unit.depth):
+            mask = b.mask_below(self.p.qk_size - e, unit.depth)
+
+            def queries(_: int, r: int, k: Index) -> Place:
+                return Place(self.words, b.addi(q_at[r], k))
+
+            def keys(_: int, n: int, k: Index, mask: ir.Value | None = mask) -> Place:
+                return Place(self.operands.k, b.addi(k_at[n], k), mask=mask)
+
+            acc = multiply_step(b, unit, grid, acc, queries, keys, e)  # pyright: ignore[reportAssignmentType]
+        return acc
 
     def softmax_row(
         self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index
@@ -292,12 +325,12 @@ class Attention(Loading):
 
     def value_products(
         self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
-    ) -> list[ir.Value]:
+    ) -> list[Any]:
         """Adds p[r] @ v[:, j ...] to a tile of the output."""
         b, lay = self.b, self.lay
         buffer, start, row = values
-        left = Left(self.scratch, [lay["p"] + r * lay["p_stride"] for r in range(self.mr)], 1)
-        return outer_products(b, left, Right(buffer, b.addi(start, j), row), count, acc, vectors)
+        left = [self.per * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)]
+        return self.products(self.unit, left, self.vectors(buffer, b.addi(start, j), row), count, acc)
 
     def finish(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
         """Divides by the sums (a row without keys stays zero, or is NaN with ``fill``) and calls the epilogue."""

@@ -7,7 +7,7 @@ Queries, transposed keys and values lie in scratch as bf16, two rows of the latt
 to bf16 for the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch_mlir import ir
 from typing_extensions import override
@@ -16,7 +16,9 @@ from kiln.lowering.cpu.attention.flash import Attention
 from kiln.lowering.cpu.attention.loading import unit
 from kiln.lowering.cpu.attention.problem import AttentionProblem
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction.bf16 import add_pairs, as_pairs, broadcast_pair, interleave, narrow
+from kiln.lowering.cpu.contraction import Place
+from kiln.lowering.cpu.contraction.bf16 import narrow
+from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.matmul.problem import Size, known
 
@@ -34,7 +36,9 @@ class PairedAttention(Attention):
         self.bf16 = ir.BF16Type.get()
         self.halves = b.view(self.ctx.scratch, self.ctx.scratch_offset, 2 * count, self.bf16)
         self.pairs = b.view(self.ctx.scratch, self.ctx.scratch_offset, count, b.i32)
-        self.head = -(-self.p.qk_size // 2)  # pairs
+        self.words, self.per = self.halves, 2
+        self.unit = float_unit("f32", self.width, pairs=True)
+        self.along_head = float_unit("f32", self.width, pairs=True, along_k=True)
         self.v_in_place = False
 
     # -- packing -----------------------------------------------------------------------------------
@@ -59,6 +63,7 @@ class PairedAttention(Attention):
         b.for_(0, padded, 1, copy)
 
     @property
+    @override
     def q_row(self) -> int:
         """Stride of a query in scratch: whole vectors of 32, and a line more."""
         return -(-self.p.qk_size // (2 * self.width)) * 2 * self.width + 2 * self.width
@@ -83,55 +88,6 @@ class PairedAttention(Attention):
 
     # -- products ----------------------------------------------------------------------------------
 
-    def tile(
-        self,
-        left: Sequence[Index],
-        right: Callable[[Index, int], ir.Value],
-        pairs: Index,
-        acc: list[ir.Value],
-        vectors: int,
-    ) -> list[ir.Value]:
-        """acc[r, v] += sum over `pairs` of the pair of `left[r]` times `right(pair, v)`."""
-        b = self.b
-
-        def step(q: Index, acc: list[ir.Value]) -> list[ir.Value]:
-            out = list(acc)
-            row = [right(q, v) for v in range(vectors)]
-            for r, start in enumerate(left):
-                x = broadcast_pair(b, self.halves, b.addi(start, b.muli(q, 2)))
-                for v in range(vectors):
-                    out[r * vectors + v] = add_pairs(x, row[v], out[r * vectors + v])
-            return out
-
-        return b.for_(0, pairs, 1, step, acc)
-
-    @override
-    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[ir.Value]:
-        b, lay = self.b, self.lay
-
-        def keys(q: Index, v: int) -> ir.Value:
-            at = b.sum_(lay["k"], j, b.muli(q, lay["keys"]), v * self.width)
-            return as_pairs(b, b.vload(self.pairs, at, self.width))
-
-        return self.tile(self.query_rows(i), keys, self.head, acc, vectors)
-
-    @override
-    def query_rows(self, i: Index) -> list[Index]:
-        b = self.b
-        return [b.sum_(2 * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
-
-    @override
-    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[ir.Value]:
-        b, p, lanes, group = self.b, self.p, 2 * self.width, len(k_at)
-        out = list(acc)
-        for e in range(0, p.qk_size, lanes):
-            right = [as_pairs(b, self.rows16(self.operands.k, at, p.k_strides, e, p.qk_size, lanes)) for at in k_at]
-            for r, start in enumerate(q_at):
-                left = as_pairs(b, b.vload(self.halves, b.addi(start, e), lanes))
-                for n in range(group):
-                    out[r * group + n] = add_pairs(left, right[n], out[r * group + n])
-        return out
-
     def keep_powers(self, powers: list[ir.Value], at: Index) -> None:
         """Over the first half of the row's scores, which have been read."""
         b = self.b
@@ -141,25 +97,21 @@ class PairedAttention(Attention):
     @override
     def value_products(
         self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
-    ) -> list[ir.Value]:
-        b, lay, p = self.b, self.lay, self.p
+    ) -> list[Any]:
+        b, p = self.b, self.p
         buffer, start, row = values
-        left = [2 * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)]
-        in_place = buffer == self.operands.v
+        if buffer != self.operands.v:
+            return super().value_products((self.halves, b.muli(b.addi(start, j), 2), row), 0, count, acc, vectors)
         last = b.subi(count, 1)
 
-        def rows(q: Index, v: int) -> ir.Value:
-            if not in_place:
-                at = b.sum_(start, b.muli(q, row), j, v * self.width)
-                return as_pairs(b, b.vload(self.pairs, at, self.width))
-            k = b.muli(q, 2)
+        def rows(_: int, v: int, k: Index) -> Place:
             column = b.addi(j, v * self.width)
             whole = p.v_size % self.width == 0
             mask = None if whole else b.mask_below(b.subi(p.v_size, column), self.width)
-            x, y = (
-                b.vload(buffer, b.sum_(start, b.muli(b.mini(key, last), row), column), self.width, mask)
-                for key in (k, b.addi(k, 1))
-            )
-            return as_pairs(b, interleave(b, x, y))
+            # The key behind an odd last one is that one again; its exponential is 0.
+            at, other = (b.sum_(start, b.muli(key, row), column) for key in (k, b.mini(b.addi(k, 1), last)))
+            return Place(buffer, at, b.subi(other, at), mask)
 
-        return self.tile(left, rows, b.ceildivi(count, 2), acc, vectors)
+        left = [2 * (self.lay["p"] + r * self.lay["p_stride"]) for r in range(self.mr)]
+        unit = float_unit("f32", self.width, pairs=True, in_rows=True)
+        return self.products(unit, left, rows, count, acc)
