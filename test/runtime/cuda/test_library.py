@@ -60,10 +60,10 @@ def test_operands_wherever_they_lie(gpu):
         return torch.softmax(torch.relu(x[:, :512]) @ u, -1), a
 
     call = compiled(run)
-    x, w, u = random(2048, 640), random(512, 512) / 16, random(512, 512) / 16
+    x, w, u = random(1152, 640), random(512, 512) / 16, random(512, 512) / 16
     for found, exact in zip(call(x, w, u), run(x.double(), w.double(), u.double()), strict=True):
         assert error(found, exact) < 1e-2
-    assert gpu.library.calls == [(2048, 512, 512, False)] * 2
+    assert gpu.library.calls == [(1152, 512, 512, False)] * 2
     assert len(gpu.launched) == 2
 
 
@@ -108,7 +108,7 @@ def test_partial_sums_as_pytorch_is_set(gpu, allow):
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = allow
     try:
         torch._dynamo.reset()
-        compiled(torch.mm)(random(2048, 512), random(512, 512))
+        compiled(torch.mm)(random(1152, 512), random(512, 512))
     finally:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before
     (preference,) = gpu.library.heuristics
@@ -170,7 +170,7 @@ def test_equal_products_are_prepared_once(gpu):
         return F.linear(F.linear(x, w), u)
 
     call = compiled(run)
-    call(random(2048, 512), random(512, 512), random(512, 512))
+    call(random(1152, 512), random(512, 512), random(512, 512))
     assert len(gpu.library.calls) == 2 and len(gpu.blas._known) == 1
 
 
