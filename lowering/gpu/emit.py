@@ -33,6 +33,7 @@ from kiln.lowering.gpu.alike import alike_parts
 from kiln.lowering.gpu.builder import Builder, Index
 from kiln.lowering.gpu.device_math import INSTRUCTIONS
 from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.tile import scan, scatter  # noqa: F401 - their emitters register themselves
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.nest import emit_nest
@@ -204,7 +205,10 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptio
     special = _special(body)
     if special is not None:
         return special.plan(body, layouts, options) if special.plan is not None else None
-    return LoopsSchedule(nests=tuple(plan_nest(body, layouts, group).schedule for group in group_roots(body)))
+    chip = machine(options.arch)
+    return LoopsSchedule(
+        nests=tuple(plan_nest(body, layouts, group, chip=chip).schedule for group in group_roots(body))
+    )
 
 
 def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:

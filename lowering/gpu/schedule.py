@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 
 from kiln.dialects.schedules.gpu import NestSchedule
+from kiln.lowering.gpu.dot.machine import Machine, machine
 
 __all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "warps_for"]
 
@@ -12,8 +13,6 @@ BLOCK = 1024
 """Elements of a pointwise program: more, or a loop, was never faster."""
 LONGEST_ROW = 32768
 """Elements of a row that a program keeps in registers; a longer one is read again by each pass over it."""
-PROCESSORS = 132
-"""Multiprocessors to keep busy (H100 and H200)."""
 LOOP_BLOCK = 4096
 """Elements of a row that is walked in blocks."""
 UNKNOWN_BLOCK = 1024
@@ -40,12 +39,17 @@ def pow2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def _sms(chip: Machine | None) -> int:
+    """Multiprocessors to keep busy: of `chip`, or of the GPU that the rules were measured on."""
+    return (chip or machine()).sms
+
+
 def warps_for(elements: int) -> int:
     """Warps for a tile in registers: 1024 elements 2, 4096 8, 8192 16, 32768 32."""
     return max(1, min(32, elements // 512))
 
 
-def choose_pointwise(elements: int | None, gathers: bool = False) -> NestSchedule:
+def choose_pointwise(elements: int | None, gathers: bool = False, chip: Machine | None = None) -> NestSchedule:
     """The tile of a kernel without reductions, over its elements in a row.
 
     gathers: it loads from where loaded indices say. Each thread then has more of these loads under way: an embedding of
@@ -55,7 +59,7 @@ def choose_pointwise(elements: int | None, gathers: bool = False) -> NestSchedul
     block = most
     if elements is not None:
         # Few elements are spread over all multiprocessors, as long as each thread has a vector of four.
-        block = min(most, pow2(elements), max(128, pow2(elements // (2 * PROCESSORS))))
+        block = min(most, pow2(elements), max(128, pow2(elements // (2 * _sms(chip)))))
     return NestSchedule(tile=(block,), num_warps=max(1, min(4, block // 128)))
 
 
@@ -65,11 +69,11 @@ def choose_transpose(sizes: tuple[int | None, int | None]) -> NestSchedule:
     return NestSchedule(tile=(rows, columns), num_warps=max(1, min(8, rows * columns // 512)))
 
 
-def choose_row(shape: RowShape) -> NestSchedule:
+def choose_row(shape: RowShape, chip: Machine | None = None) -> NestSchedule:
     """Rows per program, elements of a row per step, whether that is the whole row, and warps."""
     longest = LONGEST_ROW if shape.inputs <= 2 else LONGEST_ROW // 2 if shape.inputs <= 4 else LONGEST_ROW // 4
     if not shape.contiguous:
-        return _columns(shape)
+        return _columns(shape, _sms(chip))
     # Of an empty row there is nothing to load: its loop runs zero times.
     whole = bool(shape.length) and shape.length is not None and shape.length <= longest
     if whole and shape.length is not None:
@@ -81,14 +85,14 @@ def choose_row(shape: RowShape) -> NestSchedule:
     rows = 1 if step >= BLOCK else max(1, BLOCK // step)
     if shape.rows is not None:
         rows = min(rows, pow2(shape.rows))
-        while rows > 1 and shape.rows // rows < 2 * PROCESSORS:
+        while rows > 1 and shape.rows // rows < 2 * _sms(chip):
             rows //= 2
     return NestSchedule(tile=(rows,), row=step, persistent=whole, num_warps=warps_for(rows * step))
 
 
-def _columns(shape: RowShape) -> NestSchedule:
+def _columns(shape: RowShape, sms: int) -> NestSchedule:
     """Neighbours in memory are neighbouring results: a program takes a strip of these."""
-    columns = 64 if shape.rows is None or shape.rows >= 64 * PROCESSORS else 32
+    columns = 64 if shape.rows is None or shape.rows >= 64 * sms else 32
     if shape.rows is not None:
         columns = min(columns, pow2(shape.rows))
     step = max(1, 2048 // columns)

@@ -16,6 +16,7 @@ from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
+from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
@@ -94,15 +95,24 @@ class _RowAccesses(Accesses):
 
 
 def plan_nest(
-    body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, schedule: NestSchedule | None = None
+    body: FusionBody,
+    layouts: Sequence[ir.AffineMap],
+    group: Grouped,
+    schedule: NestSchedule | None = None,
+    chip: Machine | None = None,
 ) -> Nest:
-    """Choose the loops of a group of roots; `schedule` (from an attribute) overrides sizes."""
-    return _Planner(body, layouts, group).plan(schedule)
+    """Choose the loops of a group of roots; `schedule` (from an attribute) overrides sizes.
+
+    chip: the GPU; by default the one that the rules were measured on.
+    """
+    return _Planner(body, layouts, group, chip).plan(schedule)
 
 
 class _Planner:
-    def __init__(self, body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped):
-        self.body, self.layouts, self.group = body, layouts, group
+    def __init__(
+        self, body: FusionBody, layouts: Sequence[ir.AffineMap], group: Grouped, chip: Machine | None = None
+    ) -> None:
+        self.body, self.layouts, self.group, self.chip = body, layouts, group, chip
         self.loops = Loops()
         self.main = body.dims(group[0][1])
         self.dims = [self.loops.new(extent).position for extent in self.main]
@@ -279,7 +289,8 @@ class _Planner:
             return self._nest(outer, list(pair), None, schedule or rules.choose_transpose(sizes))
         flat = self._flatten(dims)
         _TAKEN("gathers" if self._gathers() else "flat")
-        return self._nest([], [flat], None, schedule or rules.choose_pointwise(self._known(flat), self._gathers()))
+        chosen = schedule or rules.choose_pointwise(self._known(flat), self._gathers(), self.chip)
+        return self._nest([], [flat], None, chosen)
 
     def _gathers(self) -> bool:
         """Whether elements are loaded from where other elements say."""
@@ -324,7 +335,7 @@ class _Planner:
             inputs=len({a.offset for a in on_row}),
             reread=reread,
         )
-        schedule = schedule or rules.choose_row(shape)
+        schedule = schedule or rules.choose_row(shape, self.chip)
         _TAKEN(f"{'rows' if contiguous else 'columns'} in {'registers' if schedule.persistent else 'blocks'}")
         if strip is not None:
             _TAKEN("strips of columns")

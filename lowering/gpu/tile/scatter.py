@@ -20,6 +20,8 @@ from kiln.lowering import paths
 from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
+from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Accesses, Indices, Loops
@@ -42,13 +44,13 @@ _TAKEN = paths.group(
 )
 
 
-def plan_scatter(body: FusionBody, *_: object) -> ScatterSchedule:
+def plan_scatter(body: FusionBody, _: object = None, options: DotOptions = DEFAULTS) -> ScatterSchedule:
     """Elements of a program, warps."""
     elements: int | None = 1
     for size in body.dims(_scatter(body).operands[1]):
         known = affine.constant_of(size)
         elements = None if known is None or elements is None else elements * known
-    chosen = rules.choose_pointwise(elements)
+    chosen = rules.choose_pointwise(elements, chip=machine(options.arch))
     return ScatterSchedule(block=chosen.tile[0], num_warps=chosen.num_warps)
 
 

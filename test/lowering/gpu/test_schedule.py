@@ -6,6 +6,7 @@
 import pytest
 
 from kiln.dialects.schedules.gpu import NestSchedule
+from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.schedule import (
     LONGEST_ROW,
     RowShape,
@@ -73,3 +74,13 @@ def test_gathers_have_more_loads_under_way() -> None:
     assert choose_pointwise(8192 * 1024, gathers=True) == NestSchedule(tile=(2048,), num_warps=4)
     assert choose_pointwise(None, gathers=True) == NestSchedule(tile=(2048,), num_warps=4)
     assert choose_pointwise(1000, gathers=True).tile == (128,)
+
+
+def test_rows_and_blocks_keep_the_multiprocessors_of_the_chip_busy() -> None:
+    """An L4 has 58 multiprocessors, an MI300X 304: fewer and more programs are enough."""
+    l4, mi300 = machine("sm_89"), machine("gfx942")
+    assert choose_pointwise(1 << 17, chip=l4).tile == (1024,)
+    assert choose_pointwise(1 << 17).tile == (512,)
+    assert choose_pointwise(1 << 17, chip=mi300).tile == (256,)
+    rows = RowShape(2048, 64)
+    assert [choose_row(rows, chip).tile for chip in (l4, None, mi300)] == [(16,), (4,), (2,)]
