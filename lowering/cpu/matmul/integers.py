@@ -9,6 +9,7 @@ from kiln.dialects.schedules.cpu import AmxInt8Schedule, ByRowsSchedule, GemmSch
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.integers import integer_unit
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.matmul.panels_schedule import COLUMN_TIMES, panel_vectors
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
 __all__ = ["choose_integers", "choose_packed_integers"]
@@ -84,7 +85,7 @@ def _tiles(problem: MatmulProblem, isa: Isa, m: int) -> Int8Schedule:
     shapes = _SHAPES if wide and m >= 8 else few
     nv = min(shapes, key=lambda v: shapes[v])
     if isinstance(n, int):
-        nv = min(shapes, key=lambda v: (-(-max(n, 1) // (v * width)) * v * shapes[v] * (1 + 0.02 / v), -v))
+        nv = panel_vectors(n, width, {v: shapes[v] * COLUMN_TIMES[v] for v in shapes})
     highest = (24 if wide else 8) // nv
     mr = min((r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest), key=lambda r: (_tile_cycles(m, r, nv), -r))
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.

@@ -23,6 +23,7 @@ from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.matmul.blocks import Masks, Right
 from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
+from kiln.lowering.cpu.matmul.panels_schedule import panel_vectors
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size
 
 _ROWS_IN_PLACE = 12
@@ -40,9 +41,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
     """
     nr = LANES
     n: Size = problem.n
-    nv = 4
-    if isinstance(n, int):  # the widest panel, unless its last one is mostly padding
-        nv = min((4, 3, 2, 1), key=lambda v: (-(-max(n, 1) // (v * nr)) * v * (1 + 0.02 / v), -v))
+    nv = panel_vectors(n, nr) if isinstance(n, int) else 4
     highest = 24 // nv
     heights = [r for r in (12, 8, 6, 4, 3, 2, 1) if r <= highest]
     mr = min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))

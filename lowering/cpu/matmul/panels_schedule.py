@@ -3,10 +3,16 @@
 
 """When f32 is multiplied in high register tiles over panels of the rhs that are fetched ahead, and in which blocks."""
 
+from collections.abc import Mapping
+
 from kiln.dialects.schedules.cpu import BlockedSchedule
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 
-__all__ = ["choose_panels"]
+__all__ = ["COLUMN_TIMES", "choose_panels", "panel_vectors"]
+
+COLUMN_TIMES = {v: 1 + 0.02 / v for v in (4, 3, 2, 1)}
+"""Of a column in a panel of so many vectors: a step of a wide panel has fewer loads of the lhs."""
 
 _HEIGHTS = {4: 6, 3: 8, 2: 12}
 """Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers."""
@@ -18,6 +24,13 @@ recurrent layer, from step to step)."""
 _PACKED_ROWS, _ROWS = range(4, 513), range(8, 257)
 _PACKED_STEPS, _STEPS_OF_FEW, _STEPS = 192, 256, 512  # of k at once: a constant, few rows of another rhs, more
 _WHOLE = 64  # up to as many rows one panel is packed at a time, else two
+
+
+def panel_vectors(n: int, width: int, times: Mapping[int, float] = COLUMN_TIMES) -> int:
+    """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
+    columns, padding included; among equals the widest panel.
+    """
+    return min(times, key=lambda v: (round_up(max(n, 1), v * width) * times[v], -v))
 
 
 def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
@@ -38,8 +51,7 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
     if not packed and (problem.rhs_strides[-2] != 1 or 4 * n * k < least):
         return None
     width = isa.vector_bytes // 4
-    # The panel with the least padding; among equals, three vectors.
-    nv = min(_HEIGHTS, key=lambda v: (-(-n // (v * width)) * v * width * (1.03 if v != 3 else 1.0), -v))
+    nv = panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in _HEIGHTS})
     mr = -(-m // -(-m // _HEIGHTS[nv]))
     pieces = max(1, round(k / (_PACKED_STEPS if packed else _STEPS_OF_FEW if m <= _FEW_ROWS else _STEPS)))
     return BlockedSchedule(

@@ -27,7 +27,7 @@ from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.integers import choose_integers, choose_packed_integers
 from kiln.lowering.cpu.matmul.pairs import choose_pairs
-from kiln.lowering.cpu.matmul.panels_schedule import choose_panels
+from kiln.lowering.cpu.matmul.panels_schedule import COLUMN_TIMES, choose_panels, panel_vectors
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
 from kiln.lowering.cpu.matmul.tiles_schedule import choose_float_tiles, choose_tiles, is_better_in_place
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
@@ -124,8 +124,7 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
     wide = isa.vector_registers >= 32
     if n < 2 * width or k < 16:
         return None
-    # The widest panel, unless its last one is mostly padding.
-    nv = min((4, 3, 2) if wide else (3, 2), key=lambda v: (-(-n // (v * width)) * v * width * (1 + 0.02 / v), -v))
+    nv = panel_vectors(n, width, {v: COLUMN_TIMES[v] for v in ((4, 3, 2) if wide else (3, 2))})
     mr = min((6, 4) if wide else (4, 3), key=lambda r: (-(-m // r) * r, -r))
     pieces = max(1, round(k / 384))
     return BlockedSchedule(
