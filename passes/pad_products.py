@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects import kiln
 from kiln.lowering import paths
+from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
@@ -18,13 +19,13 @@ __all__ = ["PadProducts"]
 
 _GRAIN = 8
 """Elements of 16 bits in 16 bytes."""
-_SLOW_RATE, _FAST_RATE = 130.0, 600.0
-"""Operations a picosecond of a product whose rows start anywhere, and of one whose rows start at multiples of 16 bytes:
-4096 x 4096 x 4097 takes cuBLAS 1056 us on an H200, and 4096 x 4096 x 4104 206."""
-_MEMORY_RATE = 3.0
-"""Bytes a picosecond of a copy."""
-_COPY = 4e6
-"""Picoseconds that two short kernels take at least."""
+_SLOW_SHARE, _FAST_SHARE = 0.1625, 0.75
+"""Of the tensor cores' peak, of a product whose rows start anywhere, and of one whose rows start at multiples of 16
+bytes: 4096 x 4096 x 4097 takes cuBLAS 1056 us on an H200, and 4096 x 4096 x 4104 206."""
+_COPY_SHARE = 0.75
+"""Of the rate of memory, of a copy."""
+_COPY = 4e3
+"""Nanoseconds that two short kernels take at least."""
 _GAIN = 1.5
 """How many times what it costs it has to save."""
 
@@ -71,6 +72,8 @@ class PadProducts(Pass):
     """
 
     name = "pad-products"
+    arch: str = DEFAULT_ARCH
+    """The GPU that products are for: how long they and copies take."""
 
     @override
     def run(self, module: ir.Module) -> None:
@@ -83,7 +86,7 @@ class PadProducts(Pass):
     def _pad(self, op: ir.Operation, made: "list[tuple[ir.Value, _Padding, ir.Value]]") -> None:
         """made: (operand, padding, padded) of products in front, which may share them."""
         wanted = _padding(op)
-        if wanted is None or not _pays(op, wanted):
+        if wanted is None or not _pays(op, wanted, machine(self.arch)):
             self.count("kept")
             return
         if not may_rewrite(op):
@@ -142,14 +145,14 @@ def _padding(op: ir.Operation) -> tuple[_Padding, _Padding] | None:
     return None if all(p.is_empty for p in found) else (found[0], found[1])
 
 
-def _pays(op: ir.Operation, padding: "tuple[_Padding, _Padding]") -> bool:
+def _pays(op: ir.Operation, padding: "tuple[_Padding, _Padding]", chip: Machine) -> bool:
     terms = ir.RankedTensorType(op.operands[0].type).shape
     depth = terms[-2 if ir.BoolAttr(op.attributes["transpose_lhs"]).value else -1]
     result = ir.RankedTensorType(op.results[0].type).shape
-    saved = 2 * prod(result) * depth * (1 / _SLOW_RATE - 1 / _FAST_RATE)
+    saved = chip.peak_time(prod(result) * depth) * (1 / _SLOW_SHARE - 1 / _FAST_SHARE)
     copied = [v.type for v, p in zip(op.operands, padding, strict=True) if not p.is_empty]
     elements = sum(prod(ir.RankedTensorType(t).shape) for t in copied)
-    return saved > _GAIN * max(_COPY, 4 * elements / _MEMORY_RATE)
+    return saved > _GAIN * max(_COPY, 4 * elements / (chip.memory_rate * _COPY_SHARE))
 
 
 def _with_zeros(value: ir.Value, padding: "_Padding") -> ir.Value:

@@ -78,7 +78,10 @@ class GpuTarget(Target):
                 f"convert-scaled-products{{arch={self.arch}}}",
                 "calls that are products of 8-bit floats, with what follows",
             ),
-            Step("pad-products", "rows that a GPU can move, before it is decided who multiplies them"),
+            Step(
+                f"pad-products{{arch={self.arch}}}",
+                "rows that a GPU can move, before it is decided who multiplies them",
+            ),
             Step("space-to-depth", "pixels as channels, where an image has few: whoever convolves them"),
             Step(
                 f"choose-vendor{{target=cuda tensor-maps={maps} arch={self.arch}{tuned}}}",

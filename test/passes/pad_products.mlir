@@ -80,3 +80,18 @@ func.func @turned(%x: tensor<4x2048x4097xf16>, %y: tensor<4x2048x2051xf16>) -> t
     : (tensor<4x2048x4097xf16>, tensor<4x2048x2051xf16>) -> tensor<4x4097x2051xf16>
   return %0 : tensor<4x4097x2051xf16>
 }
+
+// -----
+
+// A copy pays on an A100 already, whose tensor cores take longer, compared with the start of a kernel, than an H200's.
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="pad-products{arch=sm_80}" | filecheck %s --check-prefix=A100
+// CHECK-LABEL: func.func @medium
+// CHECK-NOT: kiln.pad
+// CHECK: return
+// A100-LABEL: func.func @medium
+// A100: kiln.pad
+func.func @medium(%x: tensor<512x1023xbf16>, %w: tensor<512x1023xbf16>) -> tensor<512x512xbf16> {
+  %0 = "kiln.matmul"(%x, %w) {transpose_lhs = false, transpose_rhs = true}
+    : (tensor<512x1023xbf16>, tensor<512x1023xbf16>) -> tensor<512x512xbf16>
+  return %0 : tensor<512x512xbf16>
+}
