@@ -98,6 +98,10 @@ class Fuse(Pass):
     """Norms, softmax and gates behind products of the same rows join their kernel, where threads can share it (CPU).
     Without it, only products of one matrix that are read together by pointwise ops do (gates)."""
 
+    l2_bytes: int = 0
+    """Size of the second-level cache in which a block of rows finds its products' rhs again; 0: that of the processor
+    that code is made for."""
+
     horizontal: bool = True
     """Kernels that do not depend on each other share loops or become parts of one kernel, where they read the same."""
 
@@ -139,8 +143,9 @@ class Fuse(Pass):
             self.note(op, reason)
         self.count("ops", len(graph.compute))
         self.count("kernels", Outliner(grouping.graph, grouping, origin).run())
-        for fusion, reason in keep_shared_rows(function) if self.row_blocks else ():
-            self.note(fusion, reason)
+        if self.row_blocks:
+            for fusion, reason in keep_shared_rows(function, self.l2_bytes or isa.target().l2_bytes):
+                self.note(fusion, reason)
 
     def _repeat(
         self, function: ir.OpView, grouping: Grouping, held: int

@@ -22,7 +22,6 @@ import math
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
-from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.tile.phases import Phases, find_hosts, find_phases, row_count
 from kiln.lowering.cpu.tile.rows_schedule import split_of
 from kiln.lowering.host.kernels import fusion_key
@@ -52,12 +51,12 @@ def why_not_joined(
     return None
 
 
-def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
+def keep_shared_rows(function: ir.OpView, l2_bytes: int) -> list[tuple[ir.Operation, str]]:
     """Stores what the loops behind products read, where threads share these by more than blocks of rows.
 
     Such a part of a fusion is listed in `waits`. What its loops read becomes a result, unless one of the loops' own
     results can hold it until it is written. Returns each fusion that has loops behind products, with how its
-    threads share them and why.
+    threads share them and why. l2_bytes: of the cache that blocks of rows share.
     """
     decisions: list[tuple[ir.Operation, str]] = []
     unchanged: dict[str, list[str]] = {}  # kernels that stay as they are, with the reasons: layers repeat
@@ -76,7 +75,7 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
             phases = find_phases(part)
             if phases.loops is None:
                 continue
-            reason = _why_not_blocks(part, phases)
+            reason = _why_not_blocks(part, phases, l2_bytes)
             if reason is None and split_of(part, phases) == "rows":
                 reasons.append("blocks of rows, each with its loops behind it")
                 continue
@@ -93,7 +92,7 @@ def keep_shared_rows(function: ir.OpView) -> list[tuple[ir.Operation, str]]:
     return decisions
 
 
-def _why_not_blocks(body: FusionBody, phases: Phases) -> str | None:
+def _why_not_blocks(body: FusionBody, phases: Phases, l2_bytes: int) -> str | None:
     """Why threads do not take blocks of rows."""
     assert phases.loops is not None
     product = next(op for op in body.operations if op.operation.name == "kiln.matmul")
@@ -110,7 +109,7 @@ def _why_not_blocks(body: FusionBody, phases: Phases) -> str | None:
             if not type_.has_static_shape or type_.rank != 2:
                 return "a rhs of unknown size, or one for each batch"
             total += math.prod(type_.shape) * max(1, type_.element_type.width // 8)
-    limit = isa.target().l2_bytes // RHS_SHARE
+    limit = l2_bytes // RHS_SHARE
     return f"a rhs of {total >> 10} KiB would be walked for each block" if total > limit else None
 
 

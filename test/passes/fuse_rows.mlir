@@ -3,11 +3,18 @@
 
 // RUN: kiln-opt %s --split-input-file --pass-pipeline=fuse --remarks 2> %t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse{l2-bytes=4}" --remarks 2>&1 | filecheck %s --check-prefix=TINY
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse{l2-bytes=8589934592}" --remarks 2>&1 | filecheck %s --check-prefix=HUGE
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse{row-blocks=false}" | filecheck %s --check-prefix=APART
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse,assign-layouts,schedule-cpu,emit-cpu-kernels" | filecheck %s --check-prefix=CODE
 
 // What follows a product along its rows is in the product's kernel. The weight decides how threads share it.
 
+// TINY-NOT: threads share blocks of rows
+// TINY: a rhs of {{[0-9]+}} KiB would be walked for each block
+// TINY: a rhs of 262144 KiB would be walked for each block
+// HUGE: threads share blocks of rows
+// HUGE-NOT: would be walked
 // WHY: threads share blocks of rows, each with its loops behind it
 // WHY: threads share products, then the rows of the loops behind them: a rhs of 262144 KiB would be walked for each block
 // WHY: threads share products

@@ -45,6 +45,7 @@ def measure_gpu(tell: Tell = lambda _: None) -> Facts:
         "sms": Fact(properties.multi_processor_count, "CUDA"),
         "shared_bytes": Fact(properties.shared_memory_per_block_optin, "CUDA"),
         "tensor_maps": Fact(version >= (9, 0), "CUDA programming guide: from compute capability 9.0 on"),
+        "warpgroups": Fact(version[0] == 9, "PTX ISA: wgmma for sm_90a alone"),
         "float8": Fact(version >= (8, 9), "CUDA programming guide: from compute capability 8.9 on"),
     }
     with torch.no_grad():

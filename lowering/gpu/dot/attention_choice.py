@@ -75,7 +75,7 @@ def _case(op: ir.Operation, tensor_maps: bool, arch: str) -> AttentionCase:
         work=None if work is None else machine(arch).peak_time(work),
         maps=tensor_maps,
         hopper=shape is not None,
-        specialized=shape is not None and choose_specialized(shape, machine(arch), arch) is not None,
+        specialized=shape is not None and choose_specialized(shape, machine(arch)) is not None,
     )
 
 
@@ -87,7 +87,7 @@ def attention_alone(op: ir.Operation, tensor_maps: bool = False, arch: str = DEF
     if not tensor_maps or next(generic_readers(op.results[0]), None) is None:
         return False
     shape = _large_heads(op, arch)
-    if shape is None or shape.keys is None or choose_specialized(shape, machine(arch), arch) is None:
+    if shape is None or shape.keys is None or choose_specialized(shape, machine(arch)) is None:
         return False
     least = _MANY_KEYS * (2 if shape.causal else 1)
     is_alone = shape.keys >= (least // 2 if _loads_as_much(op.results[0]) else least)
@@ -119,7 +119,7 @@ def _large_heads(op: ir.Operation, arch: str) -> AttentionShape | None:
         return None
     if len(op.operands) > 3 or value.shape[-1] != query.shape[-1] or not isinstance(query.element_type, _NARROW):
         return None
-    if not arch.startswith("sm_90") or ir.FloatAttr(op.attributes["scale"]).value <= 0:
+    if not machine(arch).warpgroups or ir.FloatAttr(op.attributes["scale"]).value <= 0:
         return None
     keys, causal, size = key.shape[-2], bool(ir.BoolAttr(op.attributes["causal"]).value), query.shape[-1]
     return AttentionShape(prod(query.shape[:-2]), query.shape[-2], keys, size, size, "bf16", causal=causal)

@@ -146,10 +146,10 @@ def _fills(shape: AttentionShape, block_m: int, machine: Machine) -> bool:
     return shape.heads * -(-shape.queries // block_m) > _PROGRAMS * machine.sms
 
 
-def choose_specialized(shape: AttentionShape, machine: Machine, arch: str) -> WarpSpecializedSchedule | None:
+def choose_specialized(shape: AttentionShape, machine: Machine) -> WarpSpecializedSchedule | None:
     """The schedule of `dot/specialized.py`, or None where it is not the faster one."""
     heads, queries, keys = shape.heads, shape.queries, shape.keys
-    if not arch.startswith("sm_90") or shape.qk_size != shape.v_size or not 64 < shape.v_size <= 128:
+    if not machine.warpgroups or shape.qk_size != shape.v_size or not 64 < shape.v_size <= 128:
         return None
     if not heads or not queries or not keys or queries < 128 or heads * -(-queries // 64) <= machine.sms:
         return None

@@ -33,7 +33,7 @@ def plan_specialized(
     """
     if find_tensors(body, layouts, attention) is None:
         return None
-    return choose_specialized(attention.shape(tf32=False), machine(arch), arch)
+    return choose_specialized(attention.shape(tf32=False), machine(arch))
 
 
 def find_tensors(

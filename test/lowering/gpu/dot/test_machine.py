@@ -24,6 +24,11 @@ def test_peak_times_are_those_of_the_chip() -> None:
     assert machine("sm_90").peak_time(1 << 31) == pytest.approx(5369.3, abs=0.1)
 
 
+def test_warpgroups_multiply_on_hopper_alone() -> None:
+    archs = ("sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120", "gfx942")
+    assert [arch for arch in archs if machine(arch).warpgroups] == ["sm_90", "sm_90a"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

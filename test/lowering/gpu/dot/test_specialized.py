@@ -56,7 +56,7 @@ func.func @main(%q: {q}, %k: {k}, %v: {k}) -> {q} {{
 
 def schedule(together: int = 1, programs: int = 3, **more: Any) -> WarpSpecializedSchedule:
     """With few programs, so that each takes several tiles."""
-    found = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16"), H200, "sm_90")
+    found = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16"), H200)
     assert found is not None
     return replace(found, heads_together=together, programs=programs, **more)
 
@@ -155,9 +155,9 @@ def test_what_it_is_for():
 
 
 def test_its_schedules():
-    long = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16", causal=True), H200, "sm_90")
+    long = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16", causal=True), H200)
     assert long is not None and (long.heads_together, long.pingpong, long.programs) == (16, False, 132)
-    short = choose_specialized(AttentionShape(14, 2048, 2048, 128, 128, "f16", causal=True), H200, "sm_90")
+    short = choose_specialized(AttentionShape(14, 2048, 2048, 128, 128, "f16", causal=True), H200)
     assert short is not None and (short.heads_together, short.pingpong) == (14, True)
     smaller = smaller_schedule(schedule())
     assert isinstance(smaller, FlashSchedule) and smaller.tma
