@@ -86,7 +86,7 @@ def large_products(g: Grower) -> None:
     """So many multiplications that a GPU's library may be worth a pass over what it returns: a reduction or a gate
     behind, rows that are no whole lines. As many rows as that takes, or as there is work for."""
     kind = g.one_of(("reduction", "gate", "pointwise", "pointwise"))
-    terms = g.one_of((512, 776, 1000, 1024) if kind == "pointwise" else (512, 768, 1024))
+    terms = g.one_of((512, 776, 1000, 1024, 4096) if kind == "pointwise" else (512, 768, 1024))
     columns, products = g.one_of((512, 768, 1024, 1536)), 2 if kind == "gate" else 1
     most = min(g.budget.work / products / terms, g.budget.elements) / columns
     count = min(-(-_LARGE // (terms * columns)), int(most))
