@@ -11,6 +11,8 @@ from benchmarks.fuzz.families import attention, rows
 from benchmarks.fuzz.growing import Grower
 
 _NARROW = (torch.bfloat16, torch.bfloat16, torch.float16)
+_PADDED = 540_000_000
+"""Multiplications from which `pad-products` finds that zeros at the ends of rows pay."""
 _LARGE = 1 << 31
 """Multiplications from which a library's product with a kernel behind it may be faster than one kernel."""
 
@@ -47,8 +49,9 @@ def large_weights(g: Grower) -> None:
 
 
 def ragged_rows(g: Grower) -> None:
-    """Rows that do not start at multiples of 16 bytes."""
-    _product(g, g.one_of((1000, 1024, 2048)), g.one_of((513, 1001, 1024)), g.one_of((511, 1000, 1001, 1023)))
+    """Rows that do not start at multiples of 16 bytes, as many as copies with padding pay for, or more."""
+    terms, columns = g.one_of((513, 1001, 1024)), g.one_of((511, 1000, 1001, 1023))
+    _product(g, g.one_of((-(-_PADDED // (terms * columns)), 1000, 2048)), terms, columns)
 
 
 def many_tiles(g: Grower) -> None:
