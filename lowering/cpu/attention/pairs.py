@@ -71,7 +71,7 @@ class PairedAttention(Attention):
     def load_keys(self, first: Index, count: Index) -> None:
         """Pairs of the elements of a head, a row of all keys for each."""
         b, p, keys = self.b, self.p, self.lay["keys"]
-        words = Words(b, Lines(self.operands.k, known(p.k_strides[-2]), known(p.k_strides[-1])), 2)
+        words = Words(b, Lines(self.operands.k, known(p.k_strides[-2]), known(p.k_strides[-1])), self.unit)
         pack(words, first, count, p.qk_size, lambda _, i: (self.pairs, b.addi(i, self.lay["k"])), keys, turned=True)
 
     @override
@@ -81,7 +81,7 @@ class PairedAttention(Attention):
         row = known(p.v_strides[-2])
         if self.dot_scores and unit(p.v_strides):
             return self.operands.v, first, row
-        words = Words(b, Lines(self.operands.v, known(p.v_strides[-1]), row), 2)
+        words = Words(b, Lines(self.operands.v, known(p.v_strides[-1]), row), self.unit)
         size, start = lay["v_padded"], lay["v"]
         pack(words, first, p.v_size, count, lambda _, j: (self.pairs, b.addi(j, start)), size, turned=True)
         return self.pairs, lay["v"], lay["v_padded"]

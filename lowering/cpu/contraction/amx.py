@@ -108,7 +108,7 @@ AMX_BF16X3 = AmxUnit(
     instruction="tdpbf16ps",
     terms=((0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (0, 2)),
 )
-"""f32 as the sum of three bf16 (matmul/float_parts.py): six of the nine products of parts."""
+"""f32 as the sum of three bf16 (parts.py): six of the nine products of parts."""
 
 
 def _palette(b: Builder) -> ir.Value:

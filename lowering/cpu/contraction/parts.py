@@ -20,6 +20,7 @@ from torch_mlir.dialects import arith, vector
 from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.contraction.unit import MatrixUnit
 from kiln.lowering.cpu.contraction.words import LANES, Lines, Words
 
 __all__ = ["PARTS", "RANGE_BYTES", "FloatWords", "Range"]
@@ -70,8 +71,9 @@ class FloatWords(Words):
 
     parts = PARTS
 
-    def __init__(self, b: Builder, lines: Lines, range_: Range):
-        super().__init__(b, lines, 2)
+    def __init__(self, b: Builder, lines: Lines, unit: MatrixUnit, range_: Range):
+        super().__init__(b, lines, unit)
+        self.vector = b.vec(LANES, b.i32)
         self.range = range_
         self.seen: list[ir.Value] = []
 

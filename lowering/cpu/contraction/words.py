@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Operands of matrix units as words of 32 bits: steps of k that lie next to each other (pairs of bf16, fours of i8).
+"""Operands of matrix units as words: steps of k that lie next to each other (pairs of bf16, fours of i8).
 
 `Words` reads the lines of an operand (rows of a left one, columns of a right one) from memory; `pack` copies them to
 scratch. Both are for vectors of 16 words.
@@ -16,6 +16,7 @@ from torch_mlir.dialects import llvm
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.bf16 import from_memory
 from kiln.lowering.cpu.contraction.pack import transpose_registers
+from kiln.lowering.cpu.contraction.unit import MatrixUnit
 
 __all__ = ["LANES", "Lines", "Words", "pack"]
 
@@ -32,45 +33,50 @@ class Lines:
 
 
 class Words:
-    """Words of the lines of an operand of bf16 (or i8 as bf16), or of i8, each as it is."""
+    """Words of the lines of an operand as a unit wants them: `unit.group` neighbours along k, in vectors of
+    `unit.columns` words. Of bf16 (or i8 as bf16) and i8 words are integers of as many bits.
+    """
 
     parts = 1
     """Words that stand for one group of steps of k."""
 
-    def __init__(self, b: Builder, lines: Lines, group: int):
-        self.b, self.lines, self.group = b, lines, group
+    def __init__(self, b: Builder, lines: Lines, unit: MatrixUnit):
+        self.b, self.lines, self.group, self.lanes = b, lines, unit.group, unit.columns
+        self.is_bf16 = unit.operands == "bf16"
+        bits = unit.group * (16 if self.is_bf16 else 8)
+        self.vector = b.vec(self.lanes, ir.IntegerType.get_signless(bits))
 
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
-        """16 words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""
-        b, lanes = self.b, LANES * self.group
+        """Words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""
+        b, lanes = self.b, self.lanes * self.group
         mask = None if count is None else b.mask_below(count, lanes)
         return [self.words(b.gather(self.lines.buffer, at, self.lines.k_stride, lanes, mask))]
 
     def across(self, at: Index, lines: Index, count: Index | None = None) -> list[ir.Value]:
-        """One word of each of 16 lines, in each part. lines: how many there are. count: steps of k before the end."""
+        """One word of each of some lines, in each part. lines: how many there are. count: steps of k before the end."""
         x = [self.neighbours(at, e, lines, count) for e in range(self.group)]
         while len(x) > 1:
-            size = self.group // len(x)
-            lanes = [side * LANES * size + c * size + e for c in range(LANES) for side in range(2) for e in range(size)]
+            size, columns = self.group // len(x), range(self.lanes)
+            lanes = [side * self.lanes * size + c * size + e for c in columns for side in range(2) for e in range(size)]
             x = [self.b.shuffle(x[i], x[i + 1], lanes) for i in range(0, len(x), 2)]
         return [self.words(x[0])]
 
     def neighbours(self, at: Index, e: int, lines: Index, count: Index | None) -> ir.Value:
-        """Step e behind `at` of 16 lines; zeros for those that are none, and behind the last step."""
+        """Step e behind `at` of some lines; zeros for those that are none, and behind the last step."""
         b = self.b
         if count is not None:
             lines = b.select_index(b.cmpi("slt", e, count), lines, 0)
         start = b.addi(at, b.muli(self.lines.k_stride, e))
-        x = b.gather(self.lines.buffer, start, self.lines.stride, LANES, b.mask_below(lines, LANES))
+        x = b.gather(self.lines.buffer, start, self.lines.stride, self.lanes, b.mask_below(lines, self.lanes))
         return self.element(x)
 
     def element(self, x: ir.Value) -> ir.Value:
         """Elements from memory as those that are multiplied."""
-        return from_memory(self.b, x) if self.group == 2 else x
+        return from_memory(self.b, x) if self.is_bf16 else x
 
     def words(self, x: ir.Value) -> ir.Value:
-        """A vector of elements as i32 words of the unit."""
-        return llvm.bitcast(self.b.vec(LANES, self.b.i32), self.element(x))
+        """A vector of elements as words of the unit."""
+        return llvm.bitcast(self.vector, self.element(x))
 
     # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).
 
@@ -90,16 +96,16 @@ class Words:
 
 
 Place = Callable[[int, Index], tuple[ir.Value, Index]]
-"""place(part, i): the buffer of i32 and where line i begins."""
+"""place(part, i): the buffer of words and where line i begins."""
 
 
 def pack(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, *, turned: bool) -> None:
-    """Copies `depth` steps of k of `lines` lines to scratch, in each part; zeros fill k up to 16 words.
+    """Copies `depth` steps of k of `lines` lines to scratch, in each part; zeros fill k up to a vector of words.
 
     turned: False for a left operand, whose lines are rows of words in scratch. True for a right one: vectors of one
-    word of 16 lines, `pitch` apart from word to word; a place is asked for lines a multiple of 16.
+    word of each of some lines, `pitch` apart from word to word; a place is asked for lines a multiple of their number.
 
-    What memory has in the other order is transposed in registers. 16 lines are written, the last ones anything finite.
+    What memory has in the other order is transposed in registers. Whole vectors of lines are written.
     """
     words.begin()
     source = words.lines
@@ -111,7 +117,7 @@ def pack(words: Words, start: Index, lines: Index, depth: Index, place: Place, p
 
 def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
     """Vectors of 16 words of a line: as they are, or 16 lines together, transposed."""
-    b, source, unit = words.b, words.lines, LANES * words.group
+    b, source, unit = words.b, words.lines, words.lanes * words.group
     full = b.round_down(depth, unit)
     tail = b.subi(depth, full)
     last = b.subi(lines, 1)
@@ -122,7 +128,7 @@ def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place,
         def row(r: Index) -> Index:
             return b.addi(start, b.muli(b.mini(b.addi(i, r), last) if turned else i, source.stride))
 
-        rows = [row(r) for r in range(LANES)] if unrolled else []
+        rows = [row(r) for r in range(words.lanes)] if unrolled else []
 
         def copy(k: Index, left: Index | None = None) -> None:
             step = b.muli(b.divi(k, words.group), pitch if turned else 1)
@@ -140,18 +146,18 @@ def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place,
         words.for_(0, full, unit, copy)
         words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
 
-    words.for_(0, lines, LANES if turned else 1, some)
+    words.for_(0, lines, words.lanes if turned else 1, some)
 
 
 def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
     """Vectors of one word of 16 lines: as they are, or 16 together, transposed."""
     b, source, group = words.b, words.lines, words.group
-    unit = group if turned else LANES * group
+    unit = group if turned else words.lanes * group
     full = b.round_down(depth, unit)
     tail = b.subi(depth, full)
 
     def strip(i: Index) -> None:
-        here = b.mini(b.subi(lines, i), LANES)
+        here = b.mini(b.subi(lines, i), words.lanes)
         first = b.addi(start, b.muli(i, source.stride))
 
         def copy(k: Index, left: Index | None = None) -> None:
@@ -166,14 +172,14 @@ def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place
             if turned:
                 _store(b, word(0), to)
             else:
-                _transposed(words, word, to, pitch)
+                _transposed(words, word, to, pitch, words.parts * group <= 2)
 
         words.for_(0, full, unit, copy)
         words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
         if turned:
             _fill(words, depth, [place(part, i) for part in range(words.parts)], pitch)
 
-    words.for_(0, lines, LANES, strip)
+    words.for_(0, lines, words.lanes, strip)
 
 
 def _store(b: Builder, vectors: list[ir.Value], to: Sequence[tuple[ir.Value, Index]]) -> None:
@@ -185,15 +191,19 @@ def _transposed(
     words: Words, vector: Callable[[Index], list[ir.Value]], to: Sequence[tuple[ir.Value, Index]], pitch: int,
     unrolled: bool = False,
 ) -> None:  # fmt: skip
-    """16 vectors of words, transposed in registers, and `pitch` apart: from where they go, if they are made in a loop,
-    whose code is short.
+    """Vectors of words, transposed in registers, `pitch` apart; from where they go, if they are made in a loop, whose
+    code is short.
     """
     b = words.b
     if unrolled:
-        made = [vector(r) for r in range(LANES)]
+        made = [vector(r) for r in range(words.lanes)]
     else:
-        words.for_(0, LANES, 1, lambda r: _store(b, vector(r), [(x, b.addi(at, b.muli(r, pitch))) for x, at in to]))
-        made = [[b.vload(x, b.addi(at, r * pitch), LANES) for x, at in to] for r in range(LANES)]
+
+        def stage(r: Index) -> None:
+            _store(b, vector(r), [(x, b.addi(at, b.muli(r, pitch))) for x, at in to])
+
+        words.for_(0, words.lanes, 1, stage)
+        made = [[b.vload(x, b.addi(at, r * pitch), words.lanes) for x, at in to] for r in range(words.lanes)]
     for part, (buffer, at) in enumerate(to):
         for q, x in enumerate(transpose_registers(b, [vectors[part] for vectors in made])):
             b.vstore(x, buffer, b.addi(at, q * pitch))
@@ -202,8 +212,8 @@ def _transposed(
 def _fill(words: Words, depth: Index, places: Sequence[tuple[ir.Value, Index]], pitch: int) -> None:
     """Zeros for the groups of steps that the last 16 have too many."""
     b = words.b
-    end = b.muli(b.ceildivi(depth, LANES * words.group), LANES)
-    zeros = [b.zero(b.vec(LANES, b.i32))] * len(places)
+    end = b.muli(b.ceildivi(depth, words.lanes * words.group), words.lanes)
+    zeros = [b.zero(words.vector)] * len(places)
     b.for_(
         b.ceildivi(depth, words.group), end, 1,
         lambda q: _store(b, zeros, [(x, b.addi(at, b.muli(q, pitch))) for x, at in places]),

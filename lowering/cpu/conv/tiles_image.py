@@ -15,6 +15,7 @@ from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
@@ -108,7 +109,7 @@ class CopyImage:
         """
         b, (low, high) = self.b, inside
         step = b.muli(self.x_column, self.p.stride[1])
-        words = Words(b, Lines(self.x, step, self.x_channel), 2)
+        words = Words(b, Lines(self.x, step, self.x_channel), AMX_BF16)
         first = b.addi(b.divi(target, 2), low * _PITCH)
         pack(
             words, b.addi(x, b.muli(step, low)), b.subi(high, low), channels,

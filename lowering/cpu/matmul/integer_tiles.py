@@ -83,7 +83,11 @@ class Integers(IntegersInScratch):
             self.lhs = area("lhs", lay["mc"] * lay["lhs_stride"], kind)
         self.whole = isinstance(problem.k, int) and problem.k <= lay["kc"]
         self.packed = s.packed
-        self.rhs = operands.rhs if self.packed else area("rhs", lay["nc"] * lay["kc"], b.i8)
+        self.rhs = operands.rhs
+        if not self.packed:
+            self.rhs = area("rhs", lay["nc"] * lay["kc"], b.i8)
+            word = ir.IntegerType.get_signless(8 * self.group)
+            self.rhs_words = area("rhs", lay["nc"] * lay["kc"] // self.group, word)
 
     def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if self.s.in_place:
@@ -97,7 +101,7 @@ class Integers(IntegersInScratch):
     def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
         if self.packed:
             return None
-        self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"], self.step))
+        self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"] // self.group))
         return lambda j: self.b.muli(j, self.layout["kc"])
 
     def right_at(self, start: Index, masks: Masks) -> Right:

@@ -19,10 +19,11 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.rows import Rows
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
+from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.matmul.blocks import Masks, Right
-from kiln.lowering.cpu.matmul.pairs_packing import PairsInScratch
+from kiln.lowering.cpu.matmul.panels import Panels
 from kiln.lowering.cpu.matmul.panels_schedule import panel_vectors
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, Size
 
@@ -77,9 +78,8 @@ def pairs_layout(problem: MatmulProblem, schedule: VnniBf16Schedule) -> dict[str
     layout = {"tile_stride": nc, "mc": mc, "nc": nc, "kc": kc, "elements": round_up(mc * nc, LINE // 4)}
     top = layout["elements"] * 4
     if schedule.pack_lhs:
-        # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
-        layout["lhs"], layout["lhs_stride"] = top, kc + LINE // 2
-        layout["lhs_elements"] = round_up(mc * layout["lhs_stride"], LINE // 2)
+        layout["lhs"], layout["lhs_stride"] = top, apart(kc, LINE // 2)
+        layout["lhs_elements"] = round_up(mc, LANES) * layout["lhs_stride"]
         top += 2 * layout["lhs_elements"]
     if schedule.pack_rhs:
         layout["rhs"], layout["rhs_pairs"] = top, nc * kc // 2
@@ -93,7 +93,7 @@ def packed_pair_strides(schedule: VnniBf16Schedule, k: int) -> tuple[int, int]:
     return schedule.nv * schedule.width, round_up(k, 2)
 
 
-class Pairs(PairsInScratch):
+class Pairs(Panels):
     """Without packing the lhs needs unit stride along k, the rhs along n."""
 
     s: VnniBf16Schedule
@@ -115,21 +115,25 @@ class Pairs(PairsInScratch):
         if s.pack_lhs:
             at = b.addi(ctx.scratch_offset, lay["lhs"])
             self.lhs = b.view(ctx.scratch, at, lay["lhs_elements"], ir.BF16Type.get())
+            self.lhs_words = b.view(ctx.scratch, at, lay["lhs_elements"] // 2, b.i32)
         if s.pack_rhs:
             at = b.addi(ctx.scratch_offset, lay["rhs"])
-            self.rhs = b.view(ctx.scratch, at, lay["rhs_pairs"], b.i32)
+            self.rhs_words = b.view(ctx.scratch, at, lay["rhs_pairs"], b.i32)
             self.right = b.view(ctx.scratch, at, 2 * lay["rhs_pairs"], ir.BF16Type.get())
 
     def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if not self.s.pack_lhs:
             return Rows(self.lhs, lhs, self.lhs_row)
-        self.pack_lhs(lhs, rows, depth)
-        return Rows(self.lhs, 0, self.layout["lhs_stride"])
+        b, stride = self.b, self.layout["lhs_stride"]
+        words = Words(b, Lines(self.operands.lhs, self.lhs_row, self.lhs_k), self.unit)
+        place = lambda _, i: (self.lhs_words, b.muli(i, stride // 2))  # noqa: E731
+        pack(words, lhs, rows, depth, place, stride // 2, turned=False)
+        return Rows(self.lhs, 0, stride)
 
     def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
         if not self.s.pack_rhs:
             return None
-        self.pack_rhs(rhs, cols, depth)
+        self.pack_panels(rhs, cols, depth, self.layout["kc"] // 2)
         return lambda j: self.b.muli(j, self.layout["kc"])
 
     def right_at(self, start: Index, masks: Masks) -> Right:

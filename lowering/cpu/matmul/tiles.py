@@ -167,7 +167,7 @@ class _Tiles:
 
     def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
         """How an operand is read, and what is seen of its numbers."""
-        return Words(self.b, lines, self.unit.group), None
+        return Words(self.b, lines, self.unit), None
 
     def left_provider(self) -> Provider:
         lay, plan = self.layout, self.plan
@@ -359,7 +359,7 @@ class _FloatTiles(_Tiles):
     def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
         seen = Range(self.b, self.ctx.scratch, self.at(name))
         self.ranges.append(seen)
-        return FloatWords(self.b, lines, seen), seen
+        return FloatWords(self.b, lines, self.unit, seen), seen
 
     def mend(
         self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int

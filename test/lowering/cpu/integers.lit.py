@@ -33,7 +33,7 @@ TILES = Int8Schedule(mr=2, nv=1, width=16, mc=4, nc=16, kc=128)
 # CHECK:       memref.store %{{.*}}, %[[ROWS]]
 # CHECK:       vector.load %arg1
 # CHECK:       vector.shuffle
-# CHECK:       vector.store {{.*}} : memref<?xi8>, vector<64xi8>
+# CHECK:       vector.store {{.*}} : memref<?xi32>, vector<16xi32>
 # CHECK:       memref.load %[[ROWS]]
 # CHECK:       scf.for {{.*}} iter_args({{.*}}) -> (vector<16xi32>, vector<16xi32>)
 # CHECK:       %[[SHIFTED:.*]] = arith.xori {{.*}} : vector<64xi8>
