@@ -70,6 +70,7 @@ def commands(program: str) -> list[list[str]]:
 #: Commands that no test runs, and why. Where it says so, their options are checked.
 NOT_RUN = {
     ". .venv/bin/activate": "changes the shell",
+    "kiln-tune": "measures for half a minute, or needs a GPU; test_kiln_tune.py tests it",
     "lit -q test": "the suite itself",
     "pyright --pythonpath .venv/bin/python": "minutes; scripts/test runs it",
     "pytest -q -n 2": "the suite itself",
