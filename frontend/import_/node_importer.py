@@ -26,7 +26,6 @@ from kiln.frontend.import_.effects import is_effect, is_token
 from kiln.frontend.import_.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
 from kiln.frontend.import_.op_forms import (
-    AFFINE_OPS,
     LIST_KINDS,
     SIZE_HINTS,
     SIZE_READS,
@@ -39,7 +38,7 @@ from kiln.frontend.import_.operand_strides import attach_operand_strides, needs_
 from kiln.frontend.import_.placement import Placement, known_number
 from kiln.frontend.import_.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.import_.storage_views import COUNTING, counted_in_tensor
-from kiln.frontend.import_.symbols import SymbolSpace
+from kiln.frontend.import_.symbolic_numbers import SymbolicNumbers
 from kiln.passes.torch_to_kiln.registry import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.numbers import NUMBER_ON
@@ -49,19 +48,16 @@ __all__ = ["KilnNodeImporter"]
 aten = torch.ops.aten
 
 
-class KilnNodeImporter(tm.GraphNodeImporter):
+class KilnNodeImporter(SymbolicNumbers):
     """Imports nodes into one block. ``tensors`` and ``symbols`` hold what the function's arguments bind."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._tail = BlockTail(self._b)
-        self.space = SymbolSpace()
         self.placement: Placement | None = None
-        self.symbols: dict[str, ir.Value] = {}
         self.opaque: list[str] = []
         self._numbers: dict[Node, ir.Value] = {}  # tensors elsewhere, as tensors of the graph's device
         self._as_numbers, self._is_call = set[Node](), False  # of the op at hand: see _place
-        self._ints: dict[Any, ir.Value] = {}
         self._inner_lists: dict[Node, tuple[Node, int]] = {}  # a list or tuple that is member i of a node's result
         self._elements: dict[tuple[Node, int, int], ir.Value] = {}  # and its elements
 
@@ -143,48 +139,10 @@ class KilnNodeImporter(tm.GraphNodeImporter):
         if isinstance(value, torch.SymInt):
             return self.int_value(value.node.expr)
         if isinstance(value, torch.SymFloat):
-            return self._float_value(value.node.expr)
+            return self.float_value(value.node.expr)
         if value is None or isinstance(value, (bool, int, float)):
             return self._import_literal(value)
         raise ImportUnsupported(f"{node.name} ({type(value).__name__}) has no value in the torch dialect")
-
-    def int_value(self, expr: sympy.Expr) -> ir.Value:
-        """``!torch.int`` value of an integer expression over the symbols, emitted once."""
-        key = ir.AffineMap.get(0, len(self.space.names), [self.space.affine(expr)])
-        return self._affine_value(key.results[0])
-
-    def _affine_value(self, expr: ir.AffineExpr) -> ir.Value:
-        key = str(expr)
-        if key not in self._ints:
-            self._ints[key] = self._emit_affine(expr)
-        return self._ints[key]
-
-    def _emit_affine(self, expr: ir.AffineExpr) -> ir.Value:
-        if isinstance(expr, ir.AffineConstantExpr):
-            return self._import_literal(expr.value)
-        if isinstance(expr, ir.AffineSymbolExpr):
-            name = self.space.names[expr.position]
-            if name not in self.symbols:
-                raise ImportUnsupported(f"symbol {name} has no value at this point of the graph")
-            return self.symbols[name]
-        for kind, op in AFFINE_OPS:
-            if isinstance(expr, kind):
-                operands = [self._affine_value(expr.lhs), self._affine_value(expr.rhs)]
-                return ir.Operation.create(op, results=[self._cc.torch_int_type], operands=operands).result
-        raise ImportUnsupported(f"no integer op for {expr}")
-
-    def _float_value(self, expr: sympy.Expr) -> ir.Value:
-        """``!torch.float`` of a size-dependent float: a converted integer, or the quotient of two integers."""
-        name = type(expr).__name__
-        if expr.is_number:
-            return self._import_literal(float(expr))
-        if name == "ToFloat":
-            op, operands = "torch.aten.Float.Scalar", [self.int_value(expr.args[0])]
-        elif name == "IntTrueDiv":
-            op, operands = "torch.aten.div.int", [self.int_value(arg) for arg in expr.args]
-        else:
-            raise ImportUnsupported(f"the size-dependent float {expr}")
-        return ir.Operation.create(op, results=[self._cc.torch_float_type], operands=operands).result
 
     def _import_assert(self, node: Node, loc: ir.Location) -> None:
         """A check on sizes: what the inputs decide, guards have checked; what data decides is checked by an op."""
