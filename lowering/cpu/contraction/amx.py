@@ -27,6 +27,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, memref
 
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.contraction.intrinsics import call_void
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
 __all__ = ["AMX_BF16", "AMX_BF16X3", "AMX_INT8", "BYTES", "ROWS", "AmxUnit", "Features", "has_amx"]
@@ -143,9 +144,4 @@ def _width(element: ir.Type) -> int:
 
 
 def _instruction(b: Builder, name: str, *operands: ir.Value) -> None:
-    attributes = {
-        "intrin": ir.StringAttr.get(f"llvm.x86.{name}"),
-        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-    }
-    ir.Operation.create("llvm.call_intrinsic", results=[], operands=list(operands), attributes=attributes)
+    call_void(name, *operands)

@@ -11,6 +11,7 @@ from torch_mlir.dialects import llvm, vector
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.amx import Features
+from kiln.lowering.cpu.contraction.intrinsics import call
 
 __all__ = [
     "LANES",
@@ -46,7 +47,7 @@ def as_integers(b: Builder, x: ir.Value) -> ir.Value:
 
 def add_pairs(x: ir.Value, y: ir.Value, acc: ir.Value) -> ir.Value:
     """Lane i of `acc` plus the products of lanes 2 i and 2 i + 1 of two operands (see `as_pairs`)."""
-    return _intrinsic("dpbf16ps.512", acc.type, acc, x, y)
+    return call("avx512bf16.dpbf16ps.512", acc.type, acc, x, y)
 
 
 def from_memory(b: Builder, x: ir.Value) -> ir.Value:
@@ -71,18 +72,7 @@ def _narrow(b: Builder, x: ir.Value) -> ir.Value:
     if lanes > LANES:
         low, high = (_narrow(b, b.shuffle(x, x, range(at, at + LANES))) for at in (0, LANES))
         return b.shuffle(low, high, range(2 * LANES))
-    return llvm.bitcast(b.vec(LANES, b.i16), _intrinsic("cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
-
-
-def _intrinsic(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
-    attributes = {
-        "intrin": ir.StringAttr.get(f"llvm.x86.avx512bf16.{name}"),
-        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-    }
-    return ir.Operation.create(
-        "llvm.call_intrinsic", results=[result], operands=list(operands), attributes=attributes
-    ).result
+    return llvm.bitcast(b.vec(LANES, b.i16), call("avx512bf16.cvtneps2bf16.512", b.vec(LANES, ir.BF16Type.get()), x))
 
 
 def broadcast_pair(b: Builder, buffer: ir.Value, at: Index) -> ir.Value:

@@ -15,6 +15,7 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.amx import Features
+from kiln.lowering.cpu.contraction.intrinsics import call
 from kiln.lowering.cpu.contraction.unit import Place
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, shape_of
 
@@ -69,9 +70,9 @@ class IntegerUnit(VectorUnit):
 
     def add_products(self, b: Builder, sums: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
         if self.shifted:
-            return _call(self.intrinsic, sums.type, sums, right, left)
+            return call(self.intrinsic, sums.type, sums, right, left)
         if self.intrinsic:
-            return arith.addi(sums, _call(self.intrinsic, sums.type, right, left))
+            return arith.addi(sums, call(self.intrinsic, sums.type, right, left))
         for part in range(self.group):
             lanes = range(part, self.width * self.group, self.group)
             x, y = (arith.extsi(sums.type, b.shuffle(v, v, lanes)) for v in (right, left))
@@ -94,14 +95,3 @@ def integer_unit(width: int, cpu: Features, *, along_k: bool = False) -> Integer
     shape = shape_of(width, group, along_k)
     name = intrinsic or "products of 32 bits"
     return IntegerUnit(name=name, operands="i8", sums="i32", shifted=shifted, intrinsic=intrinsic, **shape)
-
-
-def _call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
-    attributes = {
-        "intrin": ir.StringAttr.get(f"llvm.x86.{name}"),
-        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-    }
-    return ir.Operation.create(
-        "llvm.call_intrinsic", results=[result], operands=list(operands), attributes=attributes
-    ).result

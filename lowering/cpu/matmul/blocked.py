@@ -12,7 +12,7 @@ from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place, pack
 from kiln.lowering.cpu.contraction.rows import Rows
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.matmul.blocks import Blocks, Masks, Right
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
@@ -27,9 +27,8 @@ def block_layout(problem: MatmulProblem, schedule: BlockedSchedule) -> dict[str,
     top = round_up(mc * nc, line)
     k_padded = round_up(kc, schedule.width)
     if schedule.pack_lhs:
-        # Rows a multiple of a page apart would fall into the same cache sets: one line of padding.
         layout["lhs"] = top
-        layout["lhs_stride"] = k_padded + line
+        layout["lhs_stride"] = apart(k_padded, line)
         layout["lhs_stride_m"] = round_up(mc, schedule.width) + schedule.width
         top += round_up(max(mc * layout["lhs_stride"], k_padded * layout["lhs_stride_m"]), line)
     if schedule.pack_rhs:
