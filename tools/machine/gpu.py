@@ -44,6 +44,7 @@ def measure_gpu(tell: Tell = lambda _: None) -> Facts:
     facts: Facts = {
         "sms": Fact(properties.multi_processor_count, "CUDA"),
         "shared_bytes": Fact(properties.shared_memory_per_block_optin, "CUDA"),
+        "l2_bytes": Fact(properties.L2_cache_size, "CUDA"),
         "tensor_maps": Fact(version >= (9, 0), "CUDA programming guide: from compute capability 9.0 on"),
         "warpgroups": Fact(version[0] == 9, "PTX ISA: wgmma for sm_90a alone"),
         "float8": Fact(version >= (8, 9), "CUDA programming guide: from compute capability 8.9 on"),
@@ -107,7 +108,7 @@ def _starts(by: str, like: Machine, tell: Tell) -> Facts:
     x = torch.randn(32, 32, dtype=torch.bfloat16, device="cuda")
     smallest = _nanoseconds(_compiled(lambda x: x.relu(), x))
     source = f"{by}: {like.name}'s, by the smallest kernel: {smallest:.0f} ns, of an H200 {_SMALLEST:.0f}"
-    names = ("kernel_time", "library_time", "second_kernel_time")
+    names = ("kernel_time", "library_time", "second_kernel_time", "round_time", "sums_time")
     return {name: Fact(_digits(getattr(like, name) * smallest / _SMALLEST), source) for name in names}
 
 

@@ -79,8 +79,8 @@ _BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 _PROGRAMS = 3
 """Of one multiprocessor, with two stages."""
 _FEW_KEYS = 1024
-_CACHED_BYTES = 32 << 20
-"""Of keys and values that stay in the second-level cache."""
+_CACHED_SHARE = 0.64
+"""Of the second-level cache, in which keys and values stay."""
 _TURNS_KEYS = 2048
 """Up to which the groups of a causal kernel take turns: 3 % faster, and 2 % slower with more."""
 _ONE_BLOCK = 256
@@ -153,7 +153,7 @@ def choose_specialized(shape: AttentionShape, machine: Machine) -> WarpSpecializ
         return None
     if not heads or not queries or not keys or queries < 128 or heads * -(-queries // 64) <= machine.sms:
         return None
-    most = max(1, _CACHED_BYTES // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
+    most = max(1, int(_CACHED_SHARE * machine.l2_bytes) // (2 * keys * shape.v_size * _BYTES[shape.dtype]))
     together = max(n for n in range(1, min(heads, most) + 1) if heads % n == 0) if shape.causal else 1
     return WarpSpecializedSchedule(
         block_m=128,

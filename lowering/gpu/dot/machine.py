@@ -21,25 +21,29 @@ DEFAULT_ARCH = "sm_90"
 
 @dataclass(frozen=True)
 class Machine:
-    """name: the chip's product name. arch: what its code is for ("sm_90", "gfx942").
+    """One GPU, as schedules and choices of libraries see it.
 
-    sms: multiprocessors. shared_bytes: shared memory that one program may have. tensor_maps: whether blocks can be
-    loaded through descriptors (TMA). warpgroups: whether four warps multiply blocks of shared memory while others
-    load the next ones (wgmma), as `dot/specialized.py` has them do. float8: whether it has conversions of
-    float8_e4m3fn. fma_rate: multiply-adds a nanosecond that one multiprocessor does on its tensor cores with 16-bit
-    operands. load_rate: bytes a nanosecond that it loads from the second-level cache. memory_rate: bytes a
-    nanosecond that the chip reads from its memory. sums_rate: bytes a nanosecond of partial sums that the chip
-    writes to the second-level cache and reads again. Nanoseconds: kernel_time, of a product besides its loop
-    (start, first loads, stores); library_time, the same of one by the library; second_kernel_time, of a kernel
-    behind another one besides what it moves; term_time, of the steps of a sum for each of its terms, where nothing
-    else takes longer. Shares of fma_rate with other operands: f64_share, f32_share (without tensor cores),
-    tf32_share, int8_share, float8_share.
+    Attributes:
+      name: the chip's product name. arch: what its code is for ("sm_90", "gfx942").
+      sms: multiprocessors. shared_bytes: shared memory that one program may have. l2_bytes: the second-level cache.
+      tensor_maps: whether blocks can be loaded through descriptors (TMA). warpgroups: whether four warps multiply
+        blocks of shared memory while others load the next ones (wgmma), as `dot/specialized.py` has them do. float8:
+        whether it has conversions of float8_e4m3fn.
+      fma_rate: multiply-adds a nanosecond that one multiprocessor does on its tensor cores with 16-bit operands. Shares
+        of it with other operands: f64_share, f32_share (without tensor cores), tf32_share, int8_share, float8_share.
+      load_rate: bytes a nanosecond that one multiprocessor loads from the second-level cache. memory_rate: that the
+        chip reads from its memory. sums_rate: of partial sums that it writes to the second-level cache and reads again.
+      kernel_time: nanoseconds of a product besides its loop (start, first loads, stores). library_time: the same of one
+        by the library. second_kernel_time: of a kernel behind another one, besides what it moves. term_time: of the
+        steps of a sum for each of its terms, where nothing else takes longer. round_time: of a round of tiles over the
+        multiprocessors, besides its loop. sums_time: of a kernel that adds up few partial sums.
     """
 
     name: str
     arch: str
     sms: int
     shared_bytes: int
+    l2_bytes: int
     tensor_maps: bool
     warpgroups: bool
     float8: bool
@@ -51,6 +55,8 @@ class Machine:
     library_time: float
     second_kernel_time: float
     term_time: float
+    round_time: float
+    sums_time: float
     f64_share: float
     f32_share: float
     tf32_share: float

@@ -48,8 +48,6 @@ TILES: dict[tuple[int, int], tuple[float, int]] = {
     (64, 16): (0.2, 4),
     (16, 16): (0.1, 4),
 }
-_ROUND = 600.0
-"""Nanoseconds that a round costs besides its loop: filling the pipeline, the epilogue."""
 _REGISTER_FILE = 65536
 """Registers of a multiprocessor, of 32 bits."""
 _OTHER_REGISTERS = 48
@@ -140,7 +138,7 @@ def tile_time(shape: ProductShape, machine: Machine, tile: tuple[int, int]) -> f
         efficiency *= _NARROW_STORES
     sums = shape.products * rows * columns / (machine.rate_of(shape.dtype) * efficiency)
     loads = (rows + shape.products * columns) * BYTES[shape.dtype] / machine.load_rate
-    return _ceil(tiles, machine.sms) * (max(sums, loads) * k + _ROUND)
+    return _ceil(tiles, machine.sms) * (max(sums, loads) * k + machine.round_time)
 
 
 def gemv(shape: ProductShape) -> GemvSchedule:

@@ -15,8 +15,6 @@ _LEAST_PART = 256
 _GRAIN = 64
 """Terms that parts are multiples of: whole lines of 16-bit elements."""
 _MOST_PARTS = 64
-_SECOND_KERNEL = 500.0
-"""Nanoseconds of a kernel that adds up, with little to add."""
 _GAIN = 1.25
 """How many times faster the model has to find it."""
 
@@ -51,7 +49,7 @@ def split_parts(shape: ProductShape, machine: Machine) -> int:
         if shape.k % (count * _GRAIN):
             continue
         part = replace(shape, batch=count, k=shape.k // count)
-        added = 2 * 4 * count * shape.m * shape.n / machine.sums_rate + _SECOND_KERNEL
+        added = 2 * 4 * count * shape.m * shape.n / machine.sums_rate + machine.sums_time
         time = max(loads, tile_time(part, machine, best_tile(part, machine))) + added
         if time < best:
             best, parts = time, count
