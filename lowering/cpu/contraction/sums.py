@@ -56,25 +56,34 @@ def multiply_step(
 
     terms: parts of both operands to multiply, in place of the unit's.
     """
-    out, held = list(sums), {}
+
+    def load(register: int, operand: Operand, part: int, n: int, side: str) -> Tile:
+        place = operand(part, n, k)
+        return place if isinstance(place, ir.Value) else unit.load(b, register, place, side)
+
+    out, terms = list(sums), terms or unit.terms
+    if not unit.is_numbered:  # LLVM chooses registers
+        for p, q in terms:
+            row = [load(0, right, q, v, "right") for v in range(grid.wide)]
+            for r in range(grid.high):
+                x = load(0, left, p, r, "left")
+                for i, y in enumerate(row, r * grid.wide):
+                    out[i] = unit.multiply_accumulate(b, out[i], x, y)
+        return out
     lefts, rights = grid.operands(unit.registers)
+    held: dict[int, tuple[str, int, int]] = {}
 
     def tile(side: str, operand: Operand, part: int, n: int, registers: Sequence[int]) -> Tile:
         register = registers[n % len(registers)]
-        key, found = held.get((side, register), (None, 0))
-        if key != (part, n):
-            place = operand(part, n, k)
-            found = place if isinstance(place, ir.Value) else unit.load(b, register, place, side)
-            held[side, register] = (part, n), found
-        return found
+        if held.get(register) != (side, part, n):
+            load(register, operand, part, n, side)
+            held[register] = side, part, n
+        return register
 
-    for p, q in terms or unit.terms:
-        if unit.carried(b) is not None:
-            for v in range(grid.wide):
-                tile("right", right, q, v, rights)
+    for p, q in terms:
         for i, (r, v) in enumerate(grid.tiles):
             x, y = tile("left", left, p, r, lefts), tile("right", right, q, v, rights)
-            out[i] = unit.multiply_accumulate(b, out[i], x, y)
+            unit.multiply_accumulate(b, out[i], x, y)
     return out
 
 
@@ -109,7 +118,7 @@ def sum_products(
         return list(sums)
 
     def loop(low: Index, high: Index, step: int, body: Steps, sums: Sequence[Tile]) -> list[Tile]:
-        if unit.carried(b) is None:
+        if unit.is_numbered:
             b.for_(low, high, step, lambda k: body(k, sums) and None)
             return list(sums)
         return [*b.for_(low, high, step, body, [x for x in sums if isinstance(x, ir.Value)])]

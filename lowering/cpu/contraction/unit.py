@@ -65,6 +65,11 @@ class MatrixUnit:
     def end(self, b: Builder) -> None:
         """Emitted behind the last tile of a kernel."""
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether tiles are registers by number, not values."""
+        return True
+
     def carried(self, b: Builder) -> ir.Type | None:
         """The type of a tile of sums that loops carry; None: tiles are registers by number."""
         return None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction import bf16
@@ -36,7 +37,16 @@ class VectorUnit(MatrixUnit):
 
     def carried(self, b: Builder) -> ir.VectorType:
         """The vector of sums."""
-        return b.vec(self.width, _TYPES[self.sums].get() if self.sums in _TYPES else b.i32)
+        return b.vec(self.width, self.element(b))
+
+    def element(self, b: Builder) -> ir.Type:
+        """The type of a sum."""
+        return {"f32": b.f32, "f64": b.f64, "i32": b.i32}[self.sums]
+
+    @property
+    @override
+    def is_numbered(self) -> bool:
+        return False
 
     def zero(self, b: Builder, register: int = 0) -> ir.Value:
         """Sums that are zero."""
@@ -81,9 +91,6 @@ class VectorUnit(MatrixUnit):
         raise NotImplementedError
 
 
-_TYPES: dict[str, Any] = {"f32": ir.F32Type, "f64": ir.F64Type}
-
-
 def shape_of(width: int, group: int, along_k: bool) -> dict[str, Any]:
     """The fields of a `VectorUnit` that follow from its lanes."""
     columns, depth = (1, width * group) if along_k else (width, group)
@@ -95,12 +102,12 @@ class _Fma(VectorUnit):
     """Fused multiply-adds of floats, widened (or integers converted) to the type of the sums."""
 
     def everywhere(self, b: Builder, place: Place) -> ir.Value:
-        x = b.cast_float(b.load(place.buffer, place.at), self.carried(b).element_type)
+        x = b.cast_float(b.load(place.buffer, place.at), self.element(b))
         return b.broadcast(x, self.width)
 
     def columns_at(self, b: Builder, place: Place) -> ir.Value:
         x = b.vload(place.buffer, place.at, self.width, place.mask)
-        return b.cast_float(x, self.carried(b).element_type)
+        return b.cast_float(x, self.element(b))
 
     def along(self, b: Builder, place: Place, side: str) -> ir.Value:
         return self.columns_at(b, place)
