@@ -7,7 +7,7 @@ Symbols are sizes, hence never negative; `mod` and `floordiv` are MLIR's: roundi
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from torch_mlir import ir
 
@@ -107,7 +107,9 @@ def substitute(expr: ir.AffineExpr, dims: Replacements = (), symbols: Replacemen
 
 
 def _by_position(given: Any) -> Any:
-    return given if type(given) is dict or isinstance(given, Mapping) else dict(enumerate(given)) if given else {}
+    if isinstance(given, Mapping):
+        return cast(Mapping[int, Any], given)
+    return dict(enumerate(cast(Sequence[Any], given))) if given else {}
 
 
 # No function inside of `substitute`: one that calls itself is a cycle with what it refers to, which would keep the

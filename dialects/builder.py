@@ -10,7 +10,7 @@ without inputs that yields the initial constant, on a `kiln.empty`.  Pointwise o
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import linalg, tensor
@@ -126,7 +126,7 @@ class Builder:
         block = ir.Block.create_at_start(op.regions[0], types, [op.location] * len(types))
         with ir.InsertionPoint(block):
             returned = body(*block.arguments)
-            results = [returned] if isinstance(returned, ir.Value) else list(returned)
+            results: list[ir.Value] = [cast(ir.Value, returned)] if isinstance(returned, ir.Value) else list(returned)
             ir.Operation.create("linalg.yield", operands=results)
         return list(op.results)
 
@@ -149,7 +149,11 @@ class Builder:
         out = self.empty(type_, sizes)
         values, maps = [v for v, _ in inputs], [i for _, i in inputs]
         loops = "p" * len(sizes)
-        return self.generic(values, maps, [out], [dims(len(sizes))], loops, lambda *a: body(*a[:-1]))[0]
+
+        def without_out(*arguments: ir.Value) -> Any:
+            return body(*arguments[:-1])
+
+        return self.generic(values, maps, [out], [dims(len(sizes))], loops, without_out)[0]
 
     def reduce(
         self,

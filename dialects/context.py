@@ -5,7 +5,7 @@
 import threading
 
 from torch_mlir import ir
-from torch_mlir._mlir_libs import _mlir  # pyright: ignore[reportAttributeAccessIssue]
+from torch_mlir._mlir_libs import _mlir
 
 # Not from torch_mlir.dialects.torch: the bindings import that large module when the first torch op is looked at.
 from torch_mlir._mlir_libs._torchMlir import register_dialect as register_torch

@@ -267,7 +267,7 @@ def _with_pair(p: Poly, one: tuple[Mono, int], other: tuple[Mono, int], both: Po
 def nonnegative(p: Poly, ranges: Ranges, divisor: Poly = ZERO) -> bool:
     """Whether `p >= 0` is provable at every point; `divisor` is known to be at least 1."""
     extents = dict(ranges)
-    positive = {a for m, _ in divisor for a in m} if len(divisor) == 1 else set()
+    positive: set[Atom] = {a for m, _ in divisor for a in m} if len(divisor) == 1 else set()
     for _, extent in ranges:
         if len(extent) == 1:
             positive.update(extent[0][0])

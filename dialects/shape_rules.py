@@ -73,7 +73,7 @@ def _tensor_pad(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Size
 
 
 def _concat(shapes: "SymbolicShapes", op: ir.Operation, number: int) -> Sizes:
-    at = _attr(op, "dim")
+    at: int = _attr(op, "dim")
     sizes = list(shapes.dims(op.operands[0]))
     for other in list(op.operands)[1:]:
         sizes[at] = sizes[at] + shapes.dims(other)[at]

@@ -132,7 +132,7 @@ def _pad(op: ir.Operation) -> ir.Value:
 
 def _cat(op: ir.Operation) -> ir.Value:
     inputs = [v for v in op.operands if not isinstance(v.type, ir.IndexType)]
-    dim = op.attributes["dim"].value
+    dim: int = op.attributes["dim"].value
 
     def element(at: Sequence[ir.Value]) -> ir.Value:
         def pick(k: int, offset: ir.Value) -> ir.Value:

@@ -6,14 +6,14 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import (
-    SerializableAOTDispatchCompiler,  # pyright: ignore[reportPrivateImportUsage]
+    SerializableAOTDispatchCompiler,  # pyright: ignore[reportPrivateImportUsage] - it has no public name
     aot_module_simplified,
 )
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -107,8 +107,9 @@ def _untraced(compiler: Any) -> Any:
         return compiler
 
     def compile_untraced(*args: Any, **kwargs: Any) -> Any:
-        compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args, **kwargs)
-        return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
+        disable = cast(Any, torch._dynamo.disable)
+        compiled = disable(compiler, reason="do not trace backward compiler function")(*args, **kwargs)
+        return disable(compiled, reason="do not trace generated backwards pass")
 
     return compile_untraced
 

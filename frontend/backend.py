@@ -48,4 +48,4 @@ def _reset() -> None:
     forget_warnings()
 
 
-kiln.reset = _reset  # type: ignore[attr-defined]
+kiln.reset = _reset  # type: ignore[attr-defined] - what Dynamo asks a backend for

@@ -10,10 +10,10 @@ formulas, window and grid makers. Random ops are never taken apart, so that a se
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch._decomp import get_decompositions
+from torch import _decomp
 
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
@@ -106,5 +106,5 @@ _COMPOUNDS = (
 @cache
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
     """Op overload -> decomposition: PyTorch's own for the ops listed in this file, and corrections of PyTorch's."""
-    listed = get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS])
+    listed = cast(Any, _decomp).get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS])
     return {**listed, **foreach_decompositions(), **loss_decompositions(), **corrections()}

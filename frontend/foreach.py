@@ -6,12 +6,14 @@
 Fusion puts the ops of many tensors into few kernels again, together with those that come before and after them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._ops import OpOverload
+
+from kiln.functions import Fn
 
 __all__ = ["foreach_decompositions"]
 
@@ -20,7 +22,7 @@ aten = torch.ops.aten
 _PREFIX = "aten::_foreach_"
 
 #: Ops of one tensor that have another name or other arguments.
-_RENAMED: dict[str, Callable[..., torch.Tensor]] = {
+_RENAMED: dict[str, Fn[Any, torch.Tensor]] = {
     "addcdiv.Tensor": lambda x, y, z, value: aten.add(x, aten.mul(aten.div(y, z), value)),
     "addcmul.Tensor": lambda x, y, z, value: aten.add(x, aten.mul(aten.mul(y, z), value)),
     "addcdiv": lambda x, y, z, value=1: aten.addcdiv(x, y, z, value=value),
@@ -63,10 +65,10 @@ def _for_each(single: Callable[..., torch.Tensor]) -> Callable[..., list[torch.T
     """`single` for each tensor of a list: arguments that are lists have one element for each, others hold for all."""
 
     def decomposed(*arguments: Any, **named: Any) -> list[torch.Tensor]:
-        length = max(len(argument) for argument in arguments if isinstance(argument, list | tuple))
+        length = max(len(cast(Sequence[Any], argument)) for argument in arguments if isinstance(argument, list | tuple))
 
         def element(argument: Any, index: int) -> Any:
-            return argument[index] if isinstance(argument, list | tuple) else argument
+            return cast(Sequence[Any], argument)[index] if isinstance(argument, list | tuple) else argument
 
         return [
             single(*(element(a, i) for a in arguments), **{name: element(a, i) for name, a in named.items()})

@@ -5,7 +5,7 @@
 
 import contextlib
 from collections.abc import Generator
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["patched_attributes"]
 
@@ -21,7 +21,7 @@ def patched_attributes(*places: tuple[Any, str, Any]) -> Generator[None, None, N
     for owner, name, _ in places:
         if name not in vars(owner):
             raise AttributeError(f"{owner.__name__} has no {name}")
-        before.append((owner, name, vars(owner)[name]))  # a static method as such, not the function in it
+        before.append((owner, name, cast(Any, vars(owner)[name])))  # a static method as such, not the function in it
     try:
         for owner, name, value in places:
             setattr(owner, name, value)

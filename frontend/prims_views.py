@@ -8,7 +8,7 @@ operand (``prims.view_of``, ``prims.squeeze``) it refuses the whole graph.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import GraphModule
@@ -31,8 +31,8 @@ def replace_prims_views(gm: GraphModule) -> None:
 def _aten_view(target: Any) -> Callable[..., Any] | None:
     """What ``target`` does, by ATen's functions, if it is a view of ``prims``."""
     if isinstance(target, OpOverloadPacket):
-        target = target.default if "default" in target.overloads() else None
+        target = cast(Any, target).default if "default" in target.overloads() else None
     if not isinstance(target, OpOverload) or target.namespace != "prims":
         return None
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in target._schema.returns)
-    return getattr(target, "impl_aten", None) if is_view else None
+    return getattr(cast(Any, target), "impl_aten", None) if is_view else None

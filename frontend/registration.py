@@ -23,7 +23,7 @@ _ENTRY = EntryPoint(name="kiln", value="kiln.frontend.backend:kiln", group="torc
 
 def ensure_registered() -> None:
     """Idempotent. An installed entry point of the same name replaces ours: Dynamo reads it later."""
-    waiting = {}
+    waiting: dict[str, Callable[[ModuleType], None]] = {}
     for name, act in (("torch._dynamo.backends.registry", _add_backend), ("torch.compiler._cache", _add_artifacts)):
         module = sys.modules.get(name)
         if module is not None:
@@ -67,5 +67,5 @@ class _Finder(importlib.abc.MetaPathFinder):
             run(module)
             act(module)
 
-        loader.exec_module = exec_module  # type: ignore[method-assign]
+        loader.exec_module = exec_module
         return spec

@@ -8,7 +8,7 @@ one emitter serves static and dynamic shapes alike, and a static shape leaves no
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
@@ -36,6 +36,9 @@ _CMPF = [
     *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
     *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
 ]
+
+LoopBody = Callable[[Index], Any] | Callable[[Index, list[ir.Value]], Any]
+"""What a loop does: `body(i)`, or `body(i, carried)`, which returns what the next trip gets."""
 
 
 class IRBuilder:
@@ -215,7 +218,7 @@ class IRBuilder:
         lower: Index,
         upper: Index,
         step: Index,
-        body: Callable[..., Any],
+        body: LoopBody,
         inits: Sequence[ir.Value] = (),
         attributes: dict[str, str] | None = None,
     ) -> list[ir.Value]:
@@ -224,11 +227,12 @@ class IRBuilder:
         A loop known to run zero times vanishes, one known to run once is inlined with i = lower. `attributes` are
         discardable attributes as text: {"tt.num_stages": "3 : i32"}, {"tt.flatten": "unit"}.
         """
+        emit = cast(Callable[..., Any], body)
         trips = self._few_trips(lower, upper, step)
         if trips == 0:
             return list(inits)
         if trips == 1:
-            return list(body(lower, list(inits)) if inits else body(lower) or ())
+            return list(emit(lower, list(inits)) if inits else emit(lower) or ())
         like = next((x.type for x in (upper, lower, step) if isinstance(x, ir.Value)), None)
         loop = scf.ForOp(self.value(lower, like), self.value(upper, like), self.value(step, like), list(inits))
         for key, text in (attributes or {}).items():
@@ -236,9 +240,9 @@ class IRBuilder:
         with ir.InsertionPoint(loop.body):
             self._enter_loop(loop.induction_variable, lower, upper, step)
             if inits:
-                scf.yield_(list(body(loop.induction_variable, list(loop.inner_iter_args))))
+                scf.yield_(list(emit(loop.induction_variable, list(loop.inner_iter_args))))
             else:
-                body(loop.induction_variable)
+                emit(loop.induction_variable)
                 scf.yield_([])
         return list(loop.results)
 

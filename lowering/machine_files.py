@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import platformdirs
 
@@ -101,6 +101,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 def _value(path: Path, name: str, fact: Any) -> Any:
-    if not isinstance(fact, Mapping) or set(fact) != {"value", "source"} or not fact["source"]:
+    given: dict[str, Any] = dict(cast(Mapping[str, Any], fact)) if isinstance(fact, Mapping) else {}
+    if set(given) != {"value", "source"} or not given["source"]:
         raise KilnError(f"{path}: {name} must be {{ value = ..., source = ... }}, found {fact!r}")
-    return fact["value"]
+    return given["value"]

@@ -291,7 +291,7 @@ def _annotate(graph: HostGraph, fusion: ir.Operation) -> ir.Operation | None:
     symbols = [v for v in fusion.operands if isinstance(v.type, ir.IndexType)]
     present = {graph.position[v] for v in symbols if v in graph.position}
     missing = [graph.symbols[i] for i in sorted(used - present)]
-    attributes = {}
+    attributes: dict[str, ir.Attribute] = {}
     count = len(symbols) + len(missing)
     local = {graph.position[v]: ir.AffineExpr.get_symbol(i)
              for i, v in enumerate([*symbols, *missing]) if v in graph.position}  # fmt: skip

@@ -4,7 +4,7 @@
 """Conversion of the torch dialect to kiln and linalg on builtin tensors, op by op."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
@@ -255,7 +255,7 @@ def _mark_unsigned(function: ir.Operation, key: str, dtypes: "list[DType | None]
     """
     if not any(dtype and dtype.kind == "u" for dtype in dtypes):
         return
-    given = list(function.attributes[key]) if key in function.attributes else [{}] * len(dtypes)
+    given: list[Any] = list(function.attributes[key]) if key in function.attributes else [{}] * len(dtypes)
     marked: list[ir.Attribute] = []
     for attrs, dtype in zip(given, dtypes, strict=True):
         entries = {a.name: a.attr for a in attrs} if isinstance(attrs, ir.DictAttr) else {}

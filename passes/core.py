@@ -115,7 +115,7 @@ def register_pass(cls: P) -> P:
     if not cls.__dict__.get("__doc__"):
         raise TypeError(f"register_pass: {cls.__name__} needs a docstring; its first paragraph is the pass summary")
     if "__dataclass_fields__" not in cls.__dict__:
-        cls = dataclasses.dataclass(cls)  # type: ignore[assignment]
+        cls = dataclasses.dataclass(cls)
     other = _REGISTRY.get(name)
     if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(

@@ -33,7 +33,7 @@ class Diagnostic:
     file: str = ""
     line: int = 0
     column: int = 0
-    notes: "list[Diagnostic]" = field(default_factory=list)
+    notes: "list[Diagnostic]" = field(default_factory=lambda: list[Diagnostic]())
 
     @property
     def where(self) -> str:

@@ -3,6 +3,7 @@
 
 """The pass ``expand-vector-math``."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,10 @@ _NATIVE_FLOAT = {"math.ceil", "math.floor", "math.fma", "math.round", "math.roun
 
 _SHORT = ir.BF16Type | ir.F16Type
 _SHORT_FUNCTIONS = {"math.erf", "math.tanh"}  # whose approximate form is for f32 alone
+
+
+Constants = dict[tuple[str, int], ir.Value]
+"""Constants that formulas share in one function, by type and bits."""
 
 
 @register_pass
@@ -86,7 +91,7 @@ class ExpandVectorMath(KernelPass):
 
     def _run_on_function(self, function: ir.Operation) -> None:
         entry = function.regions[0].blocks[0]
-        constants: dict[tuple[str, int], ir.Value] = {}
+        constants: Constants = {}
         for op in _candidates(function):
             expand = self._expansion(op)
             if expand is None or not may_rewrite(op, op.name):
@@ -98,7 +103,7 @@ class ExpandVectorMath(KernelPass):
             self.count(op.name)
             op.erase()
 
-    def _expansion(self, op: ir.Operation):
+    def _expansion(self, op: ir.Operation) -> "Callable[[ir.Operation, Constants, ir.Block], list[ir.Value]] | None":
         """The method that replaces ``op``, or None when it stays."""
         if op.name in ("arith.extf", "arith.truncf"):
             wide, narrow = op.results[0].type, op.operands[0].type
@@ -113,7 +118,7 @@ class ExpandVectorMath(KernelPass):
         if op.name in ("arith.sitofp", "arith.uitofp"):
             return _from_integer if _is(ir.BF16Type, op.results[0].type) else None
         if op.name == "math.ipowi":
-            return lambda op, *_: [ipowi(*op.operands)]
+            return _integer_power
         if op.name in FUNCTIONS or op.name == "math.sincos":
             return _apply
         if op.name in _NATIVE_FLOAT and _is(_SHORT, op.operands[0].type):
@@ -141,7 +146,11 @@ def _is(kind: Any, type_: ir.Type) -> bool:
     return isinstance(element_of(type_), kind)
 
 
-def _emitter(type_: ir.Type, constants: dict, entry: ir.Block) -> Emitter:
+def _integer_power(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
+    return [ipowi(*op.operands)]
+
+
+def _emitter(type_: ir.Type, constants: Constants, entry: ir.Block) -> Emitter:
     """An emitter that computes in ``type_``, or in f32 where that is a 16-bit float."""
     if _is(_SHORT, type_):
         type_ = with_element(type_, ir.F32Type.get())
@@ -162,7 +171,7 @@ def _store(e: Emitter, result: Lanes, type_: ir.Type) -> ir.Value:
     return (e.op("arith.truncf", type_, result) if _is(ir.F16Type, type_) else result).value
 
 
-def _apply(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+def _apply(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
     """The formula of ``op``, or the op itself in f32."""
     e = _emitter(op.operands[0].type, constants, entry)
     operands = [_load(e, operand) for operand in op.operands]
@@ -185,7 +194,7 @@ def _approximate(op: ir.Operation, element: str) -> bool:
     return "afn" in flags or "fast" in flags
 
 
-def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+def _convert(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
     """extf and truncf of 16-bit floats, by way of f32."""
     source, target = op.operands[0].type, op.results[0].type
     e = Emitter(with_element(target, ir.F32Type.get()), constants, entry)
@@ -198,7 +207,7 @@ def _convert(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Valu
     return [_store(e, value, target)]
 
 
-def _convert_float8(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+def _convert_float8(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
     """extf and truncf of 8-bit floats, by way of f32."""
     source, target = op.operands[0].type, op.results[0].type
     e = Emitter(with_element(source, ir.F32Type.get()), constants, entry)
@@ -212,7 +221,7 @@ def _convert_float8(op: ir.Operation, constants: dict, entry: ir.Block) -> list[
     return [narrow(value.value, element_of(target))]
 
 
-def _through_f32(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+def _through_f32(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
     """A conversion between integers and 8-bit floats."""
     value = op.operands[0]
     if is_float8(value.type):
@@ -222,7 +231,7 @@ def _through_f32(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.
     return [narrow(made, element_of(op.results[0].type))]
 
 
-def _from_integer(op: ir.Operation, constants: dict, entry: ir.Block) -> list[ir.Value]:
+def _from_integer(op: ir.Operation, constants: Constants, entry: ir.Block) -> list[ir.Value]:
     """sitofp and uitofp to bf16, by way of f32: LLVM would call a library function that no process has loaded."""
     target = op.results[0].type
     e = Emitter(with_element(target, ir.F32Type.get()), constants, entry)

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
@@ -71,11 +71,11 @@ class FoldAttentionViews(Pass):
         repeated = [views.read(v) for v in list(op.operands)[1:3]]
         head = len(repeated[0].sizes) - 3
         extent = affine.constant_of(repeated[0].sizes[head])
-        factors = [set(_divisors(view, head)) for view in repeated]
+        factors: list[set[Any]] = [set(_divisors(view, head)) for view in repeated]
         if extent is not None and extent > 1:
             # All heads are one and the same: as many as the other operand wants.
             alike = [not any(head in affine.dims_in(e) for e in view.indices) for view in repeated]
-            factors = [f | (factors[1 - k] | {extent} if alike[k] else set()) for k, f in enumerate(factors)]
+            factors = [f | (factors[1 - k] | {extent} if alike[k] else set[Any]()) for k, f in enumerate(factors)]
         for factor in sorted(factors[0] & factors[1], reverse=True):
             folded = [_without_repetition(view, head, factor) for view in repeated]
             key, value = folded

@@ -27,7 +27,7 @@ class MlirPass(Pass):
     label: str = ""
 
     @property
-    def name(self) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def name(self) -> str:  # type: ignore[override] - a field of other passes
         """The text the pipeline was written with."""
         return self.label or self.pipeline
 

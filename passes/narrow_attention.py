@@ -224,7 +224,7 @@ def _number(op: ir.Operation, value: ir.Value) -> float | None:
     if isinstance(value, ir.BlockArgument):
         if value.owner != op.regions[0].blocks[0]:
             return None
-        op = defining_op(op.operands[value.arg_number])  # type: ignore[assignment]
+        op = defining_op(op.operands[value.arg_number])  # type: ignore[assignment] - None ends the walk below
         if op is None or op.name != "linalg.generic" or len(op.operands) != 1:
             return None
         inner = [o.operation for o in op.regions[0].blocks[0].operations]

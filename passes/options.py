@@ -16,8 +16,9 @@ import re
 import tokenize
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, cast
 
 from kiln.errors import PassOptionError, did_you_mean
 from kiln.passes.core import Pass
@@ -41,7 +42,7 @@ class PassOption:
     @property
     def help(self) -> str:
         """``metadata["help"]`` of the field, or the comment behind it; read from the source, so for listings only."""
-        metadata = {f.name: f.metadata for f in dataclasses.fields(self.pass_class)}  # pyright: ignore[reportArgumentType]
+        metadata = {f.name: f.metadata for f in dataclasses.fields(self.pass_class)}  # pyright: ignore[reportArgumentType] - every pass is a dataclass
         return metadata[self.field].get("help") or _field_comments(self.pass_class).get(self.field, "")
 
     @property
@@ -195,7 +196,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ",".join(format_value(v) for v in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return ",".join(format_value(v) for v in cast(Sequence[Any], value))
     text = repr(value) if isinstance(value, float) else str(value)
     return f"'{text}'" if text == "" or re.search(r"[\s{}\[\]]", text) else text
 

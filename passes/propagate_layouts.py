@@ -251,7 +251,7 @@ class _Connections:
         if name != "kiln.view":
             return name == "kiln.aten"
         results = list(ir.AffineMapAttr(op.attributes["map"]).value.results)
-        others = set().union(*(affine.dims_in(e) for e in results[2:])) if len(results) > 2 else set()
+        others = set[int]().union(*(affine.dims_in(e) for e in results[2:])) if len(results) > 2 else set[int]()
         return len(results) > 2 and bool(affine.dims_in(results[1]) & others)
 
     def _bytes(self, value: ir.Value) -> int:

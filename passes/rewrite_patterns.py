@@ -118,7 +118,7 @@ class RewritePatterns(Pass):
         from kiln.passes.simplify_algebra import erase_dead_from, op_address
         from kiln.passes.torch_to_kiln.registry import op_name
 
-        root_name = graph.outputs[0].op.name  # type: ignore[union-attr]
+        root_name = graph.outputs[0].op.name  # type: ignore[union-attr] - a match has found every op of the pattern
         matcher = Matcher(graph, names)
         matches = 0
         erased: set[int] = set()
@@ -142,7 +142,7 @@ class RewritePatterns(Pass):
                     self.count("matched")
                     self.count(f"matched:{graph.pattern.name}")
                     matches += 1
-                    outputs = {op_address(o): o for o in (found.ops[out.op] for out in graph.outputs)}  # type: ignore[index]
+                    outputs = {op_address(o): o for o in (found.ops[out.op] for out in graph.outputs)}  # type: ignore[index] - a match has found every op of the pattern
                     for place, output in outputs.items():
                         if place not in erased:
                             erased |= erase_dead_from(output)

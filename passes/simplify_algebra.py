@@ -98,12 +98,12 @@ class SimplifyAlgebra(Pass):
         return False
 
     @staticmethod
-    def _replacement(entry: object, match: object) -> ir.Value:
+    def _replacement(entry: Any, match: Any) -> ir.Value:
         """The new value, where it can stand for the old one in all respects; NoMatch where it can't."""
         from kiln.passes.algebra.aliasing import check_replacement
 
-        new = entry.apply(match)  # type: ignore[attr-defined]
-        check_replacement(match.root, new)  # type: ignore[attr-defined]
+        new = entry.apply(match)
+        check_replacement(match.root, new)
         return new
 
     def _refused(self, op: ir.Operation, rule: str, reason: str, told: set[tuple[str, str]]) -> None:

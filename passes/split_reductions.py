@@ -156,7 +156,7 @@ def _keeps_last_dim(op: ir.OpView) -> bool:
     """Whether no reduced loop walks the last dim of the operand of the highest rank."""
     reduced = set(reduction_dims(op))
     maps = indexing_maps(op)[: len(op.operands) - len(op.results)]
-    results = max((list(m.results) for m in maps), key=len, default=[])
+    results = max((list(m.results) for m in maps), key=len, default=list[ir.AffineExpr]())
     return bool(results) and not affine.dims_in(results[-1]) & reduced
 
 

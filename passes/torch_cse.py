@@ -39,7 +39,7 @@ class TorchCse(Pass):
               !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32>
           return %1 : !torch.vtensor<[4],f32>
         }
-    """  # noqa: E501
+    """  # noqa: E501 - a line of MLIR
 
     name = "torch-cse"
 

@@ -25,7 +25,7 @@ JSON encoding of an argument:
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -136,9 +136,10 @@ class _Source:
     def value(self, node: Any) -> str:
         """Python source of a decoded JSON value."""
         if isinstance(node, list):
-            return "[" + ", ".join(self.value(item) for item in node) + "]"
+            return "[" + ", ".join(self.value(item) for item in cast(list[Any], node)) + "]"
         if not isinstance(node, dict):
             return repr(node)
+        node = cast(dict[str, Any], node)
         if node.keys() == {"operand", "strides"}:
             return f"_with_strides({self.value({'operand': node['operand']})}, {self.value(node['strides'])})"
         if len(node) != 1:
@@ -227,5 +228,5 @@ def _tensors_first(values: list[Any]) -> list[Any]:
 def _flatten(result: Any) -> list[Any]:
     """Flat list of tensors and numbers of an operator's result, without None."""
     if isinstance(result, (tuple, list)):
-        return [leaf for item in result for leaf in _flatten(item)]
+        return [leaf for item in cast(Sequence[Any], result) for leaf in _flatten(item)]
     return [] if result is None else [result]

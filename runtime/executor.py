@@ -4,6 +4,7 @@
 """Runs a plan on PyTorch tensors."""
 
 import ctypes
+import importlib
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -359,8 +360,9 @@ def _empty_general(shape: Sequence[int], strides: Sequence[int], dtype: torch.dt
 
 
 try:  # half the cost of torch.empty_strided; what Inductor's wrappers call
-    from torch._C._dynamo.guards import _empty_strided_cpu as _empty  # pyright: ignore[reportAttributeAccessIssue]
-except ImportError:
+    _guards: Any = importlib.import_module("torch._C._dynamo.guards")
+    _empty: Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor] = _guards._empty_strided_cpu
+except (ImportError, AttributeError):
     _empty = _empty_general
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kiln.errors import KilnError
+from kiln.functions import Fn
 from kiln.runtime.aten_call import affine_to_python
 from kiln.runtime.plan import Expr
 
@@ -68,7 +69,7 @@ def _piecewise(*cases: Any) -> int:
 
 
 # sympy's and PyTorch's names; see torch/utils/_sympy/functions.py for their meaning.
-_FUNCTIONS: dict[str, Any] = {
+_FUNCTIONS: dict[str, Fn[Any, Any] | bool] = {
     "int": int,
     "Max": max,
     "Min": min,

@@ -35,7 +35,7 @@ class LaunchTimes:
     threads: int = 0
     results: tuple[tuple[int, ...], ...] = ()
     work: int = -1
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list[float])
 
     @property
     def median(self) -> float:
@@ -51,7 +51,7 @@ class Recording:
     """
 
     clock: Callable[[], float] = time.perf_counter
-    launches: list[LaunchTimes] = field(default_factory=list)
+    launches: list[LaunchTimes] = field(default_factory=list[LaunchTimes])
 
     def clear(self) -> None:
         """Forgets the times, as those of warm-up calls."""

@@ -6,8 +6,8 @@
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 __all__ = ["decode", "encode"]
 
@@ -17,9 +17,9 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, (list, tuple)):
-        return [encode(v) for v in value]
+        return [encode(v) for v in cast(Sequence[Any], value)]
     if isinstance(value, dict):
-        return [[k, encode(v)] for k, v in sorted(value.items())]
+        return [[k, encode(v)] for k, v in sorted(cast(dict[Any, Any], value).items())]
     return value
 
 
@@ -65,9 +65,9 @@ def _decoder(type_: Any) -> Decoder | None:
 
     def decode_union(value: Any) -> Any:
         for kind in kinds:
-            if isinstance(value, dict) and _is_of(kind, value):
+            if isinstance(value, dict) and _is_of(kind, cast(dict[str, Any], value)):
                 return _applied(_decoder(kind), value)
-        return value
+        return cast(Any, value)
 
     return decode_union if kinds else None
 

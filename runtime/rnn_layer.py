@@ -50,7 +50,10 @@ def _from_workspace(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _not_empty(call: Callable[..., Any], nothing: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, *args: call(x, *args) if x.numel() else nothing(x, *args)
+    def guarded(x: torch.Tensor, *args: Any) -> Any:
+        return call(x, *args) if x.numel() else nothing(x, *args)
+
+    return guarded
 
 
 def _layer_of_nothing(x: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:

@@ -36,7 +36,7 @@ def debug(
     load: cl.LOAD = [],  # noqa: B006 - typer's way
     backward: Annotated[bool, typer.Option(help="train: look at forward and backward graphs")] = False,
     dynamic: Annotated[bool, typer.Option(help="with symbolic sizes")] = False,
-    option: Annotated[list[str], typer.Option(help="an option of the backend, as name=value; name alone: True")] = [],  # noqa: B006
+    option: Annotated[list[str], typer.Option(help="an option of the backend, as name=value; name alone: True")] = [],  # noqa: B006 - typer reads the default and copies it
     timeout: cl.TIMEOUT = 60.0,
     output: Annotated[
         Path | None, typer.Option("-o", help="the test's file; named by what is wrong if not given")

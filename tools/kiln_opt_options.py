@@ -84,7 +84,7 @@ def parse_arguments(argv: list[str]) -> Options:
     argv = [f"{a}={_BARE[a]}" if a in _BARE else a for a in argv]
     namespace, rest = parser.parse_known_args(argv)
     if rest:
-        known = [o for a in parser._actions for o in a.option_strings]  # pyright: ignore[reportPrivateUsage]
+        known = [o for a in parser._actions for o in a.option_strings]
         if rest[0].startswith("-") and rest[0] != "-":
             name = rest[0].split("=", 1)[0]
             raise KilnError(f"unknown option {name!r}{did_you_mean(name, known) or '; see kiln-opt --help'}")

@@ -23,7 +23,7 @@ def reduce(
     pass_pipeline: cl.PIPELINE = [],  # noqa: B006 - typer's way
     pipeline: cl.PIPELINE_NAME = "",
     until: cl.UNTIL = "",
-    load: cl.LOAD = [],  # noqa: B006
+    load: cl.LOAD = [],  # noqa: B006 - typer reads the default and copies it
     verify_numerics: cl.NUMERICS = False,
     verify_kernels: cl.KERNELS = "",
     inputs: cl.INPUTS = "",

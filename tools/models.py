@@ -5,8 +5,9 @@
 
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kiln.errors import KilnError, did_you_mean
 
@@ -28,11 +29,14 @@ def load_model(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if not hasattr(module, function_name):
         hint = did_you_mean(function_name, [name for name in dir(module) if not name.startswith("_")])
         raise KilnError(f"module {module_name!r} has no function {function_name!r}{hint}")
-    made = getattr(module, function_name)()
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        raise KilnError(f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(made).__name__}")
-    inputs = made[1] if isinstance(made[1], (tuple, list)) else (made[1],)
-    return made[0], tuple(inputs), dict(made[2]) if len(made) == 3 else {}
+    made: Any = getattr(module, function_name)()
+    if not isinstance(made, tuple) or len(cast(tuple[Any, ...], made)) not in (2, 3):
+        raise KilnError(
+            f"{target} must return (model, inputs) or (model, inputs, kwargs), found {type(cast(Any, made)).__name__}"
+        )
+    given = cast(tuple[Any, ...], made)
+    inputs = cast(Sequence[Any], given[1]) if isinstance(given[1], (tuple, list)) else (given[1],)
+    return given[0], tuple(inputs), dict(given[2]) if len(given) == 3 else {}
 
 
 def error_text(error: BaseException) -> str:

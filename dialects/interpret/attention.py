@@ -49,7 +49,11 @@ def attention(interpreter: "Interpreter", op: Any) -> list[Any]:
         parts += [rows.output(one[0], one[1], one[2], i, at, count) for at, count in _row_parts(queries, keys)]
     if not parts:
         return [numbers.lift(torch.empty(out_shape, device=interpreter.device), element)]
-    whole = numbers.move(lambda *p: torch.cat([x.reshape(-1, x.shape[-1]) for x in p]).view(out_shape), *parts)
+
+    def joined(*rows: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.reshape(-1, x.shape[-1]) for x in rows]).view(out_shape)
+
+    whole = numbers.move(joined, *parts)
     return [numbers.cast(whole, compute, element)]
 
 

@@ -19,7 +19,7 @@ too, which is zero for all that does not depend on such a comparison or on the r
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch_mlir import ir
@@ -140,7 +140,7 @@ class BoundedNumbers(Numbers):
             source = op.operands[0].type
             return [self.cast(operands[0], source, element_type(op))]
         found = OTHER_OPS[name](op, self.precision, *(v.value for v in operands))
-        results = found if isinstance(found, list) else [found]
+        results: list[Tensor] = cast(list[Tensor], found) if isinstance(found, list) else [found]
         moved = [v.total for v in operands]
         if all(m is None for m in moved):
             return [self._converted(op, r) for r in results]

@@ -5,7 +5,7 @@
 
 import json
 from math import pi, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch_mlir import ir
@@ -56,7 +56,9 @@ def _sum_of_products(interpreter: "Interpreter", op: Any) -> Any:
     given = [None if a is None else _tensor(interpreter, tensors, a, compute) for a in args[:3]]
     if name == "aten.convolution.default":
         x, weight, added = given
-        rest: list[Any] = [[_number(interpreter, op, n) for n in a] if isinstance(a, list) else a for a in args[3:]]
+        rest: list[Any] = [
+            [_number(interpreter, op, n) for n in cast(list[Any], a)] if isinstance(a, list) else a for a in args[3:]
+        ]
         shape = interpreter.shape(weight)
         terms = prod(shape[2:]) * (shape[0] // rest[-1] if rest[3] else shape[1])
         product = numbers.bilinear(lambda a, b: torch.convolution(a, b, None, *rest), x, weight, terms, sums)
@@ -131,11 +133,11 @@ def _widened(text: str, wide: torch.dtype | None) -> str:
 
     def walk(node: Any) -> Any:
         if isinstance(node, list):
-            return [walk(item) for item in node]
+            return [walk(item) for item in cast(list[Any], node)]
         if isinstance(node, dict):
             if node in _NARROW:
                 return {"dtype": name}
-            return {key: walk(item) for key, item in node.items()}
+            return {key: walk(item) for key, item in cast(dict[str, Any], node).items()}
         return node
 
     return json.dumps(walk(json.loads(text)))

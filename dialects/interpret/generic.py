@@ -53,7 +53,7 @@ class Generic:
     def __init__(self, interpreter: "Interpreter", op: Any) -> None:
         self.interpreter, self.numbers, self.op = interpreter, interpreter.numbers, op
         self.maps: list[ir.AffineMap] = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
-        self.block = op.regions[0].blocks[0]
+        self.block: ir.Block = op.regions[0].blocks[0]
         self.operands = [interpreter.value(v) for v in op.operands]
         self.n_in = len(op.operands) - len(op.results)
         kinds = [str(k) for k in op.attributes["iterator_types"]]

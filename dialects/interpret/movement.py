@@ -65,7 +65,11 @@ def _pad(interpreter: "Interpreter", op: Any) -> list[Any]:
 def _cat(interpreter: "Interpreter", op: Any) -> list[Any]:
     dim = ir.IntegerAttr(op.attributes["dim"]).value
     values = [interpreter.value(v) for v in op.operands if not isinstance(v.type, ir.IndexType)]
-    return [interpreter.numbers.move(lambda *parts: torch.cat(parts, dim), *values)]
+
+    def joined(*parts: torch.Tensor) -> torch.Tensor:
+        return torch.cat(parts, dim)
+
+    return [interpreter.numbers.move(joined, *values)]
 
 
 def dense(interpreter: "Interpreter", attribute: Any) -> Any:

@@ -9,7 +9,7 @@ moves all of them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch_mlir import ir
@@ -70,7 +70,7 @@ class Numbers:
         name = op.operation.name
         if name in OTHER_OPS:
             found = OTHER_OPS[name](op, self.precision, *operands)
-            return found if isinstance(found, list) else [found]
+            return cast(list[Value], found) if isinstance(found, list) else [found]
         return [self.apply(name, element_type(op), *operands)]
 
     def apply(self, name: str, element: ir.Type, *operands: Value) -> Value:

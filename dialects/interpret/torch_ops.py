@@ -7,13 +7,14 @@ The dialect has no types for dtypes, layouts and memory formats: they are number
 argument tells apart.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch_mlir import ir
 
 from kiln.dialects.interpret.movement import contents
 from kiln.errors import UnsupportedError
+from kiln.functions import Fn
 
 if TYPE_CHECKING:
     from kiln.dialects.interpret.interpreter import Interpreter
@@ -26,8 +27,20 @@ _DTYPES = {
     15: torch.bfloat16, 23: torch.float8_e5m2, 24: torch.float8_e4m3fn, 25: torch.float8_e5m2fnuz,
     26: torch.float8_e4m3fnuz, 27: torch.uint16, 28: torch.uint32, 29: torch.uint64, 44: torch.float8_e8m0fnu,
 }  # fmt: skip
-_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+_LAYOUTS: tuple[Any, ...] = (
+    torch.strided,
+    torch.sparse_coo,
+    torch.sparse_csr,
+    torch.sparse_csc,
+    torch.sparse_bsr,
+    torch.sparse_bsc,
+)
+_FORMATS: tuple[Any, ...] = (
+    torch.contiguous_format,
+    torch.preserve_format,
+    torch.channels_last,
+    torch.channels_last_3d,
+)
 _NARROW = {torch.float16, torch.bfloat16, torch.float32}
 
 
@@ -73,7 +86,7 @@ def run(interpreter: "Interpreter", op: Any) -> list[Any]:
     return _call(interpreter, op, name.removeprefix("torch."), operands)
 
 
-_NUMBERS = {
+_NUMBERS: dict[str, Fn[Any, Any]] = {
     "torch.prim.min.int": min, "torch.prim.max.int": max, "torch.prim.min.self_int": min,
     "torch.prim.max.self_int": max, "torch.aten.Float.Scalar": float, "torch.aten.Float.int": float,
     "torch.aten.Int.Scalar": int, "torch.aten.add.int": lambda a, b: a + b, "torch.aten.sub.int": lambda a, b: a - b,
@@ -153,7 +166,7 @@ def _decoded(interpreter: "Interpreter", x: Any, kind: str) -> Any:
     if x is None or isinstance(x, torch.Tensor | torch.device | torch.dtype):
         return interpreter.device if isinstance(x, torch.device) and x.type == interpreter.device.type else x
     if isinstance(x, list):
-        return [_decoded(interpreter, item, kind.replace("List[", "", 1)) for item in x]
+        return [_decoded(interpreter, item, kind.replace("List[", "", 1)) for item in cast(list[Any], x)]
     if "ScalarType" in kind:
         dtype = _DTYPES[x]
         wide = interpreter.numbers.precision.wide

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The `kiln` dialect.  `from kiln.dialects import kiln`, then `kiln.view(...)` builds and `kiln.ViewOp` matches."""
 
+from typing import Any
+
 from kiln.dialects.kiln.attention import AttentionOp, attention
 from kiln.dialects.kiln.base import Dim, Kiln
 from kiln.dialects.kiln.conv import ConvOp, conv
@@ -43,9 +45,12 @@ from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
 from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
 from kiln.dialects.kiln.table import OpDef, Role, by_name, define, op_names, opdef, opdef_of_kind, opdefs, static_flops
 
-OPS: list[type] = sorted(
-    [*Kiln.operations, *(f for f in FAMILIES.values() if f.DIALECT is Kiln)], key=lambda op: op.OPERATION_NAME
-)
+
+def _name(op: Any) -> str:
+    return op.OPERATION_NAME
+
+
+OPS: list[type[Any]] = sorted([*Kiln.operations, *(f for f in FAMILIES.values() if f.DIALECT is Kiln)], key=_name)
 """Every op class of the dialect, by name."""
 
 __all__ = [

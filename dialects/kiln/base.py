@@ -3,7 +3,7 @@
 """What all `kiln` ops share: the dialect, type aliases for op fields, attribute builders, dims and symbols."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext
@@ -149,7 +149,7 @@ def maps(values: Sequence[ir.AffineMap | None]) -> ir.ArrayAttr:
 def value_of(x: Any) -> ir.Value:
     """The single SSA value that `x`, an op or a value, stands for."""
     if isinstance(x, ir.Value):
-        return x
+        return cast(ir.Value, x)
     return x.result
 
 

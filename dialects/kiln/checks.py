@@ -3,7 +3,7 @@
 """Verifier helpers: each names the operand, result or attribute, what was expected and what was found."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch_mlir import ir
 
@@ -24,7 +24,7 @@ def verified(check: Callable[[Any], None]) -> Callable[[Any], bool]:
         try:
             check(op)
         except InvalidOp as error:
-            plain = getattr(type(op), "PLAIN_NAME", None) or op.OPERATION_NAME
+            plain: str = getattr(cast(Any, type(op)), "PLAIN_NAME", None) or op.OPERATION_NAME
             op.location.emit_error(f"'{plain}' op {error}")
             return False
         except (KeyError, AttributeError, TypeError, IndexError, ValueError):

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch_mlir import ir
+from torch_mlir._mlir_libs import _mlir as _cext
 from torch_mlir.dialects import ext, irdl
-from torch_mlir.dialects._ods_common import _cext  # pyright: ignore[reportAttributeAccessIssue]
 
 from kiln.dialects.kiln import base, checks
 from kiln.dialects.kiln.base import Kiln
@@ -98,7 +98,7 @@ class Family(ir.OpView):
             # IRDL's verifier, which runs while parsing, rejects names with dots ("reduce.return"); loading does not.
             declared = definition.body.operations[0].operation.regions[0].blocks[0].operations[0]
             declared.attributes["sym_name"] = ir.StringAttr.get(member)
-            irdl.load_dialects(definition)  # pyright: ignore[reportAttributeAccessIssue]
+            irdl.load_dialects(definition)
             for trait in cls.TRAITS:
                 trait.attach(name)
             view = _member_view(cls, name)

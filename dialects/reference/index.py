@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reads and writes at positions given by tensors."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch_mlir import ir
@@ -53,7 +54,7 @@ def embedding(op: Any, b: Builder) -> ir.Value:
 def index(op: Any, b: Builder) -> ir.Value:
     """Index tensors broadcast over a block of loops; the other loops run along the dims that are not indexed."""
     x, *indices = list(op.operation.operands)
-    positions = list(op.attributes["dims"])
+    positions: list[int] = list(op.attributes["dims"])
     sizes = b.sizes(op.operation.results[0])
     lengths = [b.size_value(b.sizes(x)[d]) for d in positions]
     block = len(broadcast_dims([b.sizes(i) for i in indices]))
@@ -78,7 +79,7 @@ def index(op: Any, b: Builder) -> ir.Value:
     return b.map(inputs, sizes, x.type.element_type, body)
 
 
-_COMBINE = {
+_COMBINE: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
     "none": lambda _, v: v,
     "sum": scalar.add,
     "prod": scalar.mul,

@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects import affine, scalar
-from kiln.dialects.builder import Builder, dims
+from kiln.dialects.builder import Body, Builder, dims
 
 
 def _mean(
@@ -26,6 +26,24 @@ def _scaled(y: ir.Value, parameters: list[ir.Value], compute: ir.Type, element: 
     if len(parameters) > 1:
         y = scalar.add(y, scalar.cast(parameters[1], compute))
     return scalar.cast(y, element)
+
+
+def _scaled_value(compute: ir.Type, element: ir.Type) -> Body:
+    """The body of `_scaled` by itself: of a value and its parameters."""
+
+    def body(value: ir.Value, *parameters: ir.Value) -> ir.Value:
+        return _scaled(value, list(parameters), compute, element)
+
+    return body
+
+
+def _scaled_product(compute: ir.Type, element: ir.Type) -> Body:
+    """The body of `_scaled` of a product: of both factors and the parameters."""
+
+    def body(value: ir.Value, factor: ir.Value, *parameters: ir.Value) -> ir.Value:
+        return _scaled(scalar.mul(value, factor), list(parameters), compute, element)
+
+    return body
 
 
 def _normalised(
@@ -68,7 +86,7 @@ def layer_norm(op: Any, b: Builder) -> ir.Value:
         [(centred, here), (inverse, row), *[(p, here[lead:]) for p in op.params]],
         sizes,
         element,
-        lambda v, r, *p: _scaled(scalar.mul(v, r), list(p), compute, element),
+        _scaled_product(compute, element),
     )
 
 
@@ -94,7 +112,7 @@ def rms_norm(op: Any, b: Builder) -> ir.Value:
         [(wide, here), (scale, row), *[(p, here[lead:]) for p in op.params]],
         sizes,
         element,
-        lambda v, r, *p: _scaled(scalar.mul(v, r), list(p), compute, element),
+        _scaled_product(compute, element),
     )
 
 
@@ -145,5 +163,5 @@ def group_norm(op: Any, b: Builder) -> ir.Value:
         [(joined, here), *[(p, [here[1]]) for p in op.params]],
         sizes,
         element,
-        lambda v, *p: _scaled(v, list(p), compute, element),
+        _scaled_value(compute, element),
     )

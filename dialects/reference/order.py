@@ -12,7 +12,7 @@ from kiln.dialects.builder import Builder, dim, dims, here
 
 def scan(op: Any, b: Builder) -> Any:
     """`result[i] = combine of x[j] for j <= i`, in order of j."""
-    x, at, kind = op.x, op.dim.value, op.kind.value
+    x, at, kind = op.x, int(op.dim.value), op.kind.value
     element = x.type.element_type
     compute = scalar.compute_type(element)
     sizes = b.sizes(x)
@@ -98,7 +98,7 @@ def _log_sum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any)
 
 def sort(op: Any, b: Builder) -> list[ir.Value]:
     """Each element's rank, then for each place the element of that rank."""
-    return _sorted(op, b, op.descending.value, b.sizes(op.x)[op.dim.value])
+    return _sorted(op, b, op.descending.value, b.sizes(op.x)[int(op.dim.value)])
 
 
 def topk(op: Any, b: Builder) -> list[ir.Value]:

@@ -6,7 +6,7 @@ read.
 """
 
 from kiln.dialects.schedules import cpu as _cpu  # noqa: F401 - its classes register their kernels
-from kiln.dialects.schedules import gpu as _gpu  # noqa: F401
+from kiln.dialects.schedules import gpu as _gpu  # noqa: F401 - its classes register their kernels
 from kiln.dialects.schedules.base import (
     InvalidSchedule,
     PartsSchedule,

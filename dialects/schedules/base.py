@@ -13,11 +13,11 @@ schedule. A class of its own, and so a kernel of its own, needs no more than its
         unroll: Literal[1, 2, 4] = 1
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from torch_mlir import ir
 
@@ -126,7 +126,7 @@ def to_plain(value: Any) -> Any:
     if value is None:
         return {}
     if isinstance(value, tuple):
-        return [to_plain(v) for v in value]
+        return [to_plain(v) for v in cast(tuple[Any, ...], value)]
     if not isinstance(value, Schedule):
         return value
     entries: dict[str, Any] = {"kernel": value.kernel} if value.kernel else {}
@@ -145,7 +145,7 @@ def from_plain(value: Any, expected: type[Schedule] = Schedule) -> Schedule:
 def _schedule(class_: type[Schedule], value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise InvalidSchedule(where, "a dictionary", _text(value))
-    entries: dict[str, Any] = dict(value)
+    entries = dict(cast(dict[str, Any], value))
     if class_.kernel or class_ is Schedule or _variants(class_):
         kernel = entries.pop("kernel", None)
         found = _BY_KERNEL.get(kernel) if isinstance(kernel, str) else None
@@ -189,7 +189,7 @@ def _value(type_: Any, value: Any, what: str) -> Any:
             return value
     elif origin is tuple:
         if isinstance(value, list):
-            return tuple(_value(arguments[0], x, f"{what} [{i}]") for i, x in enumerate(value))
+            return tuple(_value(arguments[0], x, f"{what} [{i}]") for i, x in enumerate(cast(list[Any], value)))
     elif origin in (Union, UnionType):
         return _one_of(arguments, value, what)
     elif isinstance(type_, type) and issubclass(type_, Schedule):
@@ -230,7 +230,8 @@ def _allowed(type_: Any) -> str:
         return " or ".join(_allowed(x) for x in arguments if x is not type(None))
     if isinstance(type_, type) and issubclass(type_, Schedule):
         return type_.kernel or ("a schedule" if _variants(type_) else f"a {type_.__name__}")
-    return {int: "an integer", bool: "true or false", str: "a string", float: "a number"}.get(type_, str(type_))
+    words: dict[Any, str] = {int: "an integer", bool: "true or false", str: "a string", float: "a number"}
+    return words.get(cast(Any, type_), str(cast(Any, type_)))
 
 
 def _text(value: Any) -> str:
@@ -284,7 +285,7 @@ def to_plain_attribute(value: Any) -> ir.Attribute:
     if isinstance(value, str):
         return ir.StringAttr.get(value)
     if isinstance(value, (list, tuple)):
-        return ir.ArrayAttr.get([to_plain_attribute(v) for v in value])
+        return ir.ArrayAttr.get([to_plain_attribute(v) for v in cast(Sequence[Any], value)])
     return ir.DictAttr.get({name: to_plain_attribute(v) for name, v in sorted(value.items())})
 
 

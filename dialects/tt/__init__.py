@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The `tt` dialect: `from kiln.dialects import tt`.  `isinstance(op, tt.LoadOp)` matches, `tt.LoadOp.create` builds."""
 
+from typing import Any
+
 from kiln.dialects.kiln.family import FAMILIES
 from kiln.dialects.tt.base import (
     MAX_ELEMENTS,
@@ -60,9 +62,12 @@ from kiln.dialects.tt.shape import (
     TransOp,
 )
 
-OPS: list[type] = sorted(
-    [*Tt.operations, *(f for f in FAMILIES.values() if f.DIALECT is Tt)], key=lambda op: op.OPERATION_NAME
-)
+
+def _name(op: Any) -> str:
+    return op.OPERATION_NAME
+
+
+OPS: list[type[Any]] = sorted([*Tt.operations, *(f for f in FAMILIES.values() if f.DIALECT is Tt)], key=_name)
 """Every op class of the dialect, by name."""
 
 __all__ = [

@@ -71,7 +71,7 @@ class LoadOp(base.Operation, name="load", traits=[base.Effects("Read")]):
     ptr: ir.Value[Any]
     result: base.Result[Any]
     mask: Optional[ir.Value[Any]] = None  # noqa: UP045 - `ext` tells optional operands by this form
-    other: Optional[ir.Value[Any]] = None  # noqa: UP045
+    other: Optional[ir.Value[Any]] = None  # noqa: UP045 - `ext` tells optional operands by this form
 
     @base.verified
     def verify_invariants(self: Any) -> None:
@@ -96,7 +96,7 @@ class StoreOp(base.Operation, name="store", traits=[base.Effects("Write")]):
 
     ptr: ir.Value[Any]
     value: ir.Value[Any]
-    mask: Optional[ir.Value[Any]] = None  # noqa: UP045
+    mask: Optional[ir.Value[Any]] = None  # noqa: UP045 - `ext` tells optional operands by this form
 
     @base.verified
     def verify_invariants(self: Any) -> None:
@@ -125,7 +125,7 @@ class AtomicRmwOp(base.Operation, name="atomic_rmw", traits=[base.Effects("Read"
     atomic_rmw_op: ir.IntegerAttr
     sem: ir.IntegerAttr
     scope: ir.IntegerAttr
-    mask: Optional[ir.Value[Any]] = None  # noqa: UP045
+    mask: Optional[ir.Value[Any]] = None  # noqa: UP045 - `ext` tells optional operands by this form
 
     @base.verified
     def verify_invariants(self: Any) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch._functorch import config
 from torch._functorch._aot_autograd import graph_compile
@@ -35,7 +35,7 @@ def is_saving_asked_for() -> bool:
 
 def keeping_no_traces() -> contextlib.AbstractContextManager[Any]:
     """AOTAutograd's cache is off in the block."""
-    return config.patch(enable_autograd_cache=False)
+    return cast(contextlib.AbstractContextManager[Any], config.patch(enable_autograd_cache=False))
 
 
 def guards(reports: list[CompileReport]) -> Sequence[Place]:

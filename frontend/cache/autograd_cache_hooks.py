@@ -26,7 +26,7 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
 from torch._functorch import config
 from torch._functorch._aot_autograd import autograd_cache
-from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage]
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # pyright: ignore[reportPrivateImportUsage] - it has no public name
 from torch._inductor.codecache import BypassFxGraphCache, FxGraphCache, FxGraphHashDetails
 from torch._inductor.output_code import OutputCode
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
@@ -145,7 +145,7 @@ def serializable(compiler: Compiler, options: Options) -> Compiler:
             run, Reference(report.graph, report.nodes, report.key, known, has_sizes, constants), options
         )
 
-    return SerializableAOTDispatchCompiler(SerializedArtifact, compiled)  # type: ignore[return-value]
+    return SerializableAOTDispatchCompiler(SerializedArtifact, compiled)
 
 
 @contextlib.contextmanager

@@ -150,7 +150,7 @@ def _names(stored: StoredGraph) -> list[str]:
 
 def _constants(gm: GraphModule, names: list[str]) -> dict[str, torch.Tensor]:
     """The graph's lifted tensors; their elements are part of the key."""
-    return {name: functools.reduce(getattr, name.split("."), gm) for name in names}  # type: ignore[misc]
+    return {name: functools.reduce(getattr, name.split("."), gm) for name in names}
 
 
 def _why_not(stored: StoredGraph, constants: dict[str, torch.Tensor], gm: GraphModule) -> str:

@@ -14,10 +14,10 @@ import hashlib
 import importlib.metadata
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -114,7 +114,7 @@ class _Writer:
 
         def check(leaf: Any) -> Any:
             if isinstance(leaf, (Node, bool, int, float, complex, str, type(None), slice, range)):
-                return leaf
+                return cast(Any, leaf)
             if isinstance(leaf, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
                 return leaf
             raise Uncacheable(f"an argument is a {type(leaf).__name__}")
@@ -138,7 +138,7 @@ class _Writer:
             flags = f"{int(value.is_conj())}{int(value.is_neg())}"
             return f"{value.dtype} {value.device} {sizes} {flags} {type(value).__name__} @{storage}"
         if isinstance(value, (list, tuple)):
-            return f"({', '.join(self.value(item) for item in value)})"
+            return f"({', '.join(self.value(item) for item in cast(Sequence[Any], value))})"
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return f"{type(value).__name__} {value.node.expr}"
         if isinstance(value, (bool, int, float, str, type(None))):
@@ -156,7 +156,7 @@ def _texts(sizes: Iterable[Any]) -> str:
 def _target(node: Node) -> str:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return str(target)
+        return str(cast(Any, target))
     module = getattr(target, "__module__", "")
     if target is operator.getitem or module in _FUNCTIONS:
         return f"{module}.{getattr(target, '__name__', target)}"

@@ -129,7 +129,7 @@ class SerializedArtifact(OutputCode):
 
     # PyTorch 2.11 and 2.12 keep every result that has the attribute, and assert that it is not None; OutputCode gives
     # it to all, as None.
-    _fx_graph_cache_key = _OnlyOfInstances()  # type: ignore[assignment]
+    _fx_graph_cache_key = _OnlyOfInstances()  # type: ignore[assignment] - a property of instances alone
 
     run: Callable[[list[Any]], list[Any]]
     reference: Reference | None
@@ -145,7 +145,7 @@ class SerializedArtifact(OutputCode):
             self._fx_graph_cache_key = self.reference.text()
 
     @override
-    def __call__(self, inputs: list[Any]) -> list[Any]:  # type: ignore[override]
+    def __call__(self, inputs: list[Any]) -> list[Any]:  # type: ignore[override] - a graph takes one list
         return self.run(inputs)
 
     def prepare_for_serialization(self) -> None:

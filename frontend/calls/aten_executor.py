@@ -3,8 +3,8 @@
 
 """Run an FX graph op by op with ATen: the fallback of a whole graph, numerically eager itself."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from torch.fx import GraphModule
 
@@ -23,4 +23,4 @@ class AtenExecutor:
         args = list(inputs)
         inputs.clear()  # so that the graph can free an input after its last use
         outputs = self._forward(*args)
-        return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+        return list(cast(Sequence[Any], outputs)) if isinstance(outputs, (tuple, list)) else [outputs]

@@ -3,6 +3,8 @@
 
 """Strides of a graph's outputs."""
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule
 
@@ -19,11 +21,11 @@ def output_strides(gm: GraphModule) -> Strides:
     AOTAutograd counts the outputs without tokens of effects: a graph with tokens tells no strides.
     """
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-    if any(isinstance(node, torch.fx.Node) and is_token(node) for node in output.args[0]):  # type: ignore[union-attr]
-        return [None] * len(output.args[0])  # type: ignore[arg-type]
+    if any(isinstance(node, torch.fx.Node) and is_token(node) for node in output.args[0]):
+        return [None] * len(output.args[0])
     found: Strides = []
-    for node in output.args[0]:  # type: ignore[union-attr]
-        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    for node in output.args[0]:
+        value: Any = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-        found.append(tuple(value.stride()) if is_strided else None)  # type: ignore[union-attr]
+        found.append(tuple(value.stride()) if is_strided else None)
     return found

@@ -8,7 +8,7 @@ output channel. The new parameters are computed in float64 and rounded once.
 """
 
 import operator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -75,17 +75,17 @@ def _into_convolution(gm: GraphModule, node: Node, scale: torch.Tensor, shift: t
     weight, bias = constant_of(gm, conv.args[1]), constant_of(gm, conv.args[2])
     if weight is None or (bias is None and conv.args[2] is not None):
         return None
-    transposed, groups = bool(conv.args[6]), int(conv.args[8])  # type: ignore[arg-type]
+    transposed, groups = bool(conv.args[6]), int(conv.args[8])  # type: ignore[arg-type] - a number, by the schema of the op
     wide = weight.detach().double()
     if transposed:  # [C, O / groups, *kernel]: output channel o is column o % (O / groups) of group o // (O / groups)
-        grouped = wide.unflatten(0, (groups, -1))
+        grouped = cast(torch.Tensor, cast(Any, wide).unflatten(0, (groups, -1)))
         folded = (grouped * scale.reshape(groups, 1, -1, *[1] * (wide.ndim - 2))).flatten(0, 1)
     else:
         folded = wide * scale.reshape(-1, *[1] * (wide.ndim - 1))
     new_weight = torch.empty_like(weight).copy_(folded)
     new_bias = shift if bias is None else bias.detach().double() * scale + shift
     new_bias = new_bias.to(weight.dtype)
-    weight_value = conv.args[1].meta["val"]  # type: ignore[union-attr]
+    weight_value: Any = cast(Node, conv.args[1]).meta["val"]
     bias_value = weight_value.new_empty(new_bias.shape)
     constants = [
         add_constant(gm, new_weight, conv, weight_value.new_empty_strided(new_weight.shape, new_weight.stride())),

@@ -74,7 +74,9 @@ class FrozenGraph:
         self._boxed_call = True
         self._gm, self._options = gm, options
         self._frozen = list(frozen)
-        self._pick = operator.itemgetter(*frozen) if len(frozen) > 1 else lambda given: (given[frozen[0]],)
+        self._pick: Callable[[list[Any]], tuple[torch.Tensor, ...]] = (
+            operator.itemgetter(*frozen) if len(frozen) > 1 else lambda given: (given[frozen[0]],)
+        )
         self._variants: list[_Variant] = []
         self._unfrozen: Run | None = None
         self._lock = threading.Lock()
@@ -139,7 +141,8 @@ def _freeze(gm: GraphModule, frozen: Sequence[int], tensors: Sequence[torch.Tens
     _copy_output_meta(gm.graph, graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     first = next(node for node in graph.nodes if node.op != "placeholder")
-    count, memory = 0, {}
+    count = 0
+    memory: dict[int, int] = {}
     for position, tensor in zip(frozen, tensors, strict=True):
         node = placeholders[position]
         if node.users:

@@ -10,10 +10,10 @@ where they are quantised, by another zero point. A convolution is the product of
 the padding is the zero point, so that the sum of the weights counts everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -66,7 +66,7 @@ class _Rewriter:
             node = self.gm.graph.call_function(target, args, kwargs)
         given = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
         with torch.no_grad(), self.fake_mode:
-            node.meta["val"] = target(*given[0], **given[1])  # type: ignore[index]
+            node.meta["val"] = target(*given[0], **given[1])
         for key in ("stack_trace", "nn_module_stack", "original_aten"):
             if key in before.meta:
                 node.meta[key] = before.meta[key]
@@ -131,7 +131,7 @@ def _scaled(rw: _Rewriter, node: Node, left: _Operand, right: _Operand, bias: No
     if isinstance(right.scale, Node):
         scale = rw.call(node, aten.mul.Scalar, right.scale, left.scale)
     else:
-        scale = left.scale * right.scale  # type: ignore[operator]
+        scale = left.scale * right.scale  # type: ignore[operator] - of this type, by the schema of the op
     value = rw.call(node, aten.mul.Tensor, value, scale)
     if bias is not None:
         value = rw.call(node, aten.add.Tensor, value, bias)
@@ -140,13 +140,13 @@ def _scaled(rw: _Rewriter, node: Node, left: _Operand, right: _Operand, bias: No
 
 
 def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
-    x, w, bias, stride, padding, dilation, transposed, _, groups = node.args
+    x, w, bias, stride, padding, dilation, transposed, _, groups = cast(Sequence[Any], node.args)
     weight = _dequantized(w)
     if weight is None or _dequantized(x) is None:
         return ""
-    window = [int(size) for size in weight.args[0].meta["val"].shape[1:]]  # type: ignore[union-attr]
+    window = [int(size) for size in cast(Node, weight.args[0]).meta["val"].shape[1:]]
     channels, dims = window[0], len(window) - 1
-    if transposed or groups != 1 or any(d != 1 for d in dilation):  # type: ignore[union-attr]
+    if transposed or groups != 1 or any(d != 1 for d in dilation):
         return "a transposed, grouped or dilated convolution is computed in floats"
     if channels % (_CHANNELS if prod(window[1:]) > 1 else _CHANNELS_OF_ONE):
         return f"windows of {channels} channels are gathered too slowly: computed in floats"
@@ -158,7 +158,7 @@ def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
     left = _activation(rw, node, x, prod(window))
     if not isinstance(left, _Operand):
         return left
-    stride, padding = (list(v) * dims if len(v) == 1 else list(v) for v in (stride, padding))  # type: ignore[arg-type]
+    stride, padding = (list(v) * dims if len(v) == 1 else list(v) for v in (stride, padding))
     rows = rw.call(node, aten.permute.default, left.integers, [0, *range(2, dims + 2), 1])
     if any(padding):
         # Of each dim, the last one first; channels are not padded.
@@ -176,7 +176,7 @@ def _convolution(rw: _Rewriter, node: Node) -> tuple[Node, Node] | str:
     columns = rw.call(node, aten.clone.default, columns, memory_format=torch.contiguous_format)
     columns = rw.call(node, aten.view.default, columns, [prod(window), -1])
     left, right = _Operand(rows, left.scale, left.zero), _Operand(columns, right.scale, 0)
-    value = _scaled(rw, node, left, right, bias)  # type: ignore[arg-type]
+    value = _scaled(rw, node, left, right, bias)
     value, last = _follow(rw, node, value)
     value = rw.call(last.next, aten.view.default, value, [batch, *spatial, -1])
     value = rw.call(value.next, aten.permute.default, value, [0, dims + 1, *range(1, dims + 1)])
@@ -193,7 +193,7 @@ def _follow(rw: _Rewriter, node: Node, value: Node) -> tuple[Node, Node]:
         user = next(iter(node.users))
         if str(user.target) not in _ELEMENTWISE or user.args[0] is not node or len(user.all_input_nodes) != 1:
             break
-        node, value = user, rw.call(user, user.target, value, *user.args[1:], **user.kwargs)  # type: ignore[arg-type]
+        node, value = user, rw.call(user, user.target, value, *user.args[1:], **user.kwargs)  # type: ignore[arg-type] - of this type, by the schema of the op
     return value, node
 
 
@@ -208,14 +208,14 @@ def _dequantized(value: Any) -> Node | None:
     """`value`, if it is a dequantisation of 8-bit integers to floats by numbers that the graph states."""
     if not isinstance(value, Node) or not isinstance(value.target, torch._ops.OpOverload):
         return None
-    if str(value.target) not in (
+    if str(cast(Any, value.target)) not in (
         "quantized_decomposed.dequantize_per_tensor.default",
         "quantized_decomposed.dequantize_per_channel.default",
     ):
         return None
     source = value.args[0]
     known = isinstance(source, Node) and isinstance(source.meta.get("val"), FakeTensor)
-    return value if known and source.meta["val"].dtype in (torch.int8, torch.uint8) else None  # type: ignore[union-attr]
+    return value if known and source.meta["val"].dtype in (torch.int8, torch.uint8) else None  # type: ignore[union-attr] - of this type, by the schema of the op
 
 
 def _activation(rw: _Rewriter, before: Node, value: Any, length: int) -> _Operand | str:
@@ -227,14 +227,14 @@ def _activation(rw: _Rewriter, before: Node, value: Any, length: int) -> _Operan
     node = _dequantized(value)
     if node is None or "per_tensor" not in str(node.target):
         return ""
-    if not isinstance(length, int) or length > _LONGEST_SUM or not -128 <= node.args[2] <= 255:  # type: ignore[operator]
+    if not isinstance(length, int) or length > _LONGEST_SUM or not -128 <= node.args[2] <= 255:  # type: ignore[operator] - of this type, by the schema of the op
         return "sums that 32 bits may not hold: computed in floats"
-    if node.args[0].meta["val"].dtype == torch.uint8:  # type: ignore[union-attr]
-        _make_signed(rw, node.args[0])  # type: ignore[arg-type]
+    if node.args[0].meta["val"].dtype == torch.uint8:  # type: ignore[union-attr] - of this type, by the schema of the op
+        _make_signed(rw, node.args[0])  # type: ignore[arg-type] - of this type, by the schema of the op
     integers, scale, zero = node.args[:3]
     for view in reversed(views):
         integers = rw.call(before, aten.reshape.default, integers, *view.args[1:])
-    return _Operand(integers, scale, zero)  # type: ignore[arg-type]
+    return _Operand(integers, scale, zero)  # type: ignore[arg-type] - of this type, by the schema of the op
 
 
 def _make_signed(rw: _Rewriter, q: Node) -> None:
@@ -243,16 +243,16 @@ def _make_signed(rw: _Rewriter, q: Node) -> None:
     for user in list(q.users):
         if str(user.target) == "quantized_decomposed.dequantize_per_tensor.default":
             scale, *bounds = user.args[1:5]
-            user.args = (signed, scale, *(v - 128 for v in bounds), torch.int8)  # type: ignore[operator]
+            user.args = (signed, scale, *(v - 128 for v in bounds), torch.int8)  # type: ignore[operator] - of this type, by the schema of the op
 
 
 def _less_128(rw: _Rewriter, q: Node) -> Node:
     after = q.next
     if str(q.target) == "quantized_decomposed.quantize_per_tensor.default":
         x, scale, *bounds, _ = q.args
-        return rw.call(after, q.target, x, scale, *(v - 128 for v in bounds), torch.int8)  # type: ignore[operator]
+        return rw.call(after, q.target, x, scale, *(v - 128 for v in bounds), torch.int8)  # type: ignore[operator] - of this type, by the schema of the op
     if q.target in (*_VIEWS, aten.permute.default, aten.clone.default) and isinstance(q.args[0], Node):
-        return rw.call(after, q.target, _less_128(rw, q.args[0]), *q.args[1:], **q.kwargs)  # type: ignore[arg-type]
+        return rw.call(after, q.target, _less_128(rw, q.args[0]), *q.args[1:], **q.kwargs)
     wide = rw.call(after, aten._to_copy.default, q, dtype=torch.int16)
     return rw.call(after, aten._to_copy.default, rw.call(after, aten.sub.Scalar, wide, 128), dtype=torch.int8)
 
@@ -265,7 +265,7 @@ def _weight(rw: _Rewriter, before: Node, value: Any) -> _Operand | str:
         or value.target is aten.transpose.int
         and set(value.args[1:]) in ({0, 1}, {-1, -2})
         or value.target is aten.permute.default
-        and list(value.args[1]) == [1, 0]  # type: ignore[call-overload]
+        and list(value.args[1]) == [1, 0]  # type: ignore[call-overload] - of this type, by the schema of the op
     ):
         turned, value = True, value.args[0]
     node = _dequantized(value)
@@ -287,11 +287,11 @@ def _weight_of(rw: _Rewriter, node: Node, axis: int) -> _Operand | str:
             return "the weight is unsigned, or its zero point is not 0: computed in floats"
         return _Operand(q, scale, 0)
     scale, zeros, given = node.args[1], node.args[2], node.args[3]
-    if given != axis or q.meta["val"].dtype != torch.int8 or scale.meta["val"].dtype != torch.float32:  # type: ignore[union-attr]
+    if given != axis or q.meta["val"].dtype != torch.int8 or scale.meta["val"].dtype != torch.float32:  # type: ignore[union-attr] - of this type, by the schema of the op
         return "the weight is unsigned, or its scales are not those of the outputs: computed in floats"
     points = constant_of(rw.gm, zeros)
     if zeros is not None and points is None:
         return "the weight's zero points are known at run time only (freezing makes them constants): computed in floats"
     if points is not None and bool(points.any()):
         return "the weight's zero points are not 0: computed in floats"
-    return _Operand(q, scale, 0)  # type: ignore[arg-type]
+    return _Operand(q, scale, 0)  # type: ignore[arg-type] - of this type, by the schema of the op

@@ -15,9 +15,9 @@ Attributes of a result: ``kiln.strides``, and
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -143,7 +143,7 @@ class _Import:
                     for expr in expressions(leaf) if leaf._has_symbolic_sizes_strides else ():
                         self.space.collect(expr)
                 elif isinstance(leaf, torch.SymInt) and (node.users or node.op != "placeholder"):
-                    expr = leaf.node.expr
+                    expr: Any = cast(Any, leaf.node).expr
                     for part in expr.free_symbols if _is_only_compared(node) else (expr,):
                         self.space.collect(part)
         self.space.freeze()
@@ -166,7 +166,7 @@ class _Import:
                     InputSpec("tensor", node.name, index, is_lazy=self._is_lazy(node, value)), node, value, {}
                 )
             elif isinstance(value, torch.SymInt):
-                name = str(value.node.expr)
+                name = str(cast(Any, value.node).expr)
                 if value.node.expr.is_Symbol and name not in bound and name in self.space.base:
                     bound.add(name)
                     self._add_symbol(InputSpec("int", name, index), name)
@@ -229,7 +229,11 @@ class _Import:
         for node in self.nodes:
             for tensor in tensor_leaves(node_value(node)) if is_saving_state(node) else ():
                 for size in tensor.size():
-                    if isinstance(size, torch.SymInt) and str(size.node.expr) == name and size.node.has_hint():
+                    if (
+                        isinstance(size, torch.SymInt)
+                        and str(cast(Any, size.node).expr) == name
+                        and size.node.has_hint()
+                    ):
                         return InputSpec("derived", name, expr=sympy.Integer(size.node.hint))
         raise ImportUnsupported(f"no input gives the value of symbol {name}")
 
@@ -246,7 +250,7 @@ class _Import:
         """The nodes ``@main`` returns, where each output comes from, and the writes to inputs."""
         output = next(node for node in reversed(self.nodes) if node.op == "output")
         returned = output.args[0]
-        wanted = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        wanted: list[Any] = list(cast(Sequence[Any], returned)) if isinstance(returned, (tuple, list)) else [returned]
         position = {node: i for i, node in enumerate(self.placeholders)}
         computed: list[Node] = []
         outputs = [self._output(arg, position, computed) for arg in wanted]
@@ -291,11 +295,11 @@ class _Import:
             exact = tuple(as_expr(stride) for stride in value.stride())
             differs = exact != tuple(address_strides(value))
             if differs:
-                self._find_all(set().union(*(stride.free_symbols for stride in exact)), arg, computed)
+                self._find_all(set[Any]().union(*(stride.free_symbols for stride in exact)), arg, computed)
             return OutputSpec("result", computed.index(arg), empty_strides=exact if differs else None)
         if isinstance(value, (torch.SymInt, torch.SymBool)):
-            self._find_all(value.node.expr.free_symbols, arg, computed)
-            return OutputSpec("size", expr=value.node.expr)
+            self._find_all(cast(Any, value.node).expr.free_symbols, arg, computed)
+            return OutputSpec("size", expr=cast(Any, value.node).expr)
         if value is None or isinstance(value, (bool, int, float, str)):
             return OutputSpec("value", value=value)
         raise ImportUnsupported(f"output {arg.name} is a {type(value).__name__}")

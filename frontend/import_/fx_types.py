@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -177,10 +177,12 @@ def torch_type(value: Any, context: ir.Context) -> ir.Type:
         text = "!torch.none"
     elif isinstance(value, str):
         text = "!torch.str"
-    elif isinstance(value, (list, tuple)) and all(isinstance(member, torch.Tensor) for member in value):
+    elif isinstance(value, (list, tuple)) and all(
+        isinstance(member, torch.Tensor) for member in cast(Sequence[Any], value)
+    ):
         text = "!torch.list<vtensor>"
     else:
-        raise ImportUnsupported(f"a value of type {type(value).__name__} has no type in the torch dialect")
+        raise ImportUnsupported(f"a value of type {type(cast(Any, value)).__name__} has no type in the torch dialect")
     return ir.Type.parse(text, context)
 
 

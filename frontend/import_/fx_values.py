@@ -3,8 +3,8 @@
 
 """The abstract values on the nodes of an FX graph. Needs no MLIR."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import sympy
 import torch
@@ -25,7 +25,7 @@ def node_value(node: Node) -> Any:
 def value_leaves(value: Any) -> Iterator[Any]:
     """The leaves of a node's value: itself, or the members of a tuple or list, in order."""
     if isinstance(value, (tuple, list)):
-        for member in value:
+        for member in cast(Sequence[Any], value):
             yield from value_leaves(member)
     else:
         yield value

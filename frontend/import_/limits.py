@@ -8,7 +8,7 @@ kernels then have positions of 64 bits.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -46,7 +46,7 @@ def guard_sizes(gm: GraphModule) -> list[sympy.Expr]:
         for tensor in tensor_leaves(node.meta.get("val")):
             for size in _extents(tensor):
                 found.setdefault(sympy.expand(size.node.expr), size)
-    if not found or any(size.node.shape_env.frozen for size in found.values()):
+    if not found or any(cast(Any, size.node).shape_env.frozen for size in found.values()):
         return []
     kept = [e for e in found if not any(f is not e and _covers(f, e) for f in found)]
     if len(kept) > _MOST:
@@ -76,7 +76,7 @@ def _extents(tensor: torch.Tensor) -> Iterable[torch.SymInt]:
 
 
 def _is_polynomial(expr: sympy.Expr) -> bool:
-    symbols: Sequence[sympy.Symbol] = list(expr.free_symbols)  # pyright: ignore[reportAssignmentType]
+    symbols: Sequence[sympy.Symbol] = list(expr.free_symbols)
     return bool(symbols) and not any(map(is_unbacked, symbols)) and bool(expr.is_polynomial(*symbols))
 
 

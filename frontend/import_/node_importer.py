@@ -10,7 +10,7 @@ graph is never modified.
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -82,7 +82,7 @@ class KilnNodeImporter(SymbolicNumbers):
         self._place(node, loc)
         if is_effect(node):
             self._import_effect(loc, node)
-        elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
+        elif target is operator.getitem and isinstance(node_value(node.args[0]), (tuple, list)):  # type: ignore[arg-type] - a getitem reads a node
             if not isinstance(value, (torch.Tensor, list, tuple)):
                 return  # resolved from its meta value
             self._import_getitem(loc, node)
@@ -91,11 +91,11 @@ class KilnNodeImporter(SymbolicNumbers):
         elif target is aten._assert_scalar.default:
             self._import_assert(node, loc)
         elif isinstance(target, OpOverload) and target not in SIZE_READS and self._defines_symbols(node):
-            self._import_defining(loc, node, target)
+            self._import_defining(loc, node, cast(Any, target))
         elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
             return  # a scalar of sizes: written where it is used
         elif isinstance(target, OpOverload):
-            self._import_or_wrap(loc, node, target)
+            self._import_or_wrap(loc, node, cast(Any, target))
         elif isinstance(target, HigherOrderOperator) or callable(target):
             self._wrap(loc, node, f"{target} has no op in the torch dialect")
         else:
@@ -152,8 +152,8 @@ class KilnNodeImporter(SymbolicNumbers):
             if not condition:
                 raise ImportUnsupported(f"{node.name} always fails: {message}")
             return
-        expr = condition.node.expr
-        names = sorted(symbol.name for symbol in expr.free_symbols)
+        expr: Any = cast(Any, condition.node).expr
+        names: list[str] = sorted(symbol.name for symbol in expr.free_symbols)
         if not any(is_unbacked(symbol) for symbol in expr.free_symbols):
             return
         if isinstance(expr, sympy.Ge) and expr.args[0].is_Symbol and expr.args[1] == 0:
@@ -173,7 +173,13 @@ class KilnNodeImporter(SymbolicNumbers):
         if isinstance(value, torch.SymFloat):
             raise ImportUnsupported(f"{node.name} reads a {type(value).__name__} out of a tensor")
         # A boolean is read as the integer that its symbol is.
-        types = [0] if isinstance(value, torch.SymBool) else list(value) if isinstance(value, tuple) else [value]
+        types: list[Any] = (
+            [0]
+            if isinstance(value, torch.SymBool)
+            else list(cast(Sequence[Any], value))
+            if isinstance(value, tuple)
+            else [value]
+        )
         results = self._emit_call(loc, node, target, types)
         if isinstance(value, torch.SymBool):
             del self._v[(node, 0)]
@@ -288,9 +294,9 @@ class KilnNodeImporter(SymbolicNumbers):
         )
 
     def _operand(self, loc: ir.Location, arg: Any, expected: Any) -> ir.Value:
-        inner = expected.getElementType() if isinstance(expected, torch.OptionalType) else expected
+        inner: Any = cast(Any, expected).getElementType() if isinstance(expected, torch.OptionalType) else expected
         if isinstance(arg, (list, tuple)):
-            return self._import_list_argument(loc, list(arg), expected)
+            return self._import_list_argument(loc, list(cast(Sequence[Any], arg)), expected)
         if isinstance(arg, Node) and arg in self._as_numbers:
             return self._numbers[arg]
         if isinstance(arg, Node) or arg is None:
@@ -312,12 +318,12 @@ class KilnNodeImporter(SymbolicNumbers):
     def _import_list_argument(self, loc: ir.Location, arg: Any, expected_jit_type: Any) -> ir.Value:
         inner = expected_jit_type
         if isinstance(inner, torch.OptionalType):
-            inner = inner.getElementType()
+            inner = cast(Any, inner).getElementType()
         if not isinstance(inner, torch.ListType):
             raise ImportUnsupported(f"a list where the schema has {expected_jit_type}")
-        element = inner.getElementType()
+        element: Any = cast(Any, inner).getElementType()
         optional = isinstance(element, torch.OptionalType)
-        kind = LIST_KINDS.get(type(element.getElementType() if optional else element))
+        kind = LIST_KINDS.get(type(cast(object, cast(Any, element).getElementType() if optional else element)))
         if kind is None:
             raise ImportUnsupported(f"a list of {element}")
         operands = [self._operand(loc, item, element) for item in arg]

@@ -5,7 +5,7 @@
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -51,14 +51,14 @@ def leaf_symbols(leaf: Any) -> Iterator[tuple[int | None, str]]:
     integer, or a boolean, which PyTorch writes as ``Eq(u0, 1)``.
     """
     if isinstance(leaf, torch.SymBool):
-        expr = leaf.node.expr
+        expr: Any = cast(Any, leaf.node).expr
         if isinstance(expr, sympy.Eq) and expr.args[1] == 1 and is_unbacked(expr.args[0]):
             yield None, expr.args[0].name
         return
     sizes = leaf.size() if isinstance(leaf, torch.Tensor) else [leaf]
     for dim, size in enumerate(sizes):
         if isinstance(size, torch.SymInt):
-            expr = size.node.expr
+            expr: Any = cast(Any, size.node).expr
             if expr.is_Symbol and is_unbacked(expr):
                 yield (dim if isinstance(leaf, torch.Tensor) else None), expr.name
 

@@ -10,7 +10,7 @@ constant arguments filled in, so that it flows through import, planning and exec
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -43,7 +43,7 @@ def wrap_node(node: Node) -> tuple[OpOverload, list[Node], list[Any], list[Posit
         ImportUnsupported: operands or results that are neither tensors nor sizes.
     """
     value = node_value(node)
-    members = _members(value if isinstance(value, (tuple, list)) else [value])
+    members = _members(cast(Sequence[Any], value) if isinstance(value, (tuple, list)) else [value])
     positions = [position for position, member in members if member is not None]
     values = [member for _, member in members if member is not None]
     if not all(isinstance(member, torch.Tensor) for member in values):
@@ -67,7 +67,7 @@ def _members(values: Sequence[Any]) -> list[tuple[Position, Any]]:
     found: list[tuple[Position, Any]] = []
     for i, member in enumerate(values):
         if isinstance(member, (tuple, list)):
-            found += [((i, j), element) for j, element in enumerate(member)]
+            found += [((i, j), element) for j, element in enumerate(cast(Sequence[Any], member))]
         else:
             found.append((i, member))
     return found

@@ -9,7 +9,7 @@ map can hold (``Max(1, s27)``), which the caller computes from the others and pa
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -31,13 +31,14 @@ def as_expr(size: Any) -> sympy.Expr:
     A composed size that a guard fixes at 1 is 1: PyTorch broadcast it, and its expression does not tell.
     """
     if isinstance(size, torch.SymInt):
-        expr = size.node.expr
+        expr: Any = cast(Any, size.node).expr
         return sympy.S.One if expr.args and _is_one(size) else expr
     return sympy.Integer(int(size))
 
 
 def _is_one(size: torch.SymInt) -> bool:
-    expr, env = size.node.expr, size.node.shape_env
+    node: Any = size.node
+    expr, env = node.expr, node.shape_env
     return env is not None and env._maybe_evaluate_static(sympy.Eq(expr, 1)) == sympy.true
 
 

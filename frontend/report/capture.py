@@ -73,7 +73,7 @@ def capturing(told: Callable[[CapturedGraph], None]) -> Generator[None, None, No
             told(CapturedGraph(report.graph, text, target.name, steps, sample, results))
             return values
 
-        captured._boxed_call = True  # type: ignore[attr-defined]
+        captured._boxed_call = True  # type: ignore[attr-defined] - what AOTAutograd asks a function for
         return captured
 
     with patched_attributes((compilation, "_compile_native", capture)):

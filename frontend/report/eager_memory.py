@@ -4,6 +4,7 @@
 """What eager PyTorch would do to memory: each operator of the graph reads its inputs and writes its outputs."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -85,7 +86,7 @@ class _NoHint(Exception):
 
 def _number(size: int | torch.SymInt) -> int:
     if isinstance(size, torch.SymInt):
-        hint = size.node.hint
+        hint: Any = cast(Any, size.node).hint
         if hint is None:
             raise _NoHint
         return int(hint)

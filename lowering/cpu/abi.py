@@ -28,6 +28,7 @@ A kernel whose threads wait for each other calls `wait_for_team` where all of th
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects.func import CallOp, FuncOp
@@ -126,7 +127,7 @@ def _take_pointers(func: ir.Operation, signature: KernelSignature, shared: set[i
     noalias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     plain = ir.DictAttr.get({})
     attributes: list[ir.Attribute] = []
-    found = {}
+    found: dict[Any, Any] = {}
     with ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
         for index, argument in enumerate(block.arguments):
             is_pointer = isinstance(argument.type, ir.MemRefType)

@@ -151,7 +151,11 @@ def _collecting(library: ctypes.CDLL, messages: list[str]) -> Callable[..., Any]
 
     def handle(diagnostic: int, _: Any) -> int:
         parts: list[bytes] = []
-        collect = _StringCallback(lambda data, length, _: parts.append(ctypes.string_at(data, length)))
+
+        def append(data: Any, length: int, _: Any) -> None:
+            parts.append(ctypes.string_at(data, length))
+
+        collect = _StringCallback(append)
         library.mlirDiagnosticPrint(_Handle(diagnostic), collect, None)
         messages.append(b"".join(parts).decode(errors="replace"))
         return 1  # handled: not for stderr

@@ -7,7 +7,7 @@ side's type. All two-sided methods broadcast: a scalar meets a block as a splat,
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -55,7 +55,7 @@ class BlockBuilder(IRBuilder):
     def value(self, x: Any, like: ir.Type | None = None) -> ir.Value:
         """`x` as an SSA value; a Python number becomes a constant of the element type of `like` (else `index`)."""
         if isinstance(x, ir.Value):
-            return x
+            return cast(ir.Value, x)
         return self.constant(x, tt.element_of(like) if like is not None else self.index)
 
     def program_id(self, axis: int) -> ir.Value:

@@ -13,6 +13,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
+from kiln.functions import Fn
 from kiln.lowering.gpu.block_builder import BlockBuilder
 from kiln.lowering.ir_builder import Condition, Index
 
@@ -240,7 +241,7 @@ class Builder(BlockBuilder):
     # -- reductions ------------------------------------------------------------------------------------------
 
     def reduce(
-        self, values: Sequence[ir.Value], axis: int, combine: Callable[..., ir.Value | Sequence[ir.Value]]
+        self, values: Sequence[ir.Value], axis: int, combine: Fn[ir.Value, ir.Value | Sequence[ir.Value]]
     ) -> list[ir.Value]:
         """`tt.reduce`: `combine(*left, *right)` gives the combined element(s).  Blocks must have one shape."""
         results: list[ir.Type] = []
@@ -256,7 +257,7 @@ class Builder(BlockBuilder):
         self,
         values: Sequence[ir.Value],
         axis: int,
-        combine: Callable[..., ir.Value | Sequence[ir.Value]],
+        combine: Fn[ir.Value, ir.Value | Sequence[ir.Value]],
         reverse: bool = False,
     ) -> list[ir.Value]:
         """`tt.scan`: all prefixes along `axis`, combined as in `reduce`."""

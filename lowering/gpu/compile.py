@@ -149,10 +149,10 @@ def _assembled(ptx: str, target: Any, options: dict[str, Any]) -> dict[str, Any]
 
 def _descriptors(path: Path, target: Any) -> Any:
     """The metadata of a TTGIR kernel's descriptors, which Triton has only of kernels that it schedules itself."""
-    from triton._C.libtriton import ir
     from triton.compiler.compiler import make_backend
 
-    context: Any = ir.context()
+    ir: Any = importlib.import_module("triton._C.libtriton").ir
+    context = ir.context()
     ir.load_dialects(context)
     make_backend(target).load_dialects(context)
     return ir.parse_mlir_module(str(path), context).get_tensordesc_metadata()

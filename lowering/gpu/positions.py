@@ -7,6 +7,8 @@
 these.
 """
 
+from typing import Any
+
 from torch_mlir import ir
 
 from kiln.dialects import affine
@@ -36,7 +38,7 @@ def _limits(function: ir.OpView, shapes: SymbolicShapes) -> list[ir.AffineExpr]:
     """The limits over the symbols of `shapes`; those with symbols that are no argument are left out."""
     attributes = function.operation.attributes
     block = function.regions[0].blocks[0]
-    entries = attributes["arg_attrs"] if "arg_attrs" in attributes else []
+    entries: Any = attributes["arg_attrs"] if "arg_attrs" in attributes else []
     values: dict[str, ir.AffineExpr] = {}
     for argument, entry in zip(block.arguments, entries, strict=False):
         given = ir.DictAttr(entry)

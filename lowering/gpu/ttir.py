@@ -7,11 +7,13 @@ Text is generic MLIR without locations, so that it is deterministic: Triton's ow
 
 import contextlib
 import functools
+import importlib
 import os
 import re
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
@@ -133,7 +135,7 @@ def _parser() -> Callable[[str], bool]:
     import tempfile
     from pathlib import Path
 
-    from triton._C.libtriton import ir as triton_ir
+    triton_ir: Any = importlib.import_module("triton._C.libtriton").ir
 
     def parses(text: str) -> bool:
         context = triton_ir.context()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch_mlir import ir
@@ -179,7 +179,7 @@ def start_gpu_kernel(fusion: ir.OpView, module: Any, name: str, arch: str) -> Gp
         for key in ("num_warps", "num_stages")
         if key in function.attributes
     }
-    text = to_ttir(function.opview)  # pyright: ignore[reportArgumentType]
+    text = to_ttir(function.opview)
     return GpuCode(
         name,
         arch,
@@ -220,7 +220,7 @@ def compile_fitting(text: str, arch: str, options: dict[str, int]) -> Artifacts:
 
 
 def _tensor_map(meta: Any) -> TensorMap:
-    found = meta if isinstance(meta, dict) else meta._asdict()
+    found: dict[str, Any] = cast(dict[str, Any], meta) if isinstance(meta, dict) else meta._asdict()
     block: Sequence[int] = found["block_size"]
     type_: int = _MAP_TYPES.get(found["elem_type"]) or found["elem_type"]
     return TensorMap(tuple(block), type_, found["elem_size"], found["swizzle"])

@@ -209,7 +209,7 @@ class HostGraph:
         """The kernel of a `kiln.launch`. Raises InvalidIRError where there is none."""
         if self._launched is None:
             module = self.function.parent
-            ops = module.regions[0].blocks[0].operations if module is not None else []
+            ops = list(module.regions[0].blocks[0].operations) if module is not None else []
             self._launched = {op.symbol: op for op in ops if isinstance(op, KernelOp)}
         name = ir.StringAttr(launch.attributes["kernel"]).value
         if name not in self._launched:

@@ -140,7 +140,7 @@ class _Text:
     def _output(self) -> str:
         outputs = self.plan.outputs
         tensors = [o.tensor for o in outputs if o.tensor is not None]
-        parts = {}
+        parts: dict[str, str] = {}
         if any(o.shape is not None for o in tensors):
             parts["views"] = self._views(tensors)
         if len(tensors) < len(outputs):

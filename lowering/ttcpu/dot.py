@@ -7,6 +7,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects.tt import PRECISION
+from kiln.lowering.ir_builder import Index
 from kiln.lowering.ttcpu.blocks import Block, Cursor, Stored
 from kiln.lowering.ttcpu.core import Lowering, handles
 
@@ -25,11 +26,11 @@ def _dot(low: Lowering, op: ir.Operation) -> None:
     depth = lhs.shape[-1]
 
     def multiply(index: tuple[ir.Value, ...]) -> None:
-        def row(i: ir.Value) -> None:
-            def inner(k: ir.Value) -> None:
+        def row(i: Index) -> None:
+            def inner(k: Index) -> None:
                 left = _at(lhs, (*index, low.b.value(i), low.b.value(k)))
 
-                def column(j: ir.Value) -> None:
+                def column(j: Index) -> None:
                     at = (*index, low.b.value(i), low.b.value(j))
                     right = _at(rhs, (*index, low.b.value(k), low.b.value(j)))
                     accumulator.write(_multiply_add(low, left, right, _at(accumulator, at)), at)

@@ -224,7 +224,8 @@ class _Kernel:
 
     def _descriptors(self, frame: "_Frame") -> dict[int, Descriptor]:
         """The arguments that are tensor descriptors."""
-        found, b = {}, frame.b
+        found: dict[int, Descriptor] = {}
+        b = frame.b
         for i, maps in _descriptors(self.source).items():
             element = tt.block_of(self.tensors[i].type).element_type
             shape, strides = ([b.value(symbolic(b, e, frame.given)) for e in m.results] for m in maps)

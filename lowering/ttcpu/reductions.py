@@ -107,7 +107,7 @@ def _scan(low: Lowering, op: ir.Operation) -> None:
         start = Cursor()
         inits = write(0, [start.value(s, place(0)) for s in sources])
 
-        def step(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        def step(i: int | ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             cursor = Cursor()
             new = [cursor.value(s, place(i)) for s in sources]
             return write(i, low.combine(op.regions[0], [*carried, *new]))

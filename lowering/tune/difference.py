@@ -3,8 +3,9 @@
 
 """What distinguishes a schedule from another one, for people."""
 
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from kiln.dialects.schedules import Schedule
 
@@ -23,6 +24,7 @@ def difference(schedule: Schedule, default: Schedule) -> str:
 
     def walk(mine: Any, other: Any, path: str) -> None:
         if isinstance(mine, dict) and isinstance(other, dict):
+            mine, other = cast(dict[str, Any], mine), cast(dict[str, Any], other)
             same = mine.get("kernel") == other.get("kernel")
             for key in sorted(mine):
                 if key in ("kernel", "fallback", "width") or same and mine[key] == other.get(key):
@@ -33,7 +35,9 @@ def difference(schedule: Schedule, default: Schedule) -> str:
             if not same and "kernel" in mine:
                 changed[f"{path}kernel"] = str(mine["kernel"])
         elif isinstance(mine, list):
-            pairs = zip(mine, other if isinstance(other, list) else [None] * len(mine), strict=False)
+            own = cast(list[Any], mine)
+            theirs: list[Any] = cast(list[Any], other) if isinstance(other, list) else [None] * len(own)
+            pairs = zip(own, theirs, strict=False)
             for i, (x, y) in enumerate(pairs):
                 if x != y:
                     walk(x, y, f"{path}[{i}].")
@@ -50,7 +54,7 @@ def difference(schedule: Schedule, default: Schedule) -> str:
 def _entries(value: Any) -> Any:
     """A schedule as dictionaries with all of its fields."""
     if isinstance(value, (tuple, list)):
-        return [_entries(x) for x in value]
+        return [_entries(x) for x in cast(Sequence[Any], value)]
     if not isinstance(value, Schedule):
         return value
     return {"kernel": value.kernel, **{field.name: _entries(getattr(value, field.name)) for field in fields(value)}}

@@ -88,7 +88,7 @@ def _convert(node: ast.expr, text: str) -> Pattern:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return Pattern("number", number=node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        return Pattern("number", number=-node.operand.value)  # type: ignore[operator]
+        return Pattern("number", number=-node.operand.value)  # type: ignore[operator] - a number: rules have no other constants
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return Pattern("op", node.func.id, operands=tuple(_convert(arg, text) for arg in node.args))
     raise ValueError(f"no pattern: {text!r}")

@@ -3,7 +3,8 @@
 
 """Evaluation of torch ops on constant tensors with ATen, and tensors as literals of the torch dialect."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from torch_mlir import ir
 
@@ -58,7 +59,7 @@ def evaluate(op: ir.Operation, known: "dict[ir.Value, torch.Tensor]") -> "list[t
             results = overload(*args, **kwargs)
     except (Unknown, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return None  # what eager refuses stays as it is: the error belongs to the run
-    listed = list(results) if isinstance(results, tuple | list) else [results]
+    listed: list[Any] = list(cast(Sequence[Any], results)) if isinstance(results, tuple | list) else [results]
     if len(listed) != len(op.results) or not all(isinstance(result, torch.Tensor) for result in listed):
         return None
     return listed if all(_agrees(t, r) for t, r in zip(listed, op.results, strict=True)) else None
@@ -86,7 +87,7 @@ def _argument(operand: ir.Value, parameter: Any, known: "dict[ir.Value, torch.Te
     if "Layout" in kind:
         return torch.strided
     if "MemoryFormat" in kind:
-        return getattr(torch, _MEMORY_FORMATS[value])  # type: ignore[index]
+        return getattr(torch, _MEMORY_FORMATS[value])  # type: ignore[index] - a number, by its kind
     if "Device" in kind:
         return torch.device(str(value))
     return value
@@ -110,7 +111,7 @@ def can_write(value: ir.Value) -> bool:
 def literal(tensor: "torch.Tensor", like: ir.Value) -> ir.Value:
     """A new ``torch.vtensor.literal`` of the type of ``like``: a splat where all elements are equal in their bits."""
     op = like.owner.operation if hasattr(like.owner, "operation") else like.owner
-    attributes = {"value": dense(tensor, parse_tensor_type(type_text(like.type))[1])}  # type: ignore[index]
+    attributes = {"value": dense(tensor, parse_tensor_type(type_text(like.type))[1])}  # type: ignore[index] - a literal is a tensor
     if "kiln.strides" in op.attributes:
         strides = ir.ArrayAttr(op.attributes["kiln.strides"])[ir.OpResult(like).result_number]
         attributes["kiln.strides"] = ir.ArrayAttr.get([strides])
@@ -125,14 +126,14 @@ def dense(tensor: "torch.Tensor", element: str) -> ir.Attribute:
     sizes = "x".join(map(str, tensor.shape)) + "x" if tensor.dim() else ""
     kind = f"tensor<{sizes}{element}>"
     if flat.dtype == torch.bool:
-        words = ["true" if value else "false" for value in flat.tolist()]
+        words = ["true" if value else "false" for value in cast(list[Any], flat.tolist())]
     elif flat.dtype.is_floating_point:
         # Bits, so that NaN, Inf and the last digit are kept.
         width = flat.element_size()
-        bits = flat.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[width]).tolist()
+        bits = cast(list[int], flat.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[width]).tolist())
         words = [f"0x{value % (1 << (8 * width)):0{2 * width}X}" for value in bits]
     else:
-        words = [str(value) for value in flat.tolist()]
+        words = [str(value) for value in cast(list[Any], flat.tolist())]
     return ir.Attribute.parse(f"dense<{words[0] if len(set(words)) == 1 else _nested(words, tensor.shape)}> : {kind}")
 
 
@@ -155,11 +156,11 @@ def literal_tensor(attribute: ir.Attribute, value: ir.Value) -> "torch.Tensor | 
         return None
     kind = getattr(torch, dtype.name)
     if kind == torch.bfloat16:
-        numbers = torch.frombuffer(bytearray(bf16_bytes(attribute)), dtype=kind).tolist()
+        numbers = cast(list[Any], torch.frombuffer(bytearray(bf16_bytes(attribute)), dtype=kind).tolist())
     elif kind == torch.float16:
         # Elements of f16 are none that the bindings' subscript reads.
         data = dense_bytes(attribute, ir.RankedTensorType(attribute.type))
-        numbers = torch.frombuffer(bytearray(data), dtype=kind).tolist()
+        numbers = cast(list[Any], torch.frombuffer(bytearray(data), dtype=kind).tolist())
         numbers = numbers[:1] if attribute.is_splat else numbers
     elif isinstance(attribute, ir.DenseFPElementsAttr):
         numbers = [attribute[i] for i in range(1 if attribute.is_splat else len(attribute))]
@@ -174,7 +175,7 @@ def literal_tensor(attribute: ir.Attribute, value: ir.Value) -> "torch.Tensor | 
 
 def argument_constant(argument: ir.Value) -> "torch.Tensor | None":
     """The tensor of an argument with ``kiln.value``: a small constant of the graph."""
-    function = argument.owner.owner  # type: ignore[union-attr]
+    function = argument.owner.owner
     if "arg_attrs" not in function.attributes:
         return None
     attrs = ir.DictAttr(function.attributes["arg_attrs"][ir.BlockArgument(argument).arg_number])

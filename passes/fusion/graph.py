@@ -6,7 +6,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
@@ -237,7 +237,9 @@ class FusionGraph:
         else:
             function = self.function.operation
             entries = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None
-            entry = {} if entries is None else ir.DictAttr(ir.ArrayAttr(entries)[ir.BlockArgument(value).arg_number])
+            entry: Any = (
+                {} if entries is None else ir.DictAttr(ir.ArrayAttr(entries)[ir.BlockArgument(value).arg_number])
+            )
             attribute = entry["kiln.strides"] if "kiln.strides" in entry else None
         return tuple(attribute.value.results) if isinstance(attribute, ir.AffineMapAttr) else None
 

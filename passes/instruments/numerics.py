@@ -131,7 +131,7 @@ class VerifyNumerics(Instrument):
             self.told(Note("verify-numerics", "func.func", "", str(error)))
             return []
         chosen: list[Sample] = []
-        draws = random_samples(signature, self._kinds) if self._kinds else iter([[]])
+        draws = random_samples(signature, self._kinds) if self._kinds else iter([list[Sample]()])
         reason: Exception | None = None
         for drawn in draws:
             self._exact, self._tame, self._last, chosen = [], [], [], [*self._given, *drawn]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch_mlir import ir
@@ -65,10 +65,11 @@ def load_sample(path: Path) -> Sample:
     except Exception as error:
         raise KilnError(f"cannot read inputs from {path}: {error}") from error
     if isinstance(data, (list, tuple)):
-        data = {"kind": "given", "tensors": list(data), "symbols": {}}
-    if not isinstance(data, dict) or not {"kind", "tensors", "symbols"} <= data.keys():
+        return Sample("given", list(cast(Sequence[Any], data)), {})
+    if not isinstance(data, dict) or not {"kind", "tensors", "symbols"} <= cast(dict[str, Any], data).keys():
         raise KilnError(f"{path} holds no inputs: expected a list of tensors")
-    return Sample(data["kind"], list(data["tensors"]), dict(data["symbols"]))
+    given = cast(dict[str, Any], data)
+    return Sample(given["kind"], list(given["tensors"]), dict(given["symbols"]))
 
 
 def random_samples(

@@ -4,6 +4,7 @@
 """Activations written out."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +17,10 @@ _C = math.sqrt(2 / math.pi)
 _X = ((torch.empty(4, 8),),)
 
 
-def _pattern(name: str, pattern: object, replacement: object, *needs: str) -> RewritePattern:
-    return RewritePattern(name, pattern, replacement, _X, needs=frozenset(needs), any_rank=True)  # type: ignore[arg-type]
+def _pattern(
+    name: str, pattern: Callable[[Tensor], Tensor], replacement: Callable[[Tensor], Tensor], *needs: str
+) -> RewritePattern:
+    return RewritePattern(name, pattern, replacement, _X, needs=frozenset(needs), any_rank=True)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -96,6 +96,30 @@ def _spellings(
     """With an additive mask, with one that fills, and without; ``scores`` takes the scale if ``op`` is not empty."""
     scale = (_SCALE,) if op else ()
 
+    def with_bias(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, *s: float) -> Tensor:
+        return torch.bmm(softmax(scores(q, kt, *s) + m), v)
+
+    def as_bias(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, *s: float) -> Tensor:
+        return _masked(q, kt, v, factor(*s), m)
+
+    def with_fill(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, c: float, *s: float) -> Tensor:
+        return torch.bmm(softmax(scores(q, kt, *s).masked_fill(m, c)), v)
+
+    def as_fill(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, c: float, *s: float) -> Tensor:
+        return _masked(q, kt, v, factor(*s), m.logical_not(), c)
+
+    def with_where(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, c: float, *s: float) -> Tensor:
+        return torch.bmm(softmax(torch.where(m, scores(q, kt, *s), c)), v)
+
+    def as_where(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, c: float, *s: float) -> Tensor:
+        return _masked(q, kt, v, factor(*s), m, c)
+
+    def plain(q: Tensor, kt: Tensor, v: Tensor, *s: float) -> Tensor:
+        return torch.bmm(softmax(scores(q, kt, *s)), v)
+
+    def as_plain(q: Tensor, kt: Tensor, v: Tensor, *s: float) -> Tensor:
+        return _plain(q, kt, v, factor(*s))
+
     def entry(
         kind: str,
         pattern: Callable[..., Tensor],
@@ -119,29 +143,29 @@ def _spellings(
     return [
         entry(
             "-bias",
-            lambda q, kt, v, m, *s: torch.bmm(softmax(scores(q, kt, *s) + m), v),
-            lambda q, kt, v, m, *s: _masked(q, kt, v, factor(*s), m),
+            with_bias,
+            as_bias,
             added,
             "add",
         ),
         entry(
             "-fill",
-            lambda q, kt, v, m, c, *s: torch.bmm(softmax(scores(q, kt, *s).masked_fill(m, c)), v),
-            lambda q, kt, v, m, c, *s: _masked(q, kt, v, factor(*s), m.logical_not(), c),
+            with_fill,
+            as_fill,
             filled,
             "masked_fill",
         ),
         entry(
             "-where",
-            lambda q, kt, v, m, c, *s: torch.bmm(softmax(torch.where(m, scores(q, kt, *s), c)), v),
-            lambda q, kt, v, m, c, *s: _masked(q, kt, v, factor(*s), m, c),
+            with_where,
+            as_where,
             filled,
             "where",
         ),
         entry(
             "",
-            lambda q, kt, v, *s: torch.bmm(softmax(scores(q, kt, *s)), v),
-            lambda q, kt, v, *s: _plain(q, kt, v, factor(*s)),
+            plain,
+            as_plain,
             (),
         ),
     ]
@@ -160,6 +184,18 @@ def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float,
     (``at::_scaled_dot_product_attention_math``): each operand has half of the scale, masks are added, and rows without
     any key are zeros, as in the op itself.
     """
+
+    def with_bias(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, *s: float) -> Tensor:
+        return torch.bmm(_safe_softmax(scores(q, kt, *s) + m), v)
+
+    def as_bias(q: Tensor, kt: Tensor, v: Tensor, m: Tensor, *s: float) -> Tensor:
+        return F.scaled_dot_product_attention(q, kt.transpose(-2, -1), v, m.to(q.dtype), scale=float(prod(s)))
+
+    def plain(q: Tensor, kt: Tensor, v: Tensor, *s: float) -> Tensor:
+        return torch.bmm(_safe_softmax(scores(q, kt, *s)), v)
+
+    def as_plain(q: Tensor, kt: Tensor, v: Tensor, *s: float) -> Tensor:
+        return _plain(q, kt, v, float(prod(s)))
 
     def entry(
         kind: str,
@@ -182,17 +218,15 @@ def _taken_apart(name: str, scores: Callable[..., Tensor], factors: tuple[float,
     return [
         entry(
             "-bias",
-            lambda q, kt, v, m, *s: torch.bmm(_safe_softmax(scores(q, kt, *s) + m), v),
-            lambda q, kt, v, m, *s: F.scaled_dot_product_attention(
-                q, kt.transpose(-2, -1), v, m.to(q.dtype), scale=float(prod(s))
-            ),
+            with_bias,
+            as_bias,
             torch.empty(3, 5, 7),
             needs=("add>_safe_softmax",),
         ),
         entry(
             "",
-            lambda q, kt, v, *s: torch.bmm(_safe_softmax(scores(q, kt, *s)), v),
-            lambda q, kt, v, *s: _plain(q, kt, v, float(prod(s))),
+            plain,
+            as_plain,
         ),
     ]
 
@@ -208,11 +242,19 @@ def _all_spellings(
     ]
 
 
+def _itself(scale: float) -> float:
+    return scale
+
+
+def _inverse(scale: float) -> float:
+    return 1.0 / scale
+
+
 # Those with a scale come first: without it, the scaled scores' product would not be part of the match.
 PATTERNS = [
-    *_all_spellings("times", "mul", _times, lambda s: s),
-    *_all_spellings("over", "div", _over, lambda s: 1.0 / s),
-    *_all_spellings("query", "mul", _scaled_query, lambda s: s),
+    *_all_spellings("times", "mul", _times, _itself),
+    *_all_spellings("over", "div", _over, _inverse),
+    *_all_spellings("query", "mul", _scaled_query, _itself),
     *_all_spellings("unscaled", "", _unscaled, lambda: 1.0),
     *_taken_apart("math", _halves, (_SCALE, _SCALE)),
     *_taken_apart("math-unscaled", _unscaled, ()),

@@ -174,7 +174,9 @@ class _Reader:
         for op in [op.operation for op in self.block.operations]:
             if op.name == "func.return":
                 results = [self._operand(value) for value in op.operands]
-                outputs = tuple(results[output.index] for output in self.imported.outputs)
+                imported: Any = self.imported
+                places: list[int] = [output.index for output in imported.outputs]
+                outputs = tuple(results[place] for place in places)
             elif self._is_scalar(op):
                 continue
             else:
@@ -196,7 +198,7 @@ class _Reader:
         bound = any(op.name.split(".")[2] in _RANK_BOUND for op in ops if op.name.count(".") > 1)
         bound = bound or any(_has_size(operand) for op in ops for operand in op.operands)
         bound = bound and not pattern.any_rank
-        return PatternGraph(pattern, example, ops, outputs, arguments, tuple(t.dtype for t in tensors), bound)  # type: ignore[arg-type]
+        return PatternGraph(pattern, example, ops, outputs, arguments, tuple(t.dtype for t in tensors), bound)
 
     @staticmethod
     def _is_scalar(op: ir.Operation) -> bool:

@@ -42,7 +42,7 @@ class Found:
 
     def outputs(self, graph: PatternGraph) -> list[ir.Value]:
         """The values that the pattern's outputs stand for."""
-        return [self.ops[output.op].results[output.index] for output in graph.outputs]  # type: ignore[index]
+        return [self.ops[output.op].results[output.index] for output in graph.outputs]  # type: ignore[index] - ops make all results of a pattern
 
 
 class Matcher:
@@ -114,9 +114,9 @@ class Matcher:
         if pattern.kind == "result":
             op = defining_op(value)
             if op is None:
-                self._fail(found, f"{_short(pattern.op.name)} expected, found an argument")  # type: ignore[union-attr]
+                self._fail(found, f"{_short(pattern.op.name)} expected, found an argument")  # type: ignore[union-attr] - an operand that is no argument has an op
             elif ir.OpResult(value).result_number == pattern.index:
-                yield from self._op(pattern.op, op, found)  # type: ignore[arg-type]
+                yield from self._op(pattern.op, op, found)  # type: ignore[arg-type] - an operand that is no argument has an op
             return
         if pattern.kind == "tensor":
             yield from self._tensor(pattern, value, found)

@@ -60,13 +60,25 @@ def _last(*tensors: Tensor) -> str | None:
     return None
 
 
+def _layer_norm(x: Tensor, w: Tensor | None, b: Tensor | None, eps: float) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], w, b, eps)
+
+
+def _plain_layer_norm(x: Tensor, eps: float) -> Tensor:
+    return _layer_norm(x, None, None, eps)
+
+
 def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) -> list[RewritePattern]:
     """With weight and bias, and with neither."""
+
+    def affine(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+        return core(x, eps) * w + b
+
     return [
         RewritePattern(
             f"layer-norm-{name}-affine",
-            lambda x, w, b, eps: core(x, eps) * w + b,
-            lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, eps),
+            affine,
+            _layer_norm,
             _AFFINE,
             condition=_last,
             needs=frozenset({"mean>sub", *needs}),
@@ -75,7 +87,7 @@ def _layer_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str
         RewritePattern(
             f"layer-norm-{name}",
             core,
-            lambda x, eps: F.layer_norm(x, x.shape[-1:], None, None, eps),
+            _plain_layer_norm,
             _PLAIN,
             needs=frozenset({"mean>sub", *needs}),
             any_rank=True,
@@ -87,11 +99,18 @@ def _rms_norm(x: Tensor, w: Tensor | None, eps: float) -> Tensor:
     return F.rms_norm(x, x.shape[-1:], w, eps)
 
 
+def _plain_rms_norm(x: Tensor, eps: float) -> Tensor:
+    return _rms_norm(x, None, eps)
+
+
 def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) -> list[RewritePattern]:
+    def weighted(x: Tensor, w: Tensor, eps: float) -> Tensor:
+        return core(x, eps) * w
+
     return [
         RewritePattern(
             f"rms-norm-{name}-weight",
-            lambda x, w, eps: core(x, eps) * w,
+            weighted,
             _rms_norm,
             _WEIGHT,
             condition=_last,
@@ -102,7 +121,7 @@ def _rms_norms(name: str, core: Callable[[Tensor, float], Tensor], *needs: str) 
         RewritePattern(
             f"rms-norm-{name}",
             core,
-            lambda x, eps: _rms_norm(x, None, eps),
+            _plain_rms_norm,
             _PLAIN,
             needs=frozenset({"mean>add", *needs}),
             any_rank=True,
@@ -120,6 +139,10 @@ def _variance(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return x - x.mean(dims, keepdim=True), x.var(dims, unbiased=False, keepdim=True)
 
 
+def _group_norm(x: Tensor, eps: float) -> Tensor:
+    return F.group_norm(x, x.shape[1], None, None, eps)
+
+
 def _group_norms(
     name: str, statistics: Callable[[Tensor, tuple[int, ...]], tuple[Tensor, Tensor]], *needs: str
 ) -> list[RewritePattern]:
@@ -132,12 +155,15 @@ def _group_norms(
             d, variance = statistics(x, dims)
             return scaled(d, variance + eps)
 
+        def fits(x: Tensor, eps: float) -> str | None:
+            return None if x.dim() == 3 + space else f"{3 + space} dimensions expected"
+
         return RewritePattern(
             f"group-norm-{name}{kind}-{space}d",
             pattern,
-            lambda x, eps: F.group_norm(x, x.shape[1], None, None, eps),
+            _group_norm,
             ((torch.empty(2, 3, *(4, 5, 6)[: 1 + space]), 1e-5),),
-            condition=lambda x, eps: None if x.dim() == 3 + space else f"{3 + space} dimensions expected",
+            condition=fits,
             needs=frozenset({"mean>sub", op, *needs}),
             any_rank=True,
         )

@@ -44,10 +44,10 @@ def replace(graph: PatternGraph, found: Found, names: Sequence[str], traces: Tra
     these sizes, gives another type, or would need a tensor that is computed later.
     """
     olds = found.outputs(graph)
-    anchor = found.ops[graph.outputs[0].op]  # type: ignore[index]
+    anchor = found.ops[graph.outputs[0].op]  # type: ignore[index] - a match has found every op of the pattern
     if len(graph.outputs) > 1:  # one output stands behind its arguments
         order = {op.operation: k for k, op in enumerate(anchor.block.operations)}
-        anchor = min((found.ops[output.op] for output in graph.outputs), key=lambda op: order[op])  # type: ignore[index]
+        anchor = min((found.ops[output.op] for output in graph.outputs), key=lambda op: order[op])  # type: ignore[index] - a match has found every op of the pattern
         for value in found.tensors.values():
             if not isinstance(value, ir.BlockArgument) and order[value.owner.operation] > order[anchor]:
                 raise Refused("an argument is computed after the first output")
@@ -80,13 +80,13 @@ class _Sizes(SymbolSpace):
             fresh = self.shape_env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
             self.fresh[expr] = self.shape_env.create_symintnode(fresh, hint=hint, source=source)
             assert affine is not None
-            self.meaning[fresh] = affine  # type: ignore[index]
+            self.meaning[fresh] = affine
         return self.fresh[expr]
 
     def affine(self, expr: sympy.Expr) -> ir.AffineExpr:
         """As the base class, with the fresh symbols written in the function's own."""
         if expr in self.meaning:
-            return self.meaning[expr]  # type: ignore[index]
+            return self.meaning[expr]
         return super().affine(expr)
 
 

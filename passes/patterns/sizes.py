@@ -4,6 +4,7 @@
 """Sizes as sympy expressions: those of a pattern's own symbols, and those of the function it is looked for in."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sympy
 from torch_mlir import ir
@@ -42,7 +43,7 @@ def map_of(value: ir.Value, of_op: str, of_argument: str) -> ir.AffineMap | None
     """The affine map that a torch value carries as an attribute; None without one."""
     if isinstance(value, ir.BlockArgument):
         function = value.owner.owner
-        attrs = function.attributes["arg_attrs"][value.arg_number] if "arg_attrs" in function.attributes else {}
+        attrs: Any = function.attributes["arg_attrs"][value.arg_number] if "arg_attrs" in function.attributes else {}
         entry = attrs[of_argument] if of_argument in attrs else None
     else:
         op = defining_op(value)
@@ -57,7 +58,7 @@ def result_sizes(value: ir.Value, names: Sequence[str]) -> tuple[sympy.Expr, ...
     if parsed is None:
         return None
     if None not in parsed[0]:
-        return tuple(sympy.Integer(size) for size in parsed[0])  # type: ignore[arg-type]
+        return tuple(sympy.Integer(size) for size in parsed[0])
     given = map_of(value, "kiln.shapes", "kiln.shape")
     return None if given is None else tuple(to_sympy(expr, names) for expr in given.results)
 

@@ -27,6 +27,26 @@ def _log(x: Tensor, shifted: Tensor) -> Tensor:
     return shifted - torch.log(torch.exp(shifted).sum(dim=-1, keepdim=True))
 
 
+def _softmax_max(x: Tensor) -> Tensor:
+    return _normalised(_exp_shifted(x))
+
+
+def _softmax_amax(x: Tensor) -> Tensor:
+    return _normalised(_exp_amax(x))
+
+
+def _log_max(x: Tensor) -> Tensor:
+    return _log(x, x - x.max(dim=-1, keepdim=True).values)
+
+
+def _log_amax(x: Tensor) -> Tensor:
+    return _log(x, x - x.amax(dim=-1, keepdim=True))
+
+
+def _less_logsumexp(x: Tensor) -> Tensor:
+    return x - torch.logsumexp(x, dim=-1, keepdim=True)
+
+
 def softmax(x: Tensor) -> Tensor:
     """Over the last dimension."""
     return torch.softmax(x, -1)
@@ -41,15 +61,11 @@ _SUM = frozenset({"exp", "sub", "sum"})
 
 # exp(x) / sum(exp(x)) without the maximum is not here: it overflows where softmax does not.
 PATTERNS = [
-    RewritePattern(
-        "softmax-max", lambda x: _normalised(_exp_shifted(x)), softmax, _X, needs=_SUM | {"max"}, any_rank=True
-    ),
-    RewritePattern(
-        "softmax-amax", lambda x: _normalised(_exp_amax(x)), softmax, _X, needs=_SUM | {"amax"}, any_rank=True
-    ),
+    RewritePattern("softmax-max", _softmax_max, softmax, _X, needs=_SUM | {"max"}, any_rank=True),
+    RewritePattern("softmax-amax", _softmax_amax, softmax, _X, needs=_SUM | {"amax"}, any_rank=True),
     RewritePattern(
         "log-softmax-max",
-        lambda x: _log(x, x - x.max(dim=-1, keepdim=True).values),
+        _log_max,
         log_softmax,
         _X,
         needs=_SUM | {"max", "log"},
@@ -57,7 +73,7 @@ PATTERNS = [
     ),
     RewritePattern(
         "log-softmax-amax",
-        lambda x: _log(x, x - x.amax(dim=-1, keepdim=True)),
+        _log_amax,
         log_softmax,
         _X,
         needs=_SUM | {"amax", "log"},
@@ -65,7 +81,7 @@ PATTERNS = [
     ),
     RewritePattern(
         "log-softmax-logsumexp",
-        lambda x: x - torch.logsumexp(x, dim=-1, keepdim=True),
+        _less_logsumexp,
         log_softmax,
         _X,
         needs=frozenset({"logsumexp", "sub"}),

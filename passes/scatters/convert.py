@@ -4,7 +4,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from torch_mlir import ir
 
@@ -43,12 +43,12 @@ class Call:
         """The operand that an argument stands for."""
         if not isinstance(argument, dict) or "operand" not in argument:
             self.unsupported("an argument that is no tensor")
-        return self.op.operands[argument["operand"]]
+        return self.op.operands[cast(dict[str, int], argument)["operand"]]
 
     def number(self, argument: Any) -> float | int:
         """A number that is known now."""
         if isinstance(argument, dict) and "float" in argument:
-            return float(argument["float"])
+            return float(cast(dict[str, Any], argument)["float"])
         if not isinstance(argument, int | float):
             self.unsupported("a number that is known only at run time")
         return argument

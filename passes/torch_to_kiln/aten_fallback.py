@@ -136,7 +136,7 @@ class _Call:
     def _number_as_tensor(self, value: ir.Value, number: ir.Value) -> Any:
         """A 0-d tensor that the importer made of a number: computed by Kiln, and passed as a tensor."""
         cx, constant = self.cx, python_value(number)
-        info = self.state.result_info(defining_op(value), 0)  # type: ignore[arg-type]
+        info = self.state.result_info(defining_op(value), 0)  # type: ignore[arg-type] - an op made the tensor
         if info is None:
             cx.unsupported("a number of unknown type stands for a tensor")
         if isinstance(constant, int | float):
@@ -352,9 +352,9 @@ def _constant(cx: "LoweringContext", value: Any, kind: str) -> Any:
     if kind == "ScalarType":
         return {"dtype": _dtype_name(cx, value)}
     if kind == "Layout":
-        return {"layout": _LAYOUTS[value]}
+        return {"layout": _LAYOUTS[int(value)]}
     if kind == "MemoryFormat":
-        return {"memory_format": _MEMORY_FORMATS[value]}
+        return {"memory_format": _MEMORY_FORMATS[int(value)]}
     if kind == "Device":
         return {"device": value}
     if isinstance(value, float) and not math.isfinite(value):

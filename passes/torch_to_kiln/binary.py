@@ -42,13 +42,29 @@ def _scaled(cx: LoweringContext, i: int) -> tuple[list[Argument], bool]:
     return ([], False) if isinstance(alpha, int | float) and alpha == 1 else ([alpha], True)
 
 
+def _times(b: ScalarBuilder, x: Scalar, alpha: tuple[Scalar, ...]) -> Scalar:
+    return b.mul(x, alpha[0]) if alpha else x
+
+
+def _add(b: ScalarBuilder, x: Scalar, y: Scalar, *alpha: Scalar) -> Scalar:
+    return b.add(x, _times(b, y, alpha))
+
+
+def _sub(b: ScalarBuilder, x: Scalar, y: Scalar, *alpha: Scalar) -> Scalar:
+    return b.sub(x, _times(b, y, alpha))
+
+
+def _reversed_sub(b: ScalarBuilder, x: Scalar, y: Scalar, *alpha: Scalar) -> Scalar:
+    return b.sub(y, _times(b, x, alpha))
+
+
 @lowers("torch.aten.add.Tensor", "torch.aten.add.Scalar")
 def add(cx: LoweringContext) -> ir.Value:
     """``x + alpha * y``; logical or for bool."""
-    alpha, scaled = _scaled(cx, 2)
+    alpha, _ = _scaled(cx, 2)
     return cx.elementwise(
         [cx.argument(0), cx.argument(1), *alpha],
-        lambda b, x, y, *a: b.add(x, b.mul(y, a[0]) if scaled else y),
+        _add,
         round_numbers=False,
     )
 
@@ -56,10 +72,10 @@ def add(cx: LoweringContext) -> ir.Value:
 @lowers("torch.aten.sub.Tensor", "torch.aten.sub.Scalar")
 def sub(cx: LoweringContext) -> ir.Value:
     """``x - alpha * y``."""
-    alpha, scaled = _scaled(cx, 2)
+    alpha, _ = _scaled(cx, 2)
     return cx.elementwise(
         [cx.argument(0), cx.argument(1), *alpha],
-        lambda b, x, y, *a: b.sub(x, b.mul(y, a[0]) if scaled else y),
+        _sub,
         round_numbers=False,
     )
 
@@ -67,10 +83,10 @@ def sub(cx: LoweringContext) -> ir.Value:
 @lowers("torch.aten.rsub.Tensor", "torch.aten.rsub.Scalar")
 def rsub(cx: LoweringContext) -> ir.Value:
     """``y - alpha * x``."""
-    alpha, scaled = _scaled(cx, 2)
+    alpha, _ = _scaled(cx, 2)
     return cx.elementwise(
         [cx.argument(0), cx.argument(1), *alpha],
-        lambda b, x, y, *a: b.sub(y, b.mul(x, a[0]) if scaled else x),
+        _reversed_sub,
         round_numbers=False,
     )
 

@@ -82,7 +82,7 @@ def _select(cx: LoweringContext, condition: ir.Value, x: object, y: object) -> i
         v = b.cast(v, info.dtype) if isinstance(v, Scalar) else b.const(v, info.dtype)
         return b.select(b.cast(c, BOOL), u, v)
 
-    return cx.pointwise([condition, x, y], body, info.dtype, shape=info.shape, extend=False)  # type: ignore[list-item]
+    return cx.pointwise([condition, x, y], body, info.dtype, shape=info.shape, extend=False)  # type: ignore[list-item] - numbers are taken as well
 
 
 @lowers(

@@ -4,7 +4,7 @@
 """What a lowering rule gets: one torch op, its operands as builtin values or Python values, and the builders."""
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from torch_mlir import ir
 
@@ -62,7 +62,7 @@ class LoweringContext(Emitter):
         """Operand ``i`` as a builtin tensor."""
         operand = self.torch_operand(i)
         if torch_values.number_of(operand) is not None:
-            info = self.state.result_info(operand.owner, 0)  # type: ignore[arg-type]
+            info = self.state.result_info(operand.owner, 0)
             assert info is not None
             argument = self.argument(i)
             return self.pointwise([argument], lambda b, x: x, info.dtype, compute=info.dtype, shape=())
@@ -145,7 +145,7 @@ class LoweringContext(Emitter):
         """Operand ``i`` as a list of constants; a bare number counts as a list of one."""
         value = self.const(i, default)
         if isinstance(value, list) or value is default:
-            return value
+            return cast(list[Any], value)
         return [value]
 
     def number(self, i: int) -> int | float | bool:
@@ -176,7 +176,7 @@ class LoweringContext(Emitter):
     def index(self, i: int, default: Any = _MISSING) -> Expr:
         """Operand ``i``, an int or SymInt, as an expression over the symbols; ``default`` stands in for None."""
         if default is not _MISSING and self.is_none(i):
-            return default if default is None else as_expr(default)  # type: ignore[return-value]
+            return default if default is None else as_expr(default)  # type: ignore[return-value] - None comes back as it was given
         return self.index_of(self.torch_operand(i))
 
     def index_of(self, value: ir.Value) -> Expr:

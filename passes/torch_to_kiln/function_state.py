@@ -192,4 +192,4 @@ def argument_info(argument: ir.Value, attrs: ir.Attribute | None) -> tuple[tuple
             raise InvalidIRError(f"{where}: kiln.shape has {len(given)} sizes, expected {len(sizes)}", at)
     if given is None and None in sizes:
         raise InvalidIRError(f"{where}: has dynamic sizes but no kiln.shape", at)
-    return tuple(as_expr(s) if s is not None else given[k] for k, s in enumerate(sizes)), dtype  # type: ignore[index]
+    return tuple(as_expr(s) if s is not None else given[k] for k, s in enumerate(sizes)), dtype  # type: ignore[index] - sizes are given where one is unknown

@@ -108,9 +108,10 @@ class LinalgImporter:
         values = [constant_of(self.sizes[o]) if o in self.sizes else None for o in op.operands]
         if op.name == "arith.cmpi":
             if None not in values:
-                predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+                predicate: int = ir.IntegerAttr(op.attributes["predicate"]).value
                 a, b = values
-                holds = [a == b, a != b, a < b, a <= b, a > b, a >= b]  # type: ignore[operator]
+                assert a is not None and b is not None
+                holds = [a == b, a != b, a < b, a <= b, a > b, a >= b]
                 if predicate < len(holds):
                     self.sizes[op.results[0]] = as_expr(int(holds[predicate]))
                     return True

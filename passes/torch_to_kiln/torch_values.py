@@ -109,7 +109,7 @@ def size_number(value: ir.Value, state: "FunctionState") -> SizeNumber | None:
     if op.name in ("torch.aten.Float.Scalar", "torch.aten.div.int"):
         exprs = [state.int_expr(operand) for operand in op.operands]
         if all(e is not None for e in exprs):
-            return SizeNumber(exprs[0], True, exprs[1] if len(exprs) > 1 else None)  # type: ignore[arg-type]
+            return SizeNumber(exprs[0], True, exprs[1] if len(exprs) > 1 else None)  # type: ignore[arg-type] - none of them is None
     return None
 
 

@@ -4,6 +4,7 @@
 """Sizes of tensors, as a call through the dispatcher names them: maps over those of the function's symbols in use."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
 
@@ -30,7 +31,7 @@ class Symbols:
                 indices = [r for r in op.operation.results if isinstance(r.type, ir.IndexType)]
                 names = [ir.StringAttr(n).value for n in op.operation.attributes["unbacked_names"]]
                 self.values.update(zip(names, indices, strict=True))
-        given = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else []
+        given: Any = function.attributes["kiln.symbols"] if "kiln.symbols" in function.attributes else []
         self.names = [ir.StringAttr(name).value for name in given] or list(self.values)
 
     def sizes(self, value: ir.Value) -> tuple[ir.AffineMap, list[ir.Value]] | None:

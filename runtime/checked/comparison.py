@@ -77,7 +77,10 @@ def _judged(number: int, found: Tensor, expected: Tensor, limit: Tensor | None) 
         return None
     flat = int(excess.reshape(-1).argmax())
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), excess.shape))
-    at: Any = lambda x: x.expand(excess.shape)[index].item()  # noqa: E731
+
+    def at(x: torch.Tensor) -> Any:
+        return x.expand(excess.shape)[index].item()
+
     return Difference(
         number,
         count,

@@ -4,6 +4,7 @@
 """Runs a plan on one NVIDIA GPU, in PyTorch's current stream and with memory from PyTorch's allocator."""
 
 import ctypes
+import importlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -284,8 +285,7 @@ def _for_attention(tensor: torch.Tensor) -> torch.Tensor:
 def _allocator() -> Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]:
     """`empty(shape, strides, dtype)` on the current GPU."""
     try:  # a third of the cost of torch.empty_strided; what Inductor's wrappers call
-        from torch._C._dynamo.guards import _empty_strided_cuda  # pyright: ignore[reportAttributeAccessIssue]
-
-        return _empty_strided_cuda
-    except ImportError:
+        guards: Any = importlib.import_module("torch._C._dynamo.guards")
+        return guards._empty_strided_cuda
+    except (ImportError, AttributeError):
         return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device="cuda")

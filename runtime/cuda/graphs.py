@@ -55,7 +55,7 @@ class CudaCapture:
 
     def place(self) -> object:
         """The current stream, by its handle: graphs of different streams share no memory."""
-        return torch._C._cuda_getCurrentRawStream(self._device)  # pyright: ignore[reportAttributeAccessIssue]
+        return torch._C._cuda_getCurrentRawStream(self._device)
 
     def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
         """Record `work` as a CUDA graph in the stream's pool; returns its replay and the static outputs."""
@@ -221,7 +221,7 @@ def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
 
 def _references(tensor: torch.Tensor) -> int:
     """How many tensors share the tensor's memory."""
-    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)  # pyright: ignore[reportAttributeAccessIssue]
+    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
 
 
 def _written_inputs(plan: Plan) -> set[int]:

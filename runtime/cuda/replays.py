@@ -90,7 +90,7 @@ class LaunchReplays:
         self._code, self._refused = code, 0
         self._bytes = 8 * words
         self._set_context, self._launch, self._destroy = cuda.graph_functions()
-        self._is_recorded = torch._C._cuda_isCurrentStreamCapturing  # pyright: ignore[reportAttributeAccessIssue]
+        self._is_recorded = torch._C._cuda_isCurrentStreamCapturing
         self._lock = threading.Lock()
         self._recordings: OrderedDict[bytes, _Recording] = OrderedDict()
         self._seen: OrderedDict[bytes, int] = OrderedDict()

@@ -191,10 +191,10 @@ class _CountingUses(_Counting):
             replace(value, *arguments)
 
         self._replace = replace
-        ir.Value.replace_all_uses_with = counted  # type: ignore[method-assign]
+        ir.Value.replace_all_uses_with = counted
 
     def after_pass(self, step: PipelineStep, module: ir.Module) -> None:
-        ir.Value.replace_all_uses_with = self._replace  # type: ignore[method-assign]
+        ir.Value.replace_all_uses_with = self._replace
 
 
 class _Verifier(VerifyEach):

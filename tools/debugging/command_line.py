@@ -121,5 +121,5 @@ def run_app(name: str, command: Callable[..., None], argv: list[str] | None) -> 
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's own errors of usage have a text for people
             raise
-        print(f"{name}: error: {error.format_message()}", file=sys.stderr)  # type: ignore[attr-defined]
+        print(f"{name}: error: {error.format_message()}", file=sys.stderr)  # type: ignore[attr-defined] - checked above
     return 1

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch_mlir import ir
@@ -73,7 +74,7 @@ def capture(
             result = torch.compile(model, backend=debugging, dynamic=dynamic or None)(*inputs, **kwargs)
             if backward:
                 leaves = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
-                sum(t.float().sum() for t in leaves if t.requires_grad).backward()  # type: ignore[union-attr]
+                sum(t.float().sum() for t in leaves if t.requires_grad).backward()  # type: ignore[union-attr] - there is a result to sum
 
     outcome = in_child(work, timeout)
     if not outcome.events:
@@ -169,7 +170,7 @@ def _wrong_kernel(graph: CapturedGraph, specs: Sequence[str], timeout: float) ->
     culprit = "the host plan: its kernels are right by themselves"
     for number in range(fused + 1, len(specs)):
         others = [*specs[:number], *specs[number + 1 :]]
-        if not attempt(replace(whole, steps=lambda others=others: _parsed(others)), graph.text):
+        if not attempt(replace(whole, steps=partial(_parsed, others)), graph.text):
             culprit = f"pass {specs[number]}: kernels are right by themselves, and the host plan is without this pass"
             break
     else:

@@ -165,7 +165,10 @@ def _launches(count: int) -> Made:
 
 
 def _copied(elements: int) -> Made:
-    return lambda x: x + 1, (torch.randn(elements),)
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    return call, (torch.randn(elements),)
 
 
 def _read(elements: int) -> Made:

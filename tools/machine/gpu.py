@@ -9,11 +9,12 @@ that Kiln knows for this architecture.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from kiln.errors import KilnError
+from kiln.functions import Fn
 from kiln.lowering.gpu.dot.machine import Machine, machine
 from kiln.lowering.gpu.tune.measure import replay_times
 from kiln.tools.machine.facts import Fact, Facts, Tell, origin, write
@@ -39,7 +40,7 @@ def measure_gpu(tell: Tell = lambda _: None) -> Facts:
     if not torch.cuda.is_available() or torch.version.hip is not None:
         raise KilnError("there is no NVIDIA GPU to measure")
     by, like = origin("triton"), machine(_arch())
-    properties = torch.cuda.get_device_properties(0)
+    properties = cast(Any, torch.cuda.get_device_properties)(0)
     version = torch.cuda.get_device_capability()
     facts: Facts = {
         "sms": Fact(properties.multi_processor_count, "CUDA"),
@@ -68,7 +69,7 @@ def _products(sms: int, by: str, like: Machine, tell: Tell) -> Facts:
     tell("fma_rate")
     whole = n**3 / _nanoseconds(_product(torch.bfloat16, n))
     facts = {"fma_rate": Fact(_digits(whole / sms), f"{by}: cuBLAS, bf16, {n} cubed")}
-    makers = {
+    makers: dict[str, Callable[[int], Callable[[], object]]] = {
         "f64_share": lambda n: _product(torch.float64, n),
         "f32_share": lambda n: _product(torch.float32, n),
         "tf32_share": lambda n: _product(torch.float32, n, tf32=True),
@@ -119,7 +120,7 @@ def _nanoseconds(run: Callable[[], object]) -> float:
     return 1e9 * replay_times([once], _SECONDS)[0].least
 
 
-def _compiled(call: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Callable[[], object]:
+def _compiled(call: Fn[torch.Tensor, torch.Tensor], *inputs: torch.Tensor) -> Callable[[], object]:
     import kiln
 
     torch._dynamo.reset()

@@ -117,6 +117,8 @@ class _Stub:
         if (self.module, node.name) == ("ext", "Dialect"):
             # Set by `__init_subclass__`: the bases of the dialect's own ops, types and attributes.
             inner += [f"{indent}    {name} = _Own{name}" for name in ("Operation", "Type", "Attribute")]
+        if (self.module, node.name) == ("ext", "Operation"):
+            inner.append(f"{indent}    result: Any")  # most ops have a field of that name
         yield from inner or [f"{indent}    ..."]
         if self.module == "ext" and node.name in ("Operation", "Type", "Attribute"):
             yield f"_Own{node.name} = {node.name}"
@@ -221,7 +223,7 @@ def _argument_type(node: ast.expr) -> str:
 
 
 def _type(node: ast.expr) -> str:
-    text = _BARE.sub(r"\1[Any]", ast.unparse(node))
+    text = _BARE.sub(r"\1[Any]", ast.unparse(node)).replace("_ods_cext.ir.", "ir.").replace("_cext.ir.", "ir.")
     text = text.replace("Tuple[Value]", "Tuple[Value, ...]")
     return {"any": "Any", "type": "builtins.type[Any]", "type | None": "builtins.type[Any] | None"}.get(text, text)
 
@@ -238,7 +240,7 @@ def _import(node: ast.Import | ast.ImportFrom) -> Iterable[str]:
 
 def _assignment(node: ast.Assign | ast.AnnAssign, indent: str) -> Iterable[str]:
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    if not isinstance(target, ast.Name) or target.id in ("__doc__", "__slots__", "_ods_ir", "_generated_subview"):
+    if not isinstance(target, ast.Name) or target.id in ("__doc__", "__slots__", "_ods_ir", "ir", "_generated_subview"):
         return
     if isinstance(node, ast.AnnAssign):
         yield f"{indent}{target.id}: {_type(node.annotation)}"

@@ -10,7 +10,7 @@ the output. Exponentials are base 2, with log2(e) folded into the scale.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -219,7 +219,7 @@ class Attention(Loading):
             def keys(_: int, n: int, k: Index, mask: ir.Value | None = mask) -> Place:
                 return Place(self.operands.k, b.addi(k_at[n], k), mask=mask)
 
-            acc = multiply_step(b, unit, grid, acc, queries, keys, e)  # pyright: ignore[reportAssignmentType]
+            acc = multiply_step(b, unit, grid, acc, queries, keys, e)  # pyright: ignore[reportAssignmentType] - as many sums as it takes
         return acc
 
     def softmax_row(
@@ -238,7 +238,7 @@ class Attention(Loading):
         lanes = self.lanes() if not everything else None
         bound = b.broadcast(self.int32(visible), width) if not everything else None
 
-        scores = []
+        scores: list[ir.Value] = []
         for j in range(0, lay["keys"], width):
             x = b.mulf(self.load(b.addi(at, j)), factor)
             if p.mask_dtype is not None:
@@ -309,7 +309,7 @@ class Attention(Loading):
 
         def tile(j: Index, vectors: int) -> None:
             at = [b.sum_(base, j, r * lay["v_padded"] + v * self.width) for r in range(self.mr) for v in range(vectors)]
-            acc = []
+            acc: list[ir.Value] = []
             for r in range(self.mr):
                 factor = b.broadcast(b.load(self.scratch, lay["drop"] + r), self.width)
                 acc += [b.mulf(self.load(x), factor) for x in at[r * vectors : (r + 1) * vectors]]
@@ -381,7 +381,7 @@ class Attention(Loading):
         return self.b.int_(x, self.b.i32) if isinstance(x, int) else arith.index_cast(self.b.i32, x)
 
     @staticmethod
-    def tree(combine, values: list[ir.Value]) -> ir.Value:
+    def tree(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:
         """The values combined in pairs: log2(n) deep, where a chain would be n."""
         while len(values) > 1:
             pairs = [combine(x, y) for x, y in zip(values[::2], values[1::2], strict=False)]

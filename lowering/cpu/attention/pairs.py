@@ -30,7 +30,7 @@ class PairedAttention(Attention):
 
     p: AttentionProblem
 
-    def __init__(self, *arguments, **keywords):
+    def __init__(self, *arguments: Any, **keywords: Any):
         super().__init__(*arguments, **keywords)
         b, count = self.b, self.lay["elements"]
         self.bf16 = ir.BF16Type.get()

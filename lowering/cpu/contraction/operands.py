@@ -9,7 +9,7 @@ Lines are rows of the left operand and columns of the right one.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -129,7 +129,10 @@ class InScratch(Provider):
     def pack(self, start: Index, lines: Index, depth: Index) -> None:
         """Emit the copy of `lines` lines of `depth` elements, from element `start` on, into the scratch area."""
         scratch = self.scratch
-        place = lambda part, i: (scratch.buffer, scratch.at(part, i, self.b))  # noqa: E731
+
+        def place(part: int, i: Index) -> tuple[ir.Value, Index]:
+            return scratch.buffer, scratch.at(part, i, self.b)
+
         pack(self.words, start, lines, depth, place, scratch.pitch, turned=self.turned)
 
     @override
@@ -191,7 +194,10 @@ class InPlace(Provider):
             run(i, count, from_step)
 
         _runs(b, 0, complete, LANES, self.count, tiles)
-        copied = lambda i, count, place: run(complete, count, place)  # noqa: E731
+
+        def copied(i: Index, count: int, place: Any) -> None:
+            run(complete, count, place)
+
         b.if_(b.cmpi("slt", complete, lines), lambda: self.last.each(LANES, copied))
 
 

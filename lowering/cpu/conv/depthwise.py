@@ -103,7 +103,7 @@ class Depthwise(ConvKernel):
         if self.runs is not None:
             for run in self.runs:
 
-                def tile(t: Index, run=run) -> None:
+                def tile(t: Index, run: Any = run) -> None:
                     self.channels(place, b.muli(t, self.mr), run.count, run.valid, window, first, last)
 
                 b.for_(run.first, run.last, 1, tile)

@@ -74,7 +74,7 @@ def dense_order(sizes: Sequence[int], strides: Sequence[Size]) -> list[int] | No
     order = [i for i in range(len(sizes)) if sizes[i] > 1]
     if not all(isinstance(strides[i], int) for i in order):
         return None
-    order.sort(key=lambda i: -known(strides[i]))  # type: ignore[operator]
+    order.sort(key=lambda i: -known(strides[i]))  # type: ignore[operator] - strides of weights are numbers
     step = 1
     for i in reversed(order):
         if strides[i] != step:

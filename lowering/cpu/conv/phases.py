@@ -33,7 +33,7 @@ class Phase:
 def find_phases(axis: Axis) -> list[Phase]:
     """The phases of a row; some may meet no column of the window."""
     step, back = taps(axis)
-    phases = []
+    phases: list[Phase] = []
     for remainder in range(axis.stride):
         at = remainder + axis.padding
         first = next((z for z in range(min(step, axis.kernel)) if (at - z * axis.dilation) % axis.stride == 0), None)

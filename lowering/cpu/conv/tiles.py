@@ -82,7 +82,7 @@ class _Tiles(Finishing):
             self.packing = PackWeights(b, p, self.depth, self.nv, operands.weight, pairs, spare, self.weights)
         self.panel: Index = 0
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
-        self.taps = []
+        self.taps: list[int] = []
         for y, z in self.depth.taps:
             h, w = y * p.dilation[0], z * p.dilation[1] if s.order == "channels" else 0
             plane = phases[h % p.stride[0], w % p.stride[1]] * self.sizes["phase"]
@@ -219,7 +219,7 @@ class _Tiles(Finishing):
         b, nv, s = self.b, self.nv, self.s
         starts = [b.addi(first, b.addi(at, r * ROWS)) for r in range(rows)]
         if s.in_place:  # the last tile begins earlier instead of ending beyond the image
-            starts = [b.mini(start, known(self.p.columns) - ROWS) for start in starts]  # type: ignore[operator]
+            starts = [b.mini(start, known(self.p.columns) - ROWS) for start in starts]  # type: ignore[operator] - the image is of a known size
             step, plane = known(self.p.x_strides[3]), BLOCK
         else:
             step, plane = BLOCK, self.sizes["plane"]

@@ -124,7 +124,7 @@ def _sums(
     zeros = [unit.zero(b)] * (len(left) * wide)
     acc = sum_products(b, unit, grid, zeros, tiles(operands.lhs, left), tiles(operands.rhs, right), full, unroll=unroll)
     acc = b.if_(b.cmpi("sgt", rest, 0), last, lambda: acc, [unit.carried(b)] * len(acc))
-    sums = []
+    sums: list[ir.Value] = []
     for r in range(len(left)):
         row = acc[r * wide : (r + 1) * wide]
         value = sum_lanes(b, row[:nr])

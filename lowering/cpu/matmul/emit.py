@@ -155,7 +155,7 @@ def normalise(problem: MatmulProblem) -> MatmulProblem:
     return replace(problem, lhs_strides=tuple(lhs), rhs_strides=tuple(rhs))
 
 
-def _dense(strides: list, rows: object, cols: object) -> None:
+def _dense(strides: list[Any], rows: object, cols: object) -> None:
     if cols == 1 and strides[-2] != 1:
         strides[-1] = 1
     elif cols == 1:

@@ -126,7 +126,10 @@ class Pairs(Panels):
             return Rows(self.lhs, lhs, self.lhs_row)
         b, stride = self.b, self.layout["lhs_stride"]
         words = Words(b, Lines(self.operands.lhs, self.lhs_row, self.lhs_k), self.unit)
-        place = lambda _, i: (self.lhs_words, b.muli(i, stride // 2))  # noqa: E731
+
+        def place(_: int, i: Index) -> tuple[ir.Value, Index]:
+            return self.lhs_words, b.muli(i, stride // 2)
+
         pack(words, lhs, rows, depth, place, stride // 2, turned=False)
         return Rows(self.lhs, 0, stride)
 

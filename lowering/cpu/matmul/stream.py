@@ -42,7 +42,8 @@ def emit_stream(
         mask = b.tail_mask(b.subi(cols, full), width)
 
         def rows_from(k0: Index, count: int) -> None:
-            scalars, starts = [], []
+            scalars: list[ir.Value] = []
+            starts: list[Index] = []
             for u in range(count):
                 x = b.load(operands.lhs, b.addi(lhs, b.muli(b.addi(k0, u), lhs_k)))
                 scalars.append(b.broadcast(b.cast_float(x, sum_type), width))

@@ -18,6 +18,7 @@ block is the library's.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -124,7 +125,7 @@ def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ct
 def _transposed(problem: MatmulProblem) -> MatmulProblem:
     """The problem whose result is the transpose: operands exchanged, each with its last two strides."""
 
-    def turn(strides: tuple) -> tuple:
+    def turn(strides: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*strides[:-2], strides[-1], strides[-2])
 
     return replace(

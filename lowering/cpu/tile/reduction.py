@@ -8,7 +8,8 @@ horizontal reduction (a row reduction); otherwise the lanes stay what they are a
 reduction, a pooling window). Reductions of one level over one space share their loops.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -335,10 +336,10 @@ def _column_chunk(extent: Index) -> int:
     return max(COLUMN_CASCADE, 1 << (extent.bit_length() // 2))
 
 
-def _tensor_memo(e: Evaluator):
+def _tensor_memo(e: Evaluator) -> Iterator[tuple[tuple[Any, ...], ir.Value]]:
     for key, emitted in e.scopes[-1].memo.items():
         if isinstance(key, tuple):
-            yield key, emitted
+            yield cast(tuple[Any, ...], key), emitted
 
 
 def _is_scalar(value: ir.Value) -> bool:

@@ -31,9 +31,13 @@ class Fit(NamedTuple):
     f64: int | None
 
 
+def _fit(what: str, f: Function, weight: Function, low: float, high: float, f32: int | None, f64: int | None) -> Fit:
+    return Fit(what, f, weight, low, high, f32, f64)
+
+
 def _odd(what: str, f: Function, limit: float, f32: int | None, f64: int | None) -> Fit:
     """f(x) = x + x^3 p(x^2), error relative to f."""
-    return Fit(
+    return _fit(
         f"{what} = x + x^3 p(x^2), x^2 in [0, {limit**2:.4g}]",
         lambda t: (f(mp.sqrt(t)) - mp.sqrt(t)) / (t * mp.sqrt(t)),
         lambda t: f(mp.sqrt(t)) / (t * mp.sqrt(t)),
@@ -52,55 +56,55 @@ def _erfc_scaled(t: Real) -> Real:
 
 HALF_LN2 = 0.34663
 FITS: dict[str, Fit] = {
-    "exp": Fit(
+    "exp": _fit(
         "exp(r) = 1 + r + r^2 p(r), |r| <= ln(2)/2",
         lambda r: (mp.expm1(r) - r) / r**2,
         lambda r: mp.exp(r) / r**2,
         -HALF_LN2, HALF_LN2, 4, 9,
     ),
-    "expm1": Fit(
+    "expm1": _fit(
         "expm1(r) = r + r^2 p(r), |r| <= ln(2)/2, error relative to expm1",
         lambda r: (mp.expm1(r) - r) / r**2,
         lambda r: mp.expm1(r) / r**2,
         -HALF_LN2, HALF_LN2, 5, 10,
     ),
-    "exp2": Fit(
+    "exp2": _fit(
         "2^r = 1 + r p(r), |r| <= 1/2",
         lambda r: mp.expm1(r * mp.ln(2)) / r,
         lambda r: mp.mpf(2) ** r / r,
         -0.50001, 0.50001, 5, 10,
     ),
-    "exp2_short": Fit(
+    "exp2_short": _fit(
         "2^r = 1 + r p(r), |r| <= 1/2",
         lambda r: mp.expm1(r * mp.ln(2)) / r,
         lambda r: mp.mpf(2) ** r / r,
         -0.50001, 0.50001, 3, None,
     ),
-    "log": Fit(
+    "log": _fit(
         "log(1 + f) = f - f^2/2 + f^3 p(f), 1 + f in [sqrt(1/2), sqrt(2)]",
         lambda f: (mp.log1p(f) - f + f * f / 2) / f**3,
         lambda f: mp.log1p(f) / f**3,
         -0.29290, 0.41422, 7, None,
     ),
-    "log_atanh": Fit(
+    "log_atanh": _fit(
         "log((1 + s)/(1 - s)) = 2s + s^3 p(s^2), |s| <= 0.1716",
         lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z,
         lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / z,
         0.0, 0.17158**2, None, 6,
     ),
-    "pow_log2": Fit(
+    "pow_log2": _fit(
         "log2((1 + s)/(1 - s)) = s p(s^2), |s| <= 0.1716; f64 arithmetic for f32 pow",
         lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / mp.ln(2),
         lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / mp.ln(2),
         0.0, 0.17158**2, None, 4,
     ),
-    "pow_atanh": Fit(
+    "pow_atanh": _fit(
         "log((1 + s)/(1 - s)) = s (2 + z (2/3 + z p(z))), z = s^2, |s| <= 0.1716",
         lambda z: ((2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z - mp.mpf(2) / 3) / z,
         lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) / z**2,
         0.0, 0.17158**2, None, 7,
     ),
-    "pow_exp2": Fit(
+    "pow_exp2": _fit(
         "2^r = p(r), |r| <= 1/2; f64 arithmetic for f32 pow",
         lambda r: mp.mpf(2) ** r,
         lambda r: mp.mpf(2) ** r,
@@ -108,7 +112,7 @@ FITS: dict[str, Fit] = {
     ),
     "sin": _odd("sin", mp.sin, 1.5709, 3, 7),
     "sin_quarter": _odd("sin", mp.sin, 0.78541, None, 5),
-    "cos_quarter": Fit(
+    "cos_quarter": _fit(
         "cos(x) = 1 - x^2/2 + x^4 p(x^2), |x| <= pi/4",
         lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2,
         lambda t: mp.cos(mp.sqrt(t)) / t**2,
@@ -118,35 +122,35 @@ FITS: dict[str, Fit] = {
     "sinh": _odd("sinh", mp.sinh, 1.0, 2, 6),
     "asin": _odd("asin", mp.asin, 0.5, 4, 11),
     "atan": _odd("atan", mp.atan, 0.41422, 4, 10),
-    "erf": Fit(
+    "erf": _fit(
         "erf(a) = -expm1(-a p(a)), 0 <= a <= 5.95",
         lambda a: -mp.log(mp.erfc(a)) / a,
         lambda a: mp.erf(a) / mp.erfc(a) / a,
         0.0, 5.95, None, 24,
     ),
-    "erf_short": Fit(
+    "erf_short": _fit(
         "erf(a) = -expm1(-a p(a)), 0 <= a <= 3.93",
         lambda a: -mp.log(mp.erfc(a)) / a,
         lambda a: mp.erf(a) / mp.erfc(a) / a,
         0.0, 3.93, 8, None,
     ),
-    "erf_log2": Fit(
+    "erf_log2": _fit(
         "erf(a) = 1 - 2^(a p(a)), 0 <= a <= 4, error relative to 1 - erf",
         lambda a: mp.log(mp.erfc(a), 2) / a,
         lambda a: 1 / (a * mp.ln(2)),
         0.0, 4.0, 5, None,
     ),
-    "erfc_near": Fit(
+    "erfc_near": _fit(
         "erfc(a) = exp(-a p(a)), 0 <= a <= 1/2",
         lambda a: -mp.log(mp.erfc(a)) / a,
         lambda a: 1 / a,
         0.0, 0.5, 4, 10,
     ),
-    "erfc_short": Fit(
+    "erfc_short": _fit(
         "(1 + 2a) exp(a^2) erfc(a) = p((a - 2)/(a + 2)), 0 <= a <= 10.1",
         _erfc_scaled, _erfc_scaled, -1.0, 0.66945, 9, None,
     ),
-    "erfc": Fit(
+    "erfc": _fit(
         "(1 + 2a) exp(a^2) erfc(a) = p((a - 2)/(a + 2)), 0 <= a <= 27.3",
         _erfc_scaled, _erfc_scaled, -1.0, 0.86349, None, 25,
     ),
@@ -241,5 +245,5 @@ if __name__ == "__main__":
     text = render()
     target = Path(__file__).with_name("coefficients.py")
     if "--check" in sys.argv:
-        sys.exit(0 if target.read_text() == text else f"{target} is out of date: run {__spec__.name}")  # type: ignore
+        sys.exit(0 if target.read_text() == text else f"{target} is out of date: run {__spec__.name}")
     target.write_text(text)

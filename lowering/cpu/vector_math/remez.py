@@ -11,14 +11,14 @@ Source: E. Ya. Remez, "Sur la détermination des polynômes d'approximation de d
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import mpmath as mp
 
 DIGITS = 50
 
-Real = Any  # an mpmath.mpf, which type checkers do not take for a type
-Function = Callable[[Real], Real]
+Real: TypeAlias = float  # an mpmath.mpf, which computes like one to more digits
+Function: TypeAlias = Callable[[Real], Real]
 
 
 def _grid(low: Real, high: Real, count: int) -> list[Real]:

@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kiln.errors import KilnError
 from kiln.lowering import paths
@@ -151,7 +151,9 @@ def _row(where: str, entries: dict[str, Any], origins: Mapping[str, Origin], kno
     for name, condition in entries["when"].items():
         if name not in known:
             raise KilnError(f"{where}: when: {name!r} is none of {', '.join(known)}")
-        if isinstance(condition, dict) and not (condition and set(condition) <= {"least", "most"}):
+        if isinstance(condition, dict) and not (
+            condition and set(cast(dict[str, Any], condition)) <= {"least", "most"}
+        ):
             raise KilnError(f"{where}: when: {name} must have 'least' or 'most', found {condition!r}")
     try:
         measured = tuple(Times(**times) for times in entries["measured"])
@@ -163,5 +165,6 @@ def _row(where: str, entries: dict[str, Any], origins: Mapping[str, Origin], kno
 
 def _allows(condition: Any, value: Any) -> bool:
     if isinstance(condition, dict):
-        return value is not None and condition.get("least", value) <= value <= condition.get("most", value)
+        bounds = cast(dict[str, Any], condition)
+        return value is not None and bool(bounds.get("least", value) <= value <= bounds.get("most", value))
     return value in condition if isinstance(condition, list) else value == condition

@@ -218,7 +218,7 @@ class _Planner:
             if linear is None or not contiguous_dims(a.offset, [loops[0].position]):
                 return False
             others = [c for d, c in linear[1].items() if d != loops[0].position]
-            if any(affine.constant_of(c) is not None and c.value < extent.value for c in others):  # pyright: ignore
+            if any(affine.constant_of(c) is not None and c.value < extent.value for c in others):
                 return False
         return bool(found.found)
 

@@ -207,7 +207,7 @@ def _constants(position: int, extents: Sequence[int]) -> list[ir.AffineExpr]:
 
 def _identity(c: Combiner) -> float:
     assert c.identity is not None
-    return c.identity.value  # pyright: ignore[reportAttributeAccessIssue]
+    return c.identity.value
 
 
 def _accumulator(b: Builder, element: ir.Type) -> ir.Type:

@@ -26,7 +26,7 @@ def in_turn(lists: Sequence[Iterable[T]]) -> Iterator[T]:
     """The first of each list, then the second of each: the first few are of all kinds."""
     nothing = object()
     for found in zip_longest(*lists, fillvalue=nothing):
-        yield from (x for x in found if x is not nothing)  # pyright: ignore[reportReturnType]
+        yield from (x for x in found if x is not nothing)  # pyright: ignore[reportReturnType] - without the filler
 
 
 def product_schedules(

@@ -4,7 +4,7 @@
 """Polynomials and conditions at numbers, for many at once: arrays of 64-bit integers that broadcast."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Numbers:
             raise KeyError(str(atom))
         if atom.kind == "select":
             cond, x, y = atom.args
-            return np.where(self.cond(cond), self.poly(x), self.poly(y))
+            return cast(Any, np).where(self.cond(cond), self.poly(x), self.poly(y))
         x, y = (self.poly(a) for a in atom.args)
         if atom.kind in ("div", "rem"):
             y = np.where(y == 0, 1, y)  # of a branch that isn't taken

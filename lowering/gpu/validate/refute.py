@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def _first_collision(
     same = np.nonzero((np.diff(places[order]) == 0) & (np.diff(owners[order]) != 0))[0]
 
     def example(position: int) -> Example:
-        index = np.unravel_index(keep[position], reached.shape)
+        index: tuple[Any, ...] = cast(Any, np).unravel_index(keep[position], reached.shape)
         return _at(numbers, axes, [int(i) for i in index], reached.shape)
 
     if len(same):
@@ -153,7 +153,7 @@ def _samples(values: Sequence[Poly | Cond], lanes: Sequence[Atom]) -> Iterator[t
     rng = np.random.default_rng(0)
     for sizes in _choices(symbols):
         for all_lanes in (True, False):
-            points = {a: np.arange(a.args[1]) if all_lanes else _points(a, 5, rng) for a in inner}
+            points: dict[Atom, Any] = {a: np.arange(a.args[1]) if all_lanes else _points(a, 5, rng) for a in inner}
             room = max(4, _POINTS // max(1, prod(len(x) for x in points.values())))
             each = max(4, int(room ** (1 / max(1, len(outer)))))
             # Few trips leave more room for programs.

@@ -46,7 +46,7 @@ def _constant(run: Interpreter, op: ir.Operation, given: Given) -> Found:
         if not attribute.is_splat:
             return None
         attribute = attribute.get_splat_value()
-    value = int(attribute.value)  # type: ignore[attr-defined]
+    value = int(attribute.value)
     return [Cond.of(bool(value))] if bits == 1 else [const(value)]
 
 

@@ -10,7 +10,7 @@ reads of shared memory must be the same when it starts and when it ends. So must
 import random
 import re
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -141,7 +141,7 @@ class _Program:
 
     def specialize(self, op: Op, values: Values) -> None:
         given = [values[name] for name in op.operands]
-        partitions = {}
+        partitions: dict[str, Any] = {}
         for i, region in enumerate(op.regions):
             name = f"partition {i - 1}" if i else "default"
             own = dict(zip(region.arguments, given, strict=True)) if i else values
@@ -175,6 +175,7 @@ def _index(p: _Program, op: Op, operands: list[Any], part: _Part) -> list[Any]:
     whole, index = operands
     if not isinstance(whole, list):
         return [whole.part(index)]
+    whole = cast(list[Any], whole)
     if not 0 <= index < len(whole):
         raise TtgirError(f"line {op.line}: barrier {index} of {len(whole)}")
     return [whole[index]]

@@ -99,7 +99,26 @@ def _where(op: Op, condition: Any, x: Any, y: Any) -> Any:
 
 
 def _floats(compute: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    return lambda op, *operands: compute(*operands)
+    def computed(op: Op, *operands: torch.Tensor) -> torch.Tensor:
+        return compute(*operands)
+
+    return computed
+
+
+def _narrowed(op: Op, x: torch.Tensor) -> torch.Tensor:
+    return x.to(block_type(op.type)[1])
+
+
+def _expanded(op: Op, x: torch.Tensor) -> torch.Tensor:
+    return x.unsqueeze(op.integer("axis"))
+
+
+def _broadcast(op: Op, x: torch.Tensor) -> torch.Tensor:
+    return x.expand(block_type(op.type)[0])
+
+
+def _same(op: Op, x: torch.Tensor) -> torch.Tensor:
+    return x
 
 
 REGISTER_OPS: dict[str, Callable[..., Any]] = {
@@ -119,14 +138,14 @@ REGISTER_OPS: dict[str, Callable[..., Any]] = {
     "arith.mulf": _floats(torch.mul),
     "arith.divf": _floats(torch.div),
     "arith.maxnumf": _floats(torch.fmax),
-    "arith.truncf": lambda op, x: x.to(block_type(op.type)[1]),
+    "arith.truncf": _narrowed,
     "math.exp2": _floats(torch.exp2),
     "tt.make_range": _range,
     "tt.splat": _splat,
-    "tt.expand_dims": lambda op, x: x.unsqueeze(op.integer("axis")),
-    "tt.broadcast": lambda op, x: x.expand(block_type(op.type)[0]),
+    "tt.expand_dims": _expanded,
+    "tt.broadcast": _broadcast,
     "tt.reduce": _reduce,
-    "ttg.convert_layout": lambda op, x: x,
+    "ttg.convert_layout": _same,
 }
 """Op -> `(op, *operands) -> result`."""
 
