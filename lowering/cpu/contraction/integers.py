@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
+from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.amx import Features
@@ -54,6 +55,7 @@ class IntegerUnit(VectorUnit):
         """Groups of `width` columns side by side."""
         return self._right(b, b.vload(place.buffer, place.at, self.width * self.group))
 
+    @override
     def along(self, b: Builder, place: Place, side: str) -> ir.Value:
         x = b.vload(place.buffer, place.at, self.width * self.group, place.mask)
         return self._right(b, x) if side == "right" else x if self.shifted else self._widened(b, x)
@@ -68,6 +70,7 @@ class IntegerUnit(VectorUnit):
         """A right tile whose products are the steps of k of the left one."""
         return b.int_(1, b.vec(self.width * self.group, b.i8))
 
+    @override
     def add_products(self, b: Builder, sums: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
         if self.shifted:
             return call(self.intrinsic, sums.type, sums, right, left)

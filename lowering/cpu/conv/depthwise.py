@@ -64,6 +64,7 @@ class Depthwise(ConvKernel):
         b.for_(low, high, 1, task)
 
     def pack(self) -> None:
+        """Emit the copy of this thread's weights into the scratch area, channels innermost."""
         b, p = self.b, self.p
         stride = p.weight_strides[0]
         window = (*p.lines, p.column_axis)

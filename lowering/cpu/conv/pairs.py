@@ -95,11 +95,13 @@ class PairsOfChannels(Direct):
 class PairsOfColumns(PairsOfChannels):
     """`p` counts pairs of the window's columns, which are two columns of the image apart."""
 
+    @override
     def halved(self, p: ConvProblem) -> ConvProblem:
         half = replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
         self.runs = tile_runs(half, self.mr)
         return half
 
     @property
+    @override
     def distance(self) -> int:
         return self.lanes

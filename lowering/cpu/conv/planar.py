@@ -45,6 +45,7 @@ class Planar(ConvKernel):
         b.for_(low, high, 1, task)
 
     def row(self, image: Index, channel: Index, row: Index) -> None:
+        """Emit one row of one channel of the result."""
         b, p = self.b, self.p
         x = b.sum_(
             self.operands.x_offset,

@@ -8,6 +8,8 @@ The kernel for rhs with unit stride along n, read in place, and, with packing, f
 
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from kiln.dialects.schedules.cpu import BlockedSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Place, pack
@@ -68,17 +70,20 @@ class Blocked(Blocks):
         self.sums = self.scratch = b.view(ctx.scratch, ctx.scratch_offset, lay["elements"], sum_type)
         self.right, self.right_k = (self.scratch, self.nr) if s.pack_rhs else (operands.rhs, self.rhs_k)
 
+    @override
     def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if self.s.pack_lhs:
             return self.pack_lhs(lhs, rows, depth)
         return Rows(self.operands.lhs, lhs, self.lhs_row, self.lhs_k)
 
+    @override
     def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
         if not self.s.pack_rhs:
             return None
         self.pack_rhs(rhs, cols, depth)
         return lambda j: self.b.addi(self.layout["rhs"], self.b.muli(j, round_up(self.s.kc, self.width)))
 
+    @override
     def right_at(self, start: Index, masks: Masks) -> Right:
         step = self.steps(start, self.right_k)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import AmxInt8Schedule, Int8Schedule
 from kiln.lowering.cpu.builder import Builder, Index
@@ -89,6 +90,7 @@ class Integers(IntegersInScratch):
             word = ir.IntegerType.get_signless(8 * self.group)
             self.rhs_words = area("rhs", lay["nc"] * lay["kc"] // self.group, word)
 
+    @override
     def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if self.s.in_place:
             left = Rows(self.operands.lhs, lhs, self.lhs_row)
@@ -98,12 +100,14 @@ class Integers(IntegersInScratch):
         self.pack_lhs(lhs, rows, depth)  # sums of rows past the end are those of what lies there, which nothing reads
         return Rows(self.lhs, 0, self.layout["lhs_stride"], padded=True, zeros=True)
 
+    @override
     def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
         if self.packed:
             return None
         self.once(1, rhs, lambda: self.pack_panels(rhs, cols, depth, self.layout["kc"] // self.group))
         return lambda j: self.b.muli(j, self.layout["kc"])
 
+    @override
     def right_at(self, start: Index, masks: Masks) -> Right:
         step = self.steps(start, self.nr)
         return lambda v, k, _: Place(self.rhs, self.b.addi(step(k), v * self.step))
@@ -125,11 +129,13 @@ class Integers(IntegersInScratch):
         else:
             once(self.b, self.cells, cell, start, make)
 
+    @override
     def emit(self) -> None:
         for cell in range(2):
             self.b.store(self.b.int_(-1, self.b.i64), self.cells, cell)
         super().emit()
 
+    @override
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         # Sums that are the result go there from registers, not by way of scratch: 7 % of [512, 768] x [768, 768].
         b = self.b
@@ -138,10 +144,12 @@ class Integers(IntegersInScratch):
         self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
         super().block(batch, m0, n0, rows, cols)
 
+    @override
     def finish(self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index]) -> None:
         if self.result is None:
             super().finish(batch, origin, size)
 
+    @override
     def keep(self, pc: Index, i: Index, j: Index, count: int, acc: Sequence[ir.Value]) -> None:
         b = self.b
         if self.result is None:

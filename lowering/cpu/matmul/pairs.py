@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu.builder import Builder, Index
@@ -121,6 +122,7 @@ class Pairs(Panels):
             self.rhs_words = b.view(ctx.scratch, at, lay["rhs_pairs"], b.i32)
             self.right = b.view(ctx.scratch, at, 2 * lay["rhs_pairs"], ir.BF16Type.get())
 
+    @override
     def left_rows(self, lhs: Index, rows: Index, depth: Index) -> Rows:
         if not self.s.pack_lhs:
             return Rows(self.lhs, lhs, self.lhs_row)
@@ -133,12 +135,14 @@ class Pairs(Panels):
         pack(words, lhs, rows, depth, place, stride // 2, turned=False)
         return Rows(self.lhs, 0, stride)
 
+    @override
     def pack_right(self, rhs: Index, cols: Index, depth: Index) -> Callable[[Index], Index] | None:
         if not self.s.pack_rhs:
             return None
         self.pack_panels(rhs, cols, depth, self.layout["kc"] // 2)
         return lambda j: self.b.muli(j, self.layout["kc"])
 
+    @override
     def right_at(self, start: Index, masks: Masks) -> Right:
         in_rows = not (self.s.pack_rhs or self.s.packed)
         step = self.steps(start, self.rhs_k if in_rows else self.nr)
