@@ -31,6 +31,7 @@ from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
+from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 
 __all__ = ["compile_dynamo_graph"]
@@ -76,7 +77,9 @@ def _settings(options: Options, wrap: Callable[[Callable[..., Any]], Callable[..
 def _partition(joint: GraphModule, inputs: Sequence[Any], **settings: Any) -> tuple[GraphModule, GraphModule]:
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
     write_no_log_softmax(joint)
-    return min_cut_rematerialization_partition(joint, inputs, **settings)
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
+    round_recomputed(forward, backward)
+    return forward, backward
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:

@@ -209,8 +209,14 @@ class ConvertTorchToKiln(Pass):
         else:
             mark = tail.mark()
             try:
-                results = rule(cx)
-                return "kiln", "", [results] if isinstance(results, ir.Value) else list(results)
+                made = rule(cx)
+                results: list[ir.Value | None] = [made] if isinstance(made, ir.Value) else list(made)
+                if "kiln.rounded" in cx.op.attributes:
+                    from kiln.passes.torch_to_kiln.rounded import keep_rounding
+
+                    for result in results:
+                        keep_rounding(result)
+                return "kiln", "", results
             except UnsupportedError as error:
                 reason = error.reason
                 tail.erase_behind(mark)

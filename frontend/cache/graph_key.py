@@ -25,6 +25,7 @@ from torch.fx.node import map_aggregate
 
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
+from kiln.frontend.recomputed import ROUNDED
 from kiln.lowering.target import is_built_in
 
 __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_text", "version_text"]
@@ -107,7 +108,10 @@ class _Writer:
             return f"{node.name} = constant {node.target} {self.constant(str(node.target))} : {value}"
         if node.op != "call_function":
             raise Uncacheable(f"node {node.name} is a {node.op}")
-        return f"{node.name} = {_target(node)} {self.argument(node.args)} {self.argument(node.kwargs)} : {value}"
+        rounded = " rounded" if ROUNDED in node.meta else ""
+        return (
+            f"{node.name} = {_target(node)} {self.argument(node.args)} {self.argument(node.kwargs)} : {value}{rounded}"
+        )
 
     def argument(self, value: Any) -> str:
         """Arguments with nodes by name; anything without a fixed text is refused."""

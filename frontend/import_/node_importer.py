@@ -39,6 +39,7 @@ from kiln.frontend.import_.placement import Placement, known_number
 from kiln.frontend.import_.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.import_.storage_views import COUNTING, counted_in_tensor
 from kiln.frontend.import_.symbolic_numbers import SymbolicNumbers
+from kiln.frontend.recomputed import ROUNDED
 from kiln.passes.torch_to_kiln.registry import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.numbers import NUMBER_ON
@@ -251,6 +252,8 @@ class KilnNodeImporter(SymbolicNumbers):
             operands.append(self._operand(loc, arg, type_))
         op = self._create(loc, target, operands, values, elsewhere=self._is_call)
         attach_layout(op, values, self.space)
+        if ROUNDED in node.meta:
+            op.attributes["kiln.rounded"] = ir.UnitAttr.get()
         if needs_strides(target):
             nodes = [a for a in tree_leaves((args, node.kwargs)) if isinstance(a, Node)]
             attach_operand_strides(op, self._tensors(nodes), self.space)

@@ -1,0 +1,50 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Gradients in 16 bits of norms over nearly equal elements: as far from float64 as eager's, and no further."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import kiln
+
+CHANNELS = 16
+
+
+def batch_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.batch_norm(F.softplus(x * w), None, None, b, b, training=True)
+
+
+def instance_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.instance_norm(torch.tanh(x * w), weight=b, bias=b)
+
+
+def layer_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(torch.tanh(x * w) + 3, (CHANNELS,), b, b)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("norm", [batch_norm, instance_norm, layer_norm])
+def test_norms_of_equal_elements(norm: Callable[..., torch.Tensor], dtype: torch.dtype, target: str) -> None:
+    torch.manual_seed(0)
+    shape = (64, CHANNELS) if norm is layer_norm else (4, CHANNELS, 8, 8)
+    weights = (CHANNELS,) if norm is layer_norm else (1, CHANNELS, 1, 1)
+    given = [(torch.rand(shape) * 1e-6 + 1).to(dtype), torch.randn(weights).to(dtype), torch.randn(CHANNELS).to(dtype)]
+    seed = torch.linspace(1, -1, given[0].numel()).view(shape)
+
+    def gradients(function: Callable[..., torch.Tensor], as_dtype: torch.dtype) -> list[torch.Tensor]:
+        leaves = [x.detach().clone().to(as_dtype).requires_grad_() for x in given]
+        function(*leaves).backward(seed.to(dtype).to(as_dtype))
+        return [leaf.grad.double() for leaf in leaves if leaf.grad is not None]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(norm, backend=kiln.backend, options={"fallback": False, "target": target})
+    exact = gradients(norm, torch.float64)
+    # Sums of large terms of both signs: their roundings count, which eager's may cancel by chance.
+    floor = 32 * torch.finfo(dtype).eps * max(g.abs().max().item() for g in exact)
+    for ours, theirs, right in zip(gradients(compiled, dtype), gradients(norm, dtype), exact, strict=True):
+        assert (ours - right).abs().max() <= 2 * (theirs - right).abs().max() + floor
