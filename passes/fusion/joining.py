@@ -11,12 +11,15 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import Role, opdef
+from kiln.dialects.rounding import is_narrow
+from kiln.dialects.walk import defining_op
 from kiln.lowering.target import ALONE
 from kiln.passes.fusion.cost import amount
 from kiln.passes.fusion.graph import Read
 from kiln.passes.fusion.groups import Group, Grouping
 from kiln.passes.fusion.loops import is_one, loops_of
 from kiln.passes.fusion.rows import why_not_joined
+from kiln.passes.roundings.kept import adds_to_sums
 
 __all__ = ["SLOWER", "try_to_join"]
 
@@ -45,7 +48,21 @@ def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[
         return _try_epilogue(grouping, own, group, indices, reads)
     if own.reduced is not None:
         return _try_reduction(grouping, op, group, indices, reads)
+    if _leaves_product(grouping, op, group):
+        return "added to sums before they are rounded, in the product's kernel, which the consumer is none for"
     return _try_pointwise(grouping, op, group, indices, stored, reads)
+
+
+def _leaves_product(grouping: Grouping, op: ir.Operation, group: Group) -> bool:
+    """Whether `op` adds to a product's sums what the program's op adds, and `group` cannot have that product: what is
+    stored in between would be rounded once more than eager's.
+    """
+    if (group.named is None and group.reduced is None) or not adds_to_sums(op):
+        return False
+    product = defining_op(grouping.graph.source(op.operands[0]))
+    if product is None or opdef(product).role is not Role.CONTRACTION or ALONE in product.attributes:
+        return False
+    return is_narrow(product.results[0].type.element_type) and bool(_why_no_product(grouping, product, group))
 
 
 def _try_pointwise(
@@ -177,12 +194,9 @@ def _try_epilogue(
     assert op is not None
     if opdef(op).role is not Role.CONTRACTION or ALONE in op.attributes:
         return "its kernel takes nothing behind it"
-    if group.named is not None or group.reduced is not None:
-        if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
-            return "the consumer is no pointwise kernel"
-        reason = why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
-        if reason is not None:
-            return reason
+    reason = _why_no_product(grouping, op, group)
+    if reason is not None:
+        return reason
     if grouping.is_guarded(group, reads) or len(indices) != 1:
         return "the result is read at several indices, or in part"
     same = _same_loops if op.name == "kiln.conv" else _same_rows
@@ -194,6 +208,15 @@ def _try_epilogue(
         group.others.append(op)
     grouping.adopt(op, group, [indices[0]])
     return None
+
+
+def _why_no_product(grouping: Grouping, op: ir.Operation, group: Group) -> str | None:
+    """Why a group that has a named op, or reduces, cannot have a product before its loops; None for others."""
+    if group.named is None and group.reduced is None:
+        return None
+    if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
+        return "the consumer is no pointwise kernel"
+    return why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
 
 
 def _same_loops(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:

@@ -14,13 +14,18 @@ from kiln.lowering.tile.body import reduction_dims
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops, yielded
 from kiln.passes.roundings.decisions import decided
 
-__all__ = ["CHOICES", "element_type", "widened"]
+__all__ = ["CHOICES", "adds_to_sums", "element_type", "widened"]
 
 CHOICES = {"arith.negf", "arith.select", "math.absf", "math.copysign"}
 """Ops that give an operand, or its negative: exact in any type."""
 
 _ADDING = ("adds_to_product", "conv_bias")
 """Attributes of loops that add what eager's op adds to a product before it rounds."""
+
+
+def adds_to_sums(op: ir.Operation) -> bool:
+    """Whether a loop adds what the program's op adds to a product, its first operand, before that rounds."""
+    return any(name in op.attributes for name in _ADDING)
 
 
 def element_type(value: ir.Value) -> ir.Type:
@@ -85,7 +90,7 @@ def _is_added_to(value: ir.Value) -> bool:
         if name_of(op) == "kiln.view":
             if not _is_added_to(op.results[0]):
                 return False
-        elif use.operand_number != 0 or not any(name in op.attributes for name in _ADDING):
+        elif use.operand_number != 0 or not adds_to_sums(op):
             return False
     return True
 

@@ -16,7 +16,7 @@ def keep_rounding(tensor: ir.Value | None) -> None:
     loop = None if tensor is None else defining_op(tensor)
     if tensor is None or loop is None or loop.name != "linalg.generic":
         return
-    place = list(loop.results).index(tensor)
+    place = ir.OpResult(tensor).result_number
     ending = defining_op(list(loop.regions[0].blocks[0].operations)[-1].operands[place])
     if ending is not None and is_implicit(ending):
         del ending.attributes["fastmath"]

@@ -5,6 +5,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 TARGETS = ["cpu", "tt-cpu"]
 NARROW = [torch.bfloat16, torch.float16]
@@ -252,3 +253,31 @@ def test_integers_are_made_of_exact_quotients(target):
     *found, _ = compiled(wholes, target)(n)  # on tt-cpu, quotients that need not be exact have the error of a GPU's
     *expected, _ = wholes(n)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_a_bias_before_a_kernel_of_rows(target, dtype, kind):
+    """The sums are rounded with the bias, which nearly takes them away, also where rows are reduced behind."""
+    torch.manual_seed(0)
+    if kind == "linear":
+        x, w = torch.randn(1, 64).repeat(24, 1), torch.randn(40, 64)
+        x[:, 0] += torch.linspace(0, 1e-2, 24)
+
+        def program(x, w, b):
+            return torch.softmax(F.linear(x, w, b), -1, dtype=torch.promote_types(x.dtype, torch.float32))
+    else:
+        x, w = torch.randn(1, 16, 1, 1).repeat(2, 1, 5, 24), torch.randn(8, 16, 1, 3)
+        x = x.to(memory_format=torch.channels_last)  # cuDNN rounds before a bias, on GPUs in eager as well
+
+        def program(x, w, b):
+            sums = torch.relu(F.conv2d(x, w, b) + 1)
+            return torch.softmax(sums, -3, dtype=torch.promote_types(x.dtype, torch.float32)).mean(-1)
+
+    x, w = x.to(dtype), w.to(dtype)
+    b = -F.linear(x[0].double(), w.double()) if kind == "linear" else -F.conv2d(x.double(), w.double())[0, :, 0, 0]
+    b = (b * 0.999).to(dtype)
+    exact = program(x.double(), w.double(), b.double())
+    found = compiled(program, target)(x, w, b)
+    assert error(found, exact) < 2 * error(program(x, w, b), exact) + 1e-6
