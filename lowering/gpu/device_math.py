@@ -13,9 +13,13 @@ __all__ = ["DIRECT", "INSTRUCTIONS", "LIBRARY", "library_symbol"]
 DIRECT = ("math.exp", "math.exp2", "math.erf", "math.absf", "math.floor", "math.ceil", "math.fma", "math.rsqrt")
 """Ops that are emitted as they are for f32."""
 
-INSTRUCTIONS = {"math.exp2": "ex2.approx.ftz.f32", "math.rsqrt": "rsqrt.approx.f32"}
+INSTRUCTIONS = {
+    "math.exp2": "ex2.approx.ftz.f32", "math.rsqrt": "rsqrt.approx.f32",
+    "math.ceil": "cvt.rpi.f32.f32", "math.floor": "cvt.rmi.f32.f32",
+}  # fmt: skip
 """Ops on f32 that are one instruction of an NVIDIA GPU, by which the library has them, too. Reading the library takes
-Triton 40 ms a kernel, and Python's interpreter lock for as long, so that no other kernel is emitted."""
+Triton 40 ms a kernel, and Python's interpreter lock for as long, so that no other kernel is emitted. Its `ceilf` and
+`floorf`, as Triton links them, take denormal numbers as zero: `ceil` of 1e-40 is 1."""
 
 _EXACT = ("math.absf", "math.floor", "math.ceil", "math.fma")  # also for f64
 

@@ -34,7 +34,8 @@ _MATH = {
 _LIBM = {"lgamma", "tgamma", "hypot", "nextafter", "fdim", "remainder", "exp10", "j0", "j1", "y0", "y1"}
 _ASSEMBLY = {
     "tanh.approx": "math.tanh", "ex2.approx": "math.exp2", "lg2.approx": "math.log2", "rsqrt.approx": "math.rsqrt",
-    "sqrt.approx": "math.sqrt", "sin.approx": "math.sin", "cos.approx": "math.cos",
+    "sqrt.approx": "math.sqrt", "sin.approx": "math.sin", "cos.approx": "math.cos", "cvt.rpi": "math.ceil",
+    "cvt.rmi": "math.floor",
 }  # fmt: skip
 _TT = {
     *("tt.addptr", "tt.bitcast", "tt.clampf", "tt.mulhiui", "tt.fp_to_fp", "tt.extern_elementwise", "tt.precise_sqrt"),
@@ -219,7 +220,7 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     text = ir.StringAttr(op.attributes["asm_string"]).value
-    found = re.search(r"[a-z0-9]+\.approx", text)
+    found = re.search(r"[a-z0-9]+\.approx|cvt\.r[mp]i", text)
     if found is not None and found.group() == "rcp.approx" and text.count(";") <= 1:
         return arith.divf(b.float_(1.0, type_), operands[0])
     if found is None or found.group() not in _ASSEMBLY or text.count(";") > 1:
