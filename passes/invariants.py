@@ -126,6 +126,9 @@ def _isolated(op: ir.Operation) -> str | None:
 _LINALG_BODY: dict[str, Allowed] = {"linalg.generic": _SCALAR}
 _FUSED_REGIONS: dict[str, Allowed] = {"kiln.fusion": _CODEGEN, **_LINALG_BODY}
 
+_BLOCKS: Allowed = ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")
+"""What a GPU's kernels are made of."""
+
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
@@ -151,11 +154,11 @@ STAGES: dict[str, Stage] = {
         ),
         Stage("kernels", _LAUNCHED_TOP, _FUSED_REGIONS, (_builtin_types,), ()),
         Stage("vector", _LAUNCHED_TOP, _FUSED_REGIONS, (), _LOOPS),
-        Stage("ttir", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")),
+        Stage("ttir", _LAUNCHED_TOP, _FUSED_REGIONS, (), _BLOCKS),
         Stage("llvm", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("llvm.*",)),
         Stage("object", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("llvm.*",)),
-        Stage("ptx", _LAUNCHED_TOP, _FUSED_REGIONS, (), ("tt.*", "arith.*", "math.*", "scf.*", "ub.*")),
-        Stage("plan", ("kiln.*", "arith.constant", "func.return"), _FUSED_REGIONS, (_builtin_types,)),
+        Stage("ptx", _LAUNCHED_TOP, _FUSED_REGIONS, (), _BLOCKS),
+        Stage("plan", ("kiln.*", "arith.constant", "func.return"), _FUSED_REGIONS, (), ("llvm.*", *_BLOCKS)),
     )
 }
 

@@ -66,4 +66,4 @@ def test_stages(name: str, dynamic: bool, tmp_path: Path) -> None:
                 module.operation.verify()
                 check_stage(module, stage)
             seen.append(stage)
-    assert seen == ["graph", "kiln", "fused", "sched", "kernels", "vector", "llvm", "object"]
+    assert seen == ["graph", "kiln", "fused", "sched", "kernels", "vector", "llvm", "object", "plan"]

@@ -23,8 +23,8 @@ def compiled(function: Callable[..., Any], target: str) -> Callable[..., Any]:
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
-    """Two products with a workspace between them."""
-    return torch.softmax(x @ x, -1) @ x + 1
+    """Two running sums with a workspace between them."""
+    return torch.cumsum(torch.cumsum(x, 0), 1) + 1
 
 
 @pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
