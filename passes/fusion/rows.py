@@ -22,6 +22,7 @@ import math
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.dialects.rounding import is_narrow
 from kiln.lowering.cpu.tile.phases import Phases, find_hosts, find_phases, row_count
 from kiln.lowering.cpu.tile.rows_schedule import split_of
 from kiln.lowering.host.kernels import fusion_key
@@ -82,7 +83,9 @@ def keep_shared_rows(function: ir.OpView, l2_bytes: int) -> list[tuple[ir.Operat
             reasons.append(f"products, then the rows of the loops behind them: {reason or 'stored anyway'}")
             waits.append(number)
             roots, hosts = [part.roots[i] for i in part.mine], find_hosts(part, phases)
-            wanted += [(v, number) for v in phases.behind if v not in roots and v not in hosts]
+            # A value of 16 bits may become f32 (drop-roundings), which no result of 16 bits can hold meanwhile.
+            held = [v for v in hosts if not is_narrow(ir.RankedTensorType(v.type).element_type)]
+            wanted += [(v, number) for v in phases.behind if v not in roots and v not in held]
         if not waits:
             unchanged[key] = reasons
         else:

@@ -7,6 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from kiln.frontend.report import collect
+
 TARGETS = ["cpu", "tt-cpu"]
 NARROW = [torch.bfloat16, torch.float16]
 
@@ -281,3 +283,22 @@ def test_a_bias_before_a_kernel_of_rows(target, dtype, kind):
     exact = program(x.double(), w.double(), b.double())
     found = compiled(program, target)(x, w, b)
     assert error(found, exact) < 2 * error(program(x, w, b), exact) + 1e-6
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_rows_behind_a_product_in_another_order(dtype):
+    """A kernel that keeps a product's rows for the loops behind it: they are f32, and no result of 16 bits holds them."""
+    torch.manual_seed(0)
+    linear, norm = torch.nn.Linear(64, 32), torch.nn.LayerNorm(32)
+    scale = torch.rand(32)
+
+    def program(x, y):
+        z = y + (linear(x) * scale.to(x.dtype)).permute(0, 3, 1, 2)
+        return norm(norm(z.permute(0, 2, 3, 1)))
+
+    x, y = torch.randn(2, 6, 6, 64), torch.randn(2, 32, 6, 6).to(memory_format=torch.channels_last)
+    linear, norm = linear.to(dtype), norm.to(dtype)
+    with torch.no_grad(), collect() as reports:
+        found, expected = compiled(program)(x.to(dtype), y.to(dtype)), program(x.to(dtype), y.to(dtype))
+    assert not reports[0].aten_calls
+    assert error(found, expected.double()) < 2 * torch.finfo(dtype).eps
