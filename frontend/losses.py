@@ -96,15 +96,24 @@ def write_no_log_softmax(gm: GraphModule) -> None:
     (gradients, smoothed labels) gets it as pointwise ops that fusion computes where they are read.
     """
     graph = gm.graph
-    for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
-        if any(_gathers(user, node) for user in node.users) and not any(user.op == "output" for user in node.users):
-            _take_apart(graph, node)
+    found = [n for n in graph.find_nodes(op="call_function", target=aten._log_softmax.default) if _is_picked_from(n)]
+    if not found:
+        return
+    for node in found:
+        _take_apart(graph, node)
     for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
-        row = _one_element(node)
-        if row is not None:
-            node.replace_all_uses_with(row)
-    graph.eliminate_dead_code()
+        chosen = _one_element(node)
+        if chosen is not None:
+            _take_element(graph, node, *chosen)
     gm.recompile()
+
+
+def _is_picked_from(node: Node) -> bool:
+    """Whether elements of a log-softmax are gathered, and it need not be in memory for something else."""
+    is_returned = any(user.op == "output" for user in node.users)
+    value = _value(node)
+    has_classes = value.dim() > 0 and value.shape[cast(int, node.args[1])] != 0
+    return has_classes and not is_returned and any(_gathers(user, node) for user in node.users)
 
 
 def _take_apart(graph: Graph, node: Node) -> None:
@@ -120,7 +129,8 @@ def _take_apart(graph: Graph, node: Node) -> None:
     for user in list(node.users):
         if _gathers(user, node):
             with graph.inserting_before(user):
-                gathered = _cast(graph, _call(graph, aten.gather.default, _source(logits), *user.args[1:]), wide)
+                element = _call(graph, aten.gather.default, _source(logits), *user.args[1:])
+                gathered = _cast(graph, _cast(graph, element, _value(logits).dtype), wide)
                 picked = _cast(graph, _minus(graph, _minus(graph, gathered, most), log), dtype)
             user.replace_all_uses_with(picked)
             graph.erase_node(user)
@@ -147,31 +157,43 @@ def _source(logits: Node) -> Node:
     return cast(Node, source) if same and _value(cast(Node, source)).is_floating_point() else logits
 
 
-def _one_element(node: Node) -> Node | None:
-    """What a sum over classes is, whose only term that is not zero is the row's at its target (see `_backward`)."""
+def _one_element(node: Node) -> tuple[Node, Node, int] | None:
+    """Of a sum over C classes of ``where(classes == index, row, 0)``, as `_backward` makes it: index, row and C."""
     if len(node.args) != 3 or not isinstance(node.args[0], Node) or node.kwargs:
         return None
-    chosen, dims, keeps = node.args
-    if not keeps or cast(Node, chosen).target != aten.where.self:
+    chosen, dims, keeps = cast("tuple[Node, list[int], bool]", node.args)
+    if not keeps or chosen.target != aten.where.self:
         return None
-    condition, row, other = cast("tuple[Node, Node, Node]", cast(Node, chosen).args)
+    condition, row, other = cast("tuple[Node, Node, Node]", chosen.args)
     if condition.target != aten.eq.Tensor or not _is_zero(other):
         return None
-    dim = cast("list[int]", dims)
-    classes, index = cast("tuple[Node, Node]", condition.args)
-    rank = _value(cast(Node, chosen)).dim()
-    if len(dim) != 1 or dim[0] % rank != _CLASSES or not _counts(classes):
+    classes, index = condition.args
+    rank, count = _value(chosen).dim(), _value(chosen).shape[_CLASSES] if _value(chosen).dim() > 1 else 0
+    if len(dims) != 1 or dims[0] % rank != _CLASSES or not isinstance(count, int) or not isinstance(index, Node):
         return None
     narrow = all(_value(n).dim() == rank and _value(n).shape[_CLASSES] == 1 for n in (index, row))
-    return row if narrow and _value(row).shape == _value(node).shape else None
+    same = _value(row).shape == _value(node).shape and _value(row).dtype == _value(node).dtype
+    counts = isinstance(classes, Node) and _counts(classes, count, rank)
+    return (index, row, count) if narrow and same and counts and not _value(index).is_floating_point() else None
 
 
-def _counts(classes: Node) -> bool:
-    """Whether a tensor is 0, 1, 2, ... along the dim of the classes."""
-    if classes.target == aten.view.default:
-        size = cast("list[Any]", classes.args[1])
-        return all(n == 1 for n in size[1:]) and _counts(cast(Node, classes.args[0]))
-    return classes.target in (aten.arange.default, prims.iota.default)
+def _take_element(graph: Graph, node: Node, index: Node, row: Node, count: int) -> None:
+    """The row's number in place of the sum, or 0 where the index is that of no class."""
+    with graph.inserting_before(node):
+        below = _call(graph, aten.lt.Scalar, index, count)
+        inside = _call(graph, aten.bitwise_and.Tensor, _call(graph, aten.ge.Scalar, index, 0), below)
+        zero = cast(Node, cast(Node, node.args[0]).args[2])
+        node.replace_all_uses_with(_call(graph, aten.where.self, inside, row, zero))
+    graph.erase_node(node)
+
+
+def _counts(classes: Node, count: int, rank: int) -> bool:
+    """Whether a tensor is 0, 1, ..., count - 1 along the dim of the classes of tensors with `rank` dims."""
+    shape = tuple(_value(classes).shape)
+    if shape != (count, *[1] * (rank - _CLASSES - 1)):
+        return False
+    source = cast(Node, classes.args[0]) if classes.target == aten.view.default else classes
+    return source.target == aten.arange.default and tuple(_value(source).shape) == (count,)
 
 
 def _is_zero(node: Node) -> bool:

@@ -145,3 +145,42 @@ def test_a_class_out_of_range_is_an_error() -> None:
 def test_masked_logits() -> None:
     x = torch.randn(4, CLASSES).masked_fill(torch.arange(CLASSES) == 2, float("-inf"))
     check(F.cross_entropy, x, torch.tensor([0, 1, 3, 4]))
+
+
+def test_an_index_of_no_class() -> None:
+    """What looks like the gradient's sum over classes may have any index, and other dims, in a program."""
+
+    def rows(x: torch.Tensor, t: torch.Tensor, v: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hit = torch.arange(10) == i.unsqueeze(1)
+        return F.cross_entropy(x, t), torch.where(hit, v.unsqueeze(1), torch.zeros(())).sum(1, keepdim=True)
+
+    def last(x: torch.Tensor, t: torch.Tensor, v: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.cross_entropy(x, t), torch.where(torch.arange(5) == i, v, torch.zeros(())).sum(1, keepdim=True)
+
+    x, t = torch.randn(3, CLASSES), torch.randint(0, CLASSES, (3,))
+    images = torch.randn(2, 1, 4, 1), torch.randint(0, 5, (2, 1, 4, 1))
+    for program, given in ((rows, (torch.randn(3), torch.tensor([2, -1, 10]))), (last, images)):
+        torch._dynamo.reset()
+        found = torch.compile(program, backend=kiln.backend, options={"fallback": False})(x, t, *given)
+        torch.testing.assert_close(found, program(x, t, *given))
+
+
+def test_no_classes() -> None:
+    def gathered(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.log_softmax(x, 1).gather(1, index)
+
+    given = torch.randn(3, 0), torch.zeros(3, 0, dtype=torch.int64)
+    found = torch.compile(gathered, backend=kiln.backend, options={"fallback": False})(*given)
+    assert found.shape == (3, 0)
+
+
+def test_logits_that_are_rounded_first() -> None:
+    """The gathered element is the rounded logit's."""
+    x, t = torch.randn(64, 40), torch.randint(0, 40, (64,))
+
+    def loss(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return F.nll_loss(F.log_softmax(x.to(torch.bfloat16), -1, dtype=torch.float32), t, reduction="none")
+
+    options = {"fallback": False}
+    found = torch.compile(loss, backend=kiln.backend, options=options)(x, t)
+    torch.testing.assert_close(found, loss(x, t), rtol=1e-5, atol=1e-5)
