@@ -41,7 +41,8 @@ def _pad(op: Any) -> Callable[..., Any]:
         wanted = suggest_memory_format(x)
         if wanted == torch.contiguous_format or x.device.type != "cpu":
             return NotImplemented
-        return op(x.contiguous(), padding).contiguous(memory_format=wanted)
+        # clone, since contiguous() leaves an image of one channel as it is, which asks for channels last again.
+        return op(x.clone(memory_format=torch.contiguous_format), padding).clone(memory_format=wanted)
 
     return pad
 
