@@ -6,11 +6,11 @@
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule
 from kiln.lowering import paths
 from kiln.lowering.cpu.attention.flash import Attention
-from kiln.lowering.cpu.attention.pairs import PairedAttention
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem
-from kiln.lowering.cpu.attention.tiles import TiledAttention
 from kiln.lowering.cpu.builder import Builder
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
+from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext
 
@@ -36,13 +36,12 @@ def emit_attention(
     `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
     scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
     """
-    kind = PairedAttention if has_pairs(problem.dtype, schedule.width, target()) else Attention
-    if isinstance(schedule, AmxFlashSchedule):
-        kind = TiledAttention
-    names: dict[type, str] = {PairedAttention: "pairs", TiledAttention: "tiles"}
-    _TAKEN(names.get(kind, "vectors"))
+    pairs = has_pairs(problem.dtype, schedule.width, target())
+    tiles = isinstance(schedule, AmxFlashSchedule)
+    _TAKEN("tiles" if tiles else "pairs" if pairs else "vectors")
     if operands.mask is not None:
         _TAKEN("mask")
     if problem.causal:
         _TAKEN("causal")
-    kind(b, problem, schedule, operands, epilogue, ctx).emit()
+    unit = AMX_BF16 if tiles else float_unit("f32", schedule.width, pairs=pairs)
+    Attention(b, problem, schedule, operands, epilogue, ctx, unit).emit()

@@ -7,6 +7,10 @@ After Dao et al., "FlashAttention" (2022), with the online softmax of Milakov an
 one head and a block of its queries. For each block of keys: transpose the keys into scratch; for each strip
 of query rows: scores by register tiles, softmax against the running maximum, rescale and extend the strip of
 the output. Exponentials are base 2, with log2(e) folded into the scale.
+
+The matrix unit says what is multiplied: f32, pairs of bf16 or tiles of them (AMX). Queries lie in scratch in rows, keys
+and values as words along what is summed (contraction/words.py). For units of bf16 exponentials are rounded to bf16 for
+the product with the values, as PyTorch's kernel rounds them; maximum, sum and output are f32.
 """
 
 import math
@@ -14,33 +18,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
-from torch_mlir.dialects import math as math_dialect
 
 from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
-from kiln.lowering.cpu.attention.loading import Loading, unit
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
+from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, Operand, Place, multiply_step, sum_products
-from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit, sum_lanes
+from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products, multiply_step
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
+from kiln.lowering.cpu.contraction.vectors import float_unit, sum_lanes
+from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
-from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, known
-
-LOG2E = math.log2(math.e)
-_LOWEST = -3.4028234663852886e38  # of the finite f32
+from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, Size, known
 
 
-class Attention(Loading):
-    """One thread's share; sums and, in scratch, operands in f32 (attention/pairs.py: operands in bf16).
+def _unit(strides: tuple[Size, ...]) -> bool:
+    """Whether neighbours along the last dim are neighbours in memory."""
+    return isinstance(strides[-1], int) and strides[-1] == 1
 
-    words: the scratch memory as elements of what is multiplied, `per` of them an element of `layout`. unit: multiplies
-    these; along_head: vectors along the head.
-    """
 
-    unit: VectorUnit
-    along_head: VectorUnit
-    words: ir.Value
-    per: int
+class Attention(Softmax):
+    """One thread's share. unit: multiplies; f32 sums of f32 or bf16."""
 
     def __init__(
         self,
@@ -50,6 +47,7 @@ class Attention(Loading):
         operands: AttentionBuffers,
         epilogue: Epilogue,
         ctx: KernelContext,
+        unit: MatrixUnit,
     ):
         self.b, self.p, self.operands, self.epilogue, self.ctx = b, problem, operands, epilogue, ctx
         self.lay = attention_layout(problem, schedule)
@@ -58,16 +56,28 @@ class Attention(Loading):
         self.vector = b.vec(self.width, b.f32)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
         self.queries, self.keys = known(problem.queries), known(problem.keys)
-        self.v_in_place = problem.dtype == "f32" and problem.v_size % self.width == 0 and unit(problem.v_strides)
         self.low = b.float_(-math.inf, b.f32)
-        self.unit = float_unit("f32", self.width)
-        self.along_head = float_unit("f32", self.width, along_k=True)
-        self.words, self.per = self.scratch, 1
+        # `words` has the elements that are multiplied, `per` to one of the layout; `packed` has words of `per` steps.
+        self.unit, self.per, count = unit, unit.group, self.lay["elements"]
+        self.pairs = unit.group == 2
+        self.words = self.packed = self.scratch
+        if self.pairs:
+            self.words = b.view(ctx.scratch, ctx.scratch_offset, 2 * count, ir.BF16Type.get())
+            self.packed = b.view(ctx.scratch, ctx.scratch_offset, count, b.i32)
+        whole = problem.dtype == "f32" and problem.v_size % self.width == 0
+        self.v_in_place = _unit(problem.v_strides) and (self.dot_scores or whole and not self.pairs)
+        self.q_row = apart(round_up(problem.qk_size, self.per * self.width), LINE * self.per // 4)
 
     # -- tasks ------------------------------------------------------------------------------------
 
     def emit(self) -> None:
         """Emit this thread's share: blocks of queries of one head, taken in turn."""
+        self.unit.begin(self.b)
+        self.tasks()
+        self.unit.end(self.b)
+
+    def tasks(self) -> None:
+        """Emit a loop over the blocks."""
         b, sizes = self.b, [*self.p.batch, self.p.heads]
         blocks = b.ceildivi(self.queries, self.lay["rows"])
         total = blocks
@@ -125,7 +135,9 @@ class Attention(Loading):
         first = b.addi(k_at, b.muli(k0, known(p.k_strides[-2])))
         if not self.dot_scores:
             self.load_keys(first, count)
-        values = self.load_values(b.addi(v_at, b.muli(k0, known(p.v_strides[-2]))), count)
+        values = b.addi(v_at, b.muli(k0, known(p.v_strides[-2])))
+        if not self.v_in_place:
+            self.load_values(values, count)
 
         begin: Index = 0
         if p.causal:  # strips whose rows all come before the first key of the block see nothing of it
@@ -142,43 +154,79 @@ class Attention(Loading):
 
         b.for_(begin, rows, self.mr, strip)
 
+    # -- packing -----------------------------------------------------------------------------------
+
+    def load_queries(self, at: Index, rows: Index, padded: Index) -> None:
+        """The block's queries to scratch; rows up to `padded` repeat the last one."""
+        b, p, pitch = self.b, self.p, self.q_row // self.per
+
+        def place(_: int, i: Index) -> tuple[ir.Value, Index]:
+            return self.packed, b.addi(b.muli(i, pitch), self.lay["q"])
+
+        words = self.lines(self.operands.q, p.q_strides[-2], p.q_strides[-1])
+        pack(words, at, rows, p.qk_size, place, pitch, turned=False, height=padded)
+
+    def load_keys(self, first: Index, count: Index) -> None:
+        """The block's keys to scratch: a row of one word of each, for each word of the head."""
+        p = self.p
+        words = self.lines(self.operands.k, p.k_strides[-2], p.k_strides[-1])
+        pack(words, first, count, p.qk_size, self.columns_from("k"), self.lay["keys"], turned=True)
+
+    def load_values(self, first: Index, count: Index) -> None:
+        """The block's values to scratch: a row of words for each `per` keys."""
+        p = self.p
+        words = self.lines(self.operands.v, p.v_strides[-1], p.v_strides[-2])
+        pack(words, first, p.v_size, count, self.columns_from("v"), self.lay["v_padded"], turned=True)
+
+    def lines(self, buffer: ir.Value, stride: Size, k_stride: Size) -> Words:
+        """An operand's lines."""
+        return Words(self.b, Lines(buffer, known(stride), known(k_stride)), self.unit)
+
+    def columns_from(self, area: str) -> Callable[[int, Index], tuple[ir.Value, Index]]:
+        """Where columns lie in an area of scratch."""
+        return lambda _, j: (self.packed, self.b.addi(j, self.lay[area]))
+
     # -- one strip of mr query rows ----------------------------------------------------------------
 
     def scores(self, i: Index, count: Index) -> None:
         """p[r, j] = q[i + r] . k[j], for whole tiles of keys (past `count` something finite or stale)."""
-        b, lay, nr = self.b, self.lay, self.nv * self.width
+        b, lay = self.b, self.lay
+        depth = round_up(self.p.qk_size, self.unit.depth)
+        left = self.rows(self.query_rows(i), self.q_row)
 
         def tile(j: Index, vectors: int) -> None:
-            acc = self.score_products(i, j, [b.zero(self.vector)] * (self.mr * vectors), vectors)
-            for r in range(self.mr):
-                for v in range(vectors):
-                    at = b.sum_(lay["p"], j, r * lay["p_stride"] + v * self.width)
-                    self.store(acc[r * vectors + v], at)
+            def at(r: int, v: int) -> Place:
+                here = b.sum_(lay["p"], j, r * self.unit.rows * lay["p_stride"] + v * self.width)
+                return Place(self.scratch, here, lay["p_stride"])
 
-        full = lay["keys"] // nr * nr
+            right = self.vectors(b.addi(lay["k"], j), lay["keys"])
+            add_products(
+                b, self.unit, self.grid(vectors), at, left, right, depth, unrolled=self.unit.is_numbered
+            )  # fmt: skip
+
+        self.columns(lay["keys"], count, tile)
+
+    def grid(self, vectors: int) -> Grid:
+        """Tiles of sums of a strip, `vectors` of them beside each other."""
+        return Grid(self.mr // self.unit.rows, vectors)
+
+    def rows(self, starts: Sequence[Index], stride: int) -> Operand:
+        """Rows in `words` as left tiles, the next one `stride` elements on."""
+        return lambda _, r, k: Place(self.words, self.b.addi(starts[r * self.unit.rows], k), stride)
+
+    def vectors(self, start: Index, row: int) -> Operand:
+        """Words of columns from `start` of `packed` on as right tiles, `row` of them a step."""
+        b, per = self.b, self.per
+        start = b.muli(start, per)
+        return lambda _, v, k: Place(self.words, b.sum_(start, b.muli(k, row), v * self.width * per), row * per)
+
+    def columns(self, size: int, count: Index, tile: Callable[[Index, int], None]) -> None:
+        """tile(first column, vectors) for those of `size` columns that begin before `count`."""
+        b, nr = self.b, self.nv * self.width
+        full = size // nr * nr
         b.for_(0, b.mini(count, full), nr, lambda j: tile(j, self.nv))
-        if full < lay["keys"]:
-            rest = (lay["keys"] - full) // self.width
-            b.if_(b.cmpi("sgt", count, full), lambda: tile(full, rest))
-
-    def score_products(self, i: Index, j: Index, acc: list[ir.Value], vectors: int) -> list[Any]:
-        """Adds q[i + r] . k[j + n] to a tile of sums."""
-        b = self.b
-        keys = b.addi(self.per * self.lay["k"], b.muli(j, self.per))
-        right = self.vectors(self.words, keys, self.lay["keys"])
-        return self.products(self.unit, self.query_rows(i), right, self.p.qk_size, acc)
-
-    def products(
-        self, unit: VectorUnit, left: Sequence[Index], right: Operand, steps: Index, acc: list[ir.Value]
-    ) -> list[Any]:
-        """acc[r, v] += the sum over `steps` of the element of the row at left[r], in `words`, times right(v)."""
-        b, grid = self.b, Grid(self.mr, len(acc) // self.mr)
-        return sum_products(b, unit, grid, acc, lambda _, r, k: Place(self.words, b.addi(left[r], k)), right, steps)
-
-    def vectors(self, buffer: ir.Value, start: Index, row: Index) -> Operand:
-        """Vectors of columns from `start` on, rows or groups of rows side by side, `row` elements a step of k."""
-        b = self.b
-        return lambda _, v, k: Place(buffer, b.sum_(start, b.muli(k, row), v * self.width * self.per))
+        if full < size:
+            b.if_(b.cmpi("sgt", count, full), lambda: tile(full, (size - full) // self.width))
 
     def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
@@ -197,11 +245,6 @@ class Attention(Loading):
 
         b.for_(0, count, group, tile)
 
-    @property
-    def q_row(self) -> int:
-        """Elements of `words` from one query to the next."""
-        return self.lay["q_stride"]
-
     def query_rows(self, i: Index) -> list[Index]:
         """Where the queries of a strip lie in `words`."""
         b = self.b
@@ -209,7 +252,8 @@ class Attention(Loading):
 
     def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[Any]:
         """Adds the products of the queries in scratch at `q_at` and the keys at `k_at`, lanes along the head."""
-        b, unit, grid = self.b, self.along_head, Grid(self.mr, len(k_at))
+        unit = float_unit("f32", self.width, pairs=self.pairs, along_k=True)
+        b, grid = self.b, Grid(self.mr, len(k_at))
         for e in range(0, self.p.qk_size, unit.depth):
             mask = b.mask_below(self.p.qk_size - e, unit.depth)
 
@@ -222,115 +266,64 @@ class Attention(Loading):
             acc = multiply_step(b, unit, grid, acc, queries, keys, e)  # pyright: ignore[reportAssignmentType] - as many sums as it takes
         return acc
 
-    def softmax_row(
-        self, i: Index, r: Index, state: Index, rows: Index, count: Index, limit: Index, mask_at: Index
-    ) -> None:
-        """p[r] = 2^(scores - new maximum), and the row's entries of top, drop and part."""
-        b, p, lay, width = self.b, self.p, self.lay, self.width
-        at = b.addi(lay["p"], b.muli(r, lay["p_stride"]))
-        visible = b.mini(count, b.addi(limit, r)) if p.causal else count
-        low = b.broadcast(self.low, width)
-        factor = b.float_(p.scale * LOG2E, self.vector)
-        if p.mask_dtype is not None:  # padding rows read the last row's mask
-            row = b.mini(b.addi(i, r), b.subi(rows, 1))
-            mask_at = b.addi(mask_at, b.muli(row, known(p.mask_strides[-2])))
-        everything = isinstance(visible, int) and visible >= lay["keys"]
-        lanes = self.lanes() if not everything else None
-        bound = b.broadcast(self.int32(visible), width) if not everything else None
+    def accumulate(self, i: Index, count: Index, values: Index) -> None:
+        """out[i + r] = out[i + r] * drop[r] + p[r] @ v; values: where they begin in memory."""
+        b, lay, width, size = self.b, self.lay, self.width, self.lay["v_padded"]
+        base = b.addi(lay["out"], b.muli(i, size))
 
-        scores: list[ir.Value] = []
-        for j in range(0, lay["keys"], width):
-            x = b.mulf(self.load(b.addi(at, j)), factor)
-            if p.mask_dtype is not None:
-                x = self.masked(x, mask_at, j, count)
-            if lanes is not None and bound is not None:
-                here = b.addiv(lanes, b.int_(j, lanes.type)) if j else lanes
-                x = b.select(arith.cmpi(arith.CmpIPredicate.slt, here, bound), x, low)
-            scores.append(x)
-        best = self.tree(b.fmax, scores)
-        old = b.load(self.scratch, b.sum_(lay["top"], state, r))
-        new = b.fmax(self.highest(best), old)
-        # A row with no key so far has maximum -inf; against 0 its exponentials are 0 and not NaN.
-        safe = b.select(b.cmpf("oeq", new, self.low), b.float_(0.0, b.f32), new)
-        top = b.broadcast(safe, width)
-        powers = [self.exp2(b.subf(x, top)) for x in scores]
-        self.keep_powers(powers, at)
-        b.store(new, self.scratch, b.sum_(lay["top"], state, r))
-        b.store(b.subf(old, safe), self.scratch, b.addi(lay["drop"], r))
-        b.store(b.reduce("add", self.tree(b.addf, powers)), self.scratch, b.addi(lay["part"], r))
+        def factor(r: Index) -> ir.Value:
+            return b.broadcast(b.load(self.scratch, b.addi(lay["drop"], r)), width)
 
-    def keep_powers(self, powers: list[ir.Value], at: Index) -> None:
-        """A row's exponentials to scratch, where `accumulate` finds them."""
-        for n, x in enumerate(powers):
-            self.store(x, self.b.addi(at, n * self.width))
+        def rescale(r: Index) -> None:
+            by = factor(r)
+            for j in range(0, size, width):
+                at = b.sum_(base, b.muli(r, size), j)
+                self.store(b.mulf(self.load(at), by), at)
 
-    def masked(self, x: ir.Value, mask_at: Index, j: int, count: Index) -> ir.Value:
-        """The scores of keys j ... with the mask applied; keys past `count` are not read."""
-        b, width = self.b, self.width
-        stride = known(self.p.mask_strides[-1])
-        at = b.addi(mask_at, b.muli(j, stride))
-        low = b.broadcast(self.low, width)
-        lowest = b.float_(_LOWEST, self.vector)
-        fill = -math.inf if self.p.fill is None else self.p.fill
-        removed = low if fill == -math.inf else b.float_(max(fill * LOG2E, _LOWEST), self.vector)
-        whole = b.cmpi("sge", count, j + width)
-
-        def apply(lanes: ir.Value | None) -> list[ir.Value]:
-            assert self.operands.mask is not None
-            m = b.gather(self.operands.mask, at, stride, width, lanes)
-            if self.p.mask_dtype == "i8":
-                return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, removed)]
-            m = b.cast_float(m, b.f32)
-            y = b.fma(m, b.float_(LOG2E, self.vector), x)
-            # The lowest finite mask stays finite: a row of such keys alone is their mean.
-            lost = arith.andi(b.cmpf("olt", y, lowest), b.cmpf("ogt", m, low))
-            return [b.select(lost, lowest, y)]
-
-        def partly() -> list[ir.Value]:
-            left = b.maxi(b.subi(count, j), 0)
-            if stride == 0:  # one element, in bounds whatever the count, since the block is not empty
-                return apply(None)
-            return apply(b.mask_below(left, width))
-
-        return b.if_(whole, lambda: apply(None), partly, [self.vector])[0]
-
-    def rescale(self, state: Index) -> None:
-        """drop = 2^(old maximum - new maximum) per row; sum = sum * drop + part."""
-        b, lay = self.b, self.lay
-        factor = self.exp2(self.load(lay["drop"]))
-        self.store(factor, lay["drop"])
-        at = b.addi(lay["sum"], state)
-        self.store(b.fma(self.load(at), factor, self.load(lay["part"])), at)
-
-    def accumulate(self, i: Index, count: Index, values: tuple[ir.Value, Index, Index]) -> None:
-        """out[i + r] = out[i + r] * drop[r] + p[r] @ v."""
-        b, lay = self.b, self.lay
-        base = b.addi(lay["out"], b.muli(i, lay["v_padded"]))
+        if self.unit.is_numbered:  # registers of tiles do not scale
+            b.for_(0, self.mr, 1, rescale)
+        left = self.rows(
+            [self.per * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)], self.per * lay["p_stride"]
+        )
 
         def tile(j: Index, vectors: int) -> None:
-            at = [b.sum_(base, j, r * lay["v_padded"] + v * self.width) for r in range(self.mr) for v in range(vectors)]
-            acc: list[ir.Value] = []
-            for r in range(self.mr):
-                factor = b.broadcast(b.load(self.scratch, lay["drop"] + r), self.width)
-                acc += [b.mulf(self.load(x), factor) for x in at[r * vectors : (r + 1) * vectors]]
-            acc = self.value_products(values, j, count, acc, vectors)
-            for x, index in zip(acc, at, strict=True):
-                self.store(x, index)
+            def at(r: int, v: int) -> Place:
+                return Place(self.scratch, b.sum_(base, j, r * self.unit.rows * size + v * width), size)
 
-        nr = self.nv * self.width
-        full = lay["v_padded"] // nr * nr
-        b.for_(0, full, nr, lambda j: tile(j, self.nv))
-        if full < lay["v_padded"]:
-            tile(full, (lay["v_padded"] - full) // self.width)
+            factors: dict[int, ir.Value] = {}
 
-    def value_products(
-        self, values: tuple[ir.Value, Index, Index], j: Index, count: Index, acc: list[ir.Value], vectors: int
-    ) -> list[Any]:
-        """Adds p[r] @ v[:, j ...] to a tile of the output."""
-        b, lay = self.b, self.lay
-        buffer, start, row = values
-        left = [self.per * (lay["p"] + r * lay["p_stride"]) for r in range(self.mr)]
-        return self.products(self.unit, left, self.vectors(buffer, b.addi(start, j), row), count, acc)
+            def scaled(n: int, place: Place) -> Tile:
+                r = n // vectors
+                if r not in factors:
+                    factors[r] = factor(r)
+                return b.mulf(self.load(place.at), factors[r])
+
+            unit, load = self.unit, None if self.unit.is_numbered else scaled
+            right = self.vectors(b.addi(lay["v"], j), size)
+            if self.v_in_place:
+                unit, right = (
+                    float_unit("f32", width, pairs=self.pairs, in_rows=True),
+                    self.value_rows(values, j, count),
+                )
+            add_products(b, unit, self.grid(vectors), at, left, right, count, first=False, load=load)
+
+        self.columns(size, size, tile)
+
+    def value_rows(self, values: Index, j: Index, count: Index) -> Operand:
+        """Columns j ... of the values in memory."""
+        b, p, row = self.b, self.p, known(self.p.v_strides[-2])
+        last = b.subi(count, 1)
+
+        def rows(_: int, v: int, k: Index) -> Place:
+            column = b.addi(j, v * self.width)
+            whole = p.v_size % self.width == 0
+            mask = None if whole else b.mask_below(b.subi(p.v_size, column), self.width)
+            at, stride = b.sum_(values, b.muli(k, row), column), row
+            if self.pairs:  # the key behind an odd last one is that one again; its exponential is 0
+                stride = b.subi(b.sum_(values, b.muli(b.mini(b.addi(k, 1), last), row), column), at)
+            return Place(self.operands.v, at, stride, mask)
+
+        return rows
 
     def finish(self, batch: list[Index], head: Index, q0: Index, rows: Index) -> None:
         """Divides by the sums (a row without keys stays zero, or is NaN with ``fill``) and calls the epilogue."""
@@ -351,39 +344,3 @@ class Attention(Loading):
         where, extent = (q0, 0), (rows, self.p.v_size)
         out = (self.scratch, lay["out"], lay["v_padded"])
         run_epilogue(b, self.epilogue, [*batch, head], where, extent, *out, self.width)
-
-    # -- small parts -------------------------------------------------------------------------------
-
-    def load(self, at: Index) -> ir.Value:
-        """One vector of the f32 scratch area."""
-        return self.b.vload(self.scratch, at, self.width)
-
-    def exp2(self, x: ir.Value) -> ir.Value:
-        """2^x, denormal results flushed: they are below the rounding of any sum they could be in."""
-        return math_dialect.exp2(x, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
-
-    def highest(self, x: ir.Value) -> ir.Value:
-        """The highest lane, by halves: LLVM takes a reduction that minds NaN for one lane after the other."""
-        b, count = self.b, self.width
-        while count > 1:
-            count //= 2
-            x = b.fmax(x, b.shuffle(x, x, [(lane + count) % (2 * count) for lane in range(self.width)]))
-        return b.extract(x, 0)
-
-    def lanes(self) -> ir.Value:
-        """vector<width x i32> 0, 1, 2, ..."""
-        type_ = self.b.vec(self.width, self.b.i32)
-        lanes = [ir.IntegerAttr.get(self.b.i32, n) for n in range(self.width)]
-        return self.b.constant(ir.DenseElementsAttr.get(lanes, type_), type_)
-
-    def int32(self, x: Index) -> ir.Value:
-        """A position as i32, for comparisons of lanes."""
-        return self.b.int_(x, self.b.i32) if isinstance(x, int) else arith.index_cast(self.b.i32, x)
-
-    @staticmethod
-    def tree(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:
-        """The values combined in pairs: log2(n) deep, where a chain would be n."""
-        while len(values) > 1:
-            pairs = [combine(x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
-            values = pairs + ([values[-1]] if len(values) % 2 else [])
-        return values[0]

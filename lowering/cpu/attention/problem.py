@@ -14,7 +14,7 @@ from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.problem import Isa, Size
 
 TILE_KEYS = 32
-"""Keys in a row of a tile (attention/tiles.py)."""
+"""Keys in a row of a tile of AMX."""
 _TILES_KEYS = 256
 
 
@@ -110,7 +110,7 @@ def attention_layout(problem: AttentionProblem, s: AttentionSchedule) -> dict[st
     strips = rows // mr
     layout["q_stride"] = round_up(problem.qk_size, width) + line
     layout["p_stride"] = keys + line
-    area("q", rows * layout["q_stride"])
+    area("q", round_up(rows, width) * layout["q_stride"])  # whole vectors of rows are written
     area("out", rows * v_padded)
     area("p", mr * layout["p_stride"])
     area("k", round_up(problem.qk_size, width) * keys)

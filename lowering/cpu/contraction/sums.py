@@ -156,18 +156,21 @@ def add_products(
     terms: Sequence[tuple[int, int]] | None = None,
     before: Callable[[Index], None] | None = None,
     unrolled: bool = False,
+    load: Callable[[int, Place], Tile] | None = None,
 ) -> None:
     """Products of `steps` steps of k, added to the tiles of sums at `places` (of a row and a column of the grid).
 
-    first: they start from zero, and what lies there is not read. The other arguments are those of `sum_products`.
+    first: they start from zero, and what lies there is not read. load: what the n-th tile, which lies at a place,
+    starts from else. The other arguments are those of `sum_products`.
     """
     at = [places(r, v) for r, v in grid.tiles]
     carried = unit.carried(b)
     sums: list[Tile] = [*range(len(at))]
+    load = load or (lambda n, place: unit.load(b, n, place, "sums"))
     begun = b.if_(
         first,
         lambda: [unit.zero(b, n) for n in range(len(at))],
-        lambda: [unit.load(b, n, place, "sums") for n, place in enumerate(at)],
+        lambda: [load(n, place) for n, place in enumerate(at)],
         [carried] * len(at) if carried else (),
     )
     sums = sum_products(b, unit, grid, begun or sums, left, right, steps, terms=terms, before=before, unrolled=unrolled)

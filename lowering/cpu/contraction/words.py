@@ -1,10 +1,10 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Operands of matrix units as words: steps of k that lie next to each other (pairs of bf16, fours of i8).
+"""Operands of matrix units as words: steps of k that lie next to each other (one float, pairs of bf16, fours of i8).
 
 `Words` reads the lines of an operand (rows of a left one, columns of a right one) from memory; `pack` copies them to
-scratch. Both are for vectors of 16 words.
+scratch. Both are for vectors of as many words as a tile of the unit has columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,8 @@ class Lines:
 
 class Words:
     """Words of the lines of an operand as a unit wants them: `unit.group` neighbours along k, in vectors of
-    `unit.columns` words. Of bf16 (or i8 as bf16) and i8 words are integers of as many bits.
+    `unit.columns` words. A word of one float is itself, in the type of the sums; of bf16 (or i8 as bf16) and i8 words
+    are integers of as many bits.
     """
 
     parts = 1
@@ -42,9 +43,10 @@ class Words:
 
     def __init__(self, b: Builder, lines: Lines, unit: MatrixUnit):
         self.b, self.lines, self.group, self.lanes = b, lines, unit.group, unit.columns
-        self.is_bf16 = unit.operands == "bf16"
-        bits = unit.group * (16 if self.is_bf16 else 8)
-        self.vector = b.vec(self.lanes, ir.IntegerType.get_signless(bits))
+        self.operands = unit.operands
+        bits = unit.group * (16 if unit.operands == "bf16" else 8)
+        word = {"f32": b.f32, "f64": b.f64}.get(unit.operands) or ir.IntegerType.get_signless(bits)
+        self.vector = b.vec(self.lanes, word)
 
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
         """Words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""
@@ -72,11 +74,14 @@ class Words:
 
     def element(self, x: ir.Value) -> ir.Value:
         """Elements from memory as those that are multiplied."""
-        return from_memory(self.b, x) if self.is_bf16 else x
+        if self.operands == "i8":
+            return x
+        return from_memory(self.b, x) if self.operands == "bf16" else self.b.cast_float(x, self.vector.element_type)
 
     def words(self, x: ir.Value) -> ir.Value:
         """A vector of elements as words of the unit."""
-        return llvm.bitcast(self.vector, self.element(x))
+        x = self.element(x)
+        return x if self.group == 1 else llvm.bitcast(self.vector, x)
 
     # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).
 
@@ -99,23 +104,31 @@ Place = Callable[[int, Index], tuple[ir.Value, Index]]
 """place(part, i): the buffer of words and where line i begins."""
 
 
-def pack(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, *, turned: bool) -> None:
+def pack(
+    words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, *, turned: bool,
+    height: Index | None = None,
+) -> None:  # fmt: skip
     """Copies `depth` steps of k of `lines` lines to scratch, in each part; zeros fill k up to a vector of words.
+
+    height: lines to write of a left operand; those past the last one repeat it, or are zero.
 
     turned: False for a left operand, whose lines are rows of words in scratch. True for a right one: vectors of one
     word of each of some lines, `pitch` apart from word to word; a place is asked for lines a multiple of their number.
 
     What memory has in the other order is transposed in registers. Whole vectors of lines are written.
     """
+    height = lines if height is None else height
     words.begin()
     source = words.lines
     is_near = isinstance(source.stride, int) and source.stride in (1, 2)  # vectors of lines are one load or two
     is_along = isinstance(source.k_stride, int) and source.k_stride == 1 or not turned and not is_near
-    (_along if is_along else _across)(words, start, lines, depth, place, pitch, turned)
+    (_along if is_along else _across)(words, start, lines, height, depth, place, pitch, turned)
     words.end()
 
 
-def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
+def _along(
+    words: Words, start: Index, lines: Index, height: Index, depth: Index, place: Place, pitch: int, turned: bool
+) -> None:
     """Vectors of 16 words of a line: as they are, or 16 lines together, transposed."""
     b, source, unit = words.b, words.lines, words.lanes * words.group
     full = b.round_down(depth, unit)
@@ -126,7 +139,9 @@ def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place,
 
     def some(i: Index) -> None:
         def row(r: Index) -> Index:
-            return b.addi(start, b.muli(b.mini(b.addi(i, r), last) if turned else i, source.stride))
+            return b.addi(
+                start, b.muli(b.mini(b.addi(i, r), last) if turned or height is not lines else i, source.stride)
+            )
 
         rows = [row(r) for r in range(words.lanes)] if unrolled else []
 
@@ -146,10 +161,12 @@ def _along(words: Words, start: Index, lines: Index, depth: Index, place: Place,
         words.for_(0, full, unit, copy)
         words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
 
-    words.for_(0, lines, words.lanes if turned else 1, some)
+    words.for_(0, height, words.lanes if turned else 1, some)
 
 
-def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place, pitch: int, turned: bool) -> None:
+def _across(
+    words: Words, start: Index, lines: Index, height: Index, depth: Index, place: Place, pitch: int, turned: bool
+) -> None:
     """Vectors of one word of 16 lines: as they are, or 16 together, transposed."""
     b, source, group = words.b, words.lines, words.group
     unit = group if turned else words.lanes * group
@@ -158,6 +175,7 @@ def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place
 
     def strip(i: Index) -> None:
         here = b.mini(b.subi(lines, i), words.lanes)
+        here = here if height is lines else b.maxi(here, 0)
         first = b.addi(start, b.muli(i, source.stride))
 
         def copy(k: Index, left: Index | None = None) -> None:
@@ -179,7 +197,7 @@ def _across(words: Words, start: Index, lines: Index, depth: Index, place: Place
         if turned:
             _fill(words, depth, [place(part, i) for part in range(words.parts)], pitch)
 
-    words.for_(0, lines, words.lanes, strip)
+    words.for_(0, height, words.lanes, strip)
 
 
 def _store(b: Builder, vectors: list[ir.Value], to: Sequence[tuple[ir.Value, Index]]) -> None:

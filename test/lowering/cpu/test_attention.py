@@ -179,13 +179,15 @@ def test_dynamic_sizes(causal: bool, masked: bool) -> None:
 
 @pytest.mark.parametrize("queries", [1, 9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("which", ["query", "key", "value", "transposed key"])
+@pytest.mark.parametrize("which", ["query", "key", "value", "transposed query", "transposed key", "transposed value"])
 def test_strided_heads(which: str, dtype: torch.dtype, queries: int) -> None:
     wide = {name: torch.randn(2, 3, n, 22).to(dtype) for name, n in (("query", queries), ("key", 37), ("value", 37))}
     q, k, v = (x[..., ::2] if name == which else x[..., :11] for name, x in wide.items())
-    if which == "transposed key":
-        k = k.transpose(-2, -1).contiguous().transpose(-2, -1)
-    check(run(q, k, v), q, k, v)
+    if which.startswith("transposed"):
+        turned = which.split()[1]
+        q, k, v = (x.mT.contiguous().mT if name == turned else x for name, x in zip(wide, (q, k, v), strict=True))
+    for machine in (AVX2, Machine(vector_bytes=64, vector_registers=32)):
+        check(run(q, k, v, machine=machine), q, k, v)
 
 
 @pytest.mark.parametrize("fill", [float("-inf"), -1e9, -2.0])
