@@ -30,6 +30,19 @@ def test_warpgroups_multiply_on_hopper_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arch", "same_as"), [("sm_90a", "sm_90"), ("sm_86", "sm_80"), ("sm_75", "sm_80"), ("gfx90a", "gfx942")]
+)
+def test_other_architectures_are_as_the_nearest_older_one(arch, same_as):
+    assert machine(arch) == machine(same_as)
+
+
+@pytest.mark.parametrize("arch", ["hopper", "sm90", "sm_", ""])
+def test_what_names_no_architecture_is_refused(arch):
+    with pytest.raises(KilnError, match="unknown GPU architecture .* expected one like 'sm_90'"):
+        machine(arch)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("sms = { value = 132,", "sms = { value = 1.5,", "sms must be a .*int.*, found 1.5"),

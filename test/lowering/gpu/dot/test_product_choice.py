@@ -22,12 +22,12 @@ CONTEXT = create_context()
 ROWS = json.loads(RESULTS.read_text())["rows"]
 
 
-def reason(case: Case, arch: str = "sm_90") -> str | None:
+def reason(case: Case) -> str | None:
     with CONTEXT, ir.Location.unknown(CONTEXT):
         module = kiln.parse(program(case))
         block = module.body.operations[0].regions[0].blocks[0]
         op = next(op.operation for op in block.operations if kiln.name_of(op.operation) == "kiln.matmul")
-        return product_reason(op, case.tensor_maps, arch)
+        return product_reason(op, case.tensor_maps, "sm_90")
 
 
 def regret(row: dict) -> float:
@@ -47,31 +47,6 @@ def test_choices_cost_little_over_the_better_of_both() -> None:
     assert mean < 1.015, mean
     assert worst < 1.65, (worst, ROWS[which])
     assert sum(r > 1.1 for r, _ in found) < 36, sorted(found)[-45:]
-
-
-@pytest.mark.parametrize(
-    ("case", "library"),
-    [
-        (Case(4096, 4096, 4096), True),
-        (Case(4096, 4096, 4096, behind="relu"), False),
-        (Case(4104, 4104, 4104, behind="relu"), True),
-        (Case(64, 4096, 4096, behind="relu"), False),
-        (Case(16, 4096, 4096), False),
-        (Case(4096, 50257, 768), False),
-        (Case(128, 256, 8192), False),  # in parts
-        (Case(1024, 1024, 1024, "f32"), True),
-        (Case(64, 32, 16, "f32"), False),
-    ],
-)
-def test_points_that_were_measured_before(case: Case, library: bool) -> None:
-    assert (reason(case) is not None) == library
-
-
-def test_other_chips_choose_by_their_own_rates() -> None:
-    """A call's fixed costs are a smaller part of the time on a slower chip."""
-    assert reason(Case(512, 512, 512), "sm_80") is not None
-    assert reason(Case(512, 512, 512), "sm_90") is None
-    assert reason(Case(512, 512, 512), "sm_100") is None
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from fusion_support import close, compile_fusion, emit_fusion, function, run_fus
 from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln
-from kiln.dialects.schedules import Schedule
 from kiln.dialects.schedules.gpu import FlashSchedule, WarpSpecializedSchedule
 from kiln.lowering.gpu.compile import compile_ttir
-from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention, choose_specialized
+from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_specialized
 from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.dot.specialized import Place, Specialized
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
@@ -133,32 +132,7 @@ def test_text_of_both_versions():
     assert new.count("ttng.warp_group_dot ") == 2 * 4
 
 
-def is_specialized(text: str, options: DotOptions = MAPS, changes: Schedule | None = None) -> bool:
-    return "kiln.specialized" in str(emit_fusion(text, options, changes))
-
-
-def test_what_it_is_for():
-    assert is_specialized(attention(**LARGE))
-    assert is_specialized(attention(**LARGE, causal=True, dtype="f16"))
-    assert is_specialized(attention(**LARGE, size=80))
-    assert not is_specialized(attention(**LARGE, size=84))  # rows of no multiple of 16 bytes
-    assert not is_specialized(attention(**LARGE, size=64))
-    assert not is_specialized(attention(**LARGE), DotOptions())
-    assert not is_specialized(attention(**LARGE), DotOptions("sm_100", descriptors=True))
-    assert not is_specialized(attention(**LARGE, dtype="f32"))
-    # Each 64 queries have a multiprocessor.
-    assert not is_specialized(attention(1, 8, 8, 512, 512))
-    # One query a head would leave most of a tile empty.
-    assert not is_specialized(attention(32, 8, 8, 1, 512))
-    # The result may be at any address, though the schedule was made for others.
-    assert not is_specialized(attention(**LARGE, more=", unaligned = array<i64: 3>"), changes=schedule())
-
-
-def test_its_schedules():
-    long = choose_specialized(AttentionShape(128, 4096, 4096, 128, 128, "bf16", causal=True), H200)
-    assert long is not None and (long.heads_together, long.pingpong, long.programs) == (16, False, 132)
-    short = choose_specialized(AttentionShape(14, 2048, 2048, 128, 128, "f16", causal=True), H200)
-    assert short is not None and (short.heads_together, short.pingpong) == (14, True)
+def test_where_it_does_not_fit_other_warps_compute_it():
     smaller = smaller_schedule(schedule())
     assert isinstance(smaller, FlashSchedule) and smaller.tma
 
@@ -174,14 +148,6 @@ def test_what_is_tried_beside_it():
     assert isinstance(chosen, WarpSpecializedSchedule)
     assert turns == replace(chosen, pingpong=not chosen.pingpong)
     assert isinstance(plain, FlashSchedule) and (plain.block_m, plain.block_n) == (64, 64)
-
-
-def test_masks_take_small_blocks_of_keys():
-    """As measured, where there are more programs than run at once."""
-    for heads, tokens, keys in ((768, 512, 64), (256, 1024, 64), (12, 512, 128), (16, 1024, 128)):
-        shape = AttentionShape(heads, tokens, tokens, 64, 64, "bf16", masked=True)
-        assert choose_attention(shape, H200, tma=True).block_n == keys
-        assert choose_attention(replace(shape, masked=False), H200, tma=True).block_n == 128
 
 
 def test_keys_in_columns_are_not_described():
