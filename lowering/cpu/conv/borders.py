@@ -1,25 +1,101 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Tiles of consecutive pixels of a row of the result, and which of them have an input pixel at each window column."""
+"""The columns of a row of the result: which columns of the input they meet, and the tiles that they are cut into."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.window import taps
 from kiln.lowering.cpu.matmul.problem import known
 
+__all__ = ["Phase", "Run", "Span", "Valid", "everywhere", "find_phases", "tile_runs"]
+
 Valid = tuple[tuple[int, int], ...]
+"""For each column of the window the range of a tile's pixels that have input for it."""
+
+
+class Span(NamedTuple):
+    """The columns of the window, by their number, that have input for one pixel."""
+
+    low: Index
+    high: Index
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Columns j = period * i + remainder of the result, i = 0, 1, ...: the t-th of `count` columns of the window that
+    they meet is first + t * step, at column i * stride + offset + t * apart of the input.
+
+    All columns of a convolution are one phase; a transposed one has a phase for each remainder modulo its stride, which
+    is a dense convolution of stride 1 by some columns of the window.
+    """
+
+    count: int
+    stride: int
+    offset: int
+    apart: int
+    period: int = 1
+    remainder: int = 0
+    first: int = 0
+    step: int = 1
+
+    def reach(self, t: int) -> int:
+        """The column of the input, for i = 0."""
+        return self.offset + t * self.apart
+
+    @property
+    def reaches(self) -> list[int]:
+        """Those of all columns of the window."""
+        return [self.reach(t) for t in range(self.count)] or [0]
+
+    def valid(self, width: int, start: int, count: int, t: int) -> tuple[int, int]:
+        """The pixels of a tile, relative to its start, for which a column of the window lies inside of the input."""
+        low = max(0, -(self.reach(t) // self.stride) - start)
+        high = min(count, (width - 1 - self.reach(t)) // self.stride + 1 - start)
+        return (low, high) if low < high else (0, 0)
+
+    def interior(self, b: Builder, p: ConvProblem, last: Index) -> tuple[Index, Index]:
+        """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
+        if not self.count or p.padding[1] == 0 and self.period == 1:
+            return 0, last
+        low = b.mini(max(0, -(min(self.reaches) // self.stride)), last)
+        high = b.ceildivi(b.maxi(b.subi(known(p.width), max(self.reaches)), 0), self.stride)
+        return low, b.maxi(b.mini(high, last), low)
+
+    def inside(self, b: Builder, p: ConvProblem, i: Index) -> Span:
+        """The columns of the window that lie inside of the input for a column of the phase."""
+        if not self.count or p.padding[1] == 0 and self.period == 1:
+            return Span(0, self.count)
+        at = b.addi(b.muli(i, self.stride), self.offset)
+        before, behind = b.subi(0, at), b.subi(known(p.width), at)
+        if self.apart < 0:
+            before, behind = b.subi(1, behind), b.subi(1, before)
+        low, high = (b.ceildivi(b.maxi(x, 0), abs(self.apart)) for x in (before, behind))
+        return Span(low, b.mini(high, self.count))
+
+
+def find_phases(p: ConvProblem) -> list[Phase]:
+    """The phases of a row; some of a transposed convolution may meet no column of the window."""
+    axis = p.column_axis
+    if not p.transposed:
+        return [Phase(axis.kernel, axis.stride, -axis.padding, axis.dilation)]
+    step, back = taps(axis)
+    phases: list[Phase] = []
+    for remainder in range(axis.stride):
+        at = remainder + axis.padding
+        first = next((z for z in range(min(step, axis.kernel)) if (at - z * axis.dilation) % axis.stride == 0), None)
+        count = 0 if first is None else -(-(axis.kernel - first) // step)
+        offset = 0 if first is None else (at - first * axis.dilation) // axis.stride
+        phases.append(Phase(count, 1, offset, -back, axis.stride, remainder, first or 0, step))
+    return phases
 
 
 @dataclass(frozen=True)
 class Run:
-    """Tiles [first, last) of a row that one piece of code computes: `count` pixels each.
-
-    valid: for each window column the range of the tile's pixels that find an input pixel there (the others find
-    padding, which adds nothing).
-    """
+    """Tiles [first, last) of a row that one piece of code computes: `count` pixels each, all with the same padding."""
 
     first: int
     last: int
@@ -32,62 +108,30 @@ def everywhere(count: int, window: int) -> Valid:
     return ((0, count),) * window
 
 
-def tile_runs(p: ConvProblem, mr: int) -> list[Run] | None:
-    """The tiles of mr pixels (the last one may be smaller) of a row of known size; None where it is not known."""
+def tile_runs(p: ConvProblem, phase: Phase, mr: int) -> list[Run] | None:
+    """The tiles of mr columns of a phase (the last one may be smaller) of a row of known size; None where it is not
+    known. Those inside, which find no padding, are one run.
+    """
     if not isinstance(p.columns, int) or not isinstance(p.width, int):
         return None
-    low, high = _interior(p, p.width, p.columns)
-    return cut_row(p.columns, mr, low, high, p.kernel[1], lambda start, count, z: _valid(p, start, count, z))
-
-
-def cut_row(
-    columns: int, mr: int, low: int, high: int, window: int, valid_of: Callable[[int, int, int], tuple[int, int]]
-) -> list[Run]:
-    """The tiles of a row: those inside of columns [low, high), which find no padding, and those around them.
-
-    valid_of(start, count, z): the pixels of a tile for which column z of the window lies inside of the input.
-    """
+    columns = max(0, -(-(p.columns - phase.remainder) // phase.period))
+    low, high = 0, columns
+    if phase.count:
+        low = max(0, -(min(phase.reaches) // phase.stride))
+        high = max(0, min(columns, -((max(phase.reaches) - p.width) // phase.stride)))
     first, last = -(-low // mr), high // mr  # whole tiles inside
     runs: list[Run] = []
     t, tiles = 0, -(-columns // mr)
     while t < tiles:
         if first <= t < last:
-            runs.append(Run(t, last, mr, everywhere(mr, window)))
+            runs.append(Run(t, last, mr, everywhere(mr, phase.count)))
             t = last
             continue
         count = min(mr, columns - t * mr)
-        valid = tuple(valid_of(t * mr, count, z) for z in range(window))
+        valid = tuple(phase.valid(p.width, t * mr, count, z) for z in range(phase.count))
         if runs and runs[-1].count == count and runs[-1].valid == valid:
             runs[-1] = Run(runs[-1].first, t + 1, count, valid)
         else:
             runs.append(Run(t, t + 1, count, valid))
         t += 1
     return runs
-
-
-def _interior(p: ConvProblem, width: int, columns: int) -> tuple[int, int]:
-    """Columns [low, high) of the result whose whole window lies inside of an image of known width."""
-    low = -(-p.padding[1] // p.stride[1])
-    reach = (p.kernel[1] - 1) * p.dilation[1] - p.padding[1]
-    return low, min(columns, -(-max(0, width - reach) // p.stride[1]))
-
-
-def _valid(p: ConvProblem, start: int, count: int, window_column: int) -> tuple[int, int]:
-    """The pixels of a tile for which a window column lies inside of the input."""
-    assert isinstance(p.width, int)
-    stride, before = p.stride[1], p.padding[1] - window_column * p.dilation[1]
-    low = max(0, -(-before // stride) - start)
-    high = min(count, (p.width - 1 + before) // stride + 1 - start)
-    return (low, high) if low < high else (0, 0)
-
-
-def interior(b: Builder, p: ConvProblem) -> tuple[Index, Index]:
-    """Columns [low, high) of the result whose whole window lies inside of the input (high >= low)."""
-    columns = known(p.columns)
-    if p.padding[1] == 0:
-        return 0, columns
-    low = b.mini(-(-p.padding[1] // p.stride[1]), columns)
-    reach = (p.kernel[1] - 1) * p.dilation[1] - p.padding[1]
-    room = b.maxi(b.subi(known(p.width), reach), 0)
-    high = b.ceildivi(room, p.stride[1])
-    return low, b.maxi(b.mini(high, columns), low)

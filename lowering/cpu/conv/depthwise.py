@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import DepthwiseConvSchedule
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.conv.borders import Valid, everywhere, interior, tile_runs
-from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.borders import Span, Valid
+from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
+from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
 
@@ -30,13 +32,12 @@ def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]
     return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
-class Depthwise(ConvKernel):
+class Depthwise(RowKernel):
     """The weights are packed into scratch, unless they are already."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         b, p, s, ctx, operands = self.b, self.p, self.s, self.ctx, self.operands
-        self.mr = s.mr
         layout = depthwise_layout(p, s)
         self.stride = layout["stride"]
         if p.packed:
@@ -44,7 +45,7 @@ class Depthwise(ConvKernel):
         else:
             self.weights = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
             self.panel = 0
-        self.runs = tile_runs(p, self.mr)
+        self.find_runs()
 
     def emit(self) -> None:
         """This thread's share of (row, channels of a task)."""
@@ -59,7 +60,7 @@ class Depthwise(ConvKernel):
         def task(t: Index) -> None:
             line, span = b.divi(t, spans), b.remi(t, spans)
             first = b.muli(span, self.s.span)
-            self.row(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
+            self.some(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
 
         b.for_(low, high, 1, task)
 
@@ -91,64 +92,28 @@ class Depthwise(ConvKernel):
 
         b.for_(0, p.groups, self.width, strip)
 
-    def row(self, image: Index, row: Index, first: Index, last: Index) -> None:
+    def some(self, image: Index, row: Index, first: Index, last: Index) -> None:
         """Channels [first, last) of one row of the result."""
         b, p = self.b, self.p
-        x = b.sum_(
-            self.operands.x_offset,
-            b.muli(image, self.x_image),
-            b.muli(-p.padding[1], self.x_column),
-        )
-        window = Window(b, p, x, row)
-        place = (image, row)
-        if self.runs is not None:
-            for run in self.runs:
+        self.task = image, row, first, last
+        window = Window(b, p, b.addi(self.operands.x_offset, b.muli(image, self.x_image)), row)
+        if self.known:
+            self.known_row(window, 0)
+        else:
+            self.row(window, 0, known(p.columns))
 
-                def tile(t: Index, run: Any = run) -> None:
-                    self.channels(place, b.muli(t, self.mr), run.count, run.valid, window, first, last)
-
-                b.for_(run.first, run.last, 1, tile)
-            return
-        low, high = interior(b, p)
-        whole = b.cmpi("sge", b.subi(high, low), self.mr)
-        high = b.select_index(whole, high, low)
-        # The last whole tile overlaps the one before it: its pixels must not be read by an epilogue that has
-        # written over them, so that results are never written over operands of a convolution's kernel.
-        valid = everywhere(self.mr, p.kernel[1])
-
-        def inner(t: Index) -> None:
-            self.channels(place, b.mini(t, b.subi(high, self.mr)), self.mr, valid, window, first, last)
-
-        def pixel(column: Index) -> None:
-            self.channels(place, column, 1, None, window, first, last)
-
-        b.for_(low, high, self.mr, inner)
-        b.for_(0, low, 1, pixel)
-        b.for_(high, known(p.columns), 1, pixel)
-
-    def channels(
-        self,
-        place: tuple[Index, Index],
-        column: Index,
-        count: int,
-        valid: Valid | None,
-        window: Window,
-        first: Index,
-        last: Index,
-    ) -> None:
-        """`count` pixels from `column` on, all channels of the task."""
+    @override
+    def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
         b, p = self.b, self.p
-        x = b.muli(b.muli(column, p.stride[1]), self.x_column)
-        columns = axis_range(b, p.column_axis, column) if valid is None else None
+        image, row, first, last = self.task
+        x = self.at(column)
 
         def vector(c: Index, mask: ir.Value | None = None) -> None:
-            acc = [b.zero(self.vector)] * count
-
             def products(line: Index, y: Sequence[Index], acc: list[ir.Value]) -> list[ir.Value]:
-                return self.products(window.flat(y), c, valid, columns, line, mask, acc)
+                return self.products(count, meets, window.flat(y), c, line, mask, acc)
 
-            acc = window.fold(products, acc, x)
-            with self.epilogue.channels(b, *place, c, self.width, mask) as pixel:
+            acc = window.fold(products, [b.zero(self.vector)] * count, x)
+            with self.epilogue.channels(b, image, row, c, self.width, mask) as pixel:
                 for r, value in enumerate(acc):
                     pixel(b.addi(column, r), value)
 
@@ -163,39 +128,28 @@ class Depthwise(ConvKernel):
 
     def products(
         self,
+        count: int,
+        meets: Valid | Span,
         y: Index,
         c: Index,
-        valid: Valid | None,
-        columns: tuple[Index, Index] | None,
         line: Index,
         mask: ir.Value | None,
         acc: list[ir.Value],
     ) -> list[ir.Value]:
-        """Adds the products of row y of the window, which meets the image at `line`."""
-        b, p = self.b, self.p
+        """Adds the products of row y of the window, which meets the image at `line`, for the channels from c on."""
+        b = self.b
         line = b.addi(line, b.muli(c, self.x_channel))
-        weights = b.sum_(self.panel, b.muli(y, p.kernel[1] * self.stride), c)
+        weights = b.sum_(self.panel, b.muli(y, self.p.kernel[1] * self.stride), c)
         loaded: dict[int, ir.Value] = {}
 
         def pixel(offset: Index) -> ir.Value:
+            if isinstance(offset, int) and offset in loaded:
+                return loaded[offset]
             at = b.addi(line, b.muli(offset, self.x_column))
-            return b.cast_float(b.gather(self.operands.x, at, self.x_channel, self.width, mask), self.sum_type)
+            x = b.cast_float(b.gather(self.operands.x, at, self.x_channel, self.width, mask), self.sum_type)
+            return loaded.setdefault(offset, x) if isinstance(offset, int) else x
 
-        def weight(z: Index) -> ir.Value:
-            at = b.addi(weights, b.muli(z, self.stride))
-            return b.cast_float(b.vload(self.weights, at, self.width), self.sum_type)
+        def factors(v: int, z: Index) -> Place:
+            return Place(self.weights, b.addi(weights, b.muli(z, self.stride)))
 
-        if valid is None:
-            assert columns is not None
-            return b.for_(*columns, 1, lambda z, a: [b.fma(pixel(b.muli(z, p.dilation[1])), weight(z), a[0])], acc)
-        out = list(acc)
-        for z, (low, high) in enumerate(valid):
-            if low >= high:
-                continue
-            factor = weight(z)
-            for r in range(low, high):
-                offset = r * p.stride[1] + z * p.dilation[1]
-                if offset not in loaded:
-                    loaded[offset] = pixel(offset)
-                out[r] = b.fma(loaded[offset], factor, out[r])
-        return out
+        return self.add_row(Grid(count, 1), meets, acc, pixel, factors)

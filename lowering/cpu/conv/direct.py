@@ -5,27 +5,31 @@
 
 For each block of output channels a thread packs the block's weights as [kd][kh][c][kw][lanes], and then walks its rows
 of the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding
-costs nothing: rows of the window outside of the input are not visited, and tiles at the left and right border have code
-of their own that leaves out the products with padding. Sums of a row lie in scratch, where the epilogue finds them.
+costs nothing: rows of the window outside of the input are not visited, nor are its columns at the borders (kernel.py).
+Sums of a row lie in scratch, where the epilogue finds them.
 Long sums are cut in pieces that start from zero and are added, as in the matrix product (matmul/blocked.py).
+
+Of a transposed convolution, a tile is a few consecutive columns of a phase (borders.py): its pixels are neighbours in
+the input. Their sums lie in the scratch row where the columns of the result are. Rows of the result (and planes) choose
+their window's rows likewise, at run time (window.py). Nothing is scattered, and no products with zeros are taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
+from typing_extensions import override
 
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Index
-from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
+from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
-from kiln.lowering.cpu.conv.borders import Run, Valid, everywhere, interior, tile_runs
+from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import Finishing
-from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.window import Window, axis_range, row_count
+from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
 _UNROLLED = 12  # products in one row of a window up to here are written out: three channels of an image, 3x3
@@ -49,21 +53,18 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
-class Direct(ConvKernel, Finishing):
+class Direct(RowKernel, Finishing):
     """Products of single elements, in the sum type (pairs.py: of two at a time)."""
-
-    unit: VectorUnit
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         b, p, s, ctx = self.b, self.p, self.s, self.ctx
-        self.unit = float_unit(p.sum_dtype, self.width)
-        self.mr, self.nv, self.tiles = s.mr, s.nv, s.tiles
+        self.find_runs()
+        self.nv, self.tiles = s.nv, s.tiles
         self.lanes = self.nv * self.width
         self.layout = direct_layout(p, s)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
-        self.runs = None if p.transposed else tile_runs(p, self.mr)
         self.weights = self.operands.weight if p.packed else self.scratch
         self.panel: Index = 0
 
@@ -133,9 +134,14 @@ class Direct(ConvKernel, Finishing):
         b.for_(0, self.lanes, self.width, strip)
 
     def first_weight(self, channel: Index) -> Index:
-        """Where the weights of an output channel begin."""
-        b = self.b
-        return b.addi(self.operands.weight_offset, b.muli(channel, known(self.p.weight_strides[0])))
+        """Where the weights of an output channel begin; those of a transposed convolution are [C, O / groups, ...]."""
+        b, p = self.b, self.p
+        stride = known(p.weight_strides[0])
+        if not p.transposed or p.groups == 1:
+            return b.addi(self.operands.weight_offset, b.muli(channel, stride))
+        group, inner = b.divi(channel, p.outputs), b.remi(channel, p.outputs)
+        of_group = b.muli(p.channels, known(p.weight_strides[1]))
+        return b.sum_(self.operands.weight_offset, b.muli(inner, stride), b.muli(group, of_group))
 
     def part(
         self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
@@ -152,7 +158,7 @@ class Direct(ConvKernel, Finishing):
         if self.known:
             start = b.muli(part, self.span)
             stop = b.mini(b.addi(start, self.span), columns)
-            self.known_row(window, b.muli(part, self.tiles))
+            self.known_row(window, b.muli(part, self.tiles), self.tiles)
         else:
             start, stop = b.divi(b.muli(part, columns), parts), b.divi(b.muli(b.addi(part, 1), columns), parts)
             self.row(window, start, stop)
@@ -160,104 +166,19 @@ class Direct(ConvKernel, Finishing):
 
     @property
     def span(self) -> int:
-        """Columns of the result in a part of a row."""
-        return self.mr * self.tiles
+        """Columns of the result in a part of a row: `tiles` tiles of each phase."""
+        return self.mr * self.tiles * self.runs[0][0].period
 
-    @property
-    def known(self) -> bool:
-        """Whether the tiles of a row are known."""
-        return self.runs is not None
+    def place(self, at: Index, r: int) -> Index:
+        """Where the sums of a part's pixel at + r of the phase are, in scratch."""
+        b, step = self.b, self.phase.period * self.lanes
+        at = b.addi(b.muli(at, step), b.muli(self.origin, self.lanes))
+        return b.addi(b.addi(self.sums, at), r * step)
 
-    def known_row(self, window: Window, begin: Index) -> None:
-        """The tiles of a part of a row, from `begin` on."""
-        for run in self.runs or ():
-            self.run(run, window, begin)
-
-    def run(self, run: Run, window: Window, begin: Index) -> None:
-        """The tiles of a run that are in the part of the row that begins with tile `begin`."""
-        b = self.b
-        single = isinstance(begin, int) and begin == 0 and run.last <= self.tiles
-        low = run.first if single else b.maxi(run.first, begin)
-        high = run.last if single else b.mini(run.last, b.addi(begin, self.tiles))
-        start = b.muli(begin, self.mr)
-
-        def tile(t: Index) -> None:
-            column = b.muli(t, self.mr)
-            self.tile(run.count, run.valid, self.at(column), window, b.subi(column, start))
-
-        b.for_(low, high, 1, tile)
-
-    def at(self, column: Index) -> Index:
-        """The distance of a column's window from that of column 0, padding and all, in the input."""
-        return self.b.muli(self.b.subi(self.b.muli(column, self.p.stride[1]), self.p.padding[1]), self.x_column)
-
-    def row(self, window: Window, start: Index, stop: Index) -> None:
-        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders."""
+    @override
+    def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
         b, p = self.b, self.p
-        low, high = interior(b, p)
-        self.pixels(window, low, high, start, stop, lambda column: axis_range(b, p.column_axis, column))
-
-    def pixels(
-        self,
-        window: Window,
-        low: Index,
-        high: Index,
-        start: Index,
-        stop: Index,
-        inside: Callable[[Index], tuple[Index, Index]],
-    ) -> None:
-        """Columns [start, stop), of which [low, high) find no padding; `inside` gives the window columns of one.
-
-        The last whole tile overlaps the one before it, so that less than a tile is left only where there is no more.
-        """
-        b, mr = self.b, self.mr
-        low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
-        whole = b.cmpi("sge", b.subi(high, low), mr)
-        high = b.select_index(whole, high, low)
-
-        def tile(t: Index) -> None:
-            column = b.mini(t, b.subi(high, mr))
-            self.tile(mr, everywhere(mr, self.window), self.at(column), window, b.subi(column, start))
-
-        def pixel(column: Index) -> None:
-            self.tile(1, None, self.at(column), window, b.subi(column, start), inside(column))
-
-        b.for_(low, high, mr, tile)
-        b.for_(start, low, 1, pixel)
-        b.for_(high, stop, 1, pixel)
-
-    @property
-    def window(self) -> int:
-        """Columns of the window that a pixel meets."""
-        return self.p.kernel[1]
-
-    def place(self, at: Index, r: int = 0) -> Index:
-        """Where the sums of a part's pixel at + r are, in scratch."""
-        return self.b.addi(self.b.addi(self.sums, self.b.muli(at, self.lanes)), r * self.lanes)
-
-    def tap(self, z: Index) -> Index:
-        """The column of the window that is the z-th to meet a pixel."""
-        return z
-
-    def offset(self, z: Index, r: int) -> Index:
-        """The distance, in columns of the input, of what a tile's pixel r meets at the z-th column of the window."""
-        return self.b.addi(self.b.muli(z, self.p.dilation[1]), r * self.p.stride[1])
-
-    def tile(
-        self,
-        count: int,
-        valid: Valid | None,
-        x: Index,
-        window: Window,
-        at: Index,
-        columns: tuple[Index, Index] | None = None,
-    ) -> None:
-        """Sums of `count` pixels into scratch, from `at` on; x: where the first one's window begins in its row.
-
-        valid: the pixels that each window column has input for; None for one pixel with the window's `columns` given
-        as a range known at run time.
-        """
-        b, p = self.b, self.p
+        x, at = self.at(column), b.subi(column, base)
         zeros = [b.zero(self.vector)] * (count * self.nv)
         places = [b.addi(self.place(at, r), v * self.width) for r in range(count) for v in range(self.nv)]
         piece = self.s.piece
@@ -266,9 +187,9 @@ class Direct(ConvKernel, Finishing):
             weights = b.addi(self.panel, b.muli(window.flat(y), p.channels * p.kernel[1] * self.lanes))
             if p.channels * p.kernel[1] <= _UNROLLED:
                 for c in range(p.channels):
-                    acc = self.step(count, valid, columns, line, weights, c, acc)
+                    acc = self.step(count, meets, line, weights, c, acc)
                 return acc
-            return b.for_(low, high, 1, lambda c, a: self.step(count, valid, columns, line, weights, c, a), acc)
+            return b.for_(low, high, 1, lambda c, a: self.step(count, meets, line, weights, c, a), acc)
 
         if p.steps <= piece:
             acc = window.fold(lambda line, y, a: sums(line, y, 0, p.channels, a), zeros, x)
@@ -292,40 +213,21 @@ class Direct(ConvKernel, Finishing):
         window.fold(row, shift=x)
 
     def step(
-        self,
-        count: int,
-        valid: Valid | None,
-        columns: tuple[Index, Index] | None,
-        line: Index,
-        weights: Index,
-        c: Index,
-        acc: Sequence[ir.Value],
+        self, count: int, meets: Valid | Span, line: Index, weights: Index, c: Index, acc: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Adds the products of one input channel in one row of the window."""
-        b, p = self.b, self.p
+        b, phase = self.b, self.phase
         line = b.addi(line, b.muli(c, self.x_channel))
-        weights = b.addi(weights, b.muli(c, p.kernel[1] * self.lanes))
+        weights = b.addi(weights, b.muli(c, self.p.kernel[1] * self.lanes))
 
-        def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[Any]:
-            at = b.addi(weights, b.muli(self.tap(z), self.lanes))
-            first, last = low * self.nv, high * self.nv
-            tile = multiply_step(
-                b,
-                self.unit,
-                Grid(high - low, self.nv),
-                acc[first:last],
-                lambda _, r, k: Place(self.operands.x, b.addi(line, b.muli(self.offset(z, low + r), self.x_column))),
-                lambda _, v, k: self.factors(b.addi(at, v * self.width)),
-            )
-            return [*acc[:first], *tile, *acc[last:]]
+        def pixel(offset: Index) -> Place:
+            return Place(self.operands.x, b.addi(line, b.muli(offset, self.x_column)))
 
-        if valid is None:
-            assert columns is not None
-            return b.for_(*columns, 1, lambda z, a: column(z, 0, count, a), list(acc))
-        for z, (low, high) in enumerate(valid):
-            if low < high:
-                acc = column(z, low, high, acc)
-        return list(acc)
+        def factors(v: int, z: Index) -> Place:
+            at = b.addi(weights, b.muli(b.addi(b.muli(z, phase.step), phase.first), self.lanes))
+            return self.factors(b.addi(at, v * self.width))
+
+        return self.add_row(Grid(count, self.nv), meets, acc, pixel, factors)
 
     def factors(self, at: Index) -> Place:
         """Where a vector of weights lies."""

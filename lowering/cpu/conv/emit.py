@@ -26,7 +26,6 @@ from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProble
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
 from kiln.lowering.cpu.conv.tiles import emit_tiles
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles, tiles_layout
-from kiln.lowering.cpu.conv.transposed import TransposedDirect, TransposedPairs
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
@@ -42,10 +41,8 @@ _KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
     GemmConvSchedule: (emit_product, product_layout),
     AmxConvSchedule: (emit_tiles, tiles_layout),
 }
-_TRANSPOSED: dict[type[ConvSchedule], _Emit] = {
-    DirectConvSchedule: TransposedDirect.emit_kernel,
-    VnniBf16ConvSchedule: TransposedPairs.emit_kernel,
-}
+_TRANSPOSED = (DirectConvSchedule, VnniBf16ConvSchedule)
+"""Those that take transposed convolutions."""
 
 
 def _path(schedule: ConvSchedule | type[ConvSchedule]) -> str:
@@ -89,8 +86,7 @@ def emit_conv(
     ):
         if is_so:
             _TAKEN(path)
-    emit = _TRANSPOSED[type(schedule)] if problem.transposed else _KERNELS[type(schedule)][0]
-    emit(b, problem, schedule, operands, epilogue, ctx)
+    _KERNELS[type(schedule)][0](b, problem, schedule, operands, epilogue, ctx)
 
 
 def _missing(p: ConvProblem, schedule: ConvSchedule) -> str | None:

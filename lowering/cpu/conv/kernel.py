@@ -1,19 +1,29 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""What all kernels of convolutions begin with."""
+"""What kernels of convolutions in vectors begin with, and the walk along a row where lanes are channels."""
 
+from collections.abc import Callable, Sequence
+from sys import maxsize
 from typing import Any
 
-from kiln.lowering.cpu.builder import Builder
+from torch_mlir import ir
+
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Grid, Place, multiply_step
+from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
+from kiln.lowering.cpu.conv.borders import Phase, Run, Span, Valid, everywhere, find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.window import Window
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
-__all__ = ["ConvKernel"]
+__all__ = ["ConvKernel", "RowKernel"]
 
 
 class ConvKernel:
     """One thread's share of a convolution, in vectors of `width` sums."""
+
+    unit: VectorUnit
 
     def __init__(
         self,
@@ -27,6 +37,7 @@ class ConvKernel:
         self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
         self.sum_type, self.width = element_type(p.sum_dtype), s.width
         self.vector = b.vec(self.width, self.sum_type)
+        self.unit = float_unit(p.sum_dtype, self.width)
         self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
 
     @classmethod
@@ -37,3 +48,111 @@ class ConvKernel:
     def emit(self) -> None:
         """Emits the loops of this thread's share."""
         raise NotImplementedError
+
+
+class RowKernel(ConvKernel):
+    """Tiles of `mr` pixels of a row, in all phases (borders.py).
+
+    Tiles at the left and right border have code of their own that leaves out the products with padding. Where sizes are
+    not known, tiles are whole, and single pixels lie at the borders.
+    """
+
+    phase: Phase
+    origin: Index
+    """Columns of the result from where a part of a row begins to its first column in the phase."""
+    runs: list[tuple[Phase, list[Run] | None]]
+
+    def find_runs(self) -> None:
+        """The tiles of a row."""
+        self.mr = self.s.mr
+        self.runs = [(phase, tile_runs(self.p, phase, self.mr)) for phase in find_phases(self.p)]
+        self.known = all(runs is not None for _, runs in self.runs)
+
+    def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
+        """The sums of `count` pixels from `column` of the phase on, the part of whose row begins with column `base`."""
+        raise NotImplementedError
+
+    def known_row(self, window: Window, begin: Index, tiles: int = maxsize) -> None:
+        """`tiles` tiles of each phase of a row, from `begin` on."""
+        b, base = self.b, self.b.muli(begin, self.mr)
+        for phase, runs in self.runs:
+            self.phase, self.origin = phase, phase.remainder
+            for run in runs or ():
+                single = isinstance(begin, int) and begin == 0 and run.last <= tiles
+                low = run.first if single else b.maxi(run.first, begin)
+                high = run.last if single else b.mini(run.last, b.addi(begin, tiles))
+
+                def tile(t: Index, run: Run = run) -> None:
+                    self.tile(run.count, run.valid, window, b.muli(t, self.mr), base)
+
+                b.for_(low, high, 1, tile)
+
+    def row(self, window: Window, start: Index, stop: Index) -> None:
+        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders."""
+        b = self.b
+        for phase, _ in self.runs:
+            self.phase, self.origin = phase, 0
+            first, last = start, stop
+            if phase.period > 1:
+                above = phase.remainder - phase.period + 1
+                first, last = (b.divi(b.maxi(b.subi(x, above), 0), phase.period) for x in (start, stop))
+                self.origin = b.subi(b.addi(b.muli(first, phase.period), phase.remainder), start)
+            self.pixels(window, first, last)
+
+    def pixels(self, window: Window, start: Index, stop: Index) -> None:
+        """Columns [start, stop) of a phase. The last whole tile overlaps the one before it, so that less than a tile is
+        left only where there is no more: an epilogue must not read what another one has written.
+        """
+        b, p, mr, phase = self.b, self.p, self.mr, self.phase
+        low, high = phase.interior(b, p, known(p.columns) if phase.period == 1 else stop)
+        low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
+        whole = b.cmpi("sge", b.subi(high, low), mr)
+        high = b.select_index(whole, high, low)
+
+        def tile(t: Index) -> None:
+            self.tile(mr, everywhere(mr, phase.count), window, b.mini(t, b.subi(high, mr)), start)
+
+        def pixel(column: Index) -> None:
+            self.tile(1, phase.inside(b, p, column), window, column, start)
+
+        b.for_(low, high, mr, tile)
+        b.for_(start, low, 1, pixel)
+        b.for_(high, stop, 1, pixel)
+
+    def at(self, column: Index) -> Index:
+        """The distance in the input of what a column of the phase meets first, padding and all, from its row."""
+        return self.b.muli(self.b.addi(self.b.muli(column, self.phase.stride), self.phase.offset), self.x_column)
+
+    def add_row(
+        self,
+        grid: Grid,
+        meets: Valid | Span,
+        acc: Sequence[ir.Value],
+        pixel: Callable[[Index], Place | ir.Value],
+        factors: Callable[[int, Index], Place],
+    ) -> list[ir.Value]:
+        """Adds the products of one row of the window.
+
+        pixel(offset): the left operand at a column of the input, `offset` behind the tile's first. factors(v, z): the
+        right operand for the z-th column of the window that the phase meets.
+        """
+        b, phase, nv = self.b, self.phase, grid.wide
+
+        def column(z: Index, low: int, high: int, acc: Sequence[ir.Value]) -> list[Any]:
+            first, last, far = low * nv, high * nv, b.muli(z, phase.apart)
+            some = multiply_step(
+                b,
+                self.unit,
+                Grid(high - low, nv),
+                acc[first:last],
+                lambda _, r, k: pixel(b.addi(far, (low + r) * phase.stride)),
+                lambda _, v, k: factors(v, z),
+            )
+            return [*acc[:first], *some, *acc[last:]]
+
+        if isinstance(meets, Span):
+            return b.for_(*meets, 1, lambda z, a: column(z, 0, grid.high, a), list(acc))
+        for z, (low, high) in enumerate(meets):
+            if low < high:
+                acc = column(z, low, high, acc)
+        return list(acc)

@@ -20,7 +20,6 @@ from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.amx import Features
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.vectors import float_unit
-from kiln.lowering.cpu.conv.borders import tile_runs
 from kiln.lowering.cpu.conv.direct import Direct
 from kiln.lowering.cpu.conv.problem import ConvProblem
 
@@ -48,6 +47,7 @@ class PairsOfChannels(Direct):
         p = self.p
         self.single = p
         self.p = self.halved(p)
+        self.find_runs()
         self.unit = float_unit("f32", self.width, pairs=True)
         self.pairs = self.b.view(self.ctx.scratch, self.ctx.scratch_offset, self.layout["elements"], self.b.i32)
 
@@ -97,9 +97,7 @@ class PairsOfColumns(PairsOfChannels):
 
     @override
     def halved(self, p: ConvProblem) -> ConvProblem:
-        half = replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
-        self.runs = tile_runs(half, self.mr)
-        return half
+        return replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
 
     @property
     @override

@@ -13,9 +13,8 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ColumnsConvSchedule,
     VnniBf16ConvSchedule,
 )
-from kiln.lowering.cpu.conv.borders import tile_runs
+from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 from kiln.lowering.cpu.conv.pairs import takes_column_pairs, takes_pairs
-from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
@@ -102,11 +101,7 @@ def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:
     """Whether the code of all kinds of tiles of a row is of a sensible size."""
     if mr == 1:
         return True
-    if p.transposed:
-        rows = [phase_runs(p, phase, mr) for phase in find_phases(p.column_axis)]
-        runs = None if None in rows else [run for row in rows for run in row or ()]
-    else:
-        runs = tile_runs(p, mr)
-    if runs is None:
+    rows = [tile_runs(p, phase, mr) for phase in find_phases(p)]
+    if None in rows:
         return mr * nv * p.kernel[1] <= _CODE
-    return sum(high - low for run in runs for low, high in run.valid) * nv <= _CODE
+    return sum(high - low for row in rows for run in row or () for low, high in run.valid) * nv <= _CODE

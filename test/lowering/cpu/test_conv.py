@@ -21,7 +21,7 @@ from matmul_support import Kernel, Machine
 from kiln.dialects.schedules import from_plain, to_plain
 from kiln.dialects.schedules.cpu import DepthwiseConvSchedule, PlanarConvSchedule
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
-from kiln.lowering.cpu.conv.borders import tile_runs
+from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 
 AVX2, AVX512 = Machine(), Machine(64, 32)
 LAST = torch.channels_last
@@ -254,7 +254,8 @@ def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dila
     problem = ConvProblem(
         1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4
     )
-    runs = tile_runs(problem, mr)
+    (phase,) = find_phases(problem)
+    runs = tile_runs(problem, phase, mr)
     assert runs is not None
     seen = []
     for run in runs:

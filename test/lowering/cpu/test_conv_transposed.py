@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import kiln
-from kiln.lowering.cpu.conv.phases import find_phases, phase_runs
-from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
+from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
+from kiln.lowering.cpu.conv.problem import ConvProblem
 
 MODULES = {
     (1, True): nn.ConvTranspose1d,
@@ -184,15 +184,14 @@ def test_phases_of_a_row(
     """Each column of the result belongs to one tile, which multiplies what meets it there and nothing else."""
     columns = (width - 1) * stride + dilation * (window - 1) + 1 + extra - 2 * padding
     assume(columns > 0 and extra < max(stride, dilation))
-    axis = Axis(width, columns, window, stride, padding, dilation, 1, 1)
     problem = ConvProblem(
         1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation),
         (1, 1, 1, 1), (1, 1, 1, 1),
         transposed=True,
     )  # fmt: skip
     met = {}
-    for phase in find_phases(axis):
-        runs = phase_runs(problem, phase, mr)
+    for phase in find_phases(problem):
+        runs = tile_runs(problem, phase, mr)
         assert runs is not None
         for run in runs:
             for start in range(run.first * mr, run.last * mr, mr):
