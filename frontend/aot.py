@@ -25,6 +25,7 @@ from kiln.frontend.cache.autograd_cache import keeping_traces, savable, serializ
 from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, keeping_no_traces, not_kept
 from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
+from kiln.frontend.constant_masks import fold_constant_masks
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
@@ -44,6 +45,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     are written back. What fails in PyTorch's cache of traces is traced and compiled without that cache.
     """
     replace_prims_views(gm)
+    fold_constant_masks(gm)
     try:
         with keeping_traces(example_inputs, options), short_gradients():
             return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))

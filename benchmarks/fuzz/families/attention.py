@@ -33,7 +33,7 @@ def attend(g: Grower) -> None:
     if g.chance(16):
         names[2] = names[1]
     extra = ", enable_gqa=True" if shared != heads else ""
-    extra += masked(g, batch, heads, queries, keys, dtype)
+    extra += masked(g, names[0], batch, heads, queries, keys, dtype)
     scale = g.one_of(("", "", ", scale=0.5", ", scale=-0.1"))
     # PyTorch's kernel for the CPU fills with minus infinity before it scales: NaN with a negative scale.
     extra += scale.replace("-", "") if "is_causal" in extra else scale
@@ -45,8 +45,10 @@ def attend(g: Grower) -> None:
         behind(g, made)
 
 
-def masked(g: Grower, batch: int, heads: int, queries: int, keys: int, dtype: torch.dtype) -> str:
-    """Arguments for a mask: causal, of both types, with rows that it removes whole, of every broadcast shape."""
+def masked(g: Grower, query: str, batch: int, heads: int, queries: int, keys: int, dtype: torch.dtype) -> str:
+    """Arguments for a mask: causal, of both types, with rows that it removes whole, of every broadcast shape, computed
+    from constants.
+    """
     kind = g.number(0, 5)
     shapes = ((queries, keys), (batch, 1, queries, keys), (batch, heads, queries, keys), (batch, 1, 1, keys), (1, keys))
     if kind <= 1:
@@ -55,6 +57,14 @@ def masked(g: Grower, batch: int, heads: int, queries: int, keys: int, dtype: to
         return f", attn_mask={g.input(g.one_of(shapes), torch.bool).name}"
     if kind == 3:
         return f", attn_mask={g.input(g.one_of(shapes), dtype).name}"
+    if kind == 4:
+        rows, columns = f"torch.arange({queries})[:, None]", f"torch.arange({keys})"
+        constant = (
+            f"({columns} <= {rows})",
+            f"({rows} >= 0).expand({batch}, 1, -1, {keys})",
+            f"({columns} != {rows} + 1)",
+        )
+        return f", attn_mask={constant[(heads + queries) % 3]}.to({query}.device)"
     return ""
 
 
