@@ -18,10 +18,10 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 from kiln.passes.rewrites import may_rewrite
 
-_COLUMN_RESULTS = 32 * 600
-"""Partial results of columns that keep a GPU busy: programs of 32 of them."""
 _COLUMN_PART = 64
 """Elements that a part of a column has at least."""
+_FEWEST = 8
+"""Parts of a few results' long sums: fewer are not worth the second reduction."""
 
 
 _TAKEN = paths.group("gpu split-reductions", "columns", "few results")
@@ -100,9 +100,9 @@ class SplitReductions(Pass):
     parts: int = 64
     max_results: int = 8
     min_elements: int = 1 << 16
-    max_columns: int = 0
-    """As max_results, of reductions that keep their operand's last dim: neighbours are walked together, so that many
-    results make few programs of a GPU."""
+    columns: int = 0
+    """Partial results that reductions get which keep their operand's last dim: neighbours are walked together, so that
+    many results make few programs of a GPU. 0 splits none of more than `max_results`."""
 
     @override
     def run(self, module: ir.Module) -> None:
@@ -125,7 +125,7 @@ class SplitReductions(Pass):
         for d, n in enumerate(extents):
             elements *= n
             results *= 1 if d in reduced else n
-        limit = max(self.max_results, self.max_columns) if _keeps_last_dim(op) else self.max_results
+        limit = max(self.max_results, self.columns // 2) if _keeps_last_dim(op) else self.max_results
         if results > limit or elements < self.min_elements:
             return False
         found = combiners(op)
@@ -135,13 +135,9 @@ class SplitReductions(Pass):
         if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
             self.note(op, "the body computes with its loop's index")
             return False
-        parts = self.parts
-        if results > self.max_results:
-            # Not more than it takes, and parts of some length: what they leave is written and read again.
-            parts = min(parts, _COLUMN_RESULTS // results, elements // results // _COLUMN_PART)
-        choice = next(((d, p) for d in reduced if (p := _divisor(extents[d], parts)) is not None), None)
+        choice = self._choice(extents, reduced, results, elements)
         if choice is None:
-            self.note(op, f"no extent has a divisor between 8 and {parts}")
+            self.note(op, "no extent has a divisor that would make enough parts")
             return False
         if not may_rewrite(op):
             return False
@@ -150,6 +146,19 @@ class SplitReductions(Pass):
         self.count("split")
         _TAKEN("columns" if results > self.max_results else "few results")
         return True
+
+    def _choice(
+        self, extents: Sequence[int], reduced: Sequence[int], results: int, elements: int
+    ) -> tuple[int, int] | None:
+        """The dim to split and the number of its parts, or None."""
+        if results <= self.max_results:
+            # The outermost that will do: parts are long runs of memory.
+            found = [(d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) >= _FEWEST]
+            return found[0] if found else None
+        # Not more than it takes, and parts of some length: what they leave is written and read again.
+        parts = min(self.parts, self.columns // results, elements // results // _COLUMN_PART)
+        count, dim = max((_divisor(extents[d], parts), -d) for d in reduced)
+        return (-dim, count) if count > 1 else None
 
 
 def _keeps_last_dim(op: ir.OpView) -> bool:
@@ -172,9 +181,9 @@ def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
     return None if None in extents else [n for n in extents if n is not None]
 
 
-def _divisor(extent: int, parts: int) -> int | None:
-    """The largest divisor of `extent` in [8, parts], or None."""
-    return next((p for p in range(min(parts, extent), 7, -1) if extent % p == 0), None)
+def _divisor(extent: int, parts: int) -> int:
+    """The largest divisor of `extent` up to `parts`; 1 where there are no parts."""
+    return next((p for p in range(min(parts, extent), 1, -1) if extent % p == 0), 1)
 
 
 def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combiner: Combiner) -> None:

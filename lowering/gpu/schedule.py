@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kiln.dialects.schedules.gpu import NestSchedule
 from kiln.lowering.gpu.dot.machine import Machine, machine
 
-__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "warps_for"]
+__all__ = ["RowShape", "choose_pointwise", "choose_row", "choose_transpose", "column_results", "warps_for"]
 
 BLOCK = 1024
 """Elements of a pointwise program: more, or a loop, was never faster."""
@@ -42,6 +42,14 @@ def pow2(n: int) -> int:
 def _sms(chip: Machine | None) -> int:
     """Multiprocessors to keep busy: of `chip`, or of the GPU that the rules were measured on."""
     return (chip or machine()).sms
+
+
+def column_results(chip: Machine) -> int:
+    """Results of columns that keep `chip` busy: 8 programs of 32 neighbours on each multiprocessor.
+
+    Sums of 16,384 rows of 3,072 bf16 take 148 us in 96 programs on an H200, 31 us in 1,536; of 768, 15 us in 384.
+    """
+    return chip.sms * 8 * 32
 
 
 def warps_for(elements: int) -> int:

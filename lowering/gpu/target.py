@@ -16,6 +16,7 @@ from kiln.lowering.gpu.dot.choice import product_reason
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
+from kiln.lowering.gpu.schedule import column_results
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import ALONE, Library, Step, Steps, Target, braced, strict
 
@@ -104,7 +105,7 @@ class GpuTarget(Target):
             *self.expand(list(kernel_kinds("gpu"))),
             *self.clean(),
             Step(
-                "split-reductions{parts=256 max-results=64 max-columns=8192}",
+                f"split-reductions{{parts=256 max-results=64 columns={column_results(machine(self.arch))}}}",
                 "long sums with few results get programs that share them",
             ),
             Step(

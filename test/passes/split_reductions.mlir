@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions" | filecheck %s
-// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions{parts=256 max-columns=8192}" | filecheck %s --check-prefix=COLUMNS
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions{parts=256 columns=33792}" | filecheck %s --check-prefix=COLUMNS
 
 // A sum over everything: 64 partial sums, then their sum by the combiner alone.
 
@@ -109,7 +109,7 @@ func.func @index(%x: tensor<1048576xf32>) -> tensor<f32> {
 // CHECK-NOT: "parallel", "parallel"
 // CHECK: return
 // COLUMNS-LABEL: func.func @columns
-// COLUMNS: outs(%{{.*}} : tensor<1024x16xf32>)
+// COLUMNS: outs(%{{.*}} : tensor<1024x32xf32>)
 // COLUMNS: return
 // COLUMNS-LABEL: func.func @rows
 // COLUMNS-NOT: "parallel", "parallel"
@@ -143,4 +143,28 @@ func.func @rows(%x: tensor<1024x8192xf32>) -> tensor<1024xf32> {
     linalg.yield %s : f32
   } -> tensor<1024xf32>
   return %r : tensor<1024xf32>
+}
+
+// -----
+
+// Of two reduced dims the one that gives more parts is split; 3,072 columns are few programs, too.
+
+// COLUMNS-LABEL: func.func @two_dims
+// COLUMNS: affine_map<(d0, d1, d2, d3) -> (d0, d3 * 128 + d1, d2)>
+// COLUMNS-SAME: iterator_types = ["reduction", "reduction", "parallel", "parallel"]
+// COLUMNS-SAME: outs(%{{.*}} : tensor<3072x8xf32>)
+func.func @two_dims(%x: tensor<6x1024x3072xf32>) -> tensor<3072xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (3072)>} : () -> tensor<3072xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<3072xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %z : f32
+  } -> tensor<3072xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d2)>], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%x : tensor<6x1024x3072xf32>) outs(%i : tensor<3072xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<3072xf32>
+  return %r : tensor<3072xf32>
 }

@@ -18,7 +18,7 @@ from kiln.lowering import paths
 from kiln.lowering.gpu import schedule as rules
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
-from kiln.lowering.tile.access import Accesses, Indices, Loops
+from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
 from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients
 
@@ -314,10 +314,10 @@ class _Planner:
         return None
 
     def _row_nest(self, accesses: _RowAccesses, outer: list[int], row: int, schedule: NestSchedule | None) -> Nest:
-        along = sum(a.bytes for a in accesses.found if contiguous_dims(a.offset, [row]))
+        along = sum(self._volume(a) for a in accesses.found if contiguous_dims(a.offset, [row]))
         last = [d for d in outer if any(contiguous_dims(a.offset, [d]) for a in accesses.found)]
         across = sum(
-            a.bytes
+            self._volume(a)
             for a in accesses.found
             if row in affine.dims_in(a.offset) and any(contiguous_dims(a.offset, [d]) for d in outer)
         )
@@ -353,6 +353,10 @@ class _Planner:
         }
         best = max(outer, key=lambda d: weights[d])
         return best if self.loops.count(best) >= STRIP else None
+
+    def _volume(self, access: Access) -> int:
+        """Bytes that an access touches in all: what a norm's rows have in common is little beside what they hold."""
+        return access.bytes * prod(self.loops.count(d) for d in affine.dims_in(access.offset))
 
     def _known(self, dim: int) -> int | None:
         return affine.constant_of(self.loops.extents[dim])
