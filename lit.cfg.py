@@ -3,6 +3,7 @@
 
 # Configuration of lit: `lit test` from the root, in a checkout or with an installed kiln-mlir.
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -23,6 +24,9 @@ config.test_source_root = str(root)
 config.test_exec_root = str(root / "build" / "lit")
 # Instruction sets that schedules written into a test may need, by LLVM's names.
 config.available_features |= {name for name, is_there in llvmlite.binding.get_host_cpu_features().items() if is_there}
+# Kernels for GPUs are compiled by Triton, with or without a GPU.
+if importlib.util.find_spec("triton") is not None:
+    config.available_features.add("triton")
 
 # The tools of this Python first.
 config.environment["PATH"] = os.pathsep.join([str(bin_dir), os.environ.get("PATH", "")])

@@ -99,7 +99,8 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
                 verify_kernels(module, options.verify_kernels)
             if options.check_stage:
                 check_stage(module, options.check_stage)
-            output = _assembly(module) if options.until == "ptx" else _print(options, module)
+            wanted = options.print_kernels or ("ptx" if options.until == "ptx" else "")
+            output = _kernels(module, wanted, options.debug_info) if wanted else _print(options, module)
     except (KilnError, ir.MLIRError) as error:
         failure = error
         reported += diagnostics_of(error)
@@ -233,13 +234,23 @@ def _print(options: Options, module: "ir.Module") -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _assembly(module: "ir.Module") -> str:
-    """What Triton made of the kernels: the stage ``ptx`` is no IR."""
+def _kernels(module: "ir.Module", ending: str, debug_info: bool) -> str:
+    """What Triton made of the kernels, by the ending of its file: machine code is no IR."""
+    from kiln.lowering.gpu.resources import resources
+    from kiln.lowering.host.gpu_kernels import GpuCode
     from kiln.lowering.host.kernels import kernels_of
     from kiln.lowering.host.objects import code_of
 
-    codes = ((kernel, code_of(kernel)) for kernel in kernels_of(module))
-    return "".join(f"// kernel {kernel.symbol}\n{code.texts()['ptx']}" for kernel, code in codes if code is not None)
+    texts: list[str] = []
+    for kernel in kernels_of(module):
+        code, attributes = code_of(kernel), kernel.operation.attributes
+        if isinstance(code, GpuCode):
+            lines = code.texts()[ending].splitlines(keepends=True)
+            text = "".join(line for line in lines if debug_info or not line.lstrip().startswith(".loc"))
+            texts.append(f"// kernel {kernel.symbol}: {resources(code.result.result())}\n{text}")
+        elif "unsupported" in attributes:
+            texts.append(f"// kernel {kernel.symbol} has no code: {attributes['unsupported']}\n")
+    return "".join(texts)
 
 
 def _name_file(diagnostic: "Diagnostic", name: str) -> None:

@@ -41,6 +41,7 @@ class Options:
     debug_info: bool = False
     generic: bool = False
     local_scope: bool = False
+    print_kernels: str = ""
     timing: bool = False
     statistics: bool = False
     remarks: bool = False
@@ -166,6 +167,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--mlir-print-op-generic", dest="generic", action="store_true", help="print ops in generic form")
     add(
         "--mlir-print-local-scope", dest="local_scope", action="store_true", help="print attributes in full, no aliases"
+    )
+    add(
+        "--print-kernels",
+        **once,
+        choices=["ttir", "ttgir", "llir", "ptx"],
+        help="behind assemble{arch=...}, print what Triton made of each kernel, as --until=ptx does",
     )
     add("--timing", action="store_true", help="print the wall time of each pass")
     add("--statistics", action="store_true", help="print what passes counted")

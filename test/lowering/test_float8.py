@@ -8,14 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch_mlir import ir
 
-import kiln
-from kiln.dialects import create_context, tt
 from kiln.frontend.report import collect
 from kiln.lowering import float8
-from kiln.lowering.gpu.ttir import to_ttir
-from kiln.passes import run_pipeline
 
 TYPES = [torch.float8_e4m3fn, torch.float8_e5m2]
 
@@ -136,41 +131,6 @@ def test_dynamic_sizes_and_strides(dynamic: bool) -> None:
 def test_the_other_kinds_are_calls(dtype: torch.dtype) -> None:
     x = torch.randn(100)
     assert torch.equal(_bits(_run(lambda x: x.to(dtype), [x], "tt-cpu", calls=1)), _bits(x.to(dtype)))
-
-
-CASTS = """
-  func.func @main(%x: tensor<4096x{source}>) -> tensor<4096x{target}> {{
-    %e = "kiln.empty"() {{shape = affine_map<() -> (4096)>}} : () -> tensor<4096x{target}>
-    %r = linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
-        iterator_types = ["parallel"]}} ins(%x : tensor<4096x{source}>) outs(%e : tensor<4096x{target}>) {{
-    ^bb0(%i: {source}, %o: {target}):
-      %s = {op} %i : {source} to {target}
-      linalg.yield %s : {target}
-    }} -> tensor<4096x{target}>
-    return %r : tensor<4096x{target}>
-  }}
-"""
-
-
-@pytest.mark.parametrize("small", ["f8E4M3FN", "f8E5M2"])
-@pytest.mark.parametrize("narrowed", [True, False])
-@pytest.mark.parametrize(("chip", "form"), [("sm_90", "fp_to_fp"), ("sm_80", ""), ("sm_89", "fp_to_fp")])
-def test_machine_code(chip: str, form: str, small: str, narrowed: bool) -> None:
-    """Conversions of the chip where it has them; before that, integer arithmetic."""
-    pytest.importorskip("triton")
-    from kiln.lowering.gpu.compile import compile_ttir
-
-    source, target, op = ("f32", small, "arith.truncf") if narrowed else (small, "f32", "arith.extf")
-    with create_context() as context, ir.Location.unknown():
-        module = kiln.dialects.kiln.parse(CASTS.format(source=source, target=target, op=op), context)
-        run_pipeline(module, f"fuse,assign-layouts,schedule-gpu{{arch={chip}}},emit-gpu-kernels")
-        (function,) = [op for op in module.body if isinstance(op, tt.FuncOp)]
-        text, warps = to_ttir(function), function.attributes["num_warps"].value
-    made = compile_ttir(text, chip, {"num_warps": warps})
-    assert made.binary is not None
-    assert ("tt.fp_to_fp" in text) == (form == "fp_to_fp")
-    if chip == "sm_90" and narrowed:
-        assert "cvt.rn.satfinite" in made.assembly
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch_mlir import ir
 
-import kiln
-from kiln.dialects import create_context, tt
 from kiln.frontend.report import collect
-from kiln.lowering.gpu.ttir import to_ttir
-from kiln.passes import run_pipeline
 
 r = torch.randn
 
@@ -195,48 +190,3 @@ def test_deterministic_algorithms_are_calls_and_the_setting_is_watched() -> None
     finally:
         torch.use_deterministic_algorithms(False)
     assert reason == "torch.use_deterministic_algorithms: atomics add in any order"
-
-
-SCATTERS = """
-  func.func @main(%x: tensor<50x16x{type}>, %s: tensor<700x16x{type}>, %i: tensor<700x16xi64>)
-      -> tensor<50x16x{type}> {{
-    %e = "kiln.empty"() {{shape = affine_map<() -> (50, 16)>}} : () -> tensor<50x16x{type}>
-    %0 = "kiln.scatter_nd"({base}, %s, %i)
-        {{dims = array<i64: 0>, loops = array<i64: 1>, reduce = "{reduce}", from_zero = {zero}}}
-        : (tensor<50x16x{type}>, tensor<700x16x{type}>, tensor<700x16xi64>) -> tensor<50x16x{type}>
-    return %0 : tensor<50x16x{type}>
-  }}
-"""
-
-
-@pytest.mark.unchecked_indices
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(
-    ("type_", "reduce", "instruction"),
-    [
-        ("f32", "sum", "add.f32"),
-        ("f64", "sum", "add.f64"),
-        ("i64", "sum", "add.u64"),
-        ("f32", "amax", "max.s32"),
-        ("f64", "amin", "min.s64"),
-        ("i32", "amax", "max.s32"),
-        ("bf16", "none", "st.global"),
-    ],
-)
-def test_machine_code(chip: str, type_: str, reduce: str, instruction: str) -> None:
-    pytest.importorskip("triton")
-    from kiln.lowering.gpu.compile import compile_ttir
-
-    zero = reduce == "sum"
-    text = SCATTERS.format(type=type_, reduce=reduce, zero=str(zero).lower(), base="%e" if zero else "%x")
-    with create_context() as context, ir.Location.unknown():
-        module = kiln.dialects.kiln.parse(text, context)
-        run_pipeline(module, "fuse,assign-layouts,reuse-buffers,schedule-gpu,emit-gpu-kernels")
-        functions = [op for op in module.body if isinstance(op, tt.FuncOp)]
-        found = [(to_ttir(f), {"num_warps": f.attributes["num_warps"].value}) for f in functions]
-    assert len(found) == (1 if zero else 2)
-    made = [compile_ttir(source, chip, options) for source, options in found]
-    assert all(m.binary is not None for m in made)
-    lines = [line for m in made for line in m.assembly.splitlines() if instruction in line]
-    assert reduce == "none" or any("atom.global" in line or "red.global" in line for line in lines), lines
-    assert lines

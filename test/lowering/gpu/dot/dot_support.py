@@ -14,7 +14,6 @@ from kiln.dialects import create_context, tt
 from kiln.dialects.schedules import Schedule
 from kiln.dialects.schedules.gpu import DepthwiseConvSchedule, GemvSchedule, TmaSchedule
 from kiln.lowering.gpu.builder import Builder, is_float, kernel
-from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.attention import AttentionProblem, ScoreMask, emit_attention
 from kiln.lowering.gpu.dot.attention_schedule import AttentionShape, choose_attention
 from kiln.lowering.gpu.dot.conv import ConvProblem, emit_conv
@@ -25,7 +24,6 @@ from kiln.lowering.gpu.dot.operands import Described, Matrix, dot_offset, split_
 from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
-from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.ttcpu.run import run_kernel
 
 H200 = machine("sm_90")
@@ -68,11 +66,6 @@ class Emitted:
     def run(self) -> None:
         """All programs, on the CPU."""
         run_kernel(list(self.module.body)[0].operation, self.tensors, self.symbols)
-
-    def compile(self, target: str = "sm_90") -> Artifacts:
-        options = {key: getattr(self.schedule, key) for key in ("num_warps", "num_stages")}
-        with self.module.context:
-            return compile_ttir(to_ttir(list(self.module.body)[0]), target, options)
 
 
 def emit(

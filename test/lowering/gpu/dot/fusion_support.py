@@ -3,12 +3,8 @@
 
 """One `kiln.fusion` given as text: planned, emitted as Triton IR, run on the CPU or compiled for a GPU."""
 
-import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,10 +12,8 @@ from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln, tt
 from kiln.dialects.schedules import Schedule, from_plain, kernels, to_attribute, to_plain
-from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
 from kiln.lowering.gpu.emit import emit_kernel, plan_kernel
-from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.ttcpu.run import run_kernel
@@ -78,27 +72,3 @@ def run_fusion(
     """Run the first fusion of @main into `outputs`."""
     kernel = emit_fusion(text, options, changes)
     run_kernel(function(kernel).operation, [*inputs, *outputs], symbols)
-
-
-def stack_bytes(made: Artifacts) -> int:
-    """Bytes of stack that a thread of a cubin uses: what registers do not hold is spilled there."""
-    import triton.backends.nvidia
-
-    assert made.cubin is not None
-    tool = Path(triton.backends.nvidia.__path__[0]) / "bin" / "cuobjdump"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(made.cubin)
-        shown = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"STACK:(\d+)", shown)
-    assert found is not None
-    return int(found[1])
-
-
-def compile_fusion(text: str, options: DotOptions = DEFAULTS) -> Artifacts:
-    """Machine code of the first fusion of @main."""
-    kernel = emit_fusion(text, options)
-    func = function(kernel)
-    given = {key: func.operation.attributes[key].value for key in ("num_warps", "num_stages")}
-    with kernel.context:
-        return compile_ttir(to_ttir(func), options.arch, given)

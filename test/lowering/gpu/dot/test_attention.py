@@ -125,16 +125,3 @@ def test_huge_scores_do_not_overflow():
     """Scores of 1e5 would be off by 0.01 in f32, and softmax by 1 %: these are integers, which are exact."""
     q, k = (100 * torch.randint(-3, 4, (2, 1, n, 16)).float() for n in (32, 64))
     check(q, k, torch.randn(2, 1, 64, 16))
-
-
-@pytest.mark.parametrize(
-    ("size", "dtype", "causal", "masked"),
-    [(64, torch.bfloat16, True, False), (80, torch.float16, False, True), (32, torch.float32, False, False)],
-)
-def test_machine_code(size, dtype, causal, masked):
-    q, k, v = (torch.empty(2, 4, 1024, size, dtype=dtype) for _ in range(3))
-    mask = torch.empty(1024, 1024, dtype=torch.bool) if masked else None
-    made = attention(q, k, v, torch.empty_like(q), 0.125, causal, mask).compile()
-    assert made.cubin
-    assert "ld.local" not in made.ptx
-    assert ("wgmma.mma_async" in made.ptx) == (dtype != torch.float32)

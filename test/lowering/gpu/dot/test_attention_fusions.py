@@ -6,7 +6,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fusion_support import TYPES, close, compile_fusion, emit_fusion, run_fusion
+from fusion_support import TYPES, close, emit_fusion, run_fusion
 
 from kiln.lowering.gpu.dot.fusions import DotOptions
 
@@ -178,18 +178,3 @@ def test_one_key_for_all_heads():
     run_fusion(text, [q, k, v], [out], options=DotOptions(descriptors=True))
     heads = [t.double() for t in (q, k.expand(2, 4, 256, 32), v.expand(2, 4, 256, 32))]
     close(out, F.scaled_dot_product_attention(*heads, scale=0.25), 1e-2)
-
-
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
-def test_machine_code_of_attention_through_descriptors_of_four_dims(arch):
-    text = DESCRIBED.format(g=4, causal="true", place=PLACES["packed"].format(g=4)).replace("256", "197")
-    made = compile_fusion(text, DotOptions(arch, descriptors=True))
-    assert "cp.async.bulk.tensor.4d" in made.ptx
-    assert [len(m["block_size"]) for m in made.metadata["tensordesc_meta"]] == [4, 4]
-
-
-def test_machine_code_of_attention_through_descriptors():
-    text = DESCRIBED.format(g=4, causal="true", place=PLACES["tokens"].format(g=4))
-    made = compile_fusion(text, DotOptions(descriptors=True))
-    assert "cp.async.bulk.tensor" in made.ptx and "wgmma.mma_async" in made.ptx
-    assert "cp.async.bulk.tensor" not in compile_fusion(text).ptx

@@ -61,14 +61,3 @@ def test_anything(images, groups, channels, out, size, kernel, stride, padding, 
         return
     x, w = torch.randn(images, channels * groups, size, width), torch.randn(out * groups, channels, kernel, kernel)
     check(x, w, (stride, 1), (padding, padding), (dilation, dilation), groups, channels_last, dynamic)
-
-
-@pytest.mark.parametrize(("channels", "groups"), [(64, 1), (3, 1), (64, 64)])
-def test_machine_code(channels, groups):
-    x = torch.empty(8, channels, 56, 56, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
-    w = torch.empty(64, channels // groups, 3, 3, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
-    out = torch.empty(8, 64, 56, 56, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
-    made = conv(x, w, out, (1, 1), (1, 1), (1, 1), groups).compile()
-    assert made.cubin
-    assert "ld.local" not in made.ptx
-    assert ("mma" in made.ptx) == (groups == 1)

@@ -8,8 +8,6 @@ import torch
 from dot_support import described_product, product
 
 from kiln.dialects.schedules.gpu import TmaSchedule
-from kiln.lowering.gpu.dot.machine import machine
-from kiln.lowering.gpu.dot.schedule import ProductShape, choose_product
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14, torch.bfloat16: 5e-3, torch.float16: 6e-4}
 
@@ -119,29 +117,6 @@ def test_descriptors(dtype, transposed, persistent, pieces):
     check(out, in_tf32(x), in_tf32(w))
 
 
-COMPILED = [
-    ((64, 4096, 1024), torch.bfloat16, ""),
-    ((4000, 4104, 1032), torch.bfloat16, ""),
-    ((100, 77, 33), torch.float32, ""),
-    ((1000, 768, 768), torch.float16, "m"),
-    ((100, 70, 50), torch.int8, ""),
-    ((100, 70, 50), torch.float64, ""),
-    ((1, 1024, 1024), torch.bfloat16, ""),
-]
-
-
-@pytest.mark.parametrize(("size", "dtype", "dynamic"), COMPILED)
-def test_machine_code(size, dtype, dynamic):
-    m, n, k = size
-    x, w = torch.empty(m, k, dtype=dtype), torch.empty(n, k, dtype=dtype).mT
-    made = product(x, w, torch.empty(m, n, dtype=dtype), dynamic).compile()
-    assert made.cubin
-    assert "ld.local" not in made.ptx
-    if dtype in (torch.bfloat16, torch.float16) and m >= 64:
-        assert "wgmma.mma_async" in made.ptx
-        assert "cp.async" in made.ptx
-
-
 def test_descriptors_of_rows_that_are_no_whole_lines():
     """Operands' rows of 16 bytes, of the result any: logits."""
     x, w = matrix(200, 200, torch.bfloat16), matrix(200, 321, torch.bfloat16, True)
@@ -152,28 +127,3 @@ def test_descriptors_of_rows_that_are_no_whole_lines():
     )  # fmt: skip
     described_product(x, w, out, schedule).run()
     check(out, x, w)
-
-
-@pytest.mark.parametrize(("n", "k"), [(4096, 1024), (5027, 1032)])
-def test_machine_code_with_descriptors(n, k):
-    x, w = torch.empty(4096, k, dtype=torch.bfloat16), torch.empty(n, k, dtype=torch.bfloat16).mT
-    made = described_product(x, w, torch.empty(4096, n, dtype=torch.bfloat16)).compile()
-    assert "ld.local" not in made.ptx
-    assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
-    assert made.metadata["shared"] <= machine("sm_90").shared_bytes
-
-
-def test_tf32_only_where_it_is_allowed():
-    x, w = torch.empty(256, 256), torch.empty(256, 256).mT
-    out = torch.empty(256, 256)
-    assert "tf32" not in product(x, w, out).compile().ptx
-    assert "tf32" in product(x, w, out, tf32=True).compile().ptx
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
-def test_other_nvidia_gpus(arch):
-    x, w = torch.empty(512, 512, dtype=torch.bfloat16), torch.empty(512, 512, dtype=torch.bfloat16).mT
-    shape = ProductShape(1, 512, 512, 512, (512, 1), (1, 512), "bf16")
-    schedule = choose_product(shape, machine(arch))
-    made = product(x, w, torch.empty(512, 512, dtype=torch.bfloat16), schedule=schedule).compile(arch)
-    assert made.cubin and made.metadata["shared"] <= machine(arch).shared_bytes

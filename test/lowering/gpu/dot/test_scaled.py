@@ -6,24 +6,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fusion_support import compile_fusion, emit_fusion
 
 import kiln
-from kiln.errors import UnsupportedError
 from kiln.frontend.report import collect
-from kiln.lowering.gpu.dot.fusions import DotOptions
-
-PRODUCT = """
-func.func @main(%x: tensor<{m}x{k}x{t}>, %w: tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}xf32> {{
-  %0 = "kiln.fusion"(%x, %w) ({{
-  ^bb0(%a: tensor<{m}x{k}x{t}>, %b: tensor<{n}x{k}x{t}>):
-    %1 = "kiln.matmul"(%a, %b) {{transpose_lhs = false, transpose_rhs = true{fast}}}
-      : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}xf32>
-    "kiln.yield"(%1) : (tensor<{m}x{n}xf32>) -> ()
-  }}) {{kind = "matmul", name = "product"}} : (tensor<{m}x{k}x{t}>, tensor<{n}x{k}x{t}>) -> tensor<{m}x{n}xf32>
-  return %0 : tensor<{m}x{n}xf32>
-}}
-"""
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
@@ -48,18 +33,3 @@ def test_scaled_products(dtype, rowwise, m, monkeypatch):
     exact = F.silu((x.double() @ w.double().T) * (scales[0].double() * scales[1].double()) + bias.double())
     assert out.dtype == torch.bfloat16
     assert (out.double() - exact).norm() / exact.norm() < 1e-2
-
-
-@pytest.mark.parametrize("arch", ["sm_89", "sm_90", "sm_100"])
-@pytest.mark.parametrize("fast", [False, True])
-def test_machine_code(arch, fast):
-    text = PRODUCT.format(m=64, n=4096, k=4096, t="f8E4M3FN", fast=", fast_sums" if fast else "")
-    made = compile_fusion(text, DotOptions(arch, descriptors=True))
-    assert made.cubin and ("tcgen05.mma" if arch == "sm_100" else "e4m3") in made.ptx
-    if arch == "sm_90":
-        assert "wgmma.mma_async" in made.ptx and "cp.async.bulk.tensor" in made.ptx
-
-
-def test_older_gpus_have_none():
-    with pytest.raises(UnsupportedError, match="no tensor cores for f8E4M3FN"):
-        emit_fusion(PRODUCT.format(m=64, n=64, k=64, t="f8E4M3FN", fast=""), DotOptions("sm_80"))
