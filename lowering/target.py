@@ -187,6 +187,7 @@ class Target:
                 "norms, softmax, pooling as loops that fusion can take apart",
             ),
             Step("compose-views", "the expansions bring views of their own"),
+            Step("hoist-gathers", "what is gathered from is in memory whole: of a cast, better what was cast"),
         ]
 
     @staticmethod
