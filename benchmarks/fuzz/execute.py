@@ -29,6 +29,11 @@ class Setting:
     device: str = "cpu"
     threads: int = 1
 
+    @property
+    def for_gpu(self) -> bool:
+        """Whether kernels and libraries are a GPU's, or stand for those."""
+        return self.device == "cuda" or self.options.get("target") == "tt-cpu"
+
 
 STATIC, DYNAMIC = Setting("static"), Setting("dynamic", dynamic=True)
 
@@ -109,12 +114,12 @@ def judge_call(
 ) -> None:
     """Call `compiled`, and compare results and effects, or results and gradients, with eager's."""
     if setting.training:
-        check_gradients(program, compiled, given, setting.device)
+        check_gradients(program, compiled, given, setting.device, setting.for_gpu)
         return
     with torch.no_grad():
         actual = compiled(*given)
         with computed_by_eager(setting.device):
-            found = reference(program, setting.device)
+            found = reference(program, setting.device, setting.for_gpu)
         check(found, inputs, actual)
         if not program.has_writes:  # further calls: memory that the first one left, a GPU's replays
             for _ in range(2 if setting.device == "cuda" else 1):

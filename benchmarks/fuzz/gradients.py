@@ -58,13 +58,17 @@ def derive(program: Program, values: _Tensors, results: _Tensors) -> list[torch.
 
 
 def check_gradients(
-    program: Program, compiled: Callable[..., _Tensors], given: list[torch.Tensor], device: str = "cpu"
+    program: Program,
+    compiled: Callable[..., _Tensors],
+    given: list[torch.Tensor],
+    device: str = "cpu",
+    for_gpu: bool = False,
 ) -> None:
-    """Results and gradients of `compiled`, a training graph, against eager's and float64's."""
+    """Results and gradients of `compiled`, a training graph, against eager's and float64's; `for_gpu`: see `Runs`."""
     inputs = [x.requires_grad_() if x.is_floating_point() else x for x in given]
     results = compiled(*inputs)
     ours = derive(program, inputs, results)
-    runs, double = Runs(program), torch.float64
+    runs, double = Runs(program, for_gpu), torch.float64
 
     def noisy(k: int) -> list[torch.Tensor]:
         return runs.noisy(leaves(program, device, double), k)

@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+from benchmarks.fuzz.layouts import Layouts, strides, traced
 from benchmarks.fuzz.program import Program
 from benchmarks.fuzz.roundings import HALF_ULP, Runs
 
@@ -71,20 +70,9 @@ class Reference:
         return far
 
     @functools.cached_property
-    def traced(self) -> list[list[list[int]]]:
-        """Strides that FakeTensors give all values: with their sizes known, and with symbols for them, as in a graph of
-        dynamic sizes, where a size of 1 decides nothing (channels_last)."""
-        try:
-            return [self._traced(None), self._traced(ShapeEnv())]
-        except RuntimeError:  # padding by less than nothing takes no symbolic sizes in PyTorch 2.11
-            return [self._traced(None)]
-
-    def _traced(self, symbols: ShapeEnv | None) -> list[list[int]]:
-        inputs = self.program.make(self.inputs[0].device.type)
-        with FakeTensorMode(shape_env=symbols) as mode:
-            known = [symbols and StatelessSymbolicContext([DimDynamic.DYNAMIC] * x.dim()) for x in inputs]
-            fakes = [mode.from_tensor(x, symbolic_context=c) for x, c in zip(inputs, known, strict=True)]
-            return [_strides(x) for x in self.program.trace(fakes)]
+    def traced(self) -> list[Layouts]:
+        """Strides as PyTorch traces the program."""
+        return traced(self.program, self.inputs[0].device.type)
 
     @functools.cached_property
     def _attends_to_nan(self) -> bool:
@@ -111,9 +99,9 @@ class Reference:
                 judge(name, ours, eager, wide, allowance(eager, wide, far) + self.floor)
 
 
-def reference(program: Program, device: str) -> Reference:
-    """What eager and float64 make of the inputs."""
-    runs = Runs(program)
+def reference(program: Program, device: str, for_gpu: bool = False) -> Reference:
+    """What eager and float64 make of the inputs. for_gpu: roundings are those of a GPU's libraries."""
+    runs = Runs(program, for_gpu)
     inputs = program.make(device)
     eager, wide = runs.eager(inputs), runs.wide(widened(program.make(device)))
 
@@ -188,9 +176,7 @@ def check(found: Reference, inputs: list[torch.Tensor], actual: Sequence[torch.T
         assert eager is not None
         _same(f"v{i}: dtype", ours.dtype, eager.dtype)
         _same(f"v{i}: shape", ours.shape, eager.shape)
-        # Where ATen's rules for FakeTensors name other strides than its kernels return (batch_norm), a compiler may
-        # follow either: the graph was traced with those.
-        if _strides(ours) != _strides(eager) and _strides(ours) not in [strides[i] for strides in found.traced]:
+        if strides(ours) != strides(eager) and strides(ours) not in [layouts.get(i) for layouts in found.traced]:
             raise WrongResult(f"v{i}: strides {ours.stride()}, eager's {eager.stride()}")
         _same(f"v{i}: inputs that share its memory", _shared(ours, inputs), _shared(eager, found.inputs))
         found.compare(f"v{i}", ours, i)
@@ -244,8 +230,3 @@ def _shared(x: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[int]:
     """The inputs in whose memory `x` lies."""
     memory = x.untyped_storage().data_ptr()
     return [i for i, y in enumerate(inputs) if x.numel() and y.untyped_storage().data_ptr() == memory]
-
-
-def _strides(x: torch.Tensor) -> list[int]:
-    """Strides that matter: of empty tensors and sizes of 1 eager's own FakeTensors give others (flip, full_like)."""
-    return [int(stride) for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1 and x.numel()]

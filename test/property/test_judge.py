@@ -5,6 +5,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from benchmarks.fuzz.gradients import check_gradients, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
@@ -73,6 +74,17 @@ def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
     check_gradients(program, more_exact, leaves(program))
 
 
+def test_a_gpu_rounds_a_convolution_before_its_bias_is_added() -> None:
+    # Small integers: all is exact, but for the convolution, which nearly cancels with its bias.
+    given = [Input(shape, BF16, i, values="few") for i, shape in enumerate([(2, 16, 8, 8), (32, 16, 3, 3)])]
+    program = Program(given, ["1 + v0 / 128", "F.conv2d(v2, v1, -v1.sum((1, 2, 3)))"], [3])
+    _, weight, image, _ = program.trace(program.make("cpu"))
+    rounded = F.conv2d(image, weight) - weight.sum((1, 2, 3)).view(-1, 1, 1)
+    check(reference(program, "cpu", for_gpu=True), program.make("cpu"), [rounded])
+    with pytest.raises(WrongResult):
+        check(reference(program, "cpu"), program.make("cpu"), [rounded])
+
+
 def test_strides_of_either_trace_are_right() -> None:
     """Of one channel nobody can tell where it lies: a graph of dynamic sizes has the result of a convolution row-major,
     eager has it channels-last."""
@@ -88,6 +100,16 @@ def test_strides_of_either_trace_are_right() -> None:
         check(found, program.make("cpu"), [value.contiguous(memory_format=form)])
     with pytest.raises(WrongResult, match="strides"):
         check(found, program.make("cpu"), [value.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1)])
+
+
+def test_strides_of_a_graph_without_writes_are_right() -> None:
+    """AOTAutograd's zeros lie row-major, so that it has the convolution's channels apart."""
+    given = [Input((1, 1, 7), torch.float32, 1, "transposed"), Input((1, 4, 3), torch.float32, 2)]
+    program = Program(given, ["v0.zero_()", "F.conv_transpose1d(v2, v1)"], [3])
+    found = reference(program, "cpu")
+    value = found.eager[3]
+    assert value is not None and value.stride() == (36, 1, 4)
+    check(found, [torch.zeros(1, 1, 7), program.make("cpu")[1]], [value.contiguous()])
 
 
 def test_scores_of_nan_are_no_numbers() -> None:
