@@ -33,6 +33,7 @@ def traced(program: Program, device: str) -> list[Layouts]:
     found: list[Layouts] = []
     for trace in (_of_values, _of_graph):
         for is_dynamic in (False, True):
+            FakeTensorMode.cache_clear()  # which has other traces' strides for the same ops
             try:
                 found.append(trace(program, device, is_dynamic))
             except RuntimeError:  # padding by less than nothing takes no symbolic sizes in PyTorch 2.11

@@ -31,7 +31,8 @@ def scan(op: Any, b: Builder) -> Any:
     combine, init = {"sum": (scalar.add, 0), "prod": (scalar.mul, 1)}[kind]
 
     def body(v: ir.Value, _: ir.Value, total: ir.Value) -> ir.Value:
-        return scalar.select(in_reach(), combine(total, scalar.cast(v, compute)), total)
+        # The operand is chosen, not the result: so kernels know how to combine, and sum in lanes and trees.
+        return combine(total, scalar.select(in_reach(), scalar.cast(v, compute), scalar.constant(compute, init)))
 
     out = b.reduce([(x, point), extents], dims(rank), sizes, "p" * rank + "r", compute, init, body)
     return b.cast(out, element)
@@ -70,7 +71,7 @@ def _log_sum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any)
     wide = b.cast(x, compute)
 
     def largest(v: ir.Value, _: ir.Value, m: ir.Value) -> ir.Value:
-        return scalar.select(in_reach(), scalar.maximum(m, v), m)
+        return scalar.maximum(m, scalar.select(in_reach(), v, scalar.constant(compute, low)))
 
     top = b.reduce([(wide, point), extents], dims(rank), sizes, iterators, compute, low, largest)
 
@@ -84,7 +85,8 @@ def _log_sum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any)
         return scalar.select(infinite, zero, m)
 
     def body(v: ir.Value, _: ir.Value, m: ir.Value, total: ir.Value) -> ir.Value:
-        return scalar.select(in_reach(), scalar.add(total, scalar.exp(scalar.sub(v, safe(m)))), total)
+        term = scalar.exp(scalar.sub(v, safe(m)))
+        return scalar.add(total, scalar.select(in_reach(), term, scalar.constant(compute, 0)))
 
     inputs = [(wide, point), extents, (top, dims(rank))]
     total = b.reduce(inputs, dims(rank), sizes, iterators, compute, 0, body)

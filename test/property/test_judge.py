@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from benchmarks.fuzz.gradients import check_gradients, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
+from benchmarks.fuzz.layouts import traced
 from benchmarks.fuzz.program import Input, Program
 
 BF16 = torch.bfloat16
@@ -110,6 +111,13 @@ def test_strides_of_a_graph_without_writes_are_right() -> None:
     value = found.eager[3]
     assert value is not None and value.stride() == (36, 1, 4)
     check(found, [torch.zeros(1, 1, 7), program.make("cpu")[1]], [value.contiguous()])
+
+
+def test_strides_of_a_trace_do_not_depend_on_earlier_ones() -> None:
+    """FakeTensors keep what an op returned, and a group norm of one channel returns other strides to AOTAutograd."""
+    given = [Input((2, 1, 6, 6), torch.float32, 1, "channels_last"), Input((8, 1, 3, 3), torch.float32, 2)]
+    program = Program(given, ["F.group_norm(v0 * 2, 1)", "F.conv2d(v2, v1)"], [3])
+    assert {tuple(layouts[3]) for layouts in traced(program, "cpu")} == {(128, 16, 4, 1), (128, 1, 32, 8)}
 
 
 def test_scores_of_nan_are_no_numbers() -> None:
