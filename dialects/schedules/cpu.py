@@ -91,7 +91,7 @@ class PanelSchedule(GemmSchedule):
     """Register tiles over panels of the rhs.
 
     packed: the rhs is a constant that lies in panels before the first call. fetch: a tile prefetches what is wanted
-    next (`matmul/fetch.py`).
+    next (`matmul/tiles.py`).
     """
 
     mr: Positive

@@ -8,7 +8,7 @@ times the sum of the lhs row is taken off (`OFFSET`). Elsewhere both are widened
 (PMADDWD). Neither saturates, so that sums are exact as long as 32 bits hold them, and wrap beyond.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
@@ -37,9 +37,9 @@ class IntegerUnit(VectorUnit):
     shifted: bool
     intrinsic: str
 
-    def add(self, b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The sum of two vectors of sums."""
-        return arith.addi(x, y)
+    @override
+    def bits(self, side: str) -> int:
+        return 8 if self.shifted or side == "right" else 16
 
     def everywhere(self, b: Builder, place: Place) -> ir.Value:
         """A group of steps of k in all lanes; of the last group of a row only what is not missing, and zeros."""
@@ -65,6 +65,10 @@ class IntegerUnit(VectorUnit):
 
     def _widened(self, b: Builder, x: ir.Value) -> ir.Value:
         return arith.extsi(b.vec(self.width * self.group, b.i16), x)
+
+    def along_rows(self) -> "IntegerUnit":
+        """The same instruction with neighbours along k in its lanes."""
+        return replace(self, **shape_of(self.width, self.group, along_k=True))
 
     def ones(self, b: Builder) -> ir.Value:
         """A right tile whose products are the steps of k of the left one."""

@@ -9,7 +9,6 @@ Lines are rows of the left operand and columns of the right one.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -17,86 +16,118 @@ from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.parts import Range
+from kiln.lowering.cpu.contraction.rows import row_tiles
 from kiln.lowering.cpu.contraction.sums import Operand
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
-from kiln.lowering.cpu.contraction.words import LANES, Words, pack
+from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 
-__all__ = ["InPanels", "InPlace", "InScratch", "Provider", "Run", "Scratch", "once"]
+__all__ = ["ColumnsInPlace", "InPanels", "InScratch", "Provider", "RowsInPlace", "Run", "Scratch", "TilesInPlace"]
 
 Run = Callable[[Index, int, Callable[[Index], Operand]], None]
 """run(i, count, tiles): `count` tiles of lines i ...; tiles(at): where they lie from step `at` on."""
 
 
-class Provider(Protocol):
-    """An operand of a product."""
+class Provider:
+    """An operand of a product, in memory as `lines`. count: tiles of a run.
+
+    filled: zeros fill k up to a multiple of the unit's depth. cell: memory and the element of it that says what was
+    made of the operand, by where that begins in memory (-1: nothing); None: a piece is not all of k, or nothing is
+    made. and_then: made of each piece, given its lines and steps.
+    """
+
+    filled = True
+    makes = False
+
+    def __init__(
+        self, b: Builder, unit: MatrixUnit, lines: Lines, count: int, cell: tuple[ir.Value, int] | None = None
+    ):
+        self.b, self.unit, self.lines, self.count, self.cell = b, unit, lines, count, cell
+        self.and_then: Callable[[Index, Index], None] | None = None
+        self.start: Index = 0
 
     def begin(self) -> None:
         """Emitted before the pieces of k of a block."""
 
     def prepare(self, start: Index, lines: Index, depth: Index) -> None:
         """Emitted before a piece of k: `depth` steps of `lines` lines, which begin at `start` in memory."""
+        b, self.start = self.b, start
+        if not self.makes and self.and_then is None:
+            return
+
+        def make() -> None:
+            self.make(lines, depth)
+            if self.and_then is not None:
+                self.and_then(lines, depth)
+
+        if self.cell is None:
+            make()
+            return
+        (cells, n), key = self.cell, arith.index_cast(b.i64, b.value(start))
+
+        def again() -> None:  # a block before has not left it there
+            make()
+            b.store(key, cells, n)
+
+        b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(cells, n), key), again)
+
+    def make(self, lines: Index, depth: Index) -> None:
+        """What a piece of k needs in scratch."""
 
     def chunk(self, i: Index, lines: Index, at: Index, depth: Index) -> None:
         """Emitted before the products of lines i ..., `lines` at most, in steps at ... of the piece."""
 
     def each(self, lines: Index, run: Run) -> None:
         """Runs of tiles that hold all lines."""
+        raise NotImplementedError
 
-
-def once(b: Builder, cells: ir.Value, cell: int, key: Index, make: Callable[[], None]) -> None:
-    """Makes what a block needs in scratch, unless a block before has left it there: `cells[cell]` holds the key of what
-    is there, where it begins in memory; -1: nothing.
-    """
-    start = arith.index_cast(b.i64, b.value(key))
-
-    def again() -> None:
-        make()
-        b.store(start, cells, cell)
-
-    b.if_(arith.cmpi(arith.CmpIPredicate.ne, b.load(cells, cell), start), again)
-
-
-def _runs(b: Builder, low: Index, lines: Index, unit: int, count: int, run: Callable[[Index, int], None]) -> None:
-    """run(i, tiles) for `count` tiles of `unit` lines together, then for one at a time."""
-    full = b.addi(low, b.round_down(b.subi(lines, low), count * unit))
-    b.for_(low, full, count * unit, lambda i: run(i, count))
-    if count > 1:
-        b.for_(full, lines, unit, lambda i: run(i, 1))
+    def runs(self, lines: Index, size: int, run: Callable[[Index, int], None]) -> None:
+        """run(i, tiles) for `count` tiles of `size` lines together, then for one at a time."""
+        b, wide = self.b, self.count * size
+        full = b.round_down(lines, wide)
+        b.for_(0, full, wide, lambda i: run(i, self.count))
+        if self.count > 1:
+            b.for_(full, lines, size, lambda i: run(i, 1))
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Words in scratch: that of step k (in groups) of line i, in a part, at part * `part` + i * `line` + k * `step`.
+    """An area of scratch: that of words that are packed, and its elements as tiles are loaded.
 
-    pitch: between rows of a tile.
+    The word of step k (in groups) of line i, in a part, is at part * `part` + i * `line` + k * `step`; of `panel` lines
+    words of one step are neighbours. pitch: words between rows of a tile. Of a left operand step is 1, else `panel`.
     """
 
-    buffer: ir.Value
+    words: ir.Value
+    tiles: ir.Value
     part: int
     line: int
     step: int
     pitch: int
+    panel: int = 1
 
-    def at(self, part: int, i: Index, b: Builder) -> Index:
-        """The element offset of line `i` of a part."""
-        return b.addi(b.muli(i, self.line), part * self.part)
+    def at(self, b: Builder, part: int, i: Index) -> Index:
+        """The offset of line `i` of a part, in words."""
+        inside = b.remi(i, self.panel)
+        return b.sum_(b.muli(b.subi(i, inside), self.line), inside, part * self.part)
 
 
 class InScratch(Provider):
     """An operand that is packed: all of a piece, unless it is there already, or (`strips`) one run of tiles at a time,
     some steps of k of it.
 
-    turned: it is the right operand. count: tiles of a run. exact: single tiles behind the last whole run. cell: the
-    cells, and which of them says what is packed; None: the piece is not all of k.
+    turned: it is the right operand. exact: single tiles behind the last whole run.
     """
+
+    makes = True
 
     def __init__(
         self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int, *, turned: bool,
         exact: bool = False, strips: bool = False, cell: tuple[ir.Value, int] | None = None, seen: Range | None = None,
     ):  # fmt: skip
-        self.b, self.unit, self.words, self.scratch, self.count, self.turned = b, unit, words, scratch, count, turned
-        self.exact, self.strips, self.cell, self.seen = exact, strips, cell, seen
-        self.start: Index = 0
+        super().__init__(b, unit, words.lines, count, None if strips else cell)
+        self.words, self.scratch, self.turned, self.exact, self.seen = words, scratch, turned, exact, seen
+        self.makes, self.strips = not strips, strips
+        self.size = unit.columns if turned else unit.rows
 
     @override
     def begin(self) -> None:
@@ -104,101 +135,143 @@ class InScratch(Provider):
             self.seen.reset()
 
     @override
-    def prepare(self, start: Index, lines: Index, depth: Index) -> None:
-        self.start = start
-        if self.strips:
-            return
-        if self.cell is None:
-            self.pack(start, lines, depth)
-            return
-
-        def make() -> None:
-            if self.seen is not None:
-                self.seen.reset()
-            self.pack(start, lines, depth)
-
-        once(self.b, *self.cell, start, make)
+    def make(self, lines: Index, depth: Index) -> None:
+        if self.seen is not None and self.cell is not None:
+            self.seen.reset()
+        self.pack(self.start, lines, depth)
 
     @override
     def chunk(self, i: Index, lines: Index, at: Index, depth: Index) -> None:
         if self.strips:
-            b, source = self.b, self.words.lines
+            b, source = self.b, self.lines
             start = b.sum_(self.start, b.muli(i, source.stride), b.muli(at, source.k_stride))
-            self.pack(start, b.mini(lines, self.count * LANES), depth)
+            self.pack(start, b.mini(lines, self.count * self.size), depth)
 
     def pack(self, start: Index, lines: Index, depth: Index) -> None:
-        """Emit the copy of `lines` lines of `depth` elements, from element `start` on, into the scratch area."""
-        scratch = self.scratch
+        """Emit the copy of `lines` lines of `depth` steps, from element `start` on, into the scratch area."""
+        b, scratch, height = self.b, self.scratch, lines
+        if not self.turned and not self.unit.is_numbered:  # rows up to whole runs hold numbers, so that none is slow
+            height = b.muli(b.ceildivi(lines, self.count), self.count)
 
         def place(part: int, i: Index) -> tuple[ir.Value, Index]:
-            return scratch.buffer, scratch.at(part, i, self.b)
+            return scratch.words, scratch.at(b, part, i)
 
-        pack(self.words, start, lines, depth, place, scratch.pitch, turned=self.turned)
+        pack(self.words, start, lines, depth, place, scratch.pitch, turned=self.turned, height=height)
 
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, s = self.b, self.scratch
+        b, s, group = self.b, self.scratch, self.unit.group
 
         def tiles(i: Index, count: int) -> None:
-            first = 0 if self.strips else b.muli(i, s.line)
+            first = 0 if self.strips else b.muli(i, s.line * group)
 
             def from_step(at: Index) -> Operand:
                 def place(part: int, n: int, k: Index) -> Place:
-                    deep = b.divi(k if self.strips else b.addi(at, k), self.unit.group)
-                    where = b.sum_(first, b.muli(deep, s.step), part * s.part + n * LANES * s.line)
-                    return Place(s.buffer, where, s.pitch)
+                    deep = b.muli(k if self.strips else b.addi(at, k), s.step)
+                    line = s.at(b, part, n * self.size)
+                    return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
 
                 return place
 
             run(i, count, from_step)
 
         if self.exact:
-            complete = b.muli(b.ceildivi(lines, LANES), LANES)
-            _runs(b, 0, complete, LANES, self.count, tiles)
+            self.runs(b.muli(b.ceildivi(lines, self.size), self.size), self.size, tiles)
         else:
-            b.for_(0, lines, self.count * LANES, lambda i: tiles(i, self.count))
+            b.for_(0, lines, self.count * self.size, lambda i: tiles(i, self.count))
 
 
-class InPlace(Provider):
-    """Rows of the left operand with unit stride along k, a known multiple of the unit's depth, read where they lie.
+class TilesInPlace(Provider):
+    """Rows of the left operand with unit stride along k, a known multiple of the unit's depth, read where they lie, in
+    tiles of some rows.
 
     Tiles are read whole: the rows of an incomplete last one are copied to `scratch`.
     """
 
+    makes = True
+
     def __init__(self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int):
-        self.b, self.unit, self.words, self.count = b, unit, words, count
+        super().__init__(b, unit, words.lines, count)
         self.last = InScratch(b, unit, words, scratch, 1, turned=False)
-        self.start: Index = 0
 
     @override
-    def prepare(self, start: Index, lines: Index, depth: Index) -> None:
+    def make(self, lines: Index, depth: Index) -> None:
         b = self.b
-        self.start = start
-        tail = b.remi(lines, LANES)
-        begin = b.addi(start, b.muli(b.subi(lines, tail), self.words.lines.stride))
+        tail = b.remi(lines, self.unit.rows)
+        begin = b.addi(self.start, b.muli(b.subi(lines, tail), self.lines.stride))
         b.if_(b.cmpi("sgt", tail, 0), lambda: self.last.prepare(begin, tail, depth))
 
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, source = self.b, self.words.lines
-        complete = b.round_down(lines, LANES)
+        b, source, size = self.b, self.lines, self.unit.rows
+        complete = b.round_down(lines, size)
 
         def tiles(i: Index, count: int) -> None:
             def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> Place:
-                    row = b.addi(b.muli(i, source.stride), b.muli(source.stride, n * LANES))
+                def place(_: int, n: int, k: Index) -> Place:
+                    row = b.addi(b.muli(i, source.stride), b.muli(source.stride, n * size))
                     return Place(source.buffer, b.sum_(self.start, row, at, k), source.stride)
 
                 return place
 
             run(i, count, from_step)
 
-        _runs(b, 0, complete, LANES, self.count, tiles)
+        self.runs(complete, size, tiles)
+        b.if_(
+            b.cmpi("slt", complete, lines),
+            lambda: self.last.each(size, lambda _, count, tiles: run(complete, count, tiles)),
+        )
 
-        def copied(i: Index, count: int, place: Any) -> None:
-            run(complete, count, place)
 
-        b.if_(b.cmpi("slt", complete, lines), lambda: self.last.each(LANES, copied))
+class RowsInPlace(Provider):
+    """Rows of the left operand of a unit with one row a tile, read where they lie."""
+
+    filled = False
+
+    @override
+    def each(self, lines: Index, run: Run) -> None:
+        b, source = self.b, self.lines
+
+        def tile(i: Index, starts: list[Index]) -> None:
+            def from_step(at: Index) -> Operand:
+                return lambda _, r, k: Place(
+                    source.buffer, b.addi(starts[r], b.muli(b.addi(at, k), source.k_stride)), source.k_stride
+                )
+
+            run(i, len(starts), from_step)
+
+        row_tiles(b, self.start, source.stride, lines, self.count, tile)
+
+
+class ColumnsInPlace(Provider):
+    """Columns of the right operand with unit stride, of a unit of vectors that reads them in rows (`in_rows`)."""
+
+    filled = False
+
+    @override
+    def each(self, lines: Index, run: Run) -> None:
+        b, width, source = self.b, self.unit.columns, self.lines
+
+        def columns(j: Index) -> None:
+            left, first = b.subi(lines, j), b.addi(self.start, j)
+
+            def tile(masks: list[ir.Value | None]) -> None:
+                def from_step(at: Index) -> Operand:
+                    def place(_: int, v: int, k: Index) -> Place:
+                        here = b.sum_(first, b.muli(b.addi(at, k), source.k_stride), v * width)
+                        return Place(source.buffer, here, source.k_stride, masks[v])
+
+                    return place
+
+                run(j, self.count, from_step)
+
+            def masked() -> None:
+                tile([b.mask_below(b.maxi(b.subi(left, v * width), 0), width) for v in range(self.count)])
+
+            whole = b.cmpi("sge", left, self.count * width)
+            b.if_(whole, lambda: tile([None] * self.count), masked)
+
+        b.for_(0, lines, self.count * width, columns)
 
 
 class InPanels(Provider):
@@ -206,25 +279,18 @@ class InPanels(Provider):
     columns a panel, column j of the operand at j * stride.
     """
 
-    def __init__(self, b: Builder, unit: MatrixUnit, buffer: ir.Value, stride: Index, count: int):
-        self.b, self.unit, self.buffer, self.stride, self.count = b, unit, buffer, stride, count
-        self.start: Index = 0
-
-    @override
-    def prepare(self, start: Index, lines: Index, depth: Index) -> None:
-        self.start = start
-
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, width, group = self.b, self.count * LANES, self.unit.group
+        b, size, group = self.b, self.unit.columns, self.unit.group
+        width = self.count * size
 
         def tiles(j: Index) -> None:
-            first = b.addi(self.start, b.muli(j, self.stride))
+            first = b.addi(self.start, b.muli(j, self.lines.stride))
 
             def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> Place:
-                    at_k = b.muli(b.addi(at, k), width)
-                    return Place(self.buffer, b.sum_(first, at_k, n * LANES * group), width * group)
+                def place(_: int, n: int, k: Index) -> Place:
+                    deep = b.muli(b.addi(at, k), width)
+                    return Place(self.lines.buffer, b.sum_(first, deep, n * size * group), width * group)
 
                 return place
 

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Packing of operand blocks into scratch, with conversion to the sum dtype, and register transposes."""
+"""Transposition in registers."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -90,97 +90,3 @@ def transpose_block(b: Builder, source: Place, target: Place, rows: Index, cols:
             b.vstore(column, y, b.addi(to, b.muli(r, y_stride)))
 
     b.for_(0, cols, width, lambda j: b.for_(0, rows, width, lambda i: square(i, j)) and None)
-
-
-def copy_rows(
-    b: Builder,
-    source: ir.Value,
-    source_offset: Index,
-    source_stride: Index,
-    target: ir.Value,
-    target_offset: Index,
-    target_stride: Index,
-    rows: Index,
-    padded_rows: Index,
-    cols: Index,
-    width: int,
-) -> None:
-    """target[i, j] = source[min(i, rows - 1), j] for i < padded_rows, j < cols rounded up to width.
-
-    Both unit-stride along j; elements past `cols` become zero. Padding rows repeat the last one: they are
-    finite whenever the data are, and what is computed from them is never read.
-    """
-    element = ir.MemRefType(target.type).element_type
-    full = b.round_down(cols, width)
-    tail = b.subi(cols, full)
-    mask = b.tail_mask(tail, width)
-
-    def row(i: Index) -> None:
-        src = b.addi(source_offset, b.muli(b.mini(i, b.subi(rows, 1)), source_stride))
-        dst = b.addi(target_offset, b.muli(i, target_stride))
-
-        def columns(j: Index, mask: ir.Value | None = None) -> None:
-            x = b.cast_float(b.vload(source, b.addi(src, j), width, mask), element)
-            b.vstore(x, target, b.addi(dst, j))
-
-        b.for_(0, full, width, columns)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
-
-    b.for_(0, padded_rows, 1, row)
-
-
-def pack_transposed(
-    b: Builder,
-    source: ir.Value,
-    source_offset: Index,
-    source_stride: Index,
-    target: ir.Value,
-    target_offset: Index,
-    target_stride: Index,
-    rows: Index,
-    cols: Index,
-    width: int,
-) -> None:
-    """target[j, i] = source[i, j] for a strip of `width` rows i and all j < cols.
-
-    The source has unit stride along j, the target along i. Rows past `rows` repeat the last one; the target
-    must have room for cols rounded up to `width`.
-    """
-    element = ir.MemRefType(target.type).element_type
-    last = b.subi(rows, 1)
-    starts = [b.addi(source_offset, b.muli(b.mini(i, last), source_stride)) for i in range(width)]
-    full = b.round_down(cols, width)
-    tail = b.subi(cols, full)
-    mask = b.tail_mask(tail, width)
-
-    def columns(j: Index, mask: ir.Value | None = None) -> None:
-        loaded = [b.cast_float(b.vload(source, b.addi(s, j), width, mask), element) for s in starts]
-        for i, x in enumerate(transpose_registers(b, loaded)):
-            b.vstore(x, target, b.sum_(target_offset, b.muli(b.addi(j, i), target_stride)))
-
-    b.for_(0, full, width, columns)
-    b.if_(b.cmpi("sgt", tail, 0), lambda: columns(full, mask))
-
-
-def pack_strided(
-    b: Builder,
-    source: ir.Value,
-    source_offset: Index,
-    strides: tuple[Index, Index],
-    target: ir.Value,
-    target_offset: Index,
-    target_strides: tuple[Index, Index],
-    rows: Index,
-    cols: Index,
-    padded_cols: Index,
-) -> None:
-    """target[i, j] = source[i, min(j, cols - 1)], element by element, for any strides (rows x padded_cols)."""
-    element = ir.MemRefType(target.type).element_type
-
-    def one(i: Index, j: Index) -> None:
-        near = b.mini(j, b.subi(cols, 1))
-        x = b.load(source, b.sum_(source_offset, b.muli(i, strides[0]), b.muli(near, strides[1])))
-        at = b.sum_(target_offset, b.muli(i, target_strides[0]), b.muli(j, target_strides[1]))
-        b.store(b.cast_float(x, element), target, at)
-
-    b.for_(0, rows, 1, lambda i: b.for_(0, padded_cols, 1, lambda j: one(i, j)))

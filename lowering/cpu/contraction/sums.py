@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
@@ -51,15 +52,18 @@ def multiply_step(
     right: Operand,
     k: Index = 0,
     terms: Sequence[tuple[int, int]] | None = None,
+    missing: Index = 0,
 ) -> list[Tile]:
     """`sums`, in the order of `grid.tiles`, and the products of the unit's depth at step k: each tile is loaded once.
 
-    terms: parts of both operands to multiply, in place of the unit's.
+    terms: parts of both operands to multiply, in place of the unit's. missing: the last steps, which are not there.
     """
 
     def load(register: int, operand: Operand, part: int, n: int, side: str) -> Tile:
         place = operand(part, n, k)
-        return place if isinstance(place, ir.Value) else unit.load(b, register, place, side)
+        if isinstance(place, ir.Value):
+            return place
+        return unit.load(b, register, place if missing == 0 else place._replace(missing=missing), side)
 
     out, terms = list(sums), terms or unit.terms
     if not unit.is_numbered:  # LLVM chooses registers
@@ -153,26 +157,48 @@ def add_products(
     steps: Index,
     *,
     first: Condition = True,
-    terms: Sequence[tuple[int, int]] | None = None,
-    before: Callable[[Index], None] | None = None,
-    unrolled: bool = False,
+    afresh: bool = False,
+    filled: bool = True,
     load: Callable[[int, Place], Tile] | None = None,
+    store: Callable[[Sequence[Tile]], None] | None = None,
+    **loop: Any,
 ) -> None:
     """Products of `steps` steps of k, added to the tiles of sums at `places` (of a row and a column of the grid).
 
-    first: they start from zero, and what lies there is not read. load: what the n-th tile, which lies at a place,
-    starts from else. The other arguments are those of `sum_products`.
+    first: what lies at the places is not read. afresh: sums start from zero, and are added to what lies there at the
+    end: long chains of additions have larger errors. filled: zeros fill both operands up to a multiple of the unit's
+    depth. load: what the n-th tile, which lies at a place, starts from, in place of the sums there. store: what is done
+    with the tiles, in place of storing them. loop: the keywords of `sum_products`.
     """
-    at = [places(r, v) for r, v in grid.tiles]
-    carried = unit.carried(b)
-    sums: list[Tile] = [*range(len(at))]
-    load = load or (lambda n, place: unit.load(b, n, place, "sums"))
-    begun = b.if_(
-        first,
-        lambda: [unit.zero(b, n) for n in range(len(at))],
-        lambda: [load(n, place) for n, place in enumerate(at)],
-        [carried] * len(at) if carried else (),
-    )
-    sums = sum_products(b, unit, grid, begun or sums, left, right, steps, terms=terms, before=before, unrolled=unrolled)
-    for tile, place in zip(sums, at, strict=True):
+    carried, count = unit.carried(b), grid.high * grid.wide
+    types = [carried] * count if carried else []
+
+    def at() -> list[Place]:  # asked for where they are wanted: addresses are not alive in the loop
+        return [places(r, v) for r, v in grid.tiles]
+
+    def zeros() -> list[Tile]:
+        return [unit.zero(b, n) for n in range(count)]
+
+    def there() -> list[Tile]:
+        return [unit.load(b, n, place, "sums") for n, place in enumerate(at())]
+
+    def chosen(then: Callable[[], list[Tile]]) -> list[Tile]:
+        return [*b.if_(first, zeros, then, types)] or [*range(count)]
+
+    given = load
+    begun = [given(n, place) for n, place in enumerate(at())] if given else zeros() if afresh else chosen(there)
+    whole = steps if filled else b.round_down(steps, unit.depth)
+    rest = 0 if filled else b.subi(steps, whole)
+    sums = sum_products(b, unit, grid, begun, left, right, whole, **loop)
+
+    def last() -> list[Tile]:
+        return multiply_step(b, unit, grid, sums, left, right, whole, missing=b.subi(unit.depth, rest))
+
+    sums = [*b.if_(b.cmpi("sgt", rest, 0), last, lambda: sums, types)] or sums
+    if afresh and first is not True:
+        sums = [unit.add(b, x, y) for x, y in zip(sums, chosen(there), strict=True)]
+    if store is not None:
+        store(sums)
+        return
+    for tile, place in zip(sums, at(), strict=True):
         unit.store(b, tile, place)

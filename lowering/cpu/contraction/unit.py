@@ -34,6 +34,8 @@ class Place(NamedTuple):
     missing: Index = 0
 
 
+_BITS = {"f64": 64, "f32": 32, "bf16": 16, "i8": 8}
+
 Tile = int | ir.Value
 """A tile in registers: the number of a register that instructions change, or a value that loops carry."""
 
@@ -85,6 +87,14 @@ class MatrixUnit:
     def multiply_accumulate(self, b: Builder, sums: Tile, left: Tile, right: Tile) -> Tile:
         """The sums and the product of two tiles. A unit with numbered registers changes that of the sums."""
         raise NotImplementedError
+
+    def add(self, b: Builder, x: Tile, y: Tile) -> Tile:
+        """The sum of two tiles of sums, of units whose tiles are values."""
+        raise NotImplementedError
+
+    def bits(self, side: str) -> int:
+        """Of an element of an operand ("left" or "right") in scratch memory."""
+        return _BITS[self.operands] if self.terms == ((0, 0),) else 16
 
     def store(self, b: Builder, tile: Tile, place: Place) -> None:
         """Writes a tile of sums."""

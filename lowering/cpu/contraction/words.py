@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import llvm
+from torch_mlir.dialects import arith, llvm
 
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction.bf16 import from_memory
@@ -41,18 +41,20 @@ class Words:
     parts = 1
     """Words that stand for one group of steps of k."""
 
-    def __init__(self, b: Builder, lines: Lines, unit: MatrixUnit):
+    def __init__(self, b: Builder, lines: Lines, unit: MatrixUnit, side: str = "right"):
         self.b, self.lines, self.group, self.lanes = b, lines, unit.group, unit.columns
         self.operands = unit.operands
-        bits = unit.group * (16 if unit.operands == "bf16" else 8)
-        word = {"f32": b.f32, "f64": b.f64}.get(unit.operands) or ir.IntegerType.get_signless(bits)
+        self.is_widened = unit.operands == "i8" and unit.bits(side) == 16
+        word = ir.IntegerType.get_signless(unit.group * unit.bits(side))
+        if unit.group == 1:
+            word = {"f32": b.f32, "f64": b.f64}[unit.operands]
         self.vector = b.vec(self.lanes, word)
 
     def along(self, at: Index, count: Index | None = None) -> list[ir.Value]:
         """Words of a line, in each part. at: the first element. count: elements before the line's end; None: all."""
         b, lanes = self.b, self.lanes * self.group
         mask = None if count is None else b.mask_below(count, lanes)
-        return [self.words(b.gather(self.lines.buffer, at, self.lines.k_stride, lanes, mask))]
+        return [self.words(self.element(b.gather(self.lines.buffer, at, self.lines.k_stride, lanes, mask)))]
 
     def across(self, at: Index, lines: Index, count: Index | None = None) -> list[ir.Value]:
         """One word of each of some lines, in each part. lines: how many there are. count: steps of k before the end."""
@@ -75,12 +77,12 @@ class Words:
     def element(self, x: ir.Value) -> ir.Value:
         """Elements from memory as those that are multiplied."""
         if self.operands == "i8":
-            return x
+            lanes = ir.VectorType(x.type).shape[0]
+            return arith.extsi(self.b.vec(lanes, self.b.i16), x) if self.is_widened else x
         return from_memory(self.b, x) if self.operands == "bf16" else self.b.cast_float(x, self.vector.element_type)
 
     def words(self, x: ir.Value) -> ir.Value:
         """A vector of elements as words of the unit."""
-        x = self.element(x)
         return x if self.group == 1 else llvm.bitcast(self.vector, x)
 
     # What is seen of the numbers on the way is carried by loops and branches (contraction/parts.py).

@@ -18,7 +18,7 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Operand, Place, multiply_step, sum_products
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit, integer_unit
-from kiln.lowering.cpu.contraction.rows import Rows
+from kiln.lowering.cpu.contraction.rows import row_tiles
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit, sum_lanes
 from kiln.lowering.cpu.isa import target
@@ -53,11 +53,11 @@ def emit_dot(
         lhs0, rhs0 = b.addi(lhs0, b.muli(m0, lhs_row)), b.addi(rhs0, b.muli(n0, rhs_col))
 
         def piece(pc: Index, depth: Index) -> None:
-            left, rhs = Rows(operands.lhs, b.addi(lhs0, pc), lhs_row), b.addi(rhs0, pc)
+            left, rhs = b.addi(lhs0, pc), b.addi(rhs0, pc)
 
             def columns(j: Index) -> None:
                 right = [b.addi(rhs, b.muli(b.mini(b.addi(j, q), b.subi(cols, 1)), rhs_col)) for q in range(nr)]
-                left.tiles(b, rows, s.mr, lambda i, starts: tile(pc, depth, starts, right, i, j))
+                row_tiles(b, left, lhs_row, rows, s.mr, lambda i, starts: tile(pc, depth, starts, right, i, j))
 
             b.for_(0, cols, nr, columns)
 

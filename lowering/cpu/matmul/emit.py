@@ -24,13 +24,12 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
-from kiln.lowering.cpu.matmul.blocked import Blocked, block_layout
 from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
-from kiln.lowering.cpu.matmul.integer_tiles import Integers, integers_layout
-from kiln.lowering.cpu.matmul.pairs import Pairs, pairs_layout
+from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
+from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
-from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
+from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
 _Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
@@ -38,14 +37,14 @@ _Layout = Callable[[MatmulProblem, Any], dict[str, int]]
 
 KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
     DotSchedule: (emit_dot, dot_layout),
-    BlockedSchedule: (Blocked.emit_kernel, block_layout),
-    VnniBf16Schedule: (Pairs.emit_kernel, pairs_layout),
-    AmxBf16Schedule: (emit_tiles, tiles_layout),
-    AmxBf16x3Schedule: (emit_tiles, tiles_layout),
+    BlockedSchedule: (Tiles.emit_kernel, tiles_layout),
+    VnniBf16Schedule: (Tiles.emit_kernel, tiles_layout),
+    AmxBf16Schedule: (Tiles.emit_kernel, tiles_layout),
+    AmxBf16x3Schedule: (FloatTiles.emit_kernel, tiles_layout),
     VendorSchedule: (emit_vendor, vendor_layout),
     StreamSchedule: (emit_stream, stream_layout),
-    Int8Schedule: (Integers.emit_kernel, integers_layout),
-    AmxInt8Schedule: (emit_tiles, tiles_layout),
+    Int8Schedule: (Tiles.emit_kernel, tiles_layout),
+    AmxInt8Schedule: (Tiles.emit_kernel, tiles_layout),
     Int8DotSchedule: (emit_dot, dot_layout),
 }
 """Of each schedule, what emits its kernel, and the areas of scratch that it needs."""

@@ -1,149 +1,71 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Matmul by matrix units: bf16, 8-bit integers, and f32 in three parts of bf16.
+"""Matmul by register tiles, for all matrix units: a walk over blocks of the result, pieces of k and runs of tiles.
 
-The units differ in what a tile is. The kernel walks over blocks of the result, pieces of k and runs of tiles, packs
-what units want otherwise than it lies in memory (contraction/operands.py), and leaves the sums to `add_products`.
+Operands come from where contraction/operands.py says; sums are made by `add_products`. A block of sums lives in scratch
+until the epilogue takes it. Vector units sum every piece of k from zero in registers and add it to the block: resuming
+the accumulators instead makes one chain of k additions, with about 5 times the error at k = 4096, and is no faster.
 
-A weight [n, k] is better the left operand (`transposed`): the kernel then computes the transpose, packs the rows of the
-input instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in registers.
-
-f32 in parts: the input in parts stays in the second-level cache, strips of 32 columns of the rhs are split some steps
-of k at a time, meet all rows, and are forgotten. Sums of 32 steps of k are added to f32 at once, so that the error is
-less than that of a chain of f32 additions. Where an operand has an infinity, no number at all, or one below 2^-100, a
-block is the library's.
+A weight [n, k] is the better left operand of AMX (`transposed`): the kernel then computes the transpose, packs the rows
+of the input instead of the weight, which is much larger, reads the weight once and as it is, and turns the sums in
+registers.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, AmxInt8Schedule
-from kiln.lowering.cpu.builder import Builder, Condition, Index
-from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Place, add_products
-from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
-from kiln.lowering.cpu.contraction.operands import InPanels, InPlace, InScratch, Provider, Scratch
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction import Grid, Place, Tile, add_products, multiply_step, sum_products
+from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
+from kiln.lowering.cpu.contraction.operands import (
+    ColumnsInPlace,
+    InPanels,
+    InScratch,
+    Provider,
+    RowsInPlace,
+    Scratch,
+    TilesInPlace,
+)
 from kiln.lowering.cpu.contraction.pack import transpose_block
-from kiln.lowering.cpu.contraction.parts import RANGE_BYTES, FloatWords, Range
-from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
+from kiln.lowering.cpu.contraction.parts import Range
+from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.contraction.sums import Operand
-from kiln.lowering.cpu.contraction.words import LANES, Lines, Words
+from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
-from kiln.lowering.cpu.matmul.vendor import ARGUMENT_BYTES, Gemm
+from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
+from kiln.lowering.cpu.matmul.problem import Buffers, Destination, Epilogue, KernelContext, MatmulProblem, known
 
-__all__ = ["TileSchedule", "begin_sharing", "emit_tiles", "tiles_layout"]
-
-TileSchedule = AmxBf16Schedule | AmxBf16x3Schedule | AmxInt8Schedule
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What schedules of all units say, of the problem that the kernel works on (`transposed`: the transposed one).
-
-    high, wide: tiles of a run of rows and of columns. strips: the operand of the outer loop is packed run by run.
-    """
-
-    unit: MatrixUnit
-    high: int
-    wide: int
-    mc: int
-    nc: int
-    kc: int
-    ks: int
-    transposed: bool = False
-    shared: bool = False
-    packed: bool = False
-    in_place: bool = False
-    strips: bool = False
-    fetch: bool = False
-
-
-def _plan(s: TileSchedule) -> _Plan:
-    high, wide = s.mr // LANES, s.nv
-    if isinstance(s, AmxInt8Schedule):
-        return _Plan(AMX_INT8, high, wide, s.mc, s.nc, s.kc, s.kc, packed=s.packed)
-    mc, nc, transposed, shared = s.mc, s.nc, s.transposed, s.shared
-    if transposed:
-        high, wide, mc, nc = wide, high, nc, mc
-    if isinstance(s, AmxBf16x3Schedule):
-        return _Plan(AMX_BF16X3, high, wide, mc, nc, s.kc, s.ks, transposed, shared, strips=True, fetch=True)
-    return _Plan(AMX_BF16, high, wide, mc, nc, s.kc, s.ks, transposed, shared, s.packed, not s.pack_lhs, fetch=s.fetch)
-
-
-def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, int]:
-    """Sizes of a block, offsets of the scratch areas, and their total `bytes`."""
-    plan = _plan(schedule)
-    unit, parts = plan.unit, 1 + max(p for p, _ in plan.unit.terms)
-    mc, nc = round_up(plan.mc, plan.high * LANES), round_up(plan.nc, plan.wide * LANES)
-    kc = round_up(plan.kc, unit.depth)
-    layout = {"mc": mc, "nc": nc, "kc": kc}
-    lines, depths = {"left": mc, "right": nc}, {"left": kc, "right": kc}
-    if plan.in_place:
-        lines["left"] = LANES
-    if plan.strips:
-        outer, count = ("left", plan.high) if plan.transposed else ("right", plan.wide)
-        lines[outer], depths[outer] = count * LANES, plan.ks
-    layout["left_pitch"] = apart(depths["left"] // unit.group, LINE // 4)
-    layout["right_line"] = depths["right"] // unit.group
-    layout["left_part"] = lines["left"] * layout["left_pitch"]
-    layout["right_part"] = lines["right"] * layout["right_line"]
-    areas = {"sums": 4 * mc * nc, "turned": 4 * mc * nc * plan.transposed}
-    areas |= {"left": 4 * parts * layout["left_part"]}
-    areas |= {"right": 0 if plan.packed else 4 * parts * layout["right_part"]}
-    areas |= {"cells": LINE}
-    if plan.strips:
-        areas |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
-    top = 0
-    for name, size in areas.items():
-        layout[name] = top
-        top += round_up(size, LINE)
-    layout["bytes"] = top
-    return layout
-
-
-def emit_tiles(
-    b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
-    ctx: KernelContext,
-) -> None:  # fmt: skip
-    """Emits the kernel. Without `pack_lhs` the lhs of bf16 has unit stride along k, a known multiple of 32."""
-    kind = _FloatTiles if isinstance(schedule, AmxBf16x3Schedule) else _Tiles
-    kind(b, problem, schedule, operands, epilogue, ctx).emit()
+__all__ = ["Tiles", "begin_sharing"]
 
 
 def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ctx: KernelContext) -> None:
     """Emits what has to precede the blocks of products with a schedule of `share_lhs`."""
     at = b.addi(ctx.scratch_offset, tiles_layout(problem, schedule)["cells"])
-    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(_plan(schedule).transposed))
+    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(plan_of(schedule).transposed))
 
 
-def _transposed(problem: MatmulProblem) -> MatmulProblem:
-    """The problem whose result is the transpose: operands exchanged, each with its last two strides."""
+class Tiles:
+    """One thread's share; the arguments are those of `emit_matmul`.
 
-    def turn(strides: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*strides[:-2], strides[-1], strides[-2])
-
-    return replace(
-        problem, m=problem.n, n=problem.m, lhs_strides=turn(problem.rhs_strides), rhs_strides=turn(problem.lhs_strides)
-    )
-
-
-class _Tiles:
-    """One thread's share."""
+    Tiles of several rows, unless packed, come from a lhs with unit stride along k, whose steps are a known multiple of
+    the unit's depth; a rhs that is read in place has unit stride along n.
+    """
 
     def __init__(
         self, b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
         ctx: KernelContext,
     ):  # fmt: skip
         self.b, self.epilogue, self.ctx = b, epilogue, ctx
-        self.plan, self.layout = _plan(schedule), tiles_layout(problem, schedule)
-        self.unit = self.plan.unit
-        self.p = _transposed(problem) if self.plan.transposed else problem
+        self.plan, self.layout = plan_of(schedule, problem.sum_dtype), tiles_layout(problem, schedule)
+        self.unit, self.high = self.plan.unit, self.plan.high * self.plan.unit.rows
+        self.wide = self.plan.wide * self.unit.columns
+        self.p = transposed(problem) if self.plan.transposed else problem
         self.left_at, self.right_at = operands.lhs_offset, operands.rhs_offset
         left, right = operands.lhs, operands.rhs
         if self.plan.transposed:
@@ -151,178 +73,309 @@ class _Tiles:
         self.left_lines = Lines(left, known(self.p.lhs_strides[-2]), known(self.p.lhs_strides[-1]))
         self.right_lines = Lines(right, known(self.p.rhs_strides[-1]), known(self.p.rhs_strides[-2]))
         lay = self.layout
-        element = b.i32 if self.unit.sums == "i32" else b.f32
+        element = {"i32": b.i32, "f32": b.f32, "f64": b.f64}[self.unit.sums]
         self.sums = self.area("sums", lay["mc"] * lay["nc"], element)
         if self.plan.transposed:
             self.turned = self.area("turned", lay["mc"] * lay["nc"], element)
         self.cells = self.area("cells", 2, b.i64)
-        self.left, self.right = self.left_provider(), self.right_provider()
+        self.result: Destination | None = None
+        self.left, self.right = self.provider("left"), self.provider("right")
+        if self.plan.is_shifted:
+            self.over = self.area("over", lay["mc"], b.i32)
+            self.left.cell, self.left.and_then = self.cell(0), self.sum_rows
+
+    @classmethod
+    def emit_kernel(cls, *arguments: Any) -> None:
+        """Emits the kernel."""
+        cls(*arguments).emit()
 
     def at(self, name: str) -> Index:
+        """Where an area begins in scratch, in bytes."""
         return self.b.addi(self.ctx.scratch_offset, self.layout[name])
 
     def area(self, name: str, count: int, type_: ir.Type) -> ir.Value:
+        """An area of scratch as `count` elements."""
         return self.b.view(self.ctx.scratch, self.at(name), count, type_)
 
     # -- operands ----------------------------------------------------------------------------------
 
-    def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
+    def words(self, lines: Lines, side: str) -> tuple[Words, Range | None]:
         """How an operand is read, and what is seen of its numbers."""
-        return Words(self.b, lines, self.unit), None
+        return Words(self.b, lines, self.unit, side), None
 
-    def left_provider(self) -> Provider:
-        lay, plan = self.layout, self.plan
-        words, seen = self.words(self.left_lines, "left_range")
-        parts = 1 + max(p for p, _ in self.unit.terms)
-        buffer = self.area("left", parts * lay["left_part"], self.b.i32)
-        scratch = Scratch(buffer, lay["left_part"], lay["left_pitch"], 1, lay["left_pitch"])
-        if plan.in_place:
-            return InPlace(self.b, self.unit, words, scratch, plan.high)
-        strips = plan.strips and plan.transposed
-        cell = None if strips else self.cell(0)
+    def provider(self, side: str) -> Provider:
+        """Where the tiles of an operand come from."""
+        plan, unit, lay, is_left = self.plan, self.unit, self.layout, side == "left"
+        lines, count = (self.left_lines, plan.high) if is_left else (self.right_lines, plan.wide)
+        place = plan.left if is_left else plan.right
+        if place == "panels":
+            return InPanels(self.b, unit, lines, count)
+        if place == "place" and not (is_left and unit.is_numbered):
+            return (RowsInPlace if is_left else ColumnsInPlace)(self.b, unit, lines, count)
+        words, seen = self.words(lines, side)
+        part = lay[f"{side}_part"]
+        word, elements = words.vector.element_type, plan.parts * part
+        kind = word if unit.group == 1 else ir.BF16Type.get()
+        if unit.operands == "i8":
+            kind = ir.IntegerType.get_signless(unit.bits(side))
+        views = self.area(side, elements, word), self.area(side, elements * unit.group, kind)
+        pitch, size = lay["left_pitch"], unit.columns
+        if place == "place":
+            return TilesInPlace(self.b, unit, words, Scratch(*views, part, pitch, 1, pitch), count)
+        strips = plan.strips and plan.transposed == is_left
+        exact = unit.is_numbered and not strips and (is_left or plan.strips)
+        panel = size if unit.is_numbered else self.wide
+        scratch = Scratch(*views, part, pitch, 1, pitch)
+        if not is_left:
+            scratch = Scratch(*views, part, lay["right_line"], panel, panel, panel)
+        cell = None if strips else self.cell(int(not is_left))
         return InScratch(
-            self.b, self.unit, words, scratch, plan.high, turned=False, exact=not strips, strips=strips, cell=cell,
-            seen=seen,
-        )  # fmt: skip
-
-    def right_provider(self) -> Provider:
-        lay, plan = self.layout, self.plan
-        if plan.packed:
-            return InPanels(self.b, self.unit, self.right_lines.buffer, self.right_lines.stride, plan.wide)
-        words, seen = self.words(self.right_lines, "right_range")
-        parts = 1 + max(p for p, _ in self.unit.terms)
-        buffer = self.area("right", parts * lay["right_part"], self.b.i32)
-        scratch = Scratch(buffer, lay["right_part"], lay["right_line"], LANES, LANES)
-        strips = plan.strips and not plan.transposed
-        cell = None if strips else self.cell(1)
-        return InScratch(
-            self.b, self.unit, words, scratch, plan.wide, turned=True, exact=plan.strips and not strips, strips=strips,
-            cell=cell, seen=seen,
-        )  # fmt: skip
+            self.b, unit, words, scratch, count, turned=not is_left, exact=exact, strips=strips, cell=cell, seen=seen
+        )
 
     def cell(self, n: int) -> tuple[ir.Value, int] | None:
         """Where it is said what of an operand is packed, if a piece is all of k."""
         whole = isinstance(self.p.k, int) and self.p.k <= self.layout["kc"]
         return (self.cells, n) if whole else None
 
+    def sum_rows(self, rows: Index, depth: Index) -> None:
+        """What shifting the rhs adds to the sums of a piece, from the sums of rows of the lhs."""
+        b, unit = self.b, self.unit
+        assert isinstance(unit, IntegerUnit)
+        unit = unit.along_rows()
+        one, type_ = unit.ones(b), unit.carried(b)
+
+        def ones(part: int, n: int, k: Index) -> ir.Value:
+            return one
+
+        full = b.round_down(depth, unit.depth)
+        rest = b.subi(depth, full)
+        mask = b.tail_mask(rest, unit.depth)
+
+        def run(i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
+            left, grid = tiles(0), Grid(count, 1)
+
+            def masked(part: int, n: int, k: Index) -> Place:
+                place = left(part, n, k)
+                assert isinstance(place, Place)
+                return place._replace(mask=mask)
+
+            sums = sum_products(b, unit, grid, [b.zero(type_)] * count, left, ones, full)
+            sums = b.if_(
+                b.cmpi("sgt", rest, 0),
+                lambda: multiply_step(b, unit, grid, sums, masked, ones, full),
+                lambda: sums,
+                [type_] * count,
+            )
+            for r, total in enumerate(sums):
+                assert isinstance(total, ir.Value)
+                b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), self.over, b.addi(i, r))
+
+        self.left.each(rows, run)
+
     # -- the walk ----------------------------------------------------------------------------------
 
     def emit(self) -> None:
+        """Emit this thread's blocks of the result."""
         b, lay, plan = self.b, self.layout, self.plan
         self.unit.begin(b)
-        for cell in range(2):
-            if not (plan.shared and cell == int(plan.transposed)):
+        for cell, side in enumerate((self.left, self.right)):
+            if side.cell is not None and not (plan.shared and cell == int(plan.transposed)):
                 b.store(b.int_(-1, b.i64), self.cells, cell)
-        for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], plan.wide * LANES, self.block, LANES)
+        height = self.unit.rows if self.unit.is_numbered else plan.high
+        for_each_block(b, self.p, self.ctx, lay["mc"], lay["nc"], self.wide, self.block, height)
         self.unit.end(b)
 
     def block(self, batch: list[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
+        """Emit one block of the result: `rows` by `cols` elements from (m0, n0) on."""
         b, k = self.b, known(self.p.k)
         left = offset_of(b, self.left_at, [*batch, m0], self.p.lhs_strides[:-1])
         right = offset_of(b, self.right_at, batch, self.p.rhs_strides[:-2])
         right = b.addi(right, b.muli(n0, self.right_lines.stride))
+        # Integer sums that are the result go there from registers: 7 % of [512, 768] x [768, 768].
+        if self.epilogue.is_plain_store and self.unit.sums == "i32" and not self.unit.is_numbered:
+            to = self.epilogue.destination(b, batch)
+            self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
         self.left.begin()
         self.right.begin()
 
         def piece(pc: Index) -> None:
             depth = b.mini(b.subi(k, pc), self.layout["kc"])
-            starts = [b.addi(x, b.muli(pc, lines.k_stride)) for x, lines in self.sides(left, right)]
+            sides = (left, self.left_lines), (right, self.right_lines)
+            starts = [b.addi(x, b.muli(pc, lines.k_stride)) for x, lines in sides]
             self.left.prepare(starts[0], rows, depth)
             self.right.prepare(starts[1], cols, depth)
             self.piece(pc, depth, starts, rows, cols)
 
         b.for_(0, b.maxi(k, 1), self.layout["kc"], piece)  # k = 0 still writes zeros
-        self.finish(batch, (m0, n0), (rows, cols))
-
-    def sides(self, left: Index, right: Index) -> list[tuple[Index, Lines]]:
-        return [(left, self.left_lines), (right, self.right_lines)]
+        if self.result is None:
+            self.finish(batch, (m0, n0), (rows, cols))
 
     def piece(self, pc: Index, depth: Index, starts: list[Index], rows: Index, cols: Index) -> None:
         """Adds the products of a piece of k to the block: the operand that comes from memory is in the outer loop, so
         that it is read once.
         """
-        b, plan = self.b, self.plan
+        b, plan, deep = self.b, self.plan, self.layout["kc"]
         sizes, side = (rows, cols), 0 if plan.transposed else 1
         outer, inner = (self.left, self.right) if plan.transposed else (self.right, self.left)
 
         def steps(at: Index, i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
             here = b.mini(b.subi(depth, at), plan.ks)
             outer.chunk(i, b.subi(sizes[side], i), at, here)
-            first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
-            deep = b.muli(b.ceildivi(here, self.unit.depth), self.unit.depth)
-            fetch = self.fetching(starts[side], i, at, depth, sizes[side], count) if plan.fetch else None
+            fetch = self.fetching(starts[side], pc, i, at, depth, sizes[side], count) if plan.fetch else None
+            right = tiles(at)
 
             def run(j: Index, number: int, others: Callable[[Index], Operand]) -> None:
-                runs = [(i, count, tiles(at)), (j, number, others(at))]
+                runs = [(i, count, right), (j, number, others(at))]
                 if not plan.transposed:
                     runs.reverse()
-                before = None if fetch is None else partial(fetch, j)
-                self.tile(first, deep, runs[0], runs[1], before)
+                self.tile((pc, at), here, runs[0], runs[1], (rows, cols), fetch and partial(fetch, j))
 
             inner.each(sizes[1 - side], run)
 
-        def chunks(i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
-            b.for_(0, depth, plan.ks, lambda at: steps(at, i, count, tiles))
+        def each_chunk(body: Callable[[Index], None]) -> None:
+            if plan.ks >= deep:
+                body(0)
+            else:
+                b.for_(0, b.maxi(depth, 1), plan.ks, body)
 
         if plan.strips:
-            outer.each(sizes[side], chunks)
+            outer.each(sizes[side], lambda i, count, tiles: each_chunk(lambda at: steps(at, i, count, tiles)))
         else:
-            b.for_(0, b.maxi(depth, 1), plan.ks, lambda at: outer.each(sizes[side], partial(steps, at)))
+            each_chunk(lambda at: outer.each(sizes[side], partial(steps, at)))
 
     def tile(
-        self, first: Condition, steps: Index, left: tuple[Index, int, Operand], right: tuple[Index, int, Operand],
-        before: Callable[[Index], None] | None,
+        self, step: tuple[Index, Index], depth: Index, left: tuple[Index, int, Operand],
+        right: tuple[Index, int, Operand], size: tuple[Index, Index], fetch: Callable[[Index], None] | None,
     ) -> None:  # fmt: skip
-        """The products of one run of tiles of each operand: first row or column, number of tiles, where they lie."""
-        b, stride = self.b, self.layout["nc"]
+        """The products of one run of tiles of each operand: first row or column, number of tiles, where they lie. step:
+        the piece of k and the step in it.
+        """
+        b, unit, stride, (pc, at) = self.b, self.unit, self.layout["nc"], step
         (i, high, lefts), (j, wide, rights) = left, right
-        corner = b.addi(b.muli(i, stride), j)
+        first = b.andc(b.cmpi("eq", pc, 0), b.cmpi("eq", at, 0))
+        over: dict[int, ir.Value] = {}
+
+        def place(r: int, v: int) -> Place:
+            corner = b.addi(b.muli(i, stride), j)
+            return Place(self.sums, b.addi(corner, r * unit.rows * stride + v * unit.columns), stride)
+
+        def taken_off(n: int, _: Place) -> Tile:
+            r = n // wide
+            if r not in over:
+                over[r] = b.broadcast(b.load(self.over, b.addi(i, r)), unit.columns)
+            return over[r]
+
+        def store(sums: Sequence[Tile]) -> None:
+            last = b.cmpi("sge", b.addi(pc, self.layout["kc"]), known(self.p.k))
+            grid = Grid(high, wide)
+
+            def keep() -> None:
+                for (r, v), x in zip(grid.tiles, sums, strict=True):
+                    unit.store(b, x, place(r, v))
+
+            b.if_(last, lambda: self.store_result(i, j, grid, sums, size), keep)
+
+        loop = {"before": fetch}
+        if not unit.is_numbered:
+            run = self.line_of("right")
+            loop = {"before": self.ahead(rights), "runs": fetch and (run, fetch), "unroll": self.plan.unroll}
         add_products(
-            b,
-            self.unit,
-            Grid(high, wide),
-            lambda r, v: Place(self.sums, b.addi(corner, (r * stride + v) * LANES), stride),
-            lefts,
-            rights,
-            steps,
-            first=first,
-            before=before,
-        )
+            b, unit, Grid(high, wide), place, lefts, rights, depth,
+            first=first, afresh=not unit.is_numbered, filled=self.left.filled and self.right.filled or unit.depth == 1,
+            load=taken_off if self.plan.is_shifted else None, store=store if self.result else None, **loop,
+        )  # fmt: skip
+
+    def ahead(self, right: Operand) -> Callable[[Index], None] | None:
+        """Prefetches rows of the rhs into the first-level cache, `prefetch` steps of k before they are wanted."""
+        b, distance = self.b, self.plan.prefetch
+        if not distance:
+            return None
+
+        def prefetch(k: Index) -> None:
+            for v in range(0, self.plan.wide, max(1, self.line_of("right") // self.unit.columns)):
+                place = right(0, v, b.addi(k, distance))
+                if isinstance(place, Place) and place.mask is None:
+                    b.prefetch(place.buffer, place.at)
+
+        return prefetch
+
+    def store_result(self, i: Index, j: Index, grid: Grid, sums: Sequence[Tile], size: tuple[Index, Index]) -> None:
+        """The sums of a run of tiles, as the result."""
+        b, (rows, cols), to, width = self.b, size, self.result, self.unit.columns
+        assert to is not None
+        starts = [b.sum_(to.offset, b.muli(b.addi(i, r), to.row_stride), j) for r in range(grid.high)]
+
+        def row(r: int, masks: Sequence[ir.Value | None]) -> None:
+            for v, mask in enumerate(masks):
+                x = sums[r * grid.wide + v]
+                assert isinstance(x, ir.Value)
+                b.vstore(x, to.buffer, b.addi(starts[r], v * width), mask)
+
+        def whole() -> None:
+            for r in range(grid.high):
+                row(r, [None] * grid.wide)
+
+        def part() -> None:
+            left = b.subi(cols, j)
+            masks = [b.mask_below(b.maxi(b.subi(left, v * width), 0), width) for v in range(grid.wide)]
+            for r in range(grid.high):
+                b.if_(b.cmpi("slt", b.addi(i, r), rows), lambda r=r: row(r, masks))
+
+        inside = b.andc(b.cmpi("sle", b.addi(i, grid.high), rows), b.cmpi("sle", b.addi(j, self.wide), cols))
+        b.if_(inside, whole, part)
+
+    # -- fetching ----------------------------------------------------------------------------------
+
+    def line_of(self, side: str) -> int:
+        """Elements of a cache line of an operand in memory."""
+        lines = self.left_lines if side == "left" else self.right_lines
+        return LINE * 8 // ir.MemRefType(lines.buffer.type).element_type.width
 
     def fetching(
-        self, start: Index, i: Index, at: Index, depth: Index, lines: Index, count: int
+        self, start: Index, pc: Index, i: Index, at: Index, depth: Index, lines: Index, count: int
     ) -> Callable[[Index, Index], None]:
-        """What a tile fetches, while it multiplies, of the operand of the outer loop, from `start` on: its share of the
-        cache lines that the tiles of the next run want at the same k. fetch(j, k): by the tiles of lines j ...
+        """What a tile fetches into the second-level cache, while it multiplies, of the operand of the outer loop, which
+        begins at `start`: its share of the cache lines that are wanted next. fetch(j, k): by the tiles of lines j ...
 
-        A strip is followed by the next steps of k, or by the next lines; a rhs packed at once by its next block.
+        An operand that comes from memory is read by the first run of tiles alone, faster than memory gives it; the
+        tiles after it find it in a near cache. Next come: of a strip the steps of k behind it, or the lines; of rows in
+        place the next rows; of panels the next panel; of what is packed at once, the next piece of k or block.
         """
-        b, plan = self.b, self.plan
+        b, plan, unit = self.b, self.plan, self.unit
         source = self.left_lines if plan.transposed else self.right_lines
-        per = LINE * 8 // ir.MemRefType(source.buffer.type).element_type.width  # elements of a cache line
-        width, stride, speed, beside = count * LANES, source.stride, source.k_stride, 1
-        if plan.packed:
-            start = b.sum_(start, b.muli(b.addi(i, width), stride), b.muli(at, width))
-            stride, speed = per, width
+        per = self.line_of("left" if plan.transposed else "right")
+        steps = unit.depth if unit.is_numbered else per  # of k for each call
+        size = unit.rows if plan.transposed else unit.columns
+        width, stride, speed, beside = count * size, source.stride, source.k_stride, 1
+        here = b.addi(start, b.muli(i, stride))
+        following = b.addi(here, b.muli(width, stride))
+        if plan.strips:
+            later = b.addi(at, plan.ks)
+            begin = b.select_index(b.cmpi("slt", later, depth), b.addi(here, b.muli(later, speed)), following)
+        elif plan.transposed:
+            begin = b.addi(following, b.muli(at, speed))
         else:
-            here = b.addi(start, b.muli(i, stride))
-            later, following = b.addi(at, plan.ks), b.addi(here, b.muli(width, stride))
-            if plan.strips:
-                more = b.cmpi("slt", later, depth)
-                start = b.select_index(more, b.addi(here, b.muli(later, speed)), following)
-            elif plan.transposed:
-                start = b.addi(following, b.muli(at, speed))
+            deep = self.layout["kc"]
+            more = b.cmpi("slt", b.addi(pc, deep), known(self.p.k))
+            base = b.subi(start, b.muli(pc, speed))
+            begin = b.select_index(more, b.addi(start, b.muli(deep, speed)), b.addi(base, b.muli(lines, stride)))
+            if plan.right == "panels":
+                inside = b.cmpi("slt", b.addi(i, width), lines)
+                begin = b.addi(b.select_index(inside, following, begin), b.muli(at, width))
+                stride, speed = per, width
             else:
-                start = b.sum_(here, b.muli(lines, stride), b.muli(at, speed))
-            beside = max(1, self.unit.depth // per)
+                begin = b.sum_(begin, b.muli(i, stride), b.muli(at, speed))
+        if plan.right != "panels":
+            beside = max(1, steps // per)
             if isinstance(stride, int) and stride == 1:
-                width, stride, beside = self.unit.depth, speed, -(-width // per)
-        (runs, inner) = (self.layout["nc"], plan.wide) if plan.transposed else (self.layout["mc"], plan.high)
-        share = -(-width // max(1, runs // (inner * LANES)))
+                width, stride, beside = steps, speed, -(-width // per)
+        runs, inner = (self.layout["nc"], self.wide) if plan.transposed else (self.layout["mc"], self.high)
+        share = -(-width // max(1, runs // inner))
 
         def fetch(j: Index, k: Index) -> None:
-            number = b.muli(b.divi(j, inner * LANES), share)
-            place = b.sum_(start, b.muli(k, speed), b.muli(number, stride))
+            number = b.muli(b.divi(j, inner), share)
+            place = b.sum_(begin, b.muli(k, speed), b.muli(number, stride))
             for e in range(share):
                 for line in range(beside):
                     b.prefetch(source.buffer, b.sum_(place, b.muli(stride, e), line * per), locality=2)
@@ -335,40 +388,12 @@ class _Tiles:
         if self.plan.transposed:
             sums, stride = self.turned, self.layout["mc"]
             source = Place(self.sums, 0, self.layout["nc"])
-            transpose_block(b, source, Place(sums, 0, stride), *size, LANES)
+            transpose_block(b, source, Place(sums, 0, stride), *size, self.unit.columns)
             origin, size = (origin[1], origin[0]), (size[1], size[0])
         self.mend(batch, origin, size, sums, stride)
-        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, LANES)
+        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, self.unit.columns)
 
     def mend(
         self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
     ) -> None:
         """Emitted before the epilogue, of the problem as it was given."""
-
-
-class _FloatTiles(_Tiles):
-    """The kernel for f32 in parts, which watches what it splits."""
-
-    def __init__(
-        self, b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
-        ctx: KernelContext,
-    ):  # fmt: skip
-        self.ranges: list[Range] = []
-        super().__init__(b, problem, schedule, operands, epilogue, ctx)
-        self.gemm = Gemm(b, problem, operands, ctx.scratch, self.at("call"))
-
-    def words(self, lines: Lines, name: str) -> tuple[Words, Range | None]:
-        seen = Range(self.b, self.ctx.scratch, self.at(name))
-        self.ranges.append(seen)
-        return FloatWords(self.b, lines, self.unit, seen), seen
-
-    def mend(
-        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
-    ) -> None:
-        b = self.b
-
-        def by_library() -> None:
-            self.gemm.call(batch, origin, size, sums, 0, stride)
-            self.unit.begin(b)  # what the library does with tiles is its own matter
-
-        b.if_(arith.ori(*(seen.is_beyond() for seen in self.ranges)), by_library)

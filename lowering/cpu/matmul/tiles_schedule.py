@@ -18,7 +18,6 @@ __all__ = [
     "choose_tiles",
     "float_tiles_schedule",
     "is_better_in_place",
-    "packed_tile_strides",
     "share_lhs",
 ]
 
@@ -97,11 +96,6 @@ def _is_large(problem: MatmulProblem) -> bool:
     """Whether the rhs is one matrix, of a size that is not known to be small."""
     n, k = problem.n, problem.k
     return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _FETCHED_BYTES)
-
-
-def packed_tile_strides(schedule: AmxBf16Schedule, k: int) -> tuple[int, int]:
-    """Strides along (even) k and n of a packed rhs, as `packed_pair_strides`; zeros fill k up to whole tiles."""
-    return schedule.nv * LANES, round_up(k, DEPTH)
 
 
 def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:

@@ -10,12 +10,8 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.schedules.cpu import (
-    AmxBf16Schedule,
-    BlockedSchedule,
     GemmSchedule,
-    Int8Schedule,
     PanelSchedule,
-    VnniBf16Schedule,
 )
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu import isa
@@ -26,10 +22,7 @@ from kiln.lowering.cpu.matmul import (
     choose_packed_schedule,
     choose_schedule,
     emit_matmul,
-    packed_integer_strides,
-    packed_pair_strides,
-    packed_tile_strides,
-    panel_strides,
+    packed_strides,
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.problem import Size
@@ -123,7 +116,7 @@ def _flag(op: ir.OpView, name: str) -> bool:
 
 
 def _strides(layout: ir.AffineMap, transposed: bool, batch: int) -> list[ir.AffineExpr]:
-    """Strides of [*batch, rows, columns]; of a packed rhs those of its panels (`panel_strides`)."""
+    """Strides of [*batch, rows, columns]; of a packed rhs those of its panels (`packed_strides`)."""
     if not affine.is_linear(layout.results[0]):
         return [ir.AffineConstantExpr.get(x) for x in (*[0] * batch, *_panel_strides(layout, transposed))]
     strides = strides_of(layout, batch + 2)
@@ -154,22 +147,11 @@ def packed_rhs_layout(product: Product, schedule: PanelSchedule) -> tuple[ir.Aff
     assert k is not None and n is not None, "choose_packed_schedule asks for them"
     dims = [ir.AffineDimExpr.get(i) for i in range(2)]
     at_k, at_n = reversed(dims) if _flag(product.op, "transpose_rhs") else dims
-    if not isinstance(schedule, BlockedSchedule):
-        if isinstance(schedule, VnniBf16Schedule):
-            (lanes, rows), group = packed_pair_strides(schedule, k), 2
-        elif isinstance(schedule, AmxBf16Schedule):
-            (lanes, rows), group = packed_tile_strides(schedule, k), 2
-        else:
-            assert isinstance(schedule, Int8Schedule), "the others are above"
-            lanes, rows, group = packed_integer_strides(schedule, k)
-        floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
-        block = floor(at_n, lanes) * (rows // group) + floor(at_k, group)
-        address = (block * lanes + mod(at_n, lanes)) * group + mod(at_k, group)
-        return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * rows * lanes
-    lanes, _ = panel_strides(schedule, k)
-    panel = ir.AffineExpr.get_floor_div(at_n, lanes)
-    address = (panel * k + at_k) * lanes + ir.AffineExpr.get_mod(at_n, lanes)
-    return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * k * lanes
+    lanes, rows, group = packed_strides(schedule, k)
+    floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
+    block = floor(at_n, lanes) * (rows // group) + floor(at_k, group)
+    address = (block * lanes + mod(at_n, lanes)) * group + mod(at_k, group)
+    return ir.AffineMap.get(2, 0, [address]), -(-n // lanes) * rows * lanes
 
 
 def schedule_product(

@@ -31,7 +31,8 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
-from kiln.lowering.cpu.matmul.tiles import emit_tiles, tiles_layout
+from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
+from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.tiles_schedule import float_tiles_schedule
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
 from kiln.lowering.cpu.tune.products import product_schedules
@@ -201,7 +202,7 @@ def test_models(freezing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counting(b, problem, schedule, *rest):
         emitted.append(schedule)
-        emit_tiles(b, problem, schedule, *rest)
+        FloatTiles.emit_kernel(b, problem, schedule, *rest)
 
     monkeypatch.setitem(emit.KERNELS, AmxBf16x3Schedule, (counting, tiles_layout))
     torch.manual_seed(0)

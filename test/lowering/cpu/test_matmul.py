@@ -26,7 +26,7 @@ from kiln.lowering.cpu.matmul import (
     choose_schedule,
     describe_schedule,
     emit_matmul,
-    panel_strides,
+    packed_strides,
     scratch_bytes,
 )
 from kiln.lowering.cpu.matmul.vendor import vendor_gemm_available
@@ -161,7 +161,7 @@ def test_panels(m: int, n: int, k: int, packed: bool) -> None:
     assert schedule.fetch == (packed or m <= 256) and schedule.packed == packed
     given = rhs
     if packed:
-        lanes, rows = panel_strides(schedule, k)
+        lanes, rows, _ = packed_strides(schedule, k)
         panels = -(-n // lanes)
         padded = torch.zeros(k, panels * lanes)
         padded[:, :n] = rhs

@@ -20,7 +20,8 @@ from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.pairs import choose_pairs, packed_pair_strides
+from kiln.lowering.cpu.matmul.pairs import choose_pairs
+from kiln.lowering.cpu.matmul.plan import packed_strides
 
 pytestmark = pytest.mark.skipif(not isa.host().has("avx512bf16"), reason="a CPU without the instruction")
 
@@ -69,7 +70,7 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
     assert schedule is not None and schedule.kernel == "cpu.gemm.vnni_bf16"
     given = rhs
     if packed:
-        lanes, rows = packed_pair_strides(schedule, k)
+        lanes, rows, _ = packed_strides(schedule, k)
         given = packed_rhs(rhs, lanes, rows)
         problem = MatmulProblem((), m, n, k, lhs.stride(), (lanes, rows), "bf16")
 

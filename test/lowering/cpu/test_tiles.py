@@ -21,7 +21,8 @@ from kiln.dialects.schedules.cpu import AmxBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles, packed_tile_strides
+from kiln.lowering.cpu.matmul.plan import packed_strides
+from kiln.lowering.cpu.matmul.tiles_schedule import choose_tiles
 from kiln.lowering.cpu.tune.products import product_schedules
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU without the other instructions")
@@ -114,7 +115,7 @@ def test_static_sizes(m: int, n: int, k: int, kind: str) -> None:
         assert schedule.transposed == (kind == "t" and k % 32 == 0 and (m <= 16 or 4 * m <= k))
         given = rhs
         if kind == "packed":
-            lanes, rows = packed_tile_strides(schedule, k)
+            lanes, rows, _ = packed_strides(schedule, k)
             given = packed_rhs(rhs, lanes, rows)
             problem = MatmulProblem((), m, n, k, lhs.stride(), (lanes, rows), "bf16")
 

@@ -1,0 +1,54 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Matmul of f32 in three parts of bf16, by tiles of AMX.
+
+The input in parts stays in the second-level cache, strips of 32 columns of the rhs are split some steps of k at a time,
+meet all rows, and are forgotten. Sums of 32 steps of k are added to f32 at once, so that the error is less than that of
+a chain of f32 additions. Where an operand has an infinity, no number at all, or one below 2^-100, a block is the
+library's.
+"""
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+from typing_extensions import override
+
+from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
+from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.parts import FloatWords, Range
+from kiln.lowering.cpu.contraction.words import Lines, Words
+from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
+from kiln.lowering.cpu.matmul.tiles import Tiles
+from kiln.lowering.cpu.matmul.vendor import Gemm
+
+__all__ = ["FloatTiles"]
+
+
+class FloatTiles(Tiles):
+    """The kernel for f32 in parts, which watches what it splits."""
+
+    def __init__(
+        self, b: Builder, problem: MatmulProblem, schedule: AmxBf16x3Schedule, operands: Buffers, epilogue: Epilogue,
+        ctx: KernelContext,
+    ):  # fmt: skip
+        self.ranges: list[Range] = []
+        super().__init__(b, problem, schedule, operands, epilogue, ctx)
+        self.gemm = Gemm(b, problem, operands, ctx.scratch, self.at("call"))
+
+    @override
+    def words(self, lines: Lines, side: str) -> tuple[Words, Range | None]:
+        seen = Range(self.b, self.ctx.scratch, self.at(f"{side}_range"))
+        self.ranges.append(seen)
+        return FloatWords(self.b, lines, self.unit, seen), seen
+
+    @override
+    def mend(
+        self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int
+    ) -> None:
+        b = self.b
+
+        def by_library() -> None:
+            self.gemm.call(batch, origin, size, sums, 0, stride)
+            self.unit.begin(b)  # what the library does with tiles is its own matter
+
+        b.if_(arith.ori(*(seen.is_beyond() for seen in self.ranges)), by_library)

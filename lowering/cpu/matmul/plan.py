@@ -1,0 +1,147 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""What schedules of register tiles say, whatever the matrix unit; and what a thread has in scratch memory."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from kiln.dialects.schedules.cpu import (
+    AmxBf16Schedule,
+    AmxBf16x3Schedule,
+    AmxInt8Schedule,
+    Int8Schedule,
+    PanelSchedule,
+    VnniBf16Schedule,
+)
+from kiln.lowering.cpu.contraction import MatrixUnit
+from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
+from kiln.lowering.cpu.contraction.integers import IntegerUnit, integer_unit
+from kiln.lowering.cpu.contraction.parts import RANGE_BYTES
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
+from kiln.lowering.cpu.contraction.vectors import float_unit
+from kiln.lowering.cpu.isa import target
+from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.matmul.vendor import ARGUMENT_BYTES
+
+__all__ = ["Plan", "TileSchedule", "packed_strides", "plan_of", "tiles_layout", "transposed"]
+
+TileSchedule = PanelSchedule | AmxBf16x3Schedule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule, of the problem that the kernel works on (`transposed`: the transposed one).
+
+    high, wide: tiles of a run of rows and of columns. left, right: where tiles come from. strips: the operand of the
+    outer loop is packed run by run, `ks` steps of k at a time. The others are fields of schedules.
+    """
+
+    unit: MatrixUnit
+    high: int
+    wide: int
+    mc: int
+    nc: int
+    kc: int
+    ks: int
+    left: Literal["place", "scratch"]
+    right: Literal["place", "scratch", "panels"]
+    transposed: bool = False
+    shared: bool = False
+    strips: bool = False
+    fetch: bool = False
+    prefetch: int = 0
+    unroll: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Parts of an element of an operand."""
+        return 1 + max(part for part, _ in self.unit.terms)
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether sums have too much by a multiple of the sums of rows of the lhs."""
+        return isinstance(self.unit, IntegerUnit) and self.unit.shifted
+
+
+def _unit(s: TileSchedule, sums: str, in_rows: bool = False) -> MatrixUnit:
+    if isinstance(s, AmxBf16x3Schedule):
+        return AMX_BF16X3
+    if isinstance(s, AmxBf16Schedule):
+        return AMX_BF16
+    if isinstance(s, Int8Schedule):
+        return AMX_INT8 if isinstance(s, AmxInt8Schedule) else integer_unit(s.width, target())
+    pairs = isinstance(s, VnniBf16Schedule)
+    return float_unit(sums, s.width, pairs=pairs, in_rows=pairs and in_rows)
+
+
+def plan_of(s: TileSchedule, sums: str = "f32") -> Plan:
+    """The plan of a schedule; sums: the type of the sums."""
+    right = "panels" if getattr(s, "packed", False) else "scratch" if getattr(s, "pack_rhs", True) else "place"
+    in_place = s.in_place if isinstance(s, Int8Schedule) else not getattr(s, "pack_lhs", True)
+    unit, turned = _unit(s, sums, right == "place"), getattr(s, "transposed", False)
+    high, wide, mc, nc = s.mr // unit.rows, s.nv, s.mc, s.nc
+    if turned:
+        high, wide, mc, nc = wide, high, nc, mc
+    strips = isinstance(s, AmxBf16x3Schedule)
+    fetch = strips or getattr(s, "fetch", False)
+    return Plan(
+        unit, high, wide, mc, nc, s.kc, getattr(s, "ks", s.kc), "place" if in_place else "scratch", right,
+        transposed=turned, shared=getattr(s, "shared", False), strips=strips, fetch=fetch,
+        prefetch=getattr(s, "prefetch", 0), unroll=getattr(s, "unroll", 1),
+    )  # fmt: skip
+
+
+def packed_strides(schedule: PanelSchedule, k: int) -> tuple[int, int, int]:
+    """Of a packed rhs [n / lanes][k / group][lanes][group]: the columns of a panel, which are the stride along k from
+    group to group; the stride along n from the first column of a panel to that of another, k with the zeros that fill
+    it; and the group.
+    """
+    unit = _unit(schedule, "f32")
+    return schedule.nv * unit.columns, round_up(k, unit.depth), unit.group
+
+
+def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, int]:
+    """Sizes of a block, offsets of the scratch areas in bytes, and their total `bytes`."""
+    plan = plan_of(schedule, problem.sum_dtype)
+    unit = plan.unit
+    mc, nc = round_up(plan.mc, plan.high * unit.rows), round_up(plan.nc, plan.wide * unit.columns)
+    kc = round_up(plan.kc, unit.depth)
+    deep = round_up(kc, unit.group * unit.columns)
+    layout = {"mc": mc, "nc": nc, "kc": kc}
+    lines, depths = {"left": round_up(mc, unit.columns), "right": nc}, {"left": deep, "right": deep}
+    if plan.left == "place":
+        lines["left"] = unit.rows if unit.is_numbered else 0
+    if plan.right != "scratch":
+        lines["right"] = 0
+    if plan.strips:
+        outer, count = ("left", plan.high * unit.rows) if plan.transposed else ("right", plan.wide * unit.columns)
+        lines[outer], depths[outer] = count, plan.ks
+    word = {side: unit.group * unit.bits(side) // 8 for side in lines}
+    layout["left_pitch"] = apart(depths["left"] // unit.group, LINE // word["left"])
+    layout["right_line"] = depths["right"] // unit.group
+    layout["left_part"] = lines["left"] * layout["left_pitch"]
+    layout["right_part"] = lines["right"] * layout["right_line"]
+    size = problem.sum_bytes * mc * nc
+    areas = {"sums": size, "turned": size * plan.transposed, "over": 4 * mc * plan.is_shifted}
+    areas |= {side: word[side] * plan.parts * layout[f"{side}_part"] for side in lines}
+    areas |= {"cells": LINE}
+    if plan.strips:
+        areas |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
+    top = 0
+    for name, size in areas.items():
+        layout[name] = top
+        top += round_up(size, LINE)
+    layout["bytes"] = top
+    return layout
+
+
+def transposed(problem: MatmulProblem) -> MatmulProblem:
+    """The problem whose result is the transpose: operands exchanged, each with its last two strides."""
+
+    def turn(strides: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*strides[:-2], strides[-1], strides[-2])
+
+    return replace(
+        problem, m=problem.n, n=problem.m, lhs_strides=turn(problem.rhs_strides), rhs_strides=turn(problem.lhs_strides)
+    )
