@@ -4,9 +4,9 @@
 """Convolutions on the CPU: `choose_conv_schedule`, then `emit_conv` with the schedule's kernel."""
 
 from kiln.lowering.cpu.conv.emit import conv_scratch_bytes, emit_conv
-from kiln.lowering.cpu.conv.layout import packed_layout
 from kiln.lowering.cpu.conv.problem import Axis, ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.schedule import choose_conv_schedule
+from kiln.lowering.cpu.conv.weights import packed_layout
 
 __all__ = [
     "Axis",

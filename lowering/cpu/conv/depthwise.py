@@ -16,20 +16,19 @@ from typing_extensions import override
 from kiln.dialects.schedules.cpu import DepthwiseConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.kernel import RowKernel
-from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
 
 def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]:
-    """Scratch: the packed weights, `stride` elements of the sum dtype for each place in the window; total `bytes`."""
-    stride = round_up(p.groups, max(s.width, LINE // p.sum_bytes))
-    elements = 0 if p.packed else stride * p.steps
-    return {"stride": stride, "elements": elements, "bytes": elements * p.sum_bytes}
+    """Scratch: the packed weights, and others on their way there from `staging` on; total `bytes`."""
+    order = order_of(p, s)
+    elements = 0 if p.packed else order.words + staging_words(p, order, s.width)
+    return {"staging": order.words, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
 class Depthwise(RowKernel):
@@ -37,21 +36,21 @@ class Depthwise(RowKernel):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        b, p, s, ctx, operands = self.b, self.p, self.s, self.ctx, self.operands
-        layout = depthwise_layout(p, s)
-        self.stride = layout["stride"]
-        if p.packed:
-            self.weights, self.panel = operands.weight, operands.weight_offset
-        else:
-            self.weights = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
-            self.panel = 0
+        b, p, s, ctx = self.b, self.p, self.s, self.ctx
+        self.order = order_of(p, s)
+        self.stride = self.order.lanes
+        self.weights, self.panel = self.operands.weight, self.operands.weight_offset
+        if not p.packed:
+            layout = depthwise_layout(p, s)
+            self.weights, self.panel = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type), 0
+            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights, layout["staging"])
         self.find_runs()
 
     def emit(self) -> None:
         """This thread's share of (row, channels of a task)."""
         b, p = self.b, self.p
         if not p.packed:
-            self.pack()
+            self.packing.pack(self.operands.weight_offset, p.groups)
         spans = -(-p.groups // self.s.span)
         rows = row_count(b, p)
         total = b.muli(b.muli(known(p.images), rows), spans)
@@ -63,34 +62,6 @@ class Depthwise(RowKernel):
             self.some(b.divi(line, rows), b.remi(line, rows), first, b.mini(b.addi(first, self.s.span), p.groups))
 
         b.for_(low, high, 1, task)
-
-    def pack(self) -> None:
-        """Emit the copy of this thread's weights into the scratch area, channels innermost."""
-        b, p = self.b, self.p
-        stride = p.weight_strides[0]
-        window = (*p.lines, p.column_axis)
-
-        def place(index: Sequence[Index], c: Index) -> Index:
-            at: Index = 0
-            for axis, i in zip(window, index, strict=True):
-                at = b.addi(b.muli(at, axis.kernel), i)
-            return b.addi(b.muli(at, self.stride), c)
-
-        def strip(c: Index) -> None:
-            pack_strip(
-                b,
-                self.operands.weight,
-                b.addi(self.operands.weight_offset, b.muli(c, known(stride))),
-                stride,
-                b.subi(p.groups, c),
-                [axis.kernel for axis in window],
-                [axis.weight_stride for axis in window],
-                self.weights,
-                lambda i: place(i, c),
-                self.width,
-            )
-
-        b.for_(0, p.groups, self.width, strip)
 
     def some(self, image: Index, row: Index, first: Index, last: Index) -> None:
         """Channels [first, last) of one row of the result."""

@@ -6,8 +6,8 @@
 For each block of output channels a thread packs the block's weights as [kd][kh][c][kw][lanes], and then walks its rows
 of the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding
 costs nothing: rows of the window outside of the input are not visited, nor are its columns at the borders (kernel.py).
-Sums of a row lie in scratch, where the epilogue finds them.
-Long sums are cut in pieces that start from zero and are added, as in the matrix product (matmul/blocked.py).
+Sums of a row lie in scratch, where the epilogue finds them. Long sums are cut in pieces that start from zero and are
+added, as in the matrix product (matmul/blocked.py).
 
 Of a transposed convolution, a tile is a few consecutive columns of a phase (borders.py): its pixels are neighbours in
 the input. Their sums lie in the scratch row where the columns of the result are. Rows of the result (and planes) choose
@@ -15,6 +15,7 @@ their window's rows likewise, at run time (window.py). Nothing is scattered, and
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch_mlir import ir
@@ -24,11 +25,12 @@ from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import Finishing
 from kiln.lowering.cpu.conv.kernel import RowKernel
-from kiln.lowering.cpu.conv.pack import pack_strip
 from kiln.lowering.cpu.conv.problem import ConvProblem
+from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
@@ -38,35 +40,48 @@ _UNROLLED = 12  # products in one row of a window up to here are written out: th
 def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     """Scratch areas in elements of the sum dtype, and the total `bytes`.
 
-    The packed weights of a block at 0, the sums of a row at `sums`; for a planar result the same again with lanes along
-    columns at `turned`, `pitch` elements a channel.
+    The packed weights of a block at 0, the sums of a row at `sums`, where weights are on their way before; for a planar
+    result the same again with lanes along columns at `turned`, `pitch` elements a channel.
     """
-    lanes = s.nv * s.width
+    order = order_of(p, s)
     line = LINE // p.sum_bytes
-    sums = 0 if p.packed else round_up(p.steps * lanes, line)
+    sums = 0 if p.packed else round_up(order.words, line)
     phases = p.stride[1] if p.transposed else 1  # of which each has as many tiles
     pitch = round_up(s.mr * s.tiles * phases, s.width)
-    turned = sums + round_up(pitch * lanes, line)
+    turned = sums + round_up(pitch * order.lanes, line)
     # A page apart, rows of 1024 columns would fall into the same cache sets.
     pitch += line
-    elements = turned + (pitch * lanes if p.planar else 0)
+    elements = turned + (pitch * order.lanes if p.planar else 0)
+    if not p.packed:
+        elements = max(elements, sums + staging_words(p, order, s.width))
     return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
 class Direct(RowKernel, Finishing):
-    """Products of single elements, in the sum type (pairs.py: of two at a time)."""
+    """Products of single elements, in the sum type, or of pairs of channels or columns, in bf16: the problem has these
+    as its channels or columns then, and weights are counted in words of them.
+    """
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         b, p, s, ctx = self.b, self.p, self.s, self.ctx
-        self.find_runs()
-        self.nv, self.tiles = s.nv, s.tiles
-        self.lanes = self.nv * self.width
-        self.layout = direct_layout(p, s)
+        self.layout, self.order = direct_layout(p, s), order_of(p, s)
+        self.nv, self.tiles, self.lanes = s.nv, s.tiles, self.order.lanes
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
-        self.weights = self.operands.weight if p.packed else self.scratch
         self.panel: Index = 0
+        self.weights, is_pairs = self.operands.weight, self.order.pair is not None
+        if is_pairs:
+            self.unit = float_unit("f32", self.width, pairs=True)
+        if not p.packed:
+            element = b.i32 if is_pairs else self.sum_type
+            self.weights = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], element)
+            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights, self.sums)
+        if self.order.pair == "c":
+            self.p, self.x_channel = replace(p, channels=p.channels // 2), 2
+        elif self.order.pair == "z":
+            self.p = replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
+        self.find_runs()
 
     def emit(self) -> None:
         """This thread's share of (block of channels, row, part of the row), blocks outermost: each is packed once."""
@@ -86,9 +101,9 @@ class Direct(RowKernel, Finishing):
                 count = b.mini(b.subi(p.outputs, first), self.lanes)
             channel = b.addi(b.muli(group, p.outputs), first)
             if p.packed:
-                self.panel = b.addi(self.operands.weight_offset, b.muli(index, p.steps * self.lanes))
+                self.panel = b.addi(self.operands.weight_offset, b.muli(index, self.order.words))
             else:
-                self.pack(channel, count)
+                self.packing.pack(self.first_weight(channel), count)
             begin = b.muli(index, units)
 
             def unit(u: Index) -> None:
@@ -102,40 +117,9 @@ class Direct(RowKernel, Finishing):
         safe = b.maxi(units, 1)
         b.for_(b.divi(low, safe), b.ceildivi(high, safe), 1, block)
 
-    def pack(self, channel: Index, count: Index) -> None:
-        """The weights of a block of output channels: [kd][kh][c][kw][lanes]."""
-        b, p = self.b, self.p
-        start = self.first_weight(channel)
-        window = p.kernel[1] * self.lanes
-        rows = [axis.kernel for axis in p.lines]
-
-        def place(i: Sequence[Index], lane: Index) -> Index:
-            y: Index = 0
-            for size, at in zip(rows, i[1:-1], strict=True):
-                y = b.addi(b.muli(y, size), at)
-            return b.sum_(b.muli(b.addi(b.muli(y, p.channels), i[0]), window), b.muli(i[-1], self.lanes), lane)
-
-        def strip(lane: Index) -> None:
-            first = b.mini(lane, b.subi(count, 1))
-            pack_strip(
-                b,
-                self.operands.weight,
-                b.addi(start, b.muli(first, known(p.weight_strides[0]))),
-                p.weight_strides[0],
-                b.maxi(b.subi(count, lane), 1),
-                (p.channels, *rows, p.kernel[1]),
-                (p.weight_strides[1], *(axis.weight_stride for axis in p.lines), p.weight_strides[3]),
-                self.scratch,
-                lambda i: place(i, lane),
-                self.width,
-                spare=self.sums,
-            )
-
-        b.for_(0, self.lanes, self.width, strip)
-
     def first_weight(self, channel: Index) -> Index:
         """Where the weights of an output channel begin; those of a transposed convolution are [C, O / groups, ...]."""
-        b, p = self.b, self.p
+        b, p = self.b, self.packing.p
         stride = known(p.weight_strides[0])
         if not p.transposed or p.groups == 1:
             return b.addi(self.operands.weight_offset, b.muli(channel, stride))
@@ -225,10 +209,7 @@ class Direct(RowKernel, Finishing):
 
         def factors(v: int, z: Index) -> Place:
             at = b.addi(weights, b.muli(b.addi(b.muli(z, phase.step), phase.first), self.lanes))
-            return self.factors(b.addi(at, v * self.width))
+            at = b.addi(at, v * self.width)
+            return Place(self.weights, b.muli(at, self.order.group if self.p.packed else 1))
 
         return self.add_row(Grid(count, self.nv), meets, acc, pixel, factors)
-
-    def factors(self, at: Index) -> Place:
-        """Where a vector of weights lies."""
-        return Place(self.weights, at)

@@ -20,12 +20,12 @@ from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv.depthwise import Depthwise, depthwise_layout
 from kiln.lowering.cpu.conv.direct import Direct, direct_layout
-from kiln.lowering.cpu.conv.pairs import PairsOfChannels, PairsOfColumns, takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.planar import Planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
-from kiln.lowering.cpu.conv.tiles import emit_tiles
-from kiln.lowering.cpu.conv.tiles_plan import takes_tiles, tiles_layout
+from kiln.lowering.cpu.conv.schedule import takes_column_pairs, takes_pairs
+from kiln.lowering.cpu.conv.tiles import emit_tiles, tiles_layout
+from kiln.lowering.cpu.conv.tiles_plan import takes_tiles
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
 
@@ -34,8 +34,8 @@ _Layout = Callable[[ConvProblem, Any], dict[str, int]]
 
 _KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
     DirectConvSchedule: (Direct.emit_kernel, direct_layout),
-    VnniBf16ConvSchedule: (PairsOfChannels.emit_kernel, direct_layout),
-    VnniBf16ColumnsConvSchedule: (PairsOfColumns.emit_kernel, direct_layout),
+    VnniBf16ConvSchedule: (Direct.emit_kernel, direct_layout),
+    VnniBf16ColumnsConvSchedule: (Direct.emit_kernel, direct_layout),
     DepthwiseConvSchedule: (Depthwise.emit_kernel, depthwise_layout),
     PlanarConvSchedule: (Planar.emit_kernel, planar_layout),
     GemmConvSchedule: (emit_product, product_layout),

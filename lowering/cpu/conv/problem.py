@@ -39,8 +39,8 @@ class ConvProblem:
     Sizes of the weight are ints; `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index`
     Values, None at schedule time. Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
     element type; the sum is taken in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in
-    memory (NCHW), not consecutive channels. `packed`: the weight lies in memory as the kernel packs it (layout.py), and
-    its strides mean nothing.
+    memory (NCHW), not consecutive channels. `packed`: the weight lies in memory as the kernel packs it (weights.py),
+    and its strides mean nothing.
     """
 
     images: Size

@@ -13,8 +13,9 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ColumnsConvSchedule,
     VnniBf16ConvSchedule,
 )
+from kiln.lowering.cpu.contraction.amx import Features
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
-from kiln.lowering.cpu.conv.pairs import takes_column_pairs, takes_pairs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
@@ -56,6 +57,19 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     kernel = VnniBf16ColumnsConvSchedule if in_columns else DirectConvSchedule
     kernel = VnniBf16ConvSchedule if takes_pairs(p, width, isa) else kernel
     return kernel(mr=mr, nv=nv, width=width, tiles=tiles, piece=_PIECE)
+
+
+def takes_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+    """Whether input channels come in pairs that a CPU multiplies at once (VDPBF16PS)."""
+    return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width, cpu)
+
+
+def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+    """Whether a CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
+    padding. So are the windows of patches.
+    """
+    window = p.kernel[1] % 2 == 0 and p.padding[1] == 0 and p.dilation[1] == 1 and not p.transposed
+    return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width, cpu)
 
 
 def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:

@@ -6,7 +6,7 @@
 A unit of work is some rows of the result (or some pixels, where the window is one element). What it reads of the image
 is copied once, so that every tap of the window reads 16 consecutive positions as a tile, over the ends of rows as well
 (tiles_image.py); where the window is one element and channels are neighbours, tiles are read where they are. For each
-block of outputs its weights are packed (tiles_weights.py), and the sums of some rows are taken, over all taps and
+block of outputs its weights are packed (weights.py), and the sums of some rows are taken, over all taps and
 channels, and stored in scratch, where the epilogue finds them row by row (finish.py). Sums at positions between the
 rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 """
@@ -17,16 +17,42 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.finish import Finishing
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
-from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, tiles_layout
-from kiln.lowering.cpu.conv.tiles_weights import PackWeights
+from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
+from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
 
-__all__ = ["emit_tiles"]
+__all__ = ["emit_tiles", "tiles_layout"]
 
 _TILE = ROWS * BLOCK
+
+
+def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
+    """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
+    offsets in bytes: the copies of the image at `image`, a block's weights, and those on their way there, at `weights`;
+    total `bytes`.
+    """
+    order = order_of(p, s)
+    lanes = order.lanes
+    if is_flat(p):
+        pixels = line = s.rows
+    else:
+        line = pitch_of(p, s.order)[0]
+        pixels = s.chunk * line
+    head = ROWS * lanes  # a last tile may begin before the first pixel (see tiles.py)
+    turned = head + (round_up(pixels, 2 * ROWS) + 2 * ROWS) * lanes
+    pitch = round_up(line, ROWS) + ROWS
+    elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
+    image = 4 * elements
+    weights = image + (0 if s.in_place else round_up(2 * s.units * copy_sizes(p, s.order, s.rows)["slot"], 64))
+    end = weights + (0 if p.packed else 4 * (order.words + staging_words(p, order, ROWS)))
+    return {
+        "sums": head, "turned": turned, "pitch": pitch, "elements": elements, "image": image, "weights": weights,
+        "bytes": end,
+    }  # fmt: skip
 
 
 def emit_tiles(
@@ -70,16 +96,10 @@ class _Tiles(Finishing):
             self.weights = operands.weight
         else:
             at = b.addi(ctx.scratch_offset, self.layout["weights"])
-            elements = self.depth.elements * self.lanes
-            self.weights = b.view(ctx.scratch, at, elements, bf16)
-            pairs = b.view(ctx.scratch, at, elements // 2, b.i32)
-            spare = b.view(
-                ctx.scratch,
-                b.addi(ctx.scratch_offset, self.layout["staging"]),
-                ROWS * ROWS * (p.kernel[0] * p.kernel[1] + 1),
-                b.i32,
-            )
-            self.packing = PackWeights(b, p, self.depth, self.nv, operands.weight, pairs, spare, self.weights)
+            order = order_of(p, s)
+            self.weights = b.view(ctx.scratch, at, 2 * order.words, bf16)
+            words = b.view(ctx.scratch, at, order.words + staging_words(p, order, ROWS), b.i32)
+            self.packing = Pack(b, p, order, ROWS, operands.weight, words, order.words)
         self.panel: Index = 0
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps: list[int] = []

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from torch_mlir import ir
-
 from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.sizes import round_up
@@ -34,9 +32,8 @@ __all__ = [
     "fits_tiles",
     "is_flat",
     "phases_of",
+    "pitch_of",
     "takes_tiles",
-    "tiles_layout",
-    "tiles_weight_layout",
 ]
 
 BLOCK = 32
@@ -144,7 +141,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
             rows = chunk = round_up(-(-max(p.columns, 1) // -(-max(p.columns, 1) // _PIXELS)), ROWS)
         lines: Size = p.columns
     else:
-        pitch, extra = _pitch(p, order)
+        pitch, extra = pitch_of(p, order)
         rows = max(1, _UNIT // pitch, _HALO * ((p.kernel[0] - 1) * p.dilation[0] // p.stride[0]))
         while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
@@ -169,7 +166,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
     )
 
 
-def _pitch(p: ConvProblem, order: Order) -> tuple[int, int]:
+def pitch_of(p: ConvProblem, order: Order) -> tuple[int, int]:
     """Positions of a row in a copy of the image, and how many of them are beyond the result's columns."""
     assert isinstance(p.columns, int)
     extra = (p.kernel[1] - 1) * p.dilation[1] // p.stride[1] if order == "channels" else 0
@@ -196,7 +193,7 @@ def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
     if is_flat(p):
         pitch, extra, rows, phases = unit, 0, 1, 1
     else:
-        pitch, extra = _pitch(p, order)
+        pitch, extra = pitch_of(p, order)
         rows = unit + (p.kernel[0] - 1) * p.dilation[0] // p.stride[0]
         phases = len(phases_of(p, depth))
     plane = phases * rows * pitch * BLOCK
@@ -207,52 +204,3 @@ def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
 
 def _unit_bytes(p: ConvProblem, order: Order, rows: int, in_place: bool) -> int:
     return 2 * rows * p.channels if in_place else 2 * copy_sizes(p, order, rows)["slot"]
-
-
-def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
-    """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
-    offsets in bytes: the copies of the image at `image`, a block's weights at `weights`, and what is on its way there
-    at `staging`; total `bytes`.
-    """
-    depth = depth_of(p, s.order)
-    lanes = s.nv * s.width
-    if is_flat(p):
-        pixels = line = s.rows
-    else:
-        line = _pitch(p, s.order)[0]
-        pixels = s.chunk * line
-    head = ROWS * lanes  # a last tile may begin before the first pixel (see tiles.py)
-    turned = head + (round_up(pixels, 2 * ROWS) + 2 * ROWS) * lanes
-    pitch = round_up(line, ROWS) + ROWS
-    elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
-    image = 4 * elements
-    weights = image + (0 if s.in_place else round_up(2 * s.units * copy_sizes(p, s.order, s.rows)["slot"], 64))
-    staging = weights + (0 if p.packed else 2 * depth.elements * lanes)
-    end = staging + (0 if p.packed else 4 * ROWS * ROWS * (p.kernel[0] * p.kernel[1] + 1))
-    return {
-        "sums": head, "turned": turned, "pitch": pitch, "elements": elements, "image": image, "weights": weights,
-        "staging": staging, "bytes": end,
-    }  # fmt: skip
-
-
-def tiles_weight_layout(p: ConvProblem, s: AmxConvSchedule, rank: int) -> tuple[ir.AffineMap, int]:
-    """[group][block of outputs][block of the sum][tap][tile of 16 outputs][pair of elements][16 outputs][2]."""
-    depth, lanes = depth_of(p, s.order), s.nv * s.width
-    o, c, *window = (ir.AffineDimExpr.get(i) for i in range(rank))
-    y: ir.AffineExpr = window[0] if rank == 4 else ir.AffineConstantExpr.get(0)
-    z: ir.AffineExpr = window[-1]
-    floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
-    outputs = -(-p.outputs // lanes)
-    inner = mod(o, p.outputs)
-    block = floor(o, p.outputs) * outputs + floor(inner, lanes)
-    if depth.order == "channels":
-        element, tap = c, y * p.kernel[1] + z
-    elif depth.order == "columns":
-        element, tap = c * depth.span + z, y
-    else:
-        element, tap = z * p.channels + c, y
-    address = (block * depth.blocks + floor(element, BLOCK)) * len(depth.taps) + tap
-    address = address * s.nv + floor(mod(inner, lanes), ROWS)
-    address = address * ROWS + floor(mod(element, BLOCK), 2)
-    address = (address * ROWS + mod(inner, ROWS)) * 2 + mod(element, 2)
-    return ir.AffineMap.get(rank, 0, [address]), p.groups * outputs * depth.elements * lanes
