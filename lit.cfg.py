@@ -5,6 +5,7 @@
 
 import importlib.util
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -24,6 +25,8 @@ config.test_source_root = str(root)
 config.test_exec_root = str(root / "build" / "lit")
 # Instruction sets that schedules written into a test may need, by LLVM's names.
 config.available_features |= {name for name, is_there in llvmlite.binding.get_host_cpu_features().items() if is_there}
+if platform.machine() in ("x86_64", "AMD64"):
+    config.available_features.add("x86")
 # Kernels for GPUs are compiled by Triton, with or without a GPU.
 if importlib.util.find_spec("triton") is not None:
     config.available_features.add("triton")

@@ -8,6 +8,7 @@ Bad input is a one-line error on stderr and exit status 1, never a crash.
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,9 @@ _SEPARATOR = "// -----"
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit status: 0, or 1 after an error was printed."""
     try:
-        return _run(parse_arguments(sys.argv[1:] if argv is None else list(argv)))
+        options = parse_arguments(sys.argv[1:] if argv is None else list(argv))
+        with _cpu(options):
+            return _run(options)
     except KilnError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -38,6 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _cpu(options: Options) -> AbstractContextManager[None]:
+    """Inside, schedules and kernels are made for the CPU that was named."""
+    if not options.cpu:
+        return nullcontext()
+    from kiln.lowering.cpu import isa
+
+    return isa.compiling_for(isa.other(options.cpu))
 
 
 def _run(options: Options) -> int:

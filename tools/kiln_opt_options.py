@@ -23,6 +23,7 @@ class Options:
     until: str = ""
     start: str = ""
     print_pipeline: bool = False
+    cpu: str = ""
     load: list[str] = field(default_factory=list[str])
     list_passes: str = ""
     split_input_file: bool = False
@@ -114,6 +115,8 @@ def _make_parser() -> argparse.ArgumentParser:
     start = "start it behind this stage; by default as the input's name says (x.fused.mlir), else with its first pass"
     add("--from", dest="start", **once, metavar="STAGE", help=start)
     add("--print-pipeline", action="store_true", help="print the passes as text for --pass-pipeline, and exit")
+    cpu = "make schedules and kernels for this CPU, which need not be there: x86-64-v4+amx-tile+amx-bf16+l2=2097152"
+    add("--cpu", **once, metavar="NAME", help=cpu)
     add("--load", action="append", default=[], metavar="FILE.py", help="a Python file that registers more passes")
     add(
         "--list-passes",

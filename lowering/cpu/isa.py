@@ -18,7 +18,7 @@ from kiln.errors import BackendOptionError
 from kiln.lowering.cpu.rates import CpuRates, generic, measured
 from kiln.runtime.amx import tiles_permitted
 
-__all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "read_caches", "target"]
+__all__ = ["LEVELS", "Isa", "compiling_for", "host", "named", "other", "read_caches", "target"]
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _L2 = 256 << 10  # where the system does not tell: what every x86 server of the last ten years has at least
@@ -137,6 +137,34 @@ def named(name: str, float_parts: bool = False) -> Isa:
     return dataclasses.replace(
         host(), name=name, vector_bytes=width, vector_registers=registers, features=tuple(sorted(features))
     )
+
+
+_FACTS = {"l2": "l2_bytes", "cores": "cores", "library": "library_bytes"}
+
+
+def other(text: str) -> Isa:
+    """A CPU that need not be there, to read what is made for it: ``x86-64-v4+amx-tile+amx-bf16+l2=2097152``.
+
+    text: one of `LEVELS`, and behind each "+" an instruction set by LLVM's name, "float-parts", or a number: "l2"
+    (bytes), "library" (bytes of its vectors), "cores". Nothing is the host's: 1 MiB of second-level cache and 4 cores
+    unless given.
+
+    Raises BackendOptionError for what is none of these.
+    """
+    name, *more = text.split("+")
+    if name not in LEVELS:
+        raise BackendOptionError(f"unknown cpu {name!r}; known are {', '.join(LEVELS)}", name, tuple(LEVELS))
+    width, registers, features = LEVELS[name]
+    facts = {"l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "cores": 4, "library_bytes": width}
+    for word in more:
+        fact, equals, number = word.partition("=")
+        if equals and (fact not in _FACTS or not number.isdecimal()):
+            raise BackendOptionError(f"cpu {text!r}: expected one of {', '.join(_FACTS)} and a number, found {word!r}")
+        if equals:
+            facts[_FACTS[fact]] = int(number)
+    given = [word for word in more if "=" not in word and word != "float-parts"]
+    features = tuple(sorted((*features, *given)))
+    return Isa(name, width, registers, features, **facts, rates=generic(), float_parts="float-parts" in more)
 
 
 def read_caches(folder: Path) -> dict[int, int]:

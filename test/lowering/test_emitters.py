@@ -4,15 +4,11 @@
 """Emitters register themselves for an op and a target; pipelines keep the ops that have one."""
 
 import pytest
-from torch_mlir import ir
 
-from kiln.dialects import create_context, kiln
-from kiln.errors import KilnError, UnsupportedError
+from kiln.dialects import kiln
+from kiln.errors import KilnError
 from kiln.lowering import emitters
-from kiln.lowering.cpu.emit import emit_kernel as emit_cpu
 from kiln.lowering.emitters import emits, kernel_kinds
-from kiln.lowering.gpu.emit import emit_kernel as emit_gpu
-from kiln.passes.fusion.kernels import fusions_of
 from kiln.passes.pipelines import cpu_pipeline, gpu_pipeline
 
 
@@ -45,51 +41,3 @@ def test_mistakes_are_named(op: type, target: str, message: str) -> None:
     kernel_kinds("cpu")
     with pytest.raises(KilnError, match=message):
         emits(op, target=target)
-
-
-PRODUCT = """func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
-  %0 = "kiln.fusion"(%x, %w) ({
-  ^bb0(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>):
-    %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false}
-      : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
-    "kiln.yield"(%r) : (tensor<4x16xf32>) -> ()
-  }) {kind = "matmul", name = "f", schedule = {SCHEDULE}} : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
-  return %0 : tensor<4x16xf32>
-}"""
-COPY = """func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
-  %0 = "kiln.fusion"(%x) ({
-  ^bb0(%a: tensor<64xf32>):
-    %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
-    %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
-        iterator_types = ["parallel"]} ins(%a : tensor<64xf32>) outs(%e : tensor<64xf32>) {
-    ^bb0(%i: f32, %o: f32):
-      %n = arith.negf %i : f32
-      linalg.yield %n : f32
-    } -> tensor<64xf32>
-    "kiln.yield"(%r) : (tensor<64xf32>) -> ()
-  }) {kind = "pointwise", name = "f", schedule = {SCHEDULE}} : (tensor<64xf32>) -> tensor<64xf32>
-  return %0 : tensor<64xf32>
-}"""
-LOOPS = 'kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [64]}'
-STREAM = 'kernel = "cpu.gemm.stream", width = 8 : i64, nc = 64 : i64, depth = 8 : i64'
-
-
-@pytest.mark.parametrize(
-    ("text", "emit", "schedule", "message"),
-    [
-        (PRODUCT, emit_cpu, f"{LOOPS}]", "no kernel for a schedule gpu.loops"),
-        (PRODUCT, emit_gpu, STREAM, "no kernel for a schedule cpu.gemm.stream"),
-        (COPY, emit_cpu, f"{LOOPS}]", "no kernel for a schedule gpu.loops"),
-        (COPY, emit_gpu, STREAM, "no kernel for a schedule cpu.gemm.stream"),
-        (COPY, emit_gpu, f"{LOOPS}, {{num_warps = 1 : i64, tile = [64]}}]", "a schedule of 2 nests for 1"),
-        (COPY, emit_gpu, LOOPS.replace("[64]", "[64, 1]") + "]", "a schedule with a tile of 2 dims for 1"),
-    ],
-)
-def test_the_schedule_of_another_kernel_is_refused(text, emit, schedule, message) -> None:
-    """The verifier takes it, since it is one; the emitter cannot."""
-    with create_context(tt=True), ir.Location.unknown():
-        module = kiln.parse(text.replace("SCHEDULE", schedule))
-        assert module.operation.verify()
-        (fusion,) = fusions_of(module)
-        with pytest.raises(UnsupportedError, match=message):
-            emit(fusion, "kernel")

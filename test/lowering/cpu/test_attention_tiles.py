@@ -16,9 +16,6 @@ from matmul_support import Machine
 from test_attention import check, run
 from test_attention_pairs import operands
 
-from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
-from kiln.lowering.cpu.attention import AttentionProblem, choose_attention_schedule
-
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU that does not run the other instructions of such kernels")
 
 MACHINE = Machine(64, 32)
@@ -28,17 +25,6 @@ MACHINE = Machine(64, 32)
 def _amx(monkeypatch: pytest.MonkeyPatch):
     with emulated_amx(monkeypatch):
         yield
-
-
-def test_few_queries_and_other_types_take_no_tiles() -> None:
-    def schedule(queries: int | None, dtype: str) -> AttentionSchedule:
-        strides = (4096, 64, 1)
-        problem = AttentionProblem((), 4, 4, queries, 100, 64, 64, strides, strides, strides, 1.0, dtype=dtype)
-        return choose_attention_schedule(problem, MACHINE)
-
-    assert all(isinstance(schedule(n, "bf16"), AmxFlashSchedule) for n in (40, None))
-    assert isinstance(schedule(4, "bf16"), FlashSchedule) and isinstance(schedule(40, "f32"), FlashSchedule)
-    assert schedule(40, "bf16").keys % 32 == 0
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 1), (37, 61), (130, 129)])

@@ -19,7 +19,6 @@ from conv_support import ReluEpilogue, conv_kernel, conv_problem
 from matmul_support import Kernel, Machine
 
 from kiln.dialects.schedules import from_plain, to_plain
-from kiln.dialects.schedules.cpu import DepthwiseConvSchedule, PlanarConvSchedule
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 
@@ -279,15 +278,3 @@ def test_schedules_are_values() -> None:
             schedule = choose_conv_schedule(problem, AVX2)
             assert schedule == choose_conv_schedule(problem, AVX2) == from_plain(to_plain(schedule))
             assert schedule.mr * schedule.nv <= 12
-
-
-def test_wrong_schedule_is_refused() -> None:
-    x, weight = torch.randn(1, 8, 4, 4), torch.randn(8, 8, 3, 3)
-    for schedule, message in (
-        (DepthwiseConvSchedule(mr=1, width=8, span=8), "one channel"),
-        (PlanarConvSchedule(nv=1, width=8, span=1), "one channel"),
-    ):
-        problem = conv_problem(x, weight, layout(torch.empty(1, 8, 4, 4), "l"), (1, 1), (1, 1))
-        with pytest.raises(ValueError, match=message):
-            Kernel(["f32"] * 4, 0, 0, lambda b, x, s, ctx, p=problem, schedule=schedule: emit_conv(
-                b, p, schedule, ConvBuffers(*x[:2]), ReluEpilogue(x[3], (1, 1, 1, 1), x[2]), ctx))  # fmt: skip

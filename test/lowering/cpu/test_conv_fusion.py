@@ -221,11 +221,3 @@ def test_packed_weight(channels: int, outputs: int, groups: int) -> None:
     run_fusion(_FUSION.format(**sizes, layouts=text), [x, packed], [out], threads=2)
     exact = F.conv2d(x.double(), weight.double(), padding=1, groups=groups)
     assert relative_error(out, exact) < 5e-7
-
-
-def test_weight_packed_in_another_way_is_refused() -> None:
-    strange = "affine_map<(a, b, c, d) -> (a floordiv 3 + (a mod 3) * 100 + b * 9 + c * 3 + d)>"
-    plain = "affine_map<(a, b, c, d) -> (a * 360 + b * 90 + c * 10 + d)>"
-    text = _FUSION.format(x=4, o=8, c=4, groups=1, layouts=f", layouts = [{plain}, {strange}, {plain}]")
-    with pytest.raises(kiln.errors.UnsupportedError, match="a weight packed as"):
-        run_fusion(text, [torch.zeros(1)] * 2, [torch.zeros(1)])

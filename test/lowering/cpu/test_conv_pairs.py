@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch_mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,10 +18,7 @@ from matmul_support import Machine
 from test_conv import CASES, LAST
 
 import kiln
-from kiln.dialects import create_context
-from kiln.dialects import kiln as dialect
 from kiln.lowering.cpu import isa
-from kiln.passes import PassManager, parse_pipeline
 
 pytestmark = pytest.mark.skipif(
     not isa.host().has("avx512bf16") or isa.host().has("amx-bf16"), reason="a CPU without the instruction, or with AMX"
@@ -201,29 +197,6 @@ def test_gradients_of_a_planar_image() -> None:
     exact(wide).square().sum().backward()
     for mine, wanted in zip(found, [wide.grad, *(p.grad for p in exact.parameters())], strict=True):
         assert mine is not None and wanted is not None and relative(mine, wanted) < 1e-2
-
-
-@pytest.mark.parametrize(
-    ("element", "target", "channel"), [("bf16", "cpu", "1"), ("f32", "cpu", "64"), ("bf16", "cuda", "64")]
-)
-def test_what_lies_between_two_convolutions(element: str, target: str, channel: str) -> None:
-    """It is channels-last, where the argument is turned in any case and the result as it is written."""
-    image, weight = f"tensor<1x16x8x8x{element}>", f"tensor<16x16x3x3x{element}>"
-    attributes = """{dilation = array<i64: 1, 1>, groups = 1 : i64, output_padding = array<i64: 0, 0>,
-      padding = array<i64: 1, 1>, shape = affine_map<() -> (1, 16, 8, 8)>, stride = array<i64: 1, 1>,
-      strides = affine_map<() -> (1024, 64, 8, 1)>, transposed = false}"""
-    text = f"""func.func @main(%x: {image}, %w: {weight}) -> {image} {{
-      %0 = "kiln.conv"(%x, %w) {attributes} : ({image}, {weight}) -> {image}
-      %1 = "kiln.conv"(%0, %w) {attributes} : ({image}, {weight}) -> {image}
-      return %1 : {image}
-    }}"""
-    with create_context():
-        module = dialect.parse(text)
-        PassManager(parse_pipeline(f"propagate-layouts{{target={target}}}")).run(module)
-        function = next(iter(module.body)).operation
-        convs = [op.operation for op in function.regions[0].blocks[0] if dialect.name_of(op) == "kiln.conv"]
-        found = [ir.AffineMapAttr(op.attributes["strides"]).value.results[1] for op in convs]
-        assert [str(e) for e in found] == [channel] * 2
 
 
 class Groups(nn.Module):

@@ -24,7 +24,6 @@ from kiln.lowering.cpu.matmul import (
     MatmulProblem,
     choose_packed_schedule,
     choose_schedule,
-    describe_schedule,
     emit_matmul,
     packed_strides,
     scratch_bytes,
@@ -178,15 +177,6 @@ def test_panels(m: int, n: int, k: int, packed: bool) -> None:
         check(out, lhs, rhs)
 
 
-def test_few_rows_of_a_rhs_in_the_cache() -> None:
-    """A cell of a recurrent layer reads the same weight at each step: it is not packed each time."""
-    problem = MatmulProblem((), 8, 512, 256, (256, 1), (1, 256))
-    small, large = Machine(64, 32), Machine(64, 32, l2_bytes=1 << 20)
-    assert choose_schedule(problem, small, vendor=True).kernel == "cpu.gemm.blocked"
-    assert choose_schedule(problem, large, vendor=True).kernel == "cpu.gemm.dot"
-    assert choose_schedule(replace(problem, m=40), large, vendor=True).kernel == "cpu.gemm.blocked"
-
-
 def run_static(lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor, machine: Machine, vendor: bool = False) -> dict:
     batch = torch.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     (m, k), n = lhs.shape[-2:], rhs.shape[-1]
@@ -273,30 +263,6 @@ def test_schedules_are_values() -> None:
             problem = MatmulProblem((None,), m, 768, 768, (None, 768, 1), (None, *rhs))
             schedule = choose_schedule(problem, AVX2)
             assert schedule == choose_schedule(problem, AVX2) == from_plain(to_plain(schedule))
-
-
-@pytest.mark.skipif(not vendor_gemm_available(), reason="this torch has no MKL")
-@pytest.mark.parametrize("rhs", [(1, 768), (768, 1)], ids=["nk", "kn"])
-def test_a_library_with_narrower_vectors_is_not_called(rhs: tuple[int, int]) -> None:
-    """MKL keeps to AVX2 on AMD's processors: level with kernels for AVX2, half as fast as those for AVX-512."""
-    problem = MatmulProblem((), 512, 768, 768, (768, 1), rhs)
-    for width, registers, library, kernel in (
-        (64, 32, 32, "blocked"),
-        (64, 32, 64, "vendor"),
-        (32, 16, 32, "vendor"),
-    ):
-        machine = Machine(width, registers, library)
-        schedule = choose_schedule(problem, machine)
-        assert schedule.kernel == f"cpu.gemm.{kernel}"
-        explained = describe_schedule(schedule, machine)
-        assert ("32 of the 64 bytes" in explained) == (kernel == "blocked")
-
-
-def test_wrong_schedule_is_refused() -> None:
-    problem = MatmulProblem((), 8, 8, 8, (8, 1), (1, 8))
-    with pytest.raises(ValueError, match="needs pack_rhs"):
-        Kernel(["f32"] * 3, 0, 0, lambda b, x, s, ctx: emit_matmul(
-            b, problem, blocked(), Buffers(*x[:2]), StoreEpilogue(x[2], (8,)), ctx))  # fmt: skip
 
 
 @settings(max_examples=25, derandomize=True)

@@ -179,40 +179,12 @@ def test_candidates(right: str) -> None:
             check(out, lhs, rhs)
 
 
-def test_orientation() -> None:
-    """Which operand is read as it is: the weight for few rows, and where those of the input are long and many."""
-
-    def transposed(m, n, k, rhs=None):
-        schedule = choose_tiles(MatmulProblem((), m, n, k, (k, 1), rhs or (1, k), "bf16"), m, isa.target())
-        return schedule is not None and schedule.transposed
+def test_many_rows_of_a_packed_weight() -> None:
+    """Tiles read a packed weight, but where rows of the input are many: those of the graph are read as they are."""
 
     def packed(m, n, k):
         schedule = choose_packed_schedule(MatmulProblem((), m, n, k, (k, 1), (1, k), "bf16"), MACHINE)
         return type(schedule)
 
     with isa.compiling_for(cpu_with_amx()):
-        assert [transposed(m, 768, 768) for m in (16, 128, 512)] == [True, True, False]
-        assert [transposed(m, 768, 3072) for m in (128, 512, 2048)] == [True, True, True]
-        assert (
-            not transposed(128, 768, 768, rhs=(768, 1))
-            and not transposed(128, 768, 760)
-            and not transposed(3136, 64, 64)
-        )
         assert [packed(m, 4096, 4096) for m in (16, 128, 512)] == [AmxBf16Schedule, AmxBf16Schedule, type(None)]
-
-
-def test_when() -> None:
-    """bf16 alone, where there is AMX, and enough rows to fill a tile."""
-
-    def kernel(m, dtype="bf16", rhs=(1, 64)):
-        from kiln.lowering.cpu.matmul import choose_schedule
-
-        return choose_schedule(
-            MatmulProblem((), m, 64, 64, (64, 1), rhs, dtype), MACHINE, vendor=False
-        ).kernel.removeprefix("cpu.gemm.")
-
-    with isa.compiling_for(cpu_with_amx()):
-        assert [kernel(m) for m in (1, 2, 3, 128)] == ["dot", "dot", "amx_bf16", "amx_bf16"]
-        assert kernel(128, "f32") == "blocked" and kernel(128, "f16") == "blocked"
-        assert kernel(128, rhs=(64, 1)) == "amx_bf16"
-    assert isa.host().has("amx-bf16") or kernel(128) == "vnni_bf16"
