@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 """``python -m benchmarks``: eager, Inductor and Kiln side by side; ``python -m benchmarks growth``: how compile time
-grows with layers, and run time with sizes. See docs/performance.md."""
+grows with layers, and run time with sizes; ``python -m benchmarks --only training``: training steps (its options are
+those of ``python -m benchmarks.training``). See docs/performance.md."""
 
 import argparse
 import itertools
@@ -27,6 +28,7 @@ from benchmarks.growth import main as growth
 from benchmarks.headline import headline
 from benchmarks.measure import CaseResult, Outcome, Settings, measure_case
 from benchmarks.report import ALLOCATION, machine, markdown, show
+from benchmarks.training.__main__ import main as training
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -63,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["growth"]:
         return growth(given[1:])
+    if given[:2] == ["--only", "training"]:
+        return training(given[2:], device="cpu")
     arguments = _arguments(argv)
     if arguments.large_pages:
         os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # read when PyTorch allocates for the first time

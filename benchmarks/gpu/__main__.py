@@ -12,7 +12,8 @@ file has both for all.
 
 A rate is the baseline's time over Kiln's: above 1, Kiln is faster. First calls are made in the order of
 ``--contenders``. ``--seconds`` stops before the next case; ``--gpus`` gives each case a process of its own,
-one at a time on each GPU.
+one at a time on each GPU. ``--only training`` measures training steps, with the options of
+``python -m benchmarks.training``.
 """
 
 import argparse
@@ -30,6 +31,10 @@ from benchmarks.gpu.row import CONTENDERS, SETTINGS, Row, measure_row
 
 
 def main() -> int:
+    if sys.argv[1:3] == ["--only", "training"]:
+        from benchmarks.training.__main__ import main as training
+
+        return training(sys.argv[3:], device="cuda")
     options = _options()
     if not torch.cuda.is_available():
         print("no GPU: torch.cuda.is_available() is False", file=sys.stderr)
@@ -81,7 +86,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("micro", "models"), help="single operations, or whole models; default: both")
+    parser.add_argument("--only", choices=("micro", "models", "training"), help="default: micro and models")
     parser.add_argument("--case", default="", help="regular expression that a case's name has to match")
     parser.add_argument("--name", default="", help="the one case of this name")
     parser.add_argument(
