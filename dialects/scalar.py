@@ -174,6 +174,16 @@ def sub(a: ir.Value, b: ir.Value) -> ir.Value:
     return binary("sub", a, b)
 
 
+def distance(a: ir.Value, mean: ir.Value) -> ir.Value:
+    """`a - mean` of floats, for a mean of numbers like `a`, rounded by itself (`kiln.exact`).
+
+    A GPU would contract it with the product that `a` may be; one number would have a variance then.
+    """
+    difference = arith.subf(a, mean)
+    difference.owner.attributes["kiln.exact"] = ir.UnitAttr.get()
+    return difference
+
+
 def mul(a: ir.Value, b: ir.Value) -> ir.Value:
     """Product; of bools, whether both are true."""
     return binary("mul", a, b)

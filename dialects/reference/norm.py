@@ -60,7 +60,7 @@ def _normalised(
     compute = x.type.element_type
     sizes = b.sizes(x)
     mean = _mean(b, x, index, row, row_sizes, iterators, count)
-    centred = b.map([(x, index), (mean, row)], sizes, compute, scalar.sub)
+    centred = b.map([(x, index), (mean, row)], sizes, compute, scalar.distance)
     total = b.reduce(
         [(centred, index)], row, row_sizes, iterators, compute, 0, lambda v, t: scalar.add(t, scalar.mul(v, v))
     )

@@ -220,6 +220,8 @@ def _libm(b: Builder, name: str, operands: list[ir.Value], type_: ir.Type) -> ir
 
 def _assembly(b: Builder, op: ir.Operation, operands: list[ir.Value], type_: ir.Type) -> ir.Value:
     text = ir.StringAttr(op.attributes["asm_string"]).value
+    if text.startswith("sub.rn.f32 ") and text.count(";") <= 1:
+        return arith.subf(*operands)
     found = re.search(r"[a-z0-9]+\.approx|cvt\.r[mp]i", text)
     if found is not None and found.group() == "rcp.approx" and text.count(";") <= 1:
         return arith.divf(b.float_(1.0, type_), operands[0])

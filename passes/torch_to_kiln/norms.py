@@ -49,7 +49,7 @@ def _layer_norm_written_out(
     inputs += [At.dims(p, axes) for p in (weight, bias) if p is not None]
 
     def body(b: ScalarBuilder, v: Scalar, m: Scalar, s: Scalar, *params: Scalar) -> Scalar:
-        result = b.mul(b.sub(v, m), s)
+        result = b.mul(b.distance(v, m), s)
         rest = list(params)
         if weight is not None:
             result = b.mul(result, rest.pop(0))

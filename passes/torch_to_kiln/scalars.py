@@ -104,6 +104,10 @@ class ScalarBuilder:
         """Difference."""
         return self._binary("sub", x, y)
 
+    def distance(self, x: Scalar, mean: Scalar) -> Scalar:
+        """Difference of a float and a mean of such floats, rounded by itself."""
+        return Scalar(scalar.distance(x.value, mean.value), x.dtype)
+
     def mul(self, x: Number, y: Number) -> Scalar:
         """Product; logical and for bool."""
         return self._binary("mul", x, y)

@@ -25,7 +25,7 @@ def variance_of(
     mean = mean_of(cx, x, dims, wide)
 
     def square(b: ScalarBuilder, v: Scalar, m: Scalar) -> Scalar:
-        distance = b.sub(v, m)
+        distance = b.distance(v, m)
         return b.mul(distance, distance)
 
     total = cx.reduce([x, At.dims(mean, kept)], dims, 0.0, lambda b, acc, v: b.add(acc, v), wide, element=square)

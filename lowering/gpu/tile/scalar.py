@@ -55,6 +55,8 @@ def emit_scalar_op(b: Builder, op: ir.OpView, operands: Sequence[ir.Value], back
         results = [tt.PreciseSqrtOp.create(wide, [wide[0].type]).result]
     elif name == "arith.divf" and "kiln.exact" in op.operation.attributes:
         results = [b.divf(*wide, precise=True)]
+    elif name == "arith.subf" and "kiln.exact" in op.operation.attributes and element == b.f32 and backend == "cuda":
+        results = [b.instruction("sub.rn.f32", *wide)]
     elif name in INSTRUCTIONS and element == b.f32 and backend == "cuda":
         results = [b.instruction(INSTRUCTIONS[name], *wide)]
     elif (symbol := library_symbol(name, element, backend)) is not None:

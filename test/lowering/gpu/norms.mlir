@@ -12,7 +12,7 @@
 // CHECK: arith.truncf %[[S]] : tensor<1024xf32> to tensor<1024xbf16>
 // CHECK: "tt.reduce"
 // CHECK: arith.divf
-// CHECK: %[[D:.*]] = arith.subf
+// CHECK: %[[D:.*]] = "tt.elementwise_inline_asm"(%{{.*}}, %{{.*}}) {asm_string = "sub.rn.f32 $0, $1, $2;"
 // CHECK: arith.mulf %[[D]], %[[D]]
 // CHECK: "tt.reduce"
 // CHECK: rsqrt.approx.f32
@@ -62,7 +62,7 @@ func.func @rms(%x: tensor<4096x50000xf32>, %w: tensor<50000xf32>) -> tensor<4096
 
 // CHECK: "tt.func"
 // CHECK: "tt.reduce"
-// CHECK: arith.subf
+// CHECK: sub.rn.f32
 // CHECK: "tt.reduce"
 // CHECK: kiln.grid = affine_map<() -> (64, 1, 1)>
 // CHECK: "tt.func"
