@@ -4,14 +4,14 @@
 """The columns of a row of the result: which columns of the input they meet, and the tiles that they are cut into."""
 
 from dataclasses import dataclass
+from math import gcd
 from typing import NamedTuple
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.window import taps
+from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
 from kiln.lowering.cpu.matmul.problem import known
 
-__all__ = ["Phase", "Run", "Span", "Valid", "everywhere", "find_phases", "tile_runs"]
+__all__ = ["Phase", "Run", "Span", "Valid", "everywhere", "find_phases", "phase_of", "taps", "tile_runs"]
 
 Valid = tuple[tuple[int, int], ...]
 """For each column of the window the range of a tile's pixels that have input for it."""
@@ -57,31 +57,46 @@ class Phase:
         high = min(count, (width - 1 - self.reach(t)) // self.stride + 1 - start)
         return (low, high) if low < high else (0, 0)
 
-    def interior(self, b: Builder, p: ConvProblem, last: Index) -> tuple[Index, Index]:
+    def interior(self, b: Builder, axis: Axis, last: Index) -> tuple[Index, Index]:
         """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
-        if not self.count or p.padding[1] == 0 and self.period == 1:
+        if not self.count or axis.padding == 0 and self.period == 1:
             return 0, last
         low = b.mini(max(0, -(min(self.reaches) // self.stride)), last)
-        high = b.ceildivi(b.maxi(b.subi(known(p.width), max(self.reaches)), 0), self.stride)
+        high = b.ceildivi(b.maxi(b.subi(known(axis.size), max(self.reaches)), 0), self.stride)
         return low, b.maxi(b.mini(high, last), low)
 
-    def inside(self, b: Builder, p: ConvProblem, i: Index) -> Span:
+    def inside(self, b: Builder, axis: Axis, i: Index) -> Span:
         """The columns of the window that lie inside of the input for a column of the phase."""
-        if not self.count or p.padding[1] == 0 and self.period == 1:
+        if not self.count or axis.padding == 0 and self.period == 1:
             return Span(0, self.count)
         at = b.addi(b.muli(i, self.stride), self.offset)
-        before, behind = b.subi(0, at), b.subi(known(p.width), at)
+        before, behind = b.subi(0, at), b.subi(known(axis.size), at)
         if self.apart < 0:
             before, behind = b.subi(1, behind), b.subi(1, before)
         low, high = (b.ceildivi(b.maxi(x, 0), abs(self.apart)) for x in (before, behind))
         return Span(low, b.mini(high, self.count))
 
 
+def taps(axis: Axis) -> tuple[int, int]:
+    """(step, back) of a transposed convolution: which elements of the window meet one position of the result.
+
+    Position i gets x[h] * weight[y] where h * stride + y * dilation = i + padding: every `step`-th element of the
+    window from one that depends on i on, each with the input `back` positions before that of the last one.
+    """
+    common = gcd(axis.stride, axis.dilation)
+    return axis.stride // common, axis.dilation // common
+
+
+def phase_of(axis: Axis) -> Phase:
+    """The one phase of a dim of a convolution that is not transposed."""
+    return Phase(axis.kernel, axis.stride, -axis.padding, axis.dilation)
+
+
 def find_phases(p: ConvProblem) -> list[Phase]:
     """The phases of a row; some of a transposed convolution may meet no column of the window."""
     axis = p.column_axis
     if not p.transposed:
-        return [Phase(axis.kernel, axis.stride, -axis.padding, axis.dilation)]
+        return [phase_of(axis)]
     step, back = taps(axis)
     phases: list[Phase] = []
     for remainder in range(axis.stride):

@@ -27,7 +27,7 @@ from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.borders import Span, Valid
-from kiln.lowering.cpu.conv.finish import Finishing
+from kiln.lowering.cpu.conv.finish import BlockKernel
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
@@ -57,7 +57,7 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
-class Direct(RowKernel, Finishing):
+class Direct(RowKernel, BlockKernel):
     """Products of single elements, in the sum type, or of pairs of channels or columns, in bf16: the problem has these
     as its channels or columns then, and weights are counted in words of them.
     """
@@ -69,7 +69,6 @@ class Direct(RowKernel, Finishing):
         self.nv, self.tiles, self.lanes = s.nv, s.tiles, self.order.lanes
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
-        self.panel: Index = 0
         self.weights, is_pairs = self.operands.weight, self.order.pair is not None
         if is_pairs:
             self.unit = float_unit("f32", self.width, pairs=True)
@@ -95,15 +94,7 @@ class Direct(RowKernel, Finishing):
 
         def block(index: Index) -> None:
             group, inner = b.divi(index, blocks_of_group), b.remi(index, blocks_of_group)
-            first = b.muli(inner, self.lanes)
-            count: Index = self.lanes
-            if p.outputs % self.lanes:
-                count = b.mini(b.subi(p.outputs, first), self.lanes)
-            channel = b.addi(b.muli(group, p.outputs), first)
-            if p.packed:
-                self.panel = b.addi(self.operands.weight_offset, b.muli(index, self.order.words))
-            else:
-                self.packing.pack(self.first_weight(channel), count)
+            channel, count = self.begin_block(group, inner, index)
             begin = b.muli(index, units)
 
             def unit(u: Index) -> None:
@@ -116,16 +107,6 @@ class Direct(RowKernel, Finishing):
             return
         safe = b.maxi(units, 1)
         b.for_(b.divi(low, safe), b.ceildivi(high, safe), 1, block)
-
-    def first_weight(self, channel: Index) -> Index:
-        """Where the weights of an output channel begin; those of a transposed convolution are [C, O / groups, ...]."""
-        b, p = self.b, self.packing.p
-        stride = known(p.weight_strides[0])
-        if not p.transposed or p.groups == 1:
-            return b.addi(self.operands.weight_offset, b.muli(channel, stride))
-        group, inner = b.divi(channel, p.outputs), b.remi(channel, p.outputs)
-        of_group = b.muli(p.channels, known(p.weight_strides[1]))
-        return b.sum_(self.operands.weight_offset, b.muli(inner, stride), b.muli(group, of_group))
 
     def part(
         self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index

@@ -24,7 +24,7 @@ from kiln.lowering.cpu.conv.planar import Planar, planar_layout
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.product import emit_product, product_layout
 from kiln.lowering.cpu.conv.schedule import takes_column_pairs, takes_pairs
-from kiln.lowering.cpu.conv.tiles import emit_tiles, tiles_layout
+from kiln.lowering.cpu.conv.tiles import Tiles, tiles_layout
 from kiln.lowering.cpu.conv.tiles_plan import takes_tiles
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import KernelContext
@@ -39,7 +39,7 @@ _KERNELS: dict[type[ConvSchedule], tuple[_Emit, _Layout]] = {
     DepthwiseConvSchedule: (Depthwise.emit_kernel, depthwise_layout),
     PlanarConvSchedule: (Planar.emit_kernel, planar_layout),
     GemmConvSchedule: (emit_product, product_layout),
-    AmxConvSchedule: (emit_tiles, tiles_layout),
+    AmxConvSchedule: (Tiles.emit_kernel, tiles_layout),
 }
 _TRANSPOSED = (DirectConvSchedule, VnniBf16ConvSchedule)
 """Those that take transposed convolutions."""

@@ -5,30 +5,54 @@
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.pack import transpose_block
-from kiln.lowering.cpu.conv.problem import ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.weights import Order, Pack
+from kiln.lowering.cpu.matmul.problem import known
 
-__all__ = ["Finishing"]
+__all__ = ["BlockKernel"]
 
 
-class Finishing:
-    """The part of a convolution's kernel that evaluates its epilogue.
+class BlockKernel(ConvKernel):
+    """A kernel that computes blocks of `lanes` outputs, whose weights it packs first, and sums in scratch.
 
     Attributes of the kernel: `scratch` in the sum type; in it, from `sums` on, `lanes` channels of each pixel. For a
     planar result, `layout["turned"]` is where the channels lie with lanes along columns, `layout["pitch"]` elements
-    apart.
+    apart. Weights that are not packed already are by `packing`; the block's begin with word `panel` of `order`.
     """
 
-    b: Builder
-    p: ConvProblem
-    epilogue: ConvEpilogue
     scratch: ir.Value
     layout: dict[str, int]
     sums: Index
     lanes: int
-    width: int
+    order: Order
+    packing: Pack
+    panel: Index = 0
+
+    def begin_block(self, group: Index, i: Index, number: Index) -> tuple[Index, Index]:
+        """The first output, and how many there are, of the i-th block of a group, the `number`-th of all; its weights
+        are packed.
+        """
+        b, p = self.b, self.p
+        first = b.muli(i, self.lanes)
+        count: Index = self.lanes
+        if p.outputs % self.lanes:
+            count = b.mini(b.subi(p.outputs, first), self.lanes)
+        channel = b.addi(b.muli(group, p.outputs), first)
+        start = self.operands.weight_offset
+        if p.packed:
+            self.panel = b.addi(start, b.muli(number, self.order.words))
+            return channel, count
+        stride = known(p.weight_strides[0])
+        if p.transposed:  # [C, O / groups, ...]
+            of_group = b.muli(self.packing.p.channels, known(p.weight_strides[1]))
+            start = b.sum_(start, b.muli(first, stride), b.muli(group, of_group))
+        else:
+            start = b.addi(start, b.muli(channel, stride))
+        self.packing.pack(start, count)
+        return channel, count
 
     def finish(self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index) -> None:
         """The epilogue on the sums of `pixels` columns from `start` on, `count` channels each."""

@@ -104,7 +104,7 @@ class RowKernel(ConvKernel):
         left only where there is no more: an epilogue must not read what another one has written.
         """
         b, p, mr, phase = self.b, self.p, self.mr, self.phase
-        low, high = phase.interior(b, p, known(p.columns) if phase.period == 1 else stop)
+        low, high = phase.interior(b, p.column_axis, known(p.columns) if phase.period == 1 else stop)
         low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
         whole = b.cmpi("sge", b.subi(high, low), mr)
         high = b.select_index(whole, high, low)
@@ -113,7 +113,7 @@ class RowKernel(ConvKernel):
             self.tile(mr, everywhere(mr, phase.count), window, b.mini(t, b.subi(high, mr)), start)
 
         def pixel(column: Index) -> None:
-            self.tile(1, phase.inside(b, p, column), window, column, start)
+            self.tile(1, phase.inside(b, p.column_axis, column), window, column, start)
 
         b.for_(low, high, mr, tile)
         b.for_(start, low, 1, pixel)

@@ -9,11 +9,13 @@ vectors is taken, with larger strides the elements are gathered.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.schedules.cpu import PlanarConvSchedule
 from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.contraction import Grid, Place, sum_products
 from kiln.lowering.cpu.conv.kernel import ConvKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.window import Window, row_count
@@ -77,21 +79,20 @@ class Planar(ConvKernel):
             if count:
                 vectors(full, count, False)
 
-    def products(
-        self, y: Sequence[Index], start: Index, line: Index, weight: Index, acc: list[ir.Value]
-    ) -> list[ir.Value]:
+    def products(self, y: Sequence[Index], start: Index, line: Index, weights: Index, acc: list[ir.Value]) -> list[Any]:
         """Adds the products of one row of the window, which meets the image at `line`, for columns from `start` on."""
         b, p = self.b, self.p
-        factors = b.sum_(weight, *(b.muli(i, known(axis.weight_stride)) for axis, i in zip(p.lines, y, strict=True)))
-        out = list(acc)
-        for z in range(p.kernel[1]):
-            factor = b.load(self.operands.weight, b.addi(factors, b.muli(z, known(p.weight_strides[3]))))
-            factor = b.broadcast(b.cast_float(factor, self.sum_type), self.width)
-            for v in range(len(out)):
-                column = b.muli(b.addi(start, v * self.width), p.stride[1])
-                first = b.addi(column, z * p.dilation[1] - p.padding[1])
-                out[v] = b.fma(self.columns(line, first), factor, out[v])
-        return out
+        factors = b.sum_(weights, *(b.muli(i, known(axis.weight_stride)) for axis, i in zip(p.lines, y, strict=True)))
+
+        def pixels(_: int, v: int, z: Index) -> ir.Value:
+            column = b.muli(b.addi(start, v * self.width), p.stride[1])
+            return self.columns(line, b.addi(column, b.subi(b.muli(z, p.dilation[1]), p.padding[1])))
+
+        def weight(_: int, n: int, z: Index) -> ir.Value:
+            at = b.addi(factors, b.muli(z, known(p.weight_strides[3])))
+            return self.unit.everywhere(b, Place(self.operands.weight, at))
+
+        return sum_products(b, self.unit, Grid(len(acc), 1), acc, pixels, weight, p.kernel[1], unrolled=True)
 
     def columns(self, line: Index, first: Index) -> ir.Value:
         """The elements at columns first + lane * stride of a row of the image; 0 outside of it."""

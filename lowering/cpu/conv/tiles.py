@@ -12,20 +12,21 @@ rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.sizes import round_up
-from kiln.lowering.cpu.conv.finish import Finishing
-from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.conv.finish import BlockKernel
+from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
 from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
-from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.cpu.matmul.problem import element_type, known
 
-__all__ = ["emit_tiles", "tiles_layout"]
+__all__ = ["Tiles", "tiles_layout"]
 
 _TILE = ROWS * BLOCK
 
@@ -55,28 +56,14 @@ def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
     }  # fmt: skip
 
 
-def emit_tiles(
-    b: Builder, p: ConvProblem, s: AmxConvSchedule, operands: ConvBuffers, epilogue: ConvEpilogue, ctx: KernelContext
-) -> None:
-    """Emits the kernel; schedule keys as `choose_tiles` has them. Needs `takes_tiles`."""
-    _Tiles(b, p, s, operands, epilogue, ctx).emit()
-
-
-class _Tiles(Finishing):
+class Tiles(BlockKernel):
     """One thread's share."""
 
-    def __init__(
-        self,
-        b: Builder,
-        p: ConvProblem,
-        s: AmxConvSchedule,
-        operands: ConvBuffers,
-        epilogue: ConvEpilogue,
-        ctx: KernelContext,
-    ):
-        self.b, self.p, self.s, self.operands, self.epilogue, self.ctx = b, p, s, operands, epilogue, ctx
-        self.width, self.nv = s.width, s.nv
-        self.lanes = self.nv * self.width
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        b, p, s, operands, ctx = self.b, self.p, self.s, self.operands, self.ctx
+        self.order = order_of(p, s)
+        self.nv, self.lanes = s.nv, self.order.lanes
         self.depth = depth_of(p, s.order)
         self.layout = tiles_layout(p, s)
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.f32)
@@ -96,11 +83,10 @@ class _Tiles(Finishing):
             self.weights = operands.weight
         else:
             at = b.addi(ctx.scratch_offset, self.layout["weights"])
-            order = order_of(p, s)
-            self.weights = b.view(ctx.scratch, at, 2 * order.words, bf16)
-            words = b.view(ctx.scratch, at, order.words + staging_words(p, order, ROWS), b.i32)
-            self.packing = Pack(b, p, order, ROWS, operands.weight, words, order.words)
-        self.panel: Index = 0
+            count = self.order.words
+            self.weights = b.view(ctx.scratch, at, 2 * count, bf16)
+            words = b.view(ctx.scratch, at, count + staging_words(p, self.order, ROWS), b.i32)
+            self.packing = Pack(b, p, self.order, ROWS, operands.weight, words, count)
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps: list[int] = []
         for y, z in self.depth.taps:
@@ -182,26 +168,17 @@ class _Tiles(Finishing):
         """A range of units for the i-th block of outputs of a group, the `number`-th of all; `start`: the first unit
         that is copied, place: the image and part of it that is a unit, origin: where an image begins.
         """
-        b, p = self.b, self.p
-        first = b.muli(i, self.lanes)
-        count: Index = self.lanes
-        if p.outputs % self.lanes:
-            count = b.mini(b.subi(p.outputs, first), self.lanes)
-        channel = b.addi(b.muli(group, p.outputs), first)
-        if p.packed:
-            self.panel = b.addi(self.operands.weight_offset, b.muli(number, self.depth.elements * self.lanes))
-        else:
-            at = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
-            self.packing.pack(at, count)
+        b = self.b
+        channel, count = self.begin_block(group, i, number)
 
         def unit(u: Index) -> None:
             image, band = place(u)
             x = origin(image) if self.s.in_place else b.muli(b.subi(u, start), self.sizes["slot"])
-            self.unit(image, band, x, channel, count)
+            self.some(image, band, x, channel, count)
 
         b.for_(*units, 1, unit)
 
-    def unit(self, image: Index, band: Index, x: Index, channel: Index, count: Index) -> None:
+    def some(self, image: Index, band: Index, x: Index, channel: Index, count: Index) -> None:
         """The sums of a unit, and the epilogue on them. x: where its copy, or the image, begins."""
         b, p, s = self.b, self.p, self.s
         first = b.muli(band, s.rows)
@@ -251,7 +228,7 @@ class _Tiles(Finishing):
             return Place(self.image, b.sum_(left[r], source, self.taps[tap]), step)
 
         def weights(tap: int, v: int, k: Index) -> Place:
-            block = b.addi(self.panel, b.muli(b.divi(k, BLOCK), taps * nv * _TILE))
+            block = b.addi(b.muli(self.panel, 2), b.muli(b.divi(k, BLOCK), taps * nv * _TILE))
             return Place(self.weights, b.addi(block, (tap * nv + v) * _TILE), BLOCK)
 
         def sums(r: int, v: int) -> Place:

@@ -4,38 +4,17 @@
 """The rows of a window that lie inside of the image: loops over all dims of the window but its columns."""
 
 from collections.abc import Callable, Sequence
-from math import gcd
 
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.conv.borders import phase_of, taps
 from kiln.lowering.cpu.conv.problem import Axis, ConvProblem
 from kiln.lowering.cpu.matmul.problem import known
 
-__all__ = ["Window", "axis_range", "row_count", "taps"]
+__all__ = ["Window", "row_count"]
 
 Step = Callable[[Index, Sequence[Index], list[ir.Value]], list[ir.Value] | None]
-
-
-def axis_range(b: Builder, axis: Axis, position: Index) -> tuple[Index, Index]:
-    """The elements [low, high) of a window that lie inside of the input at a position of the result along one dim."""
-    if axis.padding == 0:
-        return 0, axis.kernel
-    size, padding = known(axis.size), axis.padding
-    start = b.muli(position, axis.stride)
-    low = b.ceildivi(b.maxi(b.subi(padding, start), 0), axis.dilation)
-    high = b.mini(b.ceildivi(b.maxi(b.subi(b.addi(size, padding), start), 0), axis.dilation), axis.kernel)
-    return low, high
-
-
-def taps(axis: Axis) -> tuple[int, int]:
-    """(step, back) of a transposed convolution: which elements of the window meet one position of the result.
-
-    Position i gets x[h] * weight[y] where h * stride + y * dilation = i + padding: every `step`-th element of the
-    window from one that depends on i on, each with the input `back` positions before that of the last one.
-    """
-    common = gcd(axis.stride, axis.dilation)
-    return axis.stride // common, axis.dilation // common
 
 
 def row_count(b: Builder, p: ConvProblem) -> Index:
@@ -102,7 +81,7 @@ class _Forward:
 
     def __init__(self, b: Builder, axis: Axis, place: Index):
         self.b, self.axis = b, axis
-        self.low, self.high = axis_range(b, axis, place)
+        self.low, self.high = phase_of(axis).inside(b, axis, place)
         self.start = b.muli(b.subi(b.muli(place, axis.stride), axis.padding), known(axis.x_stride))
 
     def offset(self, y: Index) -> Index:
