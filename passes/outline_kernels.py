@@ -19,8 +19,9 @@ __all__ = ["OutlineKernels"]
 class OutlineKernels(Pass):
     """Make a `kiln.kernel` of all equal fusions, and a `kiln.launch` in the place of each.
 
-    Fusions are equal if their text is, but for names, locations and `offsets` (docs/fusion-attributes.md). The launch
-    keeps the attributes that the host reads. A kernel is named by its first fusion and a hash of what it computes.
+    Fusions are equal if their text is, but for names, locations, `offsets` and `writes` (docs/fusion-attributes.md).
+    The launch keeps the attributes that the host reads. A kernel is named by its first fusion and a hash of what it
+    computes.
 
     Before::
 

@@ -16,16 +16,18 @@ from kiln.lowering.host.layout import HostGraph, constant, mul
 
 __all__ = ["fusion_key", "is_outlined", "kernel_name", "kernels_of", "outline_kernels"]
 
-_OF_LAUNCHES = ("name", "offsets", "reference")
+_OF_LAUNCHES = ("name", "offsets", "reference", "writes")
 """Attributes of a fusion that do not change its kernel."""
-_READ_BY_HOST = (*_OF_LAUNCHES, "layouts", "in_place", "writes")
+_READ_BY_HOST = (*_OF_LAUNCHES, "layouts", "in_place")
 _OUTLINED = "kiln.outlined"
 _ALIGNMENT = 16
 """Bytes that a thread of a GPU moves at once, at most."""
 
 
 def fusion_key(fusion: ir.Operation) -> str:
-    """Text that is equal for fusions with equal kernels: without names, locations and pointer offsets."""
+    """Text that is equal for fusions with equal kernels: without names, locations, pointer offsets, and the numbers of
+    the function's arguments that results are written to.
+    """
     saved = {key: fusion.attributes[key] for key in _OF_LAUNCHES if key in fusion.attributes}
     for key in saved:
         del fusion.attributes[key]
@@ -117,7 +119,7 @@ def _move(fusion: ir.Operation, kernel: KernelOp) -> None:
     block.append(fusion)
     for i, argument in enumerate(block.arguments):
         fusion.operands[i] = argument
-    for key in ("offsets", "reference"):
+    for key in ("offsets", "reference", "writes"):
         if key in fusion.attributes:
             del fusion.attributes[key]
     with ir.InsertionPoint(block):
