@@ -34,6 +34,8 @@ from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
+from kiln.frontend.saved_channels_last import keep_channels_last
+from kiln.frontend.targets import has_triton_kernels
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -70,17 +72,21 @@ def _settings(options: Options, wrap: Callable[[Callable[..., Any]], Callable[..
         fw_compiler=wrap(_reporting_strides(partial(_compile, options=options, kind="forward"))),
         bw_compiler=wrap(partial(_compile, options=options, kind="backward")),
         inference_compiler=wrap(partial(inference, options=options)),
-        partition_fn=_partition,
+        partition_fn=partial(_partition, options=options),
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
     )
 
 
-def _partition(joint: GraphModule, inputs: Sequence[Any], **settings: Any) -> tuple[GraphModule, GraphModule]:
+def _partition(
+    joint: GraphModule, inputs: Sequence[Any], *, options: Options, **settings: Any
+) -> tuple[GraphModule, GraphModule]:
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
     write_no_log_softmax(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)
+    if has_triton_kernels(joint, options):
+        keep_channels_last(forward, backward, settings["num_fwd_outputs"])
     return forward, backward
 
 

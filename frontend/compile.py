@@ -21,6 +21,7 @@ from kiln.frontend.import_.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.import_.random_state import complete_random_values
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport, Freezing, publish
+from kiln.frontend.saved_channels_last import write_channels_last
 
 __all__ = ["compile_graph", "forget_warnings"]
 
@@ -93,6 +94,7 @@ def _fall_back(
     if error is not None and reason not in _warned:
         _warned.add(reason)
         warnings.warn(f"kiln: a graph did not compile and runs with ATen: {reason}", RuntimeWarning, stacklevel=2)
+    write_channels_last(gm)
     return AtenExecutor(gm)
 
 

@@ -15,14 +15,14 @@ target      chosen for                       kernels
 import torch
 from torch.fx import GraphModule
 
-from kiln.errors import CompileError
+from kiln.errors import CompileError, KilnError
 from kiln.frontend.import_.fx_types import ImportUnsupported
 from kiln.frontend.import_.placement import device_of, has_tensors
 from kiln.frontend.options import Options
 from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.target import Target, find_target
 
-__all__ = ["choose_target"]
+__all__ = ["choose_target", "has_triton_kernels"]
 
 
 def choose_target(gm: GraphModule, options: Options) -> Target:
@@ -57,3 +57,11 @@ def choose_target(gm: GraphModule, options: Options) -> Target:
 
     start_compiler(f"sm_{major}{minor}")
     return GpuTarget(f"cuda:{index}", f"sm_{major}{minor}")
+
+
+def has_triton_kernels(gm: GraphModule, options: Options) -> bool:
+    """Whether kernels of a graph will be a GPU's; False as well for a graph that no target is for."""
+    try:
+        return choose_target(gm, options).uses_triton
+    except (ImportUnsupported, KilnError):
+        return False

@@ -3,14 +3,21 @@
 
 """Decides where the elements of each tensor between kernels lie in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.lowering.host.arrange import preferred_strides
-from kiln.lowering.host.channels_last import channels_last, follow_channels_last, needs_channels_last, views_of
+from kiln.lowering.host.channels_last import (
+    channels_last,
+    follow_channels_last,
+    follow_images,
+    mixed_image,
+    needs_channels_last,
+    views_of,
+)
 from kiln.lowering.host.draws import follow_draws
 from kiln.lowering.host.followers import follow_operands
 from kiln.lowering.host.layout import Exprs, HostGraph, Layout, add, constant, is_constant, mul
@@ -34,7 +41,8 @@ class AssignLayouts(Pass):
       is, and convolution calls give their results the order of their inputs; not where a view would have to be copied
       or another call reads it;
     * a convolution marked ``channels_last_image`` (see ``choose-vendor``) reads its image so: the kernel that makes it
-      writes it so, or it is copied, once for all that read it;
+      writes it so, or it is copied, once for all that read it; so does a call for the gradients of a convolution whose
+      result's gradient is channels-last;
     * a fusion's result that is read as a reshape of its permuted dims is written in that order;
     * a call that ``follows`` an operand (attention of cuDNN) gives its result that operand's order of dims, and a
       kernel writes the operand so that the views of the result are aliases;
@@ -77,6 +85,7 @@ class AssignLayouts(Pass):
         for function in list(module.body):
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 self._copy_views(function)
+                self._copy_images_of_calls(function)
                 graph = self._place_images(function, self._place_results(function))
                 fusions = [op.operation for op in graph.operations if kiln.name_of(op) == "kiln.fusion"]
                 replaced = [_annotate(graph, op) for op in fusions]
@@ -140,25 +149,36 @@ class AssignLayouts(Pass):
         return _with_strides(function, assigned)
 
     def _place_images(self, function: ir.OpView, graph: HostGraph) -> HostGraph:
-        """Copies what convolutions need channels-last and nobody could write so: once for all that read it."""
+        """Copies what convolutions need channels-last and nobody could write so."""
+        copies = self._copy_images(graph, _images_of_kernel)
+        return _with_strides(function, {**graph.assigned, **copies}) if copies else graph
+
+    def _copy_images_of_calls(self, function: ir.OpView) -> None:
+        """The same for calls, whose results lie as what they read does."""
+        copies = self._copy_images(self._graph(function), mixed_image)
+        if copies:
+            self._preferred |= copies
+            follow_images(self._graph(function))
+
+    def _copy_images(
+        self, graph: HostGraph, images: Callable[[HostGraph, ir.Operation], list[int]]
+    ) -> dict[ir.Value, Exprs]:
+        """Copies of the operands that have to be channels-last, once for all that read one, with their strides."""
         copies: dict[ir.Value, ir.Value] = {}
-        assigned = dict(graph.assigned)
+        assigned: dict[ir.Value, Exprs] = {}
         for op in graph.operations:
-            if kiln.name_of(op) != "kiln.fusion":
-                continue
-            for number, value in enumerate(op.operation.operands):
-                layout = graph.layout(value) if isinstance(value.type, ir.RankedTensorType) else None
-                if layout is None or not needs_channels_last(graph, op.operation.op_operands[number]):
-                    continue
-                if is_constant(layout.shape[1], 1) or is_constant(layout.strides[1], 1):
+            for number in images(graph, op.operation):
+                value = op.operation.operands[number]
+                layout = graph.layout(value)
+                if layout is None or is_constant(layout.shape[1], 1) or is_constant(layout.strides[1], 1):
                     continue
                 if value not in copies:
                     copies[value] = _copy_fusion(graph, value, [], op.operation)
                     assigned[copies[value]] = channels_last(layout.shape)
-                    self.note(op, "its image is copied to be channels-last: products are of pairs of channels")
+                    self.note(op, "its image is copied to be channels-last")
                     self.count("image copies")
                 op.operation.operands[number] = copies[value]
-        return _with_strides(function, assigned) if copies else graph
+        return assigned
 
     @staticmethod
     def _arrange(graph: HostGraph, value: ir.Value, wanted: tuple[ir.AffineExpr, ...]) -> bool:
@@ -182,6 +202,13 @@ class AssignLayouts(Pass):
         if free and fits:
             graph.assign(root, graph.strided_layout(root).strides)  # another result must not rearrange it any more
         return fits
+
+
+def _images_of_kernel(graph: HostGraph, op: ir.Operation) -> list[int]:
+    """The operands of a kernel that have to be channels-last."""
+    if kiln.name_of(op) != "kiln.fusion":
+        return []
+    return [i for i in range(len(op.operands)) if needs_channels_last(graph, op.op_operands[i])]
 
 
 def _with_strides(function: ir.OpView, assigned: Mapping[ir.Value, Exprs]) -> HostGraph:

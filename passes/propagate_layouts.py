@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
-from kiln.lowering.host.channels_last import channels_last, is_channels_last
+from kiln.lowering.host.channels_last import channels_last, is_channels_last, takes_image
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.target import find_target
 from kiln.lowering.tile.body import reduction_dims
@@ -177,6 +177,10 @@ class _Connections:
         name = kiln.name_of(op)
         if _is_convolution(op, self.target) or isinstance(op.opview, kiln.BatchNormOp | kiln.PadOp):
             yield op.operands[0], op.results[0]
+        elif name == "kiln.aten":
+            for number, operand in enumerate(op.operands):
+                if takes_image(op, number):
+                    yield operand, op.results[0]
         elif name == "kiln.cat":
             for operand in op.operands:
                 if isinstance(operand.type, ir.RankedTensorType):
@@ -194,7 +198,7 @@ class _Connections:
         """Whether a tensor is made and read inside of the function, by nothing that needs another order."""
         if _comes_in(value):
             return False
-        return not any(_is_return(use.owner) or self._needs_rows(use.owner) for use in value.uses)
+        return not any(_is_return(use.owner) or self._needs_rows(use) for use in value.uses)
 
     def _borders(self, value: ir.Value, net: _Net) -> None:
         """Adds what a tensor costs, or saves, where it comes in or goes out."""
@@ -217,7 +221,7 @@ class _Connections:
                 elif not self._is_epilogue(value):
                     net.paid += size
                     net.borders.append(f"result {use.operand_number} is row-major")
-            elif self._needs_rows(owner) and not self._is_epilogue(value):
+            elif self._needs_rows(use) and not self._is_epilogue(value):
                 net.paid += size
                 what = ir.StringAttr(owner.attributes["op"]).value if "op" in owner.attributes else "a reshape"
                 net.borders.append(f"{what} reads a result")
@@ -244,12 +248,12 @@ class _Connections:
             return False
         return is_channels_last(tuple(self.shapes.dims(value)), tuple(attribute.value.results))
 
-    def _needs_rows(self, owner: ir.Operation | ir.OpView) -> bool:
+    def _needs_rows(self, use: ir.OpOperand) -> bool:
         """Whether an op reads its operand in row-major order only: a call, or a view that joins channels and pixels."""
-        op = owner.operation
+        op = use.owner.operation
         name = kiln.name_of(op)
         if name != "kiln.view":
-            return name == "kiln.aten"
+            return name == "kiln.aten" and not takes_image(op, use.operand_number)
         results = list(ir.AffineMapAttr(op.attributes["map"]).value.results)
         others = set[int]().union(*(affine.dims_in(e) for e in results[2:])) if len(results) > 2 else set[int]()
         return len(results) > 2 and bool(affine.dims_in(results[1]) & others)
@@ -271,7 +275,10 @@ def _is_convolution(op: ir.Operation, target: str) -> bool:
 
 def _comes_in(value: ir.Value) -> bool:
     """Whether a tensor is an argument or the result of a call: its order is not ours to choose."""
-    return isinstance(value.owner, ir.Block) or kiln.name_of(value.owner) == "kiln.aten"
+    if isinstance(value.owner, ir.Block):
+        return True
+    call = value.owner.operation
+    return kiln.name_of(call) == "kiln.aten" and not (value == call.results[0] and takes_image(call, 0))
 
 
 def _is_return(op: ir.Operation | ir.OpView) -> bool:

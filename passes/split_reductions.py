@@ -12,6 +12,7 @@ from typing_extensions import override
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
+from kiln.lowering.host.channels_last import is_made_channels_last
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
 from kiln.passes.core import Pass, register_pass
@@ -101,8 +102,9 @@ class SplitReductions(Pass):
     max_results: int = 8
     min_elements: int = 1 << 16
     columns: int = 0
-    """Partial results that reductions get which keep their operand's last dim: neighbours are walked together, so that
-    many results make few programs of a GPU. 0 splits none of more than `max_results`."""
+    """Partial results that reductions get which keep their operand's innermost dim, the last or the channels of an
+    image: neighbours are walked together, so that many results make few programs of a GPU. 0 splits none of more than
+    `max_results`."""
 
     @override
     def run(self, module: ir.Module) -> None:
@@ -125,7 +127,7 @@ class SplitReductions(Pass):
         for d, n in enumerate(extents):
             elements *= n
             results *= 1 if d in reduced else n
-        limit = max(self.max_results, self.columns // 2) if _keeps_last_dim(op) else self.max_results
+        limit = max(self.max_results, self.columns // 2) if _keeps_neighbours(op) else self.max_results
         if results > limit or elements < self.min_elements:
             return False
         found = combiners(op)
@@ -161,12 +163,15 @@ class SplitReductions(Pass):
         return (-dim, count) if count > 1 else None
 
 
-def _keeps_last_dim(op: ir.OpView) -> bool:
-    """Whether no reduced loop walks the last dim of the operand of the highest rank."""
+def _keeps_neighbours(op: ir.OpView) -> bool:
+    """Whether no reduced loop walks the innermost dim of the operand of the highest rank: its channels, or its last."""
     reduced = set(reduction_dims(op))
-    maps = indexing_maps(op)[: len(op.operands) - len(op.results)]
-    results = max((list(m.results) for m in maps), key=len, default=list[ir.AffineExpr]())
-    return bool(results) and not affine.dims_in(results[-1]) & reduced
+    inputs = zip(op.operands, indexing_maps(op)[: len(op.operands) - len(op.results)], strict=False)
+    value, map_ = max(inputs, key=lambda pair: len(pair[1].results), default=(None, None))
+    if value is None or map_ is None or not map_.results:
+        return False
+    inner = map_.results[1 if is_made_channels_last(value) else -1]
+    return not affine.dims_in(inner) & reduced
 
 
 def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:

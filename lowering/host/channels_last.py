@@ -7,16 +7,25 @@ Which convolutions write so is decided before (`propagate-layouts`, in their att
 calls around them follow, as far as nobody has to copy for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of
 from kiln.lowering.host.elements import item_bytes
-from kiln.lowering.host.layout import Exprs, HostGraph, constant, is_constant, mul
+from kiln.lowering.host.layout import Exprs, HostGraph, Layout, constant, is_constant, mul
 
 CONVOLUTION = "aten.convolution.default"
+_CONVOLUTION_BACKWARD = "aten.convolution_backward.default"
+_IMAGES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    CONVOLUTION: ((0,), (0, 1)),
+    _CONVOLUTION_BACKWARD: ((0, 1), (1, 2)),
+    "aten.max_pool2d_with_indices.default": ((0,), (0,)),
+    "aten.max_pool2d_with_indices_backward.default": ((0, 1, 2), (1,)),
+}
+"""Calls of ATen that take images in either order: which operands are images, and of which one has to be channels last
+for results of four dims to be so (of convolutions an image or the weight: `cudnn_conv_suggest_memory_format`)."""
 IMAGE = "channels_last_image"
 """Attribute of a `kiln.conv`: channels of its image have to be neighbours; `assign-layouts` copies it if need be."""
 
@@ -39,6 +48,50 @@ def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
     return is_constant(strides[1], 1) and not is_constant(inner, 1)
 
 
+def is_made_channels_last(value: ir.Value) -> bool:
+    """Whether an image, before there are kernels, will be channels-last: as arguments and convolutions say, and as
+    loops and calls have it that read such images.
+    """
+    pending, seen = [value], set[ir.Value]()
+    while pending:
+        image = pending.pop()
+        type_ = ir.RankedTensorType(image.type)
+        if image in seen or type_.rank < 3:
+            continue
+        seen.add(image)
+        strides = _strides_before_kernels(image)
+        if strides is not None and _are_of_channels(type_.shape, strides):
+            return True
+        if isinstance(image.owner, ir.Block):
+            continue
+        op = image.owner.operation
+        if name_of(op) == "kiln.aten":
+            pending += [op.operands[k] for k in _images(op)[1]]
+        elif op.name == "linalg.generic":
+            tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+            pending += [v for v in tensors if ir.RankedTensorType(v.type).shape == type_.shape]
+    return False
+
+
+def _strides_before_kernels(value: ir.Value) -> Sequence[ir.AffineExpr] | None:
+    """The strides of an argument, or those that a convolution or a call says of its first result."""
+    if isinstance(value.owner, ir.Block):
+        group, number, name = value.owner.owner.attributes, ir.BlockArgument(value).arg_number, "kiln.strides"
+        entry = ir.DictAttr(ir.ArrayAttr(group["arg_attrs"])[number]) if "arg_attrs" in group else None
+        found = entry[name] if entry is not None and name in entry else None
+    else:
+        op = value.owner.operation
+        found = op.attributes["strides"] if "strides" in op.attributes else None
+        if isinstance(found, ir.ArrayAttr):
+            found = found[ir.OpResult(value).result_number]
+    return list(found.value.results) if isinstance(found, ir.AffineMapAttr) else None
+
+
+def _are_of_channels(sizes: Sequence[int], strides: Sequence[ir.AffineExpr]) -> bool:
+    """As `is_channels_last`, of sizes in a type."""
+    return is_channels_last(tuple(constant(max(n, 2)) if n != 1 else constant(1) for n in sizes), tuple(strides))
+
+
 def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """Strides for the results of fusions that are written channels-last; the strides of convolution calls are set.
 
@@ -52,6 +105,8 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
     """
     found: dict[ir.Value, Exprs] = {}
     returned = set(graph.returned)
+    asked_for = _returned_so(graph)
+    placed: list[ir.Value] = []
     groups = _in_groups(graph)
     for op in graph.operations:
         if name_of(op) == "kiln.aten":
@@ -60,6 +115,9 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
             continue
         for value in op.operation.results:
             views = list(views_of(value))
+            if value in asked_for:
+                graph.assign(value, asked_for[value])  # for those who read it; `assign-layouts` places results
+                placed.append(value)
             if any(v in returned for v in (value, *(view.results[0] for view in views))):
                 continue
             strides = groups.get(value)
@@ -73,6 +131,19 @@ def follow_channels_last(graph: HostGraph) -> dict[ir.Value, Exprs]:
                 graph.forget(value)
             else:
                 found[value] = strides
+    for value in placed:
+        graph.forget(value)
+    return found
+
+
+def _returned_so(graph: HostGraph) -> dict[ir.Value, Exprs]:
+    """Values that the function returns channels-last, with their strides."""
+    found: dict[ir.Value, Exprs] = {}
+    for number, value in enumerate(graph.returned):
+        attribute = graph.result_attribute(number, "kiln.strides")
+        strides = graph.function_map(attribute) if isinstance(attribute, ir.AffineMapAttr) else None
+        if strides is not None and is_channels_last(graph.shape(value), strides):
+            found[value] = strides
     return found
 
 
@@ -141,6 +212,24 @@ def needs_channels_last(graph: HostGraph, use: ir.OpOperand) -> bool:
     return conv is not None and IMAGE in conv.attributes
 
 
+def mixed_image(graph: HostGraph, call: ir.Operation) -> list[int]:
+    """The image that a call for a convolution's gradients reads, where the gradient is channels-last and the image is
+    not: the library would turn the gradient, and work on planar tensors.
+    """
+    is_gradient = name_of(call) == "kiln.aten" and ir.StringAttr(call.attributes["op"]).value == _CONVOLUTION_BACKWARD
+    if not is_gradient or not _images(call)[1]:
+        return []
+    gradient, *others = (_lies_so(graph.layout(v)) for v in list(call.operands)[:3])
+    return [1] if gradient and not any(others) else []
+
+
+def follow_images(graph: HostGraph) -> None:
+    """Sets the strides of the results of all calls that take images in either order."""
+    for op in graph.operations:
+        if name_of(op) == "kiln.aten":
+            _follow_input(graph, op.operation)
+
+
 def _is_walked_along_channels(value: ir.Value) -> bool:
     """Whether a tensor of bytes is read by kernels that walk its channels innermost, as the windows of a quantised
     convolution are gathered.
@@ -192,7 +281,7 @@ def _wants_channels_last(graph: HostGraph, fusion: ir.Operation, value: ir.Value
         if needed or "strides" not in op.attributes:
             return needed
         return is_constant(ir.AffineMapAttr(op.attributes["strides"]).value.results[1], 1)
-    if needed or any(_is_marked(use.owner.operation) for use in value.uses if use.operand_number == 0):
+    if needed or any(_is_marked(graph, use) for use in value.uses):
         return True
     votes = 0
     arguments = fusion.regions[0].blocks[0].arguments
@@ -228,24 +317,41 @@ def views_of(value: ir.Value) -> Iterator[ir.Operation]:
 
 
 def _read_by_call(value: ir.Value) -> bool:
-    """Whether a call that is no convolution of the tensor itself reads a value: what it returns depends on strides."""
+    """Whether a call that takes no images in either order reads a value: what it returns depends on strides."""
     for reader in (value, *(view.results[0] for view in views_of(value))):
         for use in reader.uses:
-            if name_of(use.owner) == "kiln.aten" and not (reader == value and _is_convolution(use.owner.operation)):
+            call = use.owner.operation
+            if name_of(call) == "kiln.aten" and not (reader == value and takes_image(call, use.operand_number)):
                 return True
     return False
 
 
-def _is_convolution(call: ir.Operation) -> bool:
-    """Whether a call convolves images, so that its result has the order of dims that its input has."""
-    is_conv = ir.StringAttr(call.attributes["op"]).value == CONVOLUTION
-    return is_conv and ir.RankedTensorType(call.results[0].type).rank == 4
+def takes_image(call: ir.Operation, number: int) -> bool:
+    """Whether an operand of a call of ATen is an image, whose order its results of four dims can follow."""
+    return number in _images(call)[0]
 
 
-def _is_marked(op: ir.Operation) -> bool:
-    """Whether an op is a convolution call whose result should be channels-last."""
-    if name_of(op) != "kiln.aten" or not _is_convolution(op):
+def _images(call: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As in `_IMAGES`; nothing where a call takes no images of four dims, or one tensor twice."""
+    name = ir.StringAttr(call.attributes["op"]).value
+    operands, deciding = _IMAGES.get(name, ((), ()))
+    tensors = [v for v in call.operands if isinstance(v.type, ir.RankedTensorType)]
+    most = max((*operands, *deciding), default=-1)
+    if most < 0 or len(tensors) <= most or ir.RankedTensorType(call.results[0].type).rank != 4:
+        return (), ()
+    return operands, deciding
+
+
+def _is_marked(graph: HostGraph, use: ir.OpOperand) -> bool:
+    """Whether a use is that of a call that works on channels-last images: a convolution whose result should be so, or
+    a gradient of which another operand, one that decides, is.
+    """
+    op = use.owner.operation
+    if name_of(op) != "kiln.aten" or not takes_image(op, use.operand_number):
         return False
+    if ir.StringAttr(op.attributes["op"]).value != CONVOLUTION:
+        others = [k for k in _images(op)[1] if k != use.operand_number]
+        return any(_lies_so(graph.layout(op.operands[k])) for k in others)
     attribute = ir.ArrayAttr(op.attributes["strides"])[0]
     if not isinstance(attribute, ir.AffineMapAttr):
         return False
@@ -253,15 +359,21 @@ def _is_marked(op: ir.Operation) -> bool:
     return is_channels_last(tuple(shape.results), tuple(attribute.value.results))
 
 
+def _lies_so(layout: Layout | None) -> bool:
+    return layout is not None and is_channels_last(layout.shape, layout.strides)
+
+
 def _follow_input(graph: HostGraph, call: ir.Operation) -> None:
-    """Sets the strides of a convolution call: channels-last if the input or the weight is, else row-major."""
-    if not _is_convolution(call):
+    """Sets the strides of a call's results that are images: channels-last if what decides is, else row-major."""
+    _, deciding = _images(call)
+    if not deciding:
         return
-    layouts = [graph.layout(v) for v in list(call.operands)[:2]]
-    attribute: ir.Attribute = ir.UnitAttr.get()
-    if any(layout is not None and is_channels_last(layout.shape, layout.strides) for layout in layouts):
-        shape = ir.AffineMapAttr(ir.ArrayAttr(call.attributes["shapes"])[0]).value
-        strides = channels_last(tuple(shape.results))
-        attribute = ir.AffineMapAttr.get(ir.AffineMap.get(0, shape.n_symbols, list(strides)))
-    call.attributes["strides"] = ir.ArrayAttr.get([attribute])
-    graph.forget(call.results[0])
+    is_last = any(_lies_so(graph.layout(call.operands[k])) for k in deciding)
+    shapes = [ir.AffineMapAttr(shape).value for shape in ir.ArrayAttr(call.attributes["shapes"])]
+    strides = list(ir.ArrayAttr(call.attributes["strides"]))
+    for number, shape in enumerate(shapes):
+        if len(shape.results) == 4:
+            map_ = ir.AffineMap.get(0, shape.n_symbols, list(channels_last(tuple(shape.results))))
+            strides[number] = ir.AffineMapAttr.get(map_) if is_last else ir.UnitAttr.get()
+            graph.forget(call.results[number])
+    call.attributes["strides"] = ir.ArrayAttr.get(strides)

@@ -197,3 +197,59 @@ func.func @bytes_both_ways(%x: tensor<2x16x8x8xi8>) -> (tensor<2x10x10x16xi8>, t
   %3 = "kiln.scan"(%0) {dim = 3 : i64, kind = "sum"} : (tensor<2x16x8x8xi8>) -> tensor<2x16x8x8xi8>
   return %2, %3 : tensor<2x10x10x16xi8>, tensor<2x16x8x8xi8>
 }
+
+// -----
+
+// Gradients of a convolution and of pooling lie as the image does, here what a kernel writes channels last for the caller;
+// kernels write what such calls read in that order.
+
+// CHECK-LABEL: func.func @gradients
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: "kiln.aten"
+// CHECK-SAME: max_pool2d_with_indices_backward
+// CHECK-SAME: strides = [affine_map<() -> (1024, 1, 128, 16)>]
+// CHECK: kind = "scan", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 1024 + d1 + d2 * 128 + d3 * 16)>]
+// CHECK: "kiln.aten"
+// CHECK-SAME: convolution_backward
+// CHECK-SAME: strides = [affine_map<() -> (1024, 1, 128, 16)>, affine_map<() -> (144, 1, 48, 16)>, unit]
+// CHECK-NOT: name = "copy"
+#s = affine_map<() -> (2, 16, 8, 8)>
+#r = affine_map<() -> (1024, 64, 8, 1)>
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#w = affine_map<() -> (16, 16, 3, 3)>
+#b = affine_map<() -> (16)>
+#i = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @gradients(%g: tensor<2x16x8x8xf32>, %x: tensor<2x16x8x8xf32> {kiln.strides = #c}, %n: tensor<2x16x8x8xi64> {kiln.strides = #c}, %w: tensor<16x16x3x3xf32>) -> (tensor<2x16x8x8xf32> {kiln.strides = #c}, tensor<2x16x8x8xf32> {kiln.strides = #c}, tensor<16xf32>) {
+  %e = "kiln.empty"() {shape = #s} : () -> tensor<2x16x8x8xf32>
+  %0 = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%g, %x : tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>) outs(%e : tensor<2x16x8x8xf32>) {
+  ^bb0(%a: f32, %f: f32, %o: f32):
+    %n0 = arith.mulf %a, %f : f32
+    linalg.yield %n0 : f32
+  } -> tensor<2x16x8x8xf32>
+  %1 = "kiln.aten"(%0, %x, %n) {op = "aten.max_pool2d_with_indices_backward.default", args = "[{\22operand\22: 0}, {\22operand\22: 1}, [3, 3], [1, 1], [1, 1], [1, 1], false, {\22operand\22: 2}]", kwargs = "{}", shapes = [#s], strides = [unit], pure = true} : (tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>, tensor<2x16x8x8xi64>) -> tensor<2x16x8x8xf32>
+  %2 = "kiln.scan"(%g) {dim = 2 : i64, kind = "sum"} : (tensor<2x16x8x8xf32>) -> tensor<2x16x8x8xf32>
+  %3:3 = "kiln.aten"(%1, %2, %w) {op = "aten.convolution_backward.default", args = "[{\22operand\22: 0}, {\22operand\22: 1}, {\22operand\22: 2}, [16], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [true, true, true]]", kwargs = "{}", shapes = [#s, #w, #b], strides = [unit, unit, unit], pure = true} : (tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>) -> (tensor<2x16x8x8xf32>, tensor<16x16x3x3xf32>, tensor<16xf32>)
+  return %3#0, %2, %3#2 : tensor<2x16x8x8xf32>, tensor<2x16x8x8xf32>, tensor<16xf32>
+}
+
+// -----
+
+// A gradient that is channels last, of a planar image: the image is copied, not the gradient turned.
+
+// CHECK-LABEL: func.func @gradient_of_planar
+// CHECK: kind = "pointwise", layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 192 + d1 * 64 + d2 * 8 + d3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 192 + d1 + d2 * 24 + d3 * 3)>], name = "copy"
+// CHECK: "kiln.aten"
+// CHECK-SAME: strides = [affine_map<() -> (27, 1, 9, 3)>]
+// CHECK: layouts = [affine_map<(d0, d1, d2, d3) -> (d0 * 27 + d1 + d2 * 9 + d3 * 3)>,
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0 * 27 + d1 * 9 + d2 * 3 + d3)>], name = "copy"
+#c = affine_map<() -> (1024, 1, 128, 16)>
+#w = affine_map<() -> (16, 3, 3, 3)>
+#r = affine_map<() -> (27, 9, 3, 1)>
+func.func @gradient_of_planar(%g: tensor<2x16x8x8xf32> {kiln.strides = #c}, %x: tensor<2x3x8x8xf32>, %w: tensor<16x3x3x3xf32>) -> (tensor<16x3x3x3xf32> {kiln.strides = #r}) {
+  %0 = "kiln.aten"(%g, %x, %w) {op = "aten.convolution_backward.default", args = "[{\22operand\22: 0}, {\22operand\22: 1}, {\22operand\22: 2}, [0], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [false, true, false]]", kwargs = "{}", shapes = [#w], strides = [unit], pure = true} : (tensor<2x16x8x8xf32>, tensor<2x3x8x8xf32>, tensor<16x3x3x3xf32>) -> tensor<16x3x3x3xf32>
+  return %0 : tensor<16x3x3x3xf32>
+}

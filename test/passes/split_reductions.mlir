@@ -168,3 +168,37 @@ func.func @two_dims(%x: tensor<6x1024x3072xf32>) -> tensor<3072xf32> {
   } -> tensor<3072xf32>
   return %r : tensor<3072xf32>
 }
+
+// -----
+
+// Channels of an image are columns where they are neighbours: of an argument, and of what loops and calls make of it.
+
+// COLUMNS-LABEL: func.func @channels
+// COLUMNS: ins(%{{.*}}, %{{.*}} : tensor<64x256x56x56xf32>, tensor<1xf32>) outs(%{{.*}} : tensor<256x64xf32>)
+// COLUMNS-LABEL: func.func @planar_channels
+// COLUMNS-NOT: x64xf32
+func.func @channels(%x: tensor<64x256x56x56xf32> {kiln.strides = affine_map<() -> (802816, 1, 14336, 256)>}) -> tensor<256xf32> {
+  %f = "kiln.empty"() {shape = affine_map<() -> (64, 256, 56, 56)>} : () -> tensor<64x256x56x56xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, c, h, w)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<64x256x56x56xf32>) outs(%f : tensor<64x256x56x56xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x256x56x56xf32>
+  %p:2 = "kiln.aten"(%y) {op = "aten.max_pool2d_with_indices.default", args = "[{\22operand\22: 0}, [3, 3], [1, 1], [1, 1], [1, 1], false]", kwargs = "{}", shapes = [affine_map<() -> (64, 256, 56, 56)>, affine_map<() -> (64, 256, 56, 56)>], strides = [unit, unit], pure = true} : (tensor<64x256x56x56xf32>) -> (tensor<64x256x56x56xf32>, tensor<64x256x56x56xi64>)
+  %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%p#0 : tensor<64x256x56x56xf32>) outs(%e : tensor<256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<256xf32>
+  return %r : tensor<256xf32>
+}
+func.func @planar_channels(%x: tensor<64x256x56x56xf32>) -> tensor<256xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%x : tensor<64x256x56x56xf32>) outs(%e : tensor<256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<256xf32>
+  return %r : tensor<256xf32>
+}
