@@ -15,13 +15,24 @@ from torch_mlir.dialects import arith
 from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
 from kiln.lowering.cpu.contraction.parts import Range
 from kiln.lowering.cpu.contraction.rows import row_tiles
-from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.sums import Grid, Operand, multiply_step, sum_products
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 
-__all__ = ["ColumnsInPlace", "InPanels", "InScratch", "Provider", "RowsInPlace", "Run", "Scratch", "TilesInPlace"]
+__all__ = [
+    "ColumnsInPlace",
+    "InPanels",
+    "InScratch",
+    "Provider",
+    "RowsInPlace",
+    "Run",
+    "Scratch",
+    "TilesInPlace",
+    "sum_rows",
+]
 
 Run = Callable[[Index, int, Callable[[Index], Operand]], None]
 """run(i, count, tiles): `count` tiles of lines i ...; tiles(at): where they lie from step `at` on."""
@@ -115,19 +126,22 @@ class InScratch(Provider):
     """An operand that is packed: all of a piece, unless it is there already, or (`strips`) one run of tiles at a time,
     some steps of k of it.
 
-    turned: it is the right operand. exact: single tiles behind the last whole run.
+    side: "left" or "right". turned: lines are neighbours in scratch, as those of a right operand have to be. exact:
+    single tiles behind the last whole run.
     """
 
     makes = True
 
     def __init__(
-        self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int, *, turned: bool,
-        exact: bool = False, strips: bool = False, cell: tuple[ir.Value, int] | None = None, seen: Range | None = None,
+        self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int, *, side: str,
+        turned: bool = False, exact: bool = False, strips: bool = False, cell: tuple[ir.Value, int] | None = None,
+        seen: Range | None = None,
     ):  # fmt: skip
         super().__init__(b, unit, words.lines, count, None if strips else cell)
         self.words, self.scratch, self.turned, self.exact, self.seen = words, scratch, turned, exact, seen
         self.makes, self.strips = not strips, strips
-        self.size = unit.columns if turned else unit.rows
+        self.size = unit.rows if side == "left" else unit.columns
+        self.is_padded = side == "left" and not unit.is_numbered  # whole runs hold numbers, so that none is slow
 
     @override
     def begin(self) -> None:
@@ -150,7 +164,7 @@ class InScratch(Provider):
     def pack(self, start: Index, lines: Index, depth: Index) -> None:
         """Emit the copy of `lines` lines of `depth` steps, from element `start` on, into the scratch area."""
         b, scratch, height = self.b, self.scratch, lines
-        if not self.turned and not self.unit.is_numbered:  # rows up to whole runs hold numbers, so that none is slow
+        if self.is_padded:
             height = b.muli(b.ceildivi(lines, self.count), self.count)
 
         def place(part: int, i: Index) -> tuple[ir.Value, Index]:
@@ -192,7 +206,7 @@ class TilesInPlace(Provider):
 
     def __init__(self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int):
         super().__init__(b, unit, words.lines, count)
-        self.last = InScratch(b, unit, words, scratch, 1, turned=False)
+        self.last = InScratch(b, unit, words, scratch, 1, side="left")
 
     @override
     def make(self, lines: Index, depth: Index) -> None:
@@ -297,3 +311,38 @@ class InPanels(Provider):
             run(j, self.count, from_step)
 
         b.for_(0, lines, width, tiles)
+
+
+def sum_rows(b: Builder, unit: IntegerUnit, rows: Provider, count: Index, depth: Index, sums: ir.Value) -> None:
+    """Stores, for each of `count` rows of a left operand, what shifting the right one adds to its sums of `depth` steps
+    of k, negated.
+    """
+    unit = unit.along_rows()
+    one, type_ = unit.ones(b), unit.carried(b)
+    full = b.round_down(depth, unit.depth)
+    rest = b.subi(depth, full)
+    mask = b.tail_mask(rest, unit.depth)
+
+    def ones(part: int, n: int, k: Index) -> ir.Value:
+        return one
+
+    def run(i: Index, high: int, tiles: Callable[[Index], Operand]) -> None:
+        left, grid = tiles(0), Grid(high, 1)
+
+        def masked(part: int, n: int, k: Index) -> Place:
+            place = left(part, n, k)
+            assert isinstance(place, Place)
+            return place._replace(mask=mask)
+
+        found = sum_products(b, unit, grid, [b.zero(type_)] * high, left, ones, full)
+        found = b.if_(
+            b.cmpi("sgt", rest, 0),
+            lambda: multiply_step(b, unit, grid, found, masked, ones, full),
+            lambda: found,
+            [type_] * high,
+        )
+        for r, total in enumerate(found):
+            assert isinstance(total, ir.Value)
+            b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
+
+    rows.each(count, run)

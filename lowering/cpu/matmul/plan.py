@@ -120,7 +120,10 @@ def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, in
     word = {side: unit.group * unit.bits(side) // 8 for side in lines}
     layout["left_pitch"] = apart(depths["left"] // unit.group, LINE // word["left"])
     layout["right_line"] = depths["right"] // unit.group
-    layout["left_part"] = lines["left"] * layout["left_pitch"]
+    layout["left_row"] = apart(lines["left"], LINE // word["left"])  # of one group of steps, where lines are neighbours
+    layout["left_part"] = max(
+        lines["left"] * layout["left_pitch"], depths["left"] // unit.group * layout["left_row"] * (not unit.is_numbered)
+    )
     layout["right_part"] = lines["right"] * layout["right_line"]
     size = problem.sum_bytes * mc * nc
     areas = {"sums": size, "turned": size * plan.transposed, "over": 4 * mc * plan.is_shifted}

@@ -18,11 +18,10 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, Place, Tile, add_products, multiply_step, sum_products
-from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
+from kiln.lowering.cpu.contraction import Grid, Place, Tile, add_products
+from kiln.lowering.cpu.contraction.integers import IntegerUnit
 from kiln.lowering.cpu.contraction.operands import (
     ColumnsInPlace,
     InPanels,
@@ -31,6 +30,7 @@ from kiln.lowering.cpu.contraction.operands import (
     RowsInPlace,
     Scratch,
     TilesInPlace,
+    sum_rows,
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.parts import Range
@@ -82,7 +82,10 @@ class Tiles:
         self.left, self.right = self.provider("left"), self.provider("right")
         if self.plan.is_shifted:
             self.over = self.area("over", lay["mc"], b.i32)
-            self.left.cell, self.left.and_then = self.cell(0), self.sum_rows
+            unit = self.unit
+            assert isinstance(unit, IntegerUnit)
+            self.left.cell = self.cell(0)
+            self.left.and_then = lambda rows, depth: sum_rows(b, unit, self.left, rows, depth, self.over)
 
     @classmethod
     def emit_kernel(cls, *arguments: Any) -> None:
@@ -125,53 +128,31 @@ class Tiles:
         strips = plan.strips and plan.transposed == is_left
         exact = unit.is_numbered and not strips and (is_left or plan.strips)
         panel = size if unit.is_numbered else self.wide
-        scratch = Scratch(*views, part, pitch, 1, pitch)
+        scratch, turned = Scratch(*views, part, pitch, 1, pitch), not is_left
+        near = isinstance(lines.stride, int) and lines.stride == 1 and not (unit.is_numbered or plan.is_shifted)
+        if is_left and near:  # stays as in memory; of rows that are summed, steps of k are neighbours
+            scratch, turned = Scratch(*views, part, 1, lay["left_row"], lay["left_row"]), True
         if not is_left:
             scratch = Scratch(*views, part, lay["right_line"], panel, panel, panel)
         cell = None if strips else self.cell(int(not is_left))
         return InScratch(
-            self.b, unit, words, scratch, count, turned=not is_left, exact=exact, strips=strips, cell=cell, seen=seen
+            self.b,
+            unit,
+            words,
+            scratch,
+            count,
+            side=side,
+            turned=turned,
+            exact=exact,
+            strips=strips,
+            cell=cell,
+            seen=seen,
         )
 
     def cell(self, n: int) -> tuple[ir.Value, int] | None:
         """Where it is said what of an operand is packed, if a piece is all of k."""
         whole = isinstance(self.p.k, int) and self.p.k <= self.layout["kc"]
         return (self.cells, n) if whole else None
-
-    def sum_rows(self, rows: Index, depth: Index) -> None:
-        """What shifting the rhs adds to the sums of a piece, from the sums of rows of the lhs."""
-        b, unit = self.b, self.unit
-        assert isinstance(unit, IntegerUnit)
-        unit = unit.along_rows()
-        one, type_ = unit.ones(b), unit.carried(b)
-
-        def ones(part: int, n: int, k: Index) -> ir.Value:
-            return one
-
-        full = b.round_down(depth, unit.depth)
-        rest = b.subi(depth, full)
-        mask = b.tail_mask(rest, unit.depth)
-
-        def run(i: Index, count: int, tiles: Callable[[Index], Operand]) -> None:
-            left, grid = tiles(0), Grid(count, 1)
-
-            def masked(part: int, n: int, k: Index) -> Place:
-                place = left(part, n, k)
-                assert isinstance(place, Place)
-                return place._replace(mask=mask)
-
-            sums = sum_products(b, unit, grid, [b.zero(type_)] * count, left, ones, full)
-            sums = b.if_(
-                b.cmpi("sgt", rest, 0),
-                lambda: multiply_step(b, unit, grid, sums, masked, ones, full),
-                lambda: sums,
-                [type_] * count,
-            )
-            for r, total in enumerate(sums):
-                assert isinstance(total, ir.Value)
-                b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), self.over, b.addi(i, r))
-
-        self.left.each(rows, run)
 
     # -- the walk ----------------------------------------------------------------------------------
 
