@@ -14,3 +14,24 @@ func.func @bool(%x: memref<?xi1>, %scratch: memref<?xi8>, %tid: index, %nt: inde
 func.func @order(%n: index, %x: memref<?xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
   return
 }
+
+// -----
+
+// expected-error @below {{kernel @nothing_behind has type}}
+func.func @nothing_behind(%x: memref<?xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{kernel @sized takes memref<4xf32>; expected a 1-D memref}}
+func.func @sized(%x: memref<4xf32>, %scratch: memref<?xi8>, %tid: index, %nt: index) {
+  return
+}
+
+// -----
+
+// expected-error @below {{kernel @number has type}}
+func.func @number(%x: f32, %scratch: memref<?xi8>, %tid: index, %nt: index) {
+  return
+}

@@ -207,21 +207,6 @@ def test_vector_ops_with_and_without_patterns_of_their_own(plain, last, more, ex
     assert y[3] == 7
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("%x: memref<?xf32>", "expected .memrefs"),
-        ("%s: index, %x: memref<?xf32>, " + TAIL, "expected .memrefs"),
-        ("%x: memref<4xf32>, " + TAIL, "expected a 1-D memref"),
-        ("%x: memref<?xi1>, " + TAIL, "i1 as i8"),
-        ("%x: f32, " + TAIL, "expected .memrefs"),
-    ],
-)
-def test_wrong_signature(plain, arguments, message):
-    with pytest.raises(InvalidIRError, match=message):
-        compile_kernel(ir.Module.parse(f"func.func @k({arguments}) {{\n  return\n}}"), "k")
-
-
 def test_missing_kernel(plain):
     with pytest.raises(InvalidIRError, match="no func.func @other"):
         compile_kernel(ir.Module.parse(DOUBLE), "other")

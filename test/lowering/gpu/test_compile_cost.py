@@ -7,9 +7,6 @@ import pytest
 
 from kiln.dialects import create_context, kiln
 from kiln.lowering.gpu.compile_cost import compile_cost
-from kiln.lowering.host.kernels import kernels_of, outline_kernels
-from kiln.lowering.host.plan import build_plan
-from kiln.passes.assign_layouts import AssignLayouts
 
 MAP = "affine_map<(d0, d1) -> (d0, d1)>"
 WIDE = '{kernel = "gpu.loops", nests = [{num_warps = 1 : i64, tile = [4096]}]}'
@@ -63,18 +60,3 @@ def test_more_values_or_elements_of_a_thread_cost_more(cheap, dear) -> None:
             found = module(fusion("%z", "%x", ops, schedule, "f"))
             costs.append(compile_cost(found.body.operations[0].regions[0].blocks[0].operations[0].operation))
     assert 0 < costs[0] < costs[1]
-
-
-def test_what_takes_longest_is_emitted_first() -> None:
-    with create_context():
-        made = module(
-            fusion("%0", "%x", 1, NARROW, "small"),
-            fusion("%1", "%0", 2, PRODUCT, "large"),
-            fusion("%z", "%1", 3, WIDE, "middle"),
-        )
-        AssignLayouts().run(made)
-        outline_kernels(made, is_gpu=True)
-        emitted = [kernel.symbol.split("_")[0] for kernel in kernels_of(made)]
-        plan = build_plan(made, device="cuda:0")
-    assert emitted == ["large", "middle", "small"]
-    assert [step.name for step in plan.steps] == ["small", "large", "middle"]
