@@ -13,6 +13,7 @@ from math import prod
 from torch_mlir import ir
 
 from kiln.dialects import kiln
+from kiln.dialects.affine import dims_in
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.activation import gelu_behind
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
@@ -205,11 +206,14 @@ def _row_grain(*matrices: ir.Value) -> int:
 
 
 def _row_length(matrix: ir.Value) -> int:
-    """From one row to the next: of the matrix that it is the first columns of (`pad-products`), or its own."""
+    """From one row to the next, also of a tensor whose rows it has, or their first columns (`pad-products`)."""
     while not isinstance(matrix.owner, ir.Block) and kiln.name_of(matrix.owner) == "kiln.view":
         view = matrix.owner.operation
         map_ = ir.AffineMapAttr(view.attributes["map"]).value
-        if len(view.operands) > 1 or map_ != ir.AffineMap.get_identity(map_.n_dims):
+        along = map_.n_dims - 1
+        if len(view.operands) > 1 or not map_.results or map_.results[-1] != ir.AffineExpr.get_dim(along):
+            break
+        if any(along in dims_in(e) for e in list(map_.results)[:-1]):
             break
         matrix = view.operands[0]
     return ir.RankedTensorType(matrix.type).shape[-1]

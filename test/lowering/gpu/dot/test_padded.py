@@ -17,8 +17,7 @@ def always(monkeypatch):
     """All products, also small ones, which the rule would leave."""
     monkeypatch.setenv("KILN_TARGET", "tt-cpu")
     monkeypatch.setenv("KILN_CACHE", "0")
-    monkeypatch.setattr(pad_products, "_COPY", 0.0)
-    monkeypatch.setattr(pad_products, "_GAIN", 0.0)
+    monkeypatch.setattr(pad_products, "_pays", lambda *given: True)
 
 
 def check(model, *given):
@@ -52,3 +51,43 @@ def test_one_operand_of_two_products(always):
     """Padded along the sums for one, along the columns for the other."""
     x, w = torch.randn(21, 45).bfloat16(), torch.randn(45, 45).bfloat16()
     check(lambda x, w: torch.relu(x @ w) + x @ w.mT, x, w)
+
+
+def test_gradients_of_one_product_share_a_copy(always):
+    """The gradient of logits [3, 8, 21] is the left operand of both products: as it is for the activations', and with
+    its rows flattened and turned for the weights'.
+    """
+    torch._dynamo.reset()
+    x, w = torch.randn(3, 8, 16).bfloat16(), torch.randn(21, 16).bfloat16()
+    g = torch.randn(3, 8, 21).bfloat16()
+    given = [v.requires_grad_() for v in (x, w)]
+    out = torch.compile(lambda x, w: F.linear(torch.tanh(x), w), backend=kiln.backend, fullgraph=True)(*given)
+    with collect() as reports:
+        out.backward(g)
+    wide = [v.detach().double().requires_grad_() for v in given]
+    F.linear(torch.tanh(wide[0]), wide[1]).backward(g.double())
+    for ours, exact in zip(given, wide, strict=True):
+        assert (ours.grad.double() - exact.grad).norm() / exact.grad.norm() < 1e-2
+    (report,) = reports
+    assert sum(note.pass_name == "pad-products" for note in report.notes) == 2
+    assert sum(kernel.kind == "pointwise" for kernel in report.kernels) <= 3  # two copies, the gradient of tanh
+
+
+def test_gradients_through_rows_that_their_kernel_pads(always):
+    """The gradient of the logits is computed in the graph: both products and the bias' sum read its padded rows."""
+    torch._dynamo.reset()
+    x, w, b = torch.randn(24, 16).bfloat16(), torch.randn(21, 16).bfloat16(), torch.randn(21).bfloat16()
+    y = torch.randint(0, 21, (24,))
+    given = [v.requires_grad_() for v in (x, w, b)]
+
+    def loss(x, w, b):
+        return F.cross_entropy(F.linear(x, w, b), y)
+
+    out = torch.compile(loss, backend=kiln.backend, fullgraph=True)(*given)
+    with collect() as reports:
+        out.backward()
+    wide = [v.detach().double().requires_grad_() for v in given]
+    loss(*wide).backward()
+    for ours, exact in zip(given, wide, strict=True):
+        assert (ours.grad.double() - exact.grad).norm() / exact.grad.norm() < 2e-2
+    assert any(note.pass_name == "pad-products" for report in reports for note in report.notes)
