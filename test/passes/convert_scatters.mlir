@@ -80,3 +80,28 @@ func.func @product(%x: tensor<8x4xf32>, %i: tensor<7x4xi64>, %y: tensor<7x4xf32>
     : (tensor<8x4xf32>, tensor<7x4xi64>, tensor<7x4xf32>) -> tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @without_self(
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "without the elements that are there"
+func.func @without_self(%x: tensor<8x4xf32>, %i: tensor<7x4xi64>, %y: tensor<7x4xf32>) -> tensor<8x4xf32> {
+  %0 = "kiln.aten"(%x, %i, %y) {args = "[{\22operand\22: 0}, 0, {\22operand\22: 1}, {\22operand\22: 2}, \22sum\22]",
+    kwargs = "{\22include_self\22: false}", op = "aten.scatter_reduce.two", pure = true,
+    shapes = [affine_map<() -> (8, 4)>], strides = [unit]}
+    : (tensor<8x4xf32>, tensor<7x4xi64>, tensor<7x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @bytes(
+// CHECK: "kiln.aten"
+// CHECK-SAME: reason = "there is no atomic op for elements of type i8"
+func.func @bytes(%x: tensor<8x4xi8>, %i: tensor<7x4xi64>, %y: tensor<7x4xi8>) -> tensor<8x4xi8> {
+  %0 = "kiln.aten"(%x, %i, %y) {args = "[{\22operand\22: 0}, 0, {\22operand\22: 1}, {\22operand\22: 2}]", kwargs = "{}",
+    op = "aten.scatter_add.default", pure = true, shapes = [affine_map<() -> (8, 4)>], strides = [unit]}
+    : (tensor<8x4xi8>, tensor<7x4xi64>, tensor<7x4xi8>) -> tensor<8x4xi8>
+  return %0 : tensor<8x4xi8>
+}

@@ -170,16 +170,6 @@ def _calls(fn: Callable[..., Any], *inputs: torch.Tensor) -> list[tuple[str, str
     return [(call.op, call.reason) for report in reports for call in report.aten_calls]
 
 
-def test_what_stays_a_call_has_a_reason() -> None:
-    x, i, y = r(8, 10), _at(10, 8, 7), r(8, 7)
-    ((op, reason),) = _calls(lambda x, i, y: x.scatter_reduce(1, i, y, "prod"), x, i, y)
-    assert op.startswith("aten.scatter_reduce") and reason == "there is no atomic op for prod"
-    ((_, reason),) = _calls(lambda x, i, y: x.scatter_reduce(1, i, y, "sum", include_self=False), x, i, y)
-    assert reason == "without the elements that are there"
-    ((_, reason),) = _calls(lambda x, i, y: x.scatter_add(1, i, y), x.to(torch.int8), i, y.to(torch.int8))
-    assert reason == "there is no atomic op for elements of type i8"
-
-
 def test_deterministic_algorithms_are_calls_and_the_setting_is_watched() -> None:
     fn = CASES["scatter_add"][0]
     x, i, y = CASES["scatter_add"][1]()
