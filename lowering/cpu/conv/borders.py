@@ -57,6 +57,24 @@ class Phase:
         high = min(count, (width - 1 - self.reach(t)) // self.stride + 1 - start)
         return (low, high) if low < high else (0, 0)
 
+    @property
+    def left(self) -> int:
+        """The first columns, which find padding at the left border."""
+        return max(0, -(min(self.reaches) // self.stride))
+
+    def left_tile(self, count: int) -> Valid:
+        """What `valid` is for the first tile of a row that finds no padding at the right border."""
+        return tuple((min(count, max(0, -(reach // self.stride))), count) for reach in self.reaches)
+
+    def right_tile(self, count: int, padding: int) -> Valid | None:
+        """What `valid` is for the last tile of a row of stride 1, `padding` of whose columns find padding at the right
+        border, and none of whose columns find padding at the left one; None where the stride is another.
+        """
+        if self.stride > 1:
+            return None
+        behind = count - padding + max(self.reaches)
+        return tuple((0, min(count, max(0, behind - reach))) for reach in self.reaches)
+
     def interior(self, b: Builder, axis: Axis, last: Index) -> tuple[Index, Index]:
         """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
         if not self.count or axis.padding == 0 and self.period == 1:

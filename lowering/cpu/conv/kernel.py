@@ -3,7 +3,7 @@
 
 """What kernels of convolutions in vectors begin with, and the walk along a row where lanes are channels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from sys import maxsize
 from typing import Any
 
@@ -16,6 +16,7 @@ from kiln.lowering.cpu.conv.borders import Phase, Run, Span, Valid, everywhere, 
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
 from kiln.lowering.cpu.conv.window import Window
 from kiln.lowering.cpu.matmul.problem import KernelContext, element_type, known
+from kiln.lowering.ir_builder import Condition
 
 __all__ = ["ConvKernel", "RowKernel"]
 
@@ -54,7 +55,8 @@ class RowKernel(ConvKernel):
     """Tiles of `mr` pixels of a row, in all phases (borders.py).
 
     Tiles at the left and right border have code of their own that leaves out the products with padding. Where sizes are
-    not known, tiles are whole, and single pixels lie at the borders.
+    not known, tiles are whole, and single pixels are left where a row is too short for tiles at its borders, or where
+    the padding that they find depends on its length.
     """
 
     phase: Phase
@@ -100,12 +102,14 @@ class RowKernel(ConvKernel):
             self.pixels(window, first, last)
 
     def pixels(self, window: Window, start: Index, stop: Index) -> None:
-        """Columns [start, stop) of a phase. The last whole tile overlaps the one before it, so that less than a tile is
-        left only where there is no more: an epilogue must not read what another one has written.
+        """Columns [start, stop) of a phase: a tile at each border whose padding is known, whole tiles between them, and
+        single pixels where a row is too short for these. Tiles overlap the ones before them rather than leave pixels:
+        an epilogue must not read what another one has written.
         """
         b, p, mr, phase = self.b, self.p, self.mr, self.phase
         low, high = phase.interior(b, p.column_axis, known(p.columns) if phase.period == 1 else stop)
         low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
+        begin, end = self.edges(window, start, stop, high)
         whole = b.cmpi("sge", b.subi(high, low), mr)
         high = b.select_index(whole, high, low)
 
@@ -115,9 +119,51 @@ class RowKernel(ConvKernel):
         def pixel(column: Index) -> None:
             self.tile(1, phase.inside(b, p.column_axis, column), window, column, start)
 
-        b.for_(low, high, mr, tile)
-        b.for_(start, low, 1, pixel)
-        b.for_(high, stop, 1, pixel)
+        b.for_(b.maxi(low, begin), b.mini(high, end), mr, tile)
+        b.for_(begin, low, 1, pixel)
+        b.for_(b.maxi(high, begin), end, 1, pixel)
+
+    def edges(self, window: Window, start: Index, stop: Index, high: Index) -> tuple[Index, Index]:
+        """The tiles at the borders of a row, where columns [start, stop) reach them and tiles have room: of `mr`
+        pixels, or in a row that is no longer than two tiles of half as many, of these.
+
+        high: the end of the columns whose window ends inside of the input. Returns the columns that are left.
+        """
+        b, p, mr, half = self.b, self.p, self.mr, -(-self.mr // 2)
+        begin, end = start, stop
+        if p.transposed or p.padding[1] == 0 or mr == 1:
+            return begin, end
+        counts: list[tuple[int, Condition]] = [(mr, True)]
+        if self.phase.stride == 1:  # with strides, there is no tile at the right border for the other half
+            columns = known(p.columns)
+            counts = [(half, b.cmpi("sle", columns, 2 * half)), (mr, b.cmpi("sgt", columns, 2 * half))]
+        for count, is_size in counts:
+            for is_left, column, valid, has_room in self.edge_tiles(count, start, stop, high):
+                fits = b.andc(is_size, has_room)
+                b.if_(fits, lambda n=count, v=valid, at=column: self.tile(n, v, window, at, start))
+                if is_left:
+                    begin = b.select_index(fits, count, begin)
+                else:
+                    end = b.select_index(fits, column, end)
+        return begin, end
+
+    def edge_tiles(
+        self, count: int, start: Index, stop: Index, high: Index
+    ) -> Iterator[tuple[bool, Index, Valid, Condition]]:
+        """Tiles of `count` pixels at the borders: whether it is the left one, the first column, what has input, and
+        whether that is what a row from `start` to `stop` has there.
+        """
+        b, p, phase = self.b, self.p, self.phase
+        if phase.left:
+            has_room = b.cmpi("sge", high, max(count, phase.left + 1))
+            yield True, 0, phase.left_tile(count), b.andc(b.cmpi("eq", start, 0), has_room)
+        right = phase.right_tile(count, p.padding[1])
+        if right is not None:
+            columns = known(p.columns)
+            column = b.subi(columns, count)
+            has_room = b.cmpi("sge", column, b.maxi(start, phase.left))
+            is_border = b.cmpi("eq", high, b.subi(columns, p.padding[1]))
+            yield False, column, right, b.andc(b.cmpi("eq", stop, columns), b.andc(is_border, has_room))
 
     def at(self, column: Index) -> Index:
         """The distance in the input of what a column of the phase meets first, padding and all, from its row."""

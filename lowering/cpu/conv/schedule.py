@@ -25,6 +25,7 @@ _PIECE = 256  # products summed from zero before they are added to the sum of th
 _ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
 _CODE = 1024  # multiply-adds written out for all tiles of a row; above, borders go pixel by pixel
 _DEPTHWISE_TASKS = 64
+_WIDTHS: tuple[int, ...] = (7, 14, 28, 56)  # of results, where they are not known: what is left of images of 224 pixels
 
 
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
@@ -96,15 +97,22 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
     phases = p.stride[1] if p.transposed else 1
     usable = (16 if p.kernel[1] > phases else 24) if registers >= 32 else 12
     vectors = -(-p.outputs // width)
-    columns = -(-p.columns // phases) if isinstance(p.columns, int) and p.columns > 0 else 56
+    widths, is_known = _WIDTHS, False
+    if isinstance(p.columns, int) and p.columns > 0:
+        widths, is_known = (-(-p.columns // phases),), True
 
     def step(r: int, v: int) -> float:
         return max(r * v / 2, (r + v) / 2, 4.0) + v / 4
 
     def cost(tile: tuple[int, int]) -> tuple[float, int]:
         r, v = tile
-        whole, rest = divmod(columns, r)
-        return (whole * step(r, v) + (step(rest, v) if rest else 0.0)) * -(-vectors // v), -(r * v)
+        cycles = 0.0
+        for columns in widths:
+            whole, rest = divmod(columns, r)
+            # The last tile of a row of unknown size is whole.
+            row = whole * step(r, v) + (step(rest if is_known else r, v) if rest else 0.0)
+            cycles += row * (max(widths) // columns)
+        return cycles * -(-vectors // v), -(r * v)
 
     highest = {1: 16, 2: 8, 3: 8, 4: 6}
     tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if tile_fits(p, r, v)]

@@ -19,8 +19,10 @@ from conv_support import ReluEpilogue, conv_kernel, conv_problem
 from matmul_support import Kernel, Machine
 
 from kiln.dialects.schedules import from_plain, to_plain
+from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, choose_conv_schedule, conv_scratch_bytes, emit_conv
-from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
+from kiln.lowering.cpu.conv.borders import Span, find_phases, tile_runs
+from kiln.lowering.cpu.conv.kernel import RowKernel
 
 AVX2, AVX512 = Machine(), Machine(64, 32)
 LAST = torch.channels_last
@@ -210,7 +212,7 @@ def test_dynamic_sizes(weight_shape, stride, padding, dilation, groups, planar: 
     kernel = dynamic_kernel(weight_shape, stride, padding, dilation, groups, planar)
     o, c = weight_shape[:2]
     weight, bias = torch.randn(weight_shape), torch.randn(o)
-    for n, h, w in ((1, 5, 9), (2, 9, 10), (1, 7, 40), (3, 12, 17), (1, 6, 100)):
+    for n, h, w in ((1, 5, 9), (2, 9, 10), (1, 7, 40), (3, 12, 17), (1, 6, 100), (1, 5, 7), (1, 6, 14), (1, 4, 16)):
         x = layout(torch.randn(n, c * groups, h, w), "c" if planar else "l")
         shape = F.conv2d(x, weight, bias, stride, padding, dilation, groups).shape
         for threads in (1, 3):
@@ -265,6 +267,62 @@ def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dila
                     at = (start + r) * stride - padding + z * dilation
                     assert (low <= r < high) == (0 <= at < width)
     assert seen == list(range(columns))
+
+
+class Recorded(Builder, RowKernel):
+    """The tiles of a row, walked as where its size is not known."""
+
+    def __init__(self, p: ConvProblem, mr: int) -> None:
+        self._facts, self._loops = {}, {}
+        self.b, self.p, self.mr, self.known_row = self, p, mr, None
+        self.runs = [(phase, None) for phase in find_phases(p)]
+        self.tiles: list[tuple[int, list[list[bool]]]] = []
+
+    def for_(self, lower, upper, step, body) -> None:
+        for i in range(lower, upper, step):
+            body(i)
+
+    def tile(self, count, meets, window, column, base) -> None:
+        reached = [range(*meets)] if isinstance(meets, Span) else None
+        columns = range(self.p.kernel[1])
+        has = [[z in reached[0] if reached else r in range(*meets[z]) for z in columns] for r in range(count)]
+        self.tiles.append((column, has))
+
+
+@settings(max_examples=300, derandomize=True)
+@given(
+    st.integers(1, 60), st.integers(1, 7), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.integers(1, 9)
+)
+def test_tiles_of_a_row_of_unknown_size(
+    width: int, window: int, stride: int, padding: int, dilation: int, mr: int
+) -> None:
+    """The tiles are all columns; a window column is left out exactly where it lies outside of the image."""
+    columns = (width + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+    assume(columns > 0)
+    problem = ConvProblem(
+        1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4
+    )
+    kernel = Recorded(problem, mr)
+    kernel.row(None, 0, columns)
+    seen = set()
+    for column, has in kernel.tiles:
+        for r, row in enumerate(has):
+            seen.add(column + r)
+            at = [(column + r) * stride - padding + z * dilation for z in range(window)]
+            assert row == [0 <= x < width for x in at]
+    assert seen == set(range(columns))
+
+
+@pytest.mark.parametrize("columns", [5, 7, 8, 14, 16, 28])
+def test_rows_of_unknown_size_have_no_single_pixels(columns: int) -> None:
+    """Windows of 3 with a padding of 1: rows of 5 and more are tiles, and few more pixels than there are."""
+    problem = ConvProblem(1, 1, 1, 64, 1, columns, 1, columns, (1, 3), (1, 1), (0, 1), (1, 1), (1,) * 4, (1,) * 4)
+    unknown = replace(problem, width=None, columns=None)
+    kernel = Recorded(problem, choose_conv_schedule(unknown, AVX512).mr)
+    kernel.row(None, 0, columns)
+    sizes = [len(has) for _, has in kernel.tiles]
+    assert min(sizes) > 1
+    assert sum(sizes) < 1.7 * columns
 
 
 def test_schedules_are_values() -> None:
