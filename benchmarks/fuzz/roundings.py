@@ -5,8 +5,8 @@
 
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
-Gradients that go back through a call have an error of a rounding, too. On GPUs a convolution is also rounded before its
-bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
+Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. On GPUs a
+convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
 """
 
 import re
@@ -101,8 +101,8 @@ class Runs:
                 found = changed(changed(found, size) + bias, size)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
                 found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
-            if found.requires_grad:  # the gradient that comes back has been rounded as well
-                found.register_hook(lambda gradient: changed(gradient, size))
+            if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
+                found.register_hook(lambda gradient: changed(changed(gradient, size), inside))
             return found
 
         with _Calls(disturb):

@@ -3,6 +3,8 @@
 
 """The fuzzer's judge lets pass what roundings can do, and nothing else."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -73,6 +75,30 @@ def test_a_sign_that_a_rounding_decides_is_no_mistake() -> None:
         return [values[i].to(BF16) for i in program.results]
 
     check_gradients(program, more_exact, leaves(program))
+
+
+class _Norm(torch.autograd.Function):
+    """A batch norm whose backward pass reads a reciprocal deviation that is four units in the last place off."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        mean, inverse = x.mean((0, 2, 3), keepdim=True), (x.var((0, 2, 3), correction=0, keepdim=True) + 1e-5).rsqrt()
+        ctx.save_for_backward(x, mean, inverse * (1 + 2**-21))
+        return (x - mean) * inverse
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        x, mean, inverse = ctx.saved_tensors
+        y = (x - mean) * inverse
+        along = y * (gradient * y).mean((0, 2, 3), keepdim=True)
+        return inverse * (gradient - gradient.mean((0, 2, 3), keepdim=True) - along)
+
+
+def test_gradients_that_a_norm_cancels_are_as_inexact_as_its_statistics() -> None:
+    """A batch norm does not see the scale of its channels: their gradients are what roundings leave of large terms."""
+    given = [Input((1, 112, 17, 17), torch.float32, 1, values="large"), Input((112, 1, 1), torch.float32, 2)]
+    program = Program(given, ["v0 * torch.sigmoid(v1)", "F.batch_norm(v2, None, None, training=True)"], [3])
+    check_gradients(program, lambda x, scale: [_Norm.apply(x * torch.sigmoid(scale))], leaves(program))
 
 
 def test_a_gpu_rounds_a_convolution_before_its_bias_is_added() -> None:
