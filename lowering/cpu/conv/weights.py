@@ -183,7 +183,11 @@ class Pack:
     def strip(self, start: Index, count: Index, lane: Index) -> None:
         """`width` outputs from `lane` on."""
         b, last, stride = self.b, self.b.subi(count, 1), known(self.p.weight_strides[0])
-        rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
+        if isinstance(count, int) and count % self.width == 0:
+            start = b.addi(start, b.muli(lane, stride))
+            rows = [b.addi(start, b.muli(i, stride)) for i in range(self.width)]
+        else:
+            rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
         mask = b.mask_below(b.maxi(b.subi(count, lane), 0), self.width) if not self.run else None
 
         def some(index: dict[_Dim, Index], at: Index = 0) -> None:
@@ -224,28 +228,33 @@ class Pack:
         """`count` weights of each row from `base` on as vectors of words along the outputs, to target or staging."""
         b, order = self.b, self.order
 
+        zeros: dict[_Dim, Index] = dict.fromkeys(index, 0)
+        origin = self.place(0, zeros)[0]
+        element = ir.MemRefType(self.target.type).element_type
+
+        def behind(n: int) -> Index:
+            """Words from that of a square's first weight to that of its n-th: orders are linear within a square."""
+            if not self.is_copied:
+                return n // order.group * self.width
+            here, rest = dict(zeros), n
+            for dim in reversed(self.run[1:]):
+                rest, here[dim] = divmod(rest, dim.size)
+            here[self.run[0]] = rest
+            return b.subi(self.place(0, here)[0], origin)
+
         def square(q: Index, left: Index | None = None) -> None:
             mask = None if left is None else b.mask_below(left, self.unit)
-            loaded = [b.vload(self.weight, b.sum_(row, base, q), self.unit, mask) for row in rows]
-            element = ir.MemRefType(self.target.type).element_type
+            at = b.addi(base, q)
+            loaded = [b.vload(self.weight, b.addi(row, at), self.unit, mask) for row in rows]
             words = [as_integers(b, x) if order.group > 1 else b.cast_float(x, element) for x in loaded]
+            if self.is_copied:
+                to, _ = self.place(lane, {**index, self.run[0]: b.addi(index[self.run[0]], q)})
+            else:
+                to = b.addi(b.muli(b.divi(q, order.group), self.width), self.staging)
             for n, x in enumerate(transpose_registers(b, words)):
-                if not self.is_copied:
-                    at = b.addi(b.muli(b.divi(q, order.group), self.width), self.staging + n * self.width)
-                    b.vstore(x, self.target, at)
-                    continue
-                here, rest = {**index}, n * order.group
-                for dim in reversed(self.run[1:]):
-                    rest, here[dim] = divmod(rest, dim.size)
-                here[self.run[0]] = b.sum_(index[self.run[0]], q, rest)
-
-                def store(x: ir.Value = x, here: dict[_Dim, Index] = here) -> None:
-                    b.vstore(x, self.target, self.place(lane, here)[0])
-
-                if left is None:
-                    store()
-                else:
-                    b.if_(b.cmpi("slt", n * order.group, left), store)
+                n *= order.group
+                there = not self.is_copied or left is None or b.cmpi("slt", n, left)
+                b.if_(there, lambda x=x, n=n: b.vstore(x, self.target, b.addi(to, behind(n))))
 
         full = b.round_down(count, self.unit)
         tail = b.subi(count, full)
