@@ -134,6 +134,7 @@ class Target:
         """From the torch dialect to named ops and loops, with views folded into what reads them."""
         return [
             Step("convert-torch-to-kiln", "ops with their meaning: ours, else torch-mlir's, else a call to ATen"),
+            Step("recognize-scans", "while views are those of the model's lines: scans in log steps become one op"),
             Step("compose-views", "chains of views become one index map each, so that patterns see through them"),
             Step("fold-matmul-views", "products over leading dims without reshapes; transposes become flags"),
             Step("fold-attention-views", "grouped queries read the heads that there are, not copies of them"),

@@ -10,9 +10,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops.associative_scan import generic_associative_scan
 
 IN_PLACE = re.compile(r"\.\w*[a-z]_\(")
-NAMESPACE: dict[str, Any] = {"torch": torch, "F": F, "inf": float("inf"), "nan": float("nan")}
+NAMESPACE: dict[str, Any] = {
+    "torch": torch, "F": F, "inf": float("inf"), "nan": float("nan"),
+    "generic_associative_scan": generic_associative_scan,
+}  # fmt: skip
 VALUES = ("normal", "large", "small", "denormal", "equal", "few")
 """How the elements of a float leaf are drawn; see `Input`."""
 _DENORMAL = {torch.float16: 1e-7, torch.float64: 1e-310}

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.dialects.interpret.attention import attention
 from kiln.dialects.interpret.types import element_of, is_float
+from kiln.errors import KilnError
 
 if TYPE_CHECKING:
     from kiln.dialects.interpret.interpreter import Interpreter
@@ -119,6 +120,43 @@ def _scan(interpreter: "Interpreter", op: Any) -> list[Any]:
     taken = numbers.move(lambda part: part.gather(dim, at) if part.numel() else part, x)
     del found
     return [taken, numbers.exact(at)][: len(op.results)]
+
+
+def _recurrence(interpreter: "Interpreter", op: Any) -> list[Any]:
+    numbers, block = interpreter.numbers, op.combine
+    dim: int = op.attributes["dim"].value
+    elements = [element_of(v.type) for v in op.operands]
+    carried = [a.type for a in block.arguments][: len(elements)]
+    xs = [
+        interpreter.value(v) if e == c else numbers.cast(interpreter.value(v), e, c)
+        for v, e, c in zip(op.operands, elements, carried, strict=True)
+    ]
+    steps: list[list[Any]] = []
+    for i in range(interpreter.shape(xs[0])[dim]):
+        new = [numbers.move(lambda x, i=i: x.narrow(dim, i, 1), x) for x in xs]
+        steps.append(combined(interpreter, block, [*steps[-1], *new]) if steps else new)
+    if not steps:
+        return [interpreter.value(v) for v in op.operands]
+
+    def joined(*parts: Tensor) -> Tensor:
+        return torch.cat(parts, dim)
+
+    found = [numbers.move(joined, *values) for values in zip(*steps, strict=True)]
+    return [f if e == c else numbers.cast(f, c, e) for f, e, c in zip(found, elements, carried, strict=True)]
+
+
+def combined(interpreter: "Interpreter", block: ir.Block, arguments: list[Any]) -> list[Any]:
+    """What the region of a recurrence yields."""
+    env: dict[ir.Value, Any] = dict(zip(block.arguments, arguments, strict=True))
+    for inner in block.operations:
+        if inner.operation.name == "arith.constant":
+            env[inner.results[0]] = interpreter.constant(inner)
+            continue
+        operands = [env[v] if v in env else interpreter.scalar(v) for v in inner.operands]
+        if kiln.name_of(inner) == "kiln.yield":
+            return operands
+        env.update(zip(inner.results, interpreter.numbers.scalar(inner, operands), strict=True))
+    raise KilnError("interpreter: a block without a terminator")
 
 
 def _sorted(interpreter: "Interpreter", op: Any, descending: bool, places: int | None) -> list[Any]:
@@ -239,6 +277,7 @@ def _scatter_nd(interpreter: "Interpreter", op: Any) -> list[Any]:
 
 RULES = kiln.by_name({
     kiln.MatmulOp: _matmul, kiln.ConvOp: _conv, kiln.AttentionOp: attention, kiln.ScanOp: _scan, kiln.SortOp: _sort,
+    kiln.RecurrenceOp: _recurrence,
     kiln.TopkOp: _topk, kiln.GatherOp: _gather, kiln.IndexSelectOp: _index_select, kiln.EmbeddingOp: _embedding,
     kiln.IndexOp: _index, kiln.ScatterOp: _scatter, kiln.ScatterNdOp: _scatter_nd,
 })  # fmt: skip

@@ -40,6 +40,7 @@ from kiln.dialects.kiln.pack import PackOp, pack
 from kiln.dialects.kiln.plan import BufferOp, CallOp, OutputOp
 from kiln.dialects.kiln.pool import PoolOp, pool
 from kiln.dialects.kiln.random import RandomOp, random
+from kiln.dialects.kiln.recurrence import RecurrenceOp, recurrence
 from kiln.dialects.kiln.scan import ScanOp, scan
 from kiln.dialects.kiln.softmax import SoftmaxOp, softmax
 from kiln.dialects.kiln.sort import SortOp, TopkOp, sort, topk
@@ -81,6 +82,7 @@ __all__ = [
     "PadOp",
     "PoolOp",
     "RandomOp",
+    "RecurrenceOp",
     "RmsNormOp",
     "Role",
     "ScanOp",
@@ -117,6 +119,7 @@ __all__ = [
     "parse",
     "pool",
     "random",
+    "recurrence",
     "rms_norm",
     "scan",
     "scatter",

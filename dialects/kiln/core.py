@@ -190,7 +190,7 @@ define(FusionOp, Role.OPAQUE, shape=_fusion_shape)
 
 
 class YieldOp(Family):
-    """The results of a `kiln.fusion` or `kiln.kernel`.
+    """The results of a `kiln.fusion` or `kiln.kernel`, or what a `kiln.recurrence` combines two elements to.
 
     ```mlir
     func.func @identity(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -211,11 +211,14 @@ class YieldOp(Family):
     @override
     def check(op: Any) -> None:
         from kiln.dialects.kiln.kernel import KernelOp
+        from kiln.dialects.kiln.recurrence import RecurrenceOp
 
         parent = op.operation.parent
         name = name_of(parent) if parent is not None else "nothing"
+        if name == RecurrenceOp.PLAIN_NAME:
+            return  # whose own check knows the types
         ends_in_yield = name in (FusionOp.PLAIN_NAME, KernelOp.PLAIN_NAME)
-        checks.require(ends_in_yield, "parent op", "kiln.fusion or kiln.kernel", name)
+        checks.require(ends_in_yield, "parent op", "kiln.fusion, kiln.kernel or kiln.recurrence", name)
         for i, value in enumerate(op.operands):
             is_tensor = isinstance(value.type, ir.RankedTensorType)
             checks.require(is_tensor, f"operand {i}", "a ranked tensor", value.type)

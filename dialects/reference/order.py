@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Scans and sorts, as reductions that compare positions: quadratic, but their meaning in full."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects import scalar
 from kiln.dialects.builder import Builder, dim, dims, here
+from kiln.dialects.kiln.family import name_of
 
 
 def scan(op: Any, b: Builder) -> Any:
@@ -36,6 +38,45 @@ def scan(op: Any, b: Builder) -> Any:
 
     out = b.reduce([(x, point), extents], dims(rank), sizes, "p" * rank + "r", compute, init, body)
     return b.cast(out, element)
+
+
+def recurrence(op: Any, b: Builder) -> list[ir.Value]:
+    """`result[i] = combine(result[i - 1], x[i])`, in order."""
+    xs, at = list(op.operands), int(ir.IntegerAttr(op.attributes["dim"]).value)
+    elements = [x.type.element_type for x in xs]
+    carried = [a.type for a in op.combine.arguments][: len(xs)]
+    sizes = b.sizes(xs[0])
+    rank = len(sizes)
+    point = [dim(rank) if k == at else dim(k) for k in range(rank)]
+    inputs = [b.cast(x, type_) for x, type_ in zip(xs, carried, strict=True)]
+    outs = [b.fill(type_, sizes, 0) for type_ in carried]
+
+    def body(*values: ir.Value) -> list[ir.Value]:
+        new, totals = values[: len(xs)], values[len(xs) + 1 :]
+        is_first = scalar.compare("eq", here(rank), scalar.constant(ir.IndexType.get(), 0))
+        in_reach = scalar.compare("le", here(rank), here(at))
+        return [
+            scalar.select(is_first, x, scalar.select(in_reach, combined, total))
+            for x, combined, total in zip(new, combine(op, [*totals, *new]), totals, strict=True)
+        ]
+
+    maps = [*([point] * len(xs)), [dim(rank)]]
+    tensors = [*inputs, b.empty(elements[0], [sizes[at]])]
+    found = b.generic(tensors, maps, outs, [dims(rank)] * len(xs), "p" * rank + "r", body)
+    return [b.cast(value, element) for value, element in zip(found, elements, strict=True)]
+
+
+def combine(op: Any, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """A copy of what the region of a `kiln.recurrence` computes, at the insertion point."""
+    env: dict[ir.Value, ir.Value] = dict(zip(op.combine.arguments, arguments, strict=True))
+    for inner in op.combine.operations:
+        if name_of(inner) == "kiln.yield":
+            return [env[v] if v in env else v for v in inner.operands]
+        clone = inner.clone()
+        for i, v in enumerate(list(inner.operands)):
+            clone.operation.operands[i] = env[v] if v in env else v
+        env.update(zip(inner.results, clone.operation.results, strict=True))
+    raise ValueError("a region without kiln.yield")
 
 
 def _extremum(op: Any, b: Builder, point: list[Any], extents: Any, in_reach: Any) -> list[ir.Value]:

@@ -255,8 +255,9 @@ class FusionGraph:
             yield Read(op, self.source(v), (), whole=True)
         rank = len(self.space(op))
         point = tuple(ir.AffineDimExpr.get(i) for i in range(rank))
-        if op.name == "kiln.scan":
-            yield self._read(op, op.operands[0], point, False)
+        if opdef(op).role is Role.SCAN:
+            for v in op.operands:
+                yield self._read(op, v, point, False)
             return
         if name_of(op) == "kiln.scatter_nd":
             # The kernel begins with what is there in memory already.

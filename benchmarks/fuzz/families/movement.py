@@ -168,6 +168,29 @@ def scan(g: Grower) -> None:
                     f"torch.cumprod(torch.sigmoid({v.name}), {d})")))  # fmt: skip
 
 
+_COMBINE = {
+    "decay": "lambda a, b, c, d: (a * c, c * b + d)",
+    "peak": "lambda a, b, c, d: (torch.maximum(a, c), torch.where(c >= a, d, b))",
+    "sum": "lambda a, b, c, d: (a + c, torch.minimum(b, d))",
+}
+
+
+def recur(g: Grower) -> None:
+    """Running results of two tensors, combined by a function: linear recurrences, maxima with what stands there."""
+    v = g.pick(lambda v: rows(v) and v.is_float and 0 not in v.shape)
+    if v is None:
+        return
+    d, flip = g.number(0, v.rank - 1), ""
+    if g.chance(3):
+        flip = f".flip({d})"
+    combine, other = g.one_of(tuple(_COMBINE)), g.input(v.shape, v.dtype)
+    first = f"torch.sigmoid({v.name})" if combine == "decay" else v.name
+    # `torch.associative_scan` without its `vmap`, through which eager's steps cannot be watched.
+    scan = f"generic_associative_scan({_COMBINE[combine]}, [{first}{flip}, {other.name}{flip}], {d})"
+    which = g.one_of(("[1]", "[1]", "[0]", ""))
+    g.add(f"{scan}{which}{flip}" if which else f"torch.stack({scan}).sum(0)")
+
+
 def mutate(g: Grower) -> None:
     """An input, a value or a part of one is written in place (a cache of keys, running statistics)."""
     v = g.pick(lambda v: rows(v) and v.is_float)

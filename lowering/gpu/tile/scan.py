@@ -1,17 +1,17 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Fusions of kind "scan": running sums and products along one axis of the tile, with `tt.scan` on each block.
+"""Fusions of kinds "scan" and "recurrence": running results along one axis of the tile, with `tt.scan` on each block.
 
-Blocks of a long row are walked in order; what they add up to is carried from one to the next.
+Blocks of a long row are walked in order; what they are combined to is carried from one to the next.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine, kiln
+from kiln.dialects import affine, kiln, tt
 from kiln.dialects.schedules.gpu import ScanSchedule
-from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.emitters import emits
 from kiln.lowering.gpu import schedule as rules
@@ -20,9 +20,9 @@ from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
 from kiln.lowering.tile.access import Loops
 from kiln.lowering.tile.body import FusionBody
-from kiln.lowering.tile.combiner import SCANS
+from kiln.lowering.tile.scans import Scan, Values, scan_of
 
-_TAKEN = paths.group("gpu scan", "one block", "several blocks", "several rows a program", "across memory")
+_TAKEN = paths.group("gpu scan", "one block", "several blocks", "several rows a program", "across memory", "recurrence")
 
 LONGEST_BLOCK = 4096
 """Elements of a row that are scanned at once."""
@@ -30,9 +30,9 @@ LONGEST_BLOCK = 4096
 
 def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     """Rows per program, elements of a row per step, warps."""
-    op = _scan(body)
-    at = ir.IntegerAttr(op.operation.attributes["dim"]).value
-    sizes = [affine.constant_of(d) for d in body.dims(op.results[0])]
+    scan = _scan(body)
+    at = scan.dim
+    sizes = [affine.constant_of(d) for d in body.dims(scan.op.results[0])]
     length = sizes[at]
     step = LONGEST_BLOCK if length is None else min(LONGEST_BLOCK, rules.pow2(length))
     rows: int | None = 1
@@ -47,65 +47,44 @@ def plan_scan(body: FusionBody, *_: object) -> ScanSchedule:
     return ScanSchedule(rows=tile, row=step, num_warps=rules.warps_for(tile * step))
 
 
+@emits(kiln.RecurrenceOp, target="gpu", plan=plan_scan, schedules=ScanSchedule)
 @emits(kiln.ScanOp, target="gpu", plan=plan_scan, schedules=ScanSchedule)
 def emit_scan(kernel: Any, schedule: ScanSchedule | None) -> None:
-    """Add the kernel of a fusion around one kiln.scan, whose operand may be computed on the way."""
+    """Add the kernel of a fusion around one scan, whose operands may be computed on the way."""
     body: FusionBody = kernel.body
-    op = _scan(body)
+    scan = _scan(body)
     schedule = schedule or plan_scan(body)
     loops = Loops()
-    dims = [loops.new(size) for size in body.dims(op.results[0])]
-    at = ir.IntegerAttr(op.operation.attributes["dim"]).value
+    dims = [loops.new(size) for size in body.dims(scan.op.results[0])]
     rows: ir.AffineExpr = ir.AffineConstantExpr.get(1)
     for k, d in enumerate(dims):
-        if k != at:
+        if k != scan.dim:
             rows = rows * loops.extents[d.position]
     tile = schedule.rows
-    length = affine.constant_of(loops.extents[dims[at].position])
+    length = affine.constant_of(loops.extents[dims[scan.dim].position])
     _TAKEN("one block" if length is not None and length <= schedule.row else "several blocks")
     if tile > 1:
         _TAKEN("several rows a program")
-    if at < len(dims) - 1:
+    if scan.dim < len(dims) - 1:
         _TAKEN("across memory")
+    if scan.start is None:
+        _TAKEN("recurrence")
 
     def emit(program: Index) -> None:
         e = Evaluator(kernel.b, body, kernel.pointers, kernel.layouts, kernel.symbols, kernel.backend)
         e.loops = loops
-        _emit(e, op, [d.position for d in dims], at, rows, tile, schedule.row, program)
+        _emit(e, scan, [d.position for d in dims], rows, tile, schedule.row, program)
 
     programs = affine.simplify(ir.AffineExpr.get_ceil_div(rows, tile))
     kernel.section(programs, emit, schedule.num_warps)
 
 
-def _scan(body: FusionBody) -> ir.OpView:
-    op = next(op for op in body.operations if op.operation.name == "kiln.scan")
-    kind = ir.StringAttr(op.operation.attributes["kind"]).value
-    if kind not in SCANS or len(op.results) != 1 or [body.roots[i] for i in body.mine] != list(op.results):
-        raise UnsupportedError("kiln.scan", str(op.location), f"a running {kind} on the GPU")
-    return op
+def _scan(body: FusionBody) -> Scan:
+    return scan_of(body, "on the GPU", segments=True)
 
 
-def _emit(
-    e: Evaluator,
-    op: ir.OpView,
-    dims: list[int],
-    at: int,
-    rows: ir.AffineExpr,
-    tile: int,
-    step: int,
-    program: Index,
-) -> None:
-    b = e.b
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    floating = is_float(element)
-    compute = b.f32 if floating and element.width < 32 else b.i32 if not floating and element.width < 32 else element
-    for_floats, for_integers, start = SCANS[ir.StringAttr(op.operation.attributes["kind"]).value]
-    name = for_floats if floating else for_integers
-
-    def combine(x: ir.Value, y: ir.Value) -> ir.Value:
-        x, y = b.together(x, y)
-        return ir.Operation.create(name, results=[x.type], operands=[x, y]).result
-
+def _emit(e: Evaluator, scan: Scan, dims: list[int], rows: ir.AffineExpr, tile: int, step: int, program: Index) -> None:
+    b, at = e.b, scan.dim
     e.axes = [*([Axis(tile)] if tile > 1 else []), Axis(step)]
     axis = len(e.axes) - 1
     flat = e.loops.new(rows).position
@@ -119,25 +98,78 @@ def _emit(
         e.axis_of[d] = 0
     point = tuple(ir.AffineDimExpr.get(d) for d in dims)
     shape = [tile, 1] if tile > 1 else []
-    carry = b.constant(start, compute)
 
     def block(first: Index, carried: list[ir.Value]) -> list[ir.Value]:
         with e.inside({}):
             e.bind_axis(axis, dims[at], first)
-            x = e.eval(op.operands[0], point)
-            x = b.cast_float(x, compute) if floating else b.cast_int(x, compute)
-            mask = e.axes[axis].mask
-            if mask is not None:
-                x = b.select(mask, x, b.constant(start, compute))
-            x = b.broadcast(x, e.tile_shape())
-            (prefix,) = b.scan([x], axis, combine)
-            (whole,) = b.reduce([x], axis, combine)
-            whole = b.expand_dims(whole, axis) if shape else whole
-            total = combine(carried[0], prefix)
-            e.store(len(e.body.tensors) + e.body.mine[0], point, _narrow(e, total, element))
-            return [combine(carried[0], whole)]
+            x = _elements(e, scan, point, e.axes[axis].mask)
+            prefix = _by_operand(scan, b.scan(list(x.values()), axis, _combiner(e, scan)))
+            before = _by_operand(scan, carried) if carried else None
+            total = prefix if before is None else scan.combine(e, before, prefix)
+            for root, k in scan.roots:
+                e.store(len(e.body.tensors) + root, point, _narrow(e, total[k], scan.elements[k]))
+            if scan.start is not None:
+                found = b.reduce(list(x.values()), axis, _combiner(e, scan))
+                whole = _by_operand(scan, [b.expand_dims(v, axis) if shape else v for v in found])
+                assert before is not None
+                return list(scan.combine(e, before, whole).values())
+            return [_last(e, total[k], axis, step, bool(shape)) for k in scan.carried]
 
-    b.for_(0, e.index(e.loops.extents[dims[at]]), step, block, [b.broadcast(carry, shape)])
+    extent = e.index(e.loops.extents[dims[at]])
+    if scan.start is not None:
+        b.for_(0, extent, step, block, [b.broadcast(b.constant(scan.start, _computed(e, scan, 0)), shape)])
+    elif isinstance(extent, int) and extent <= step:
+        block(0, [])
+    else:
+        b.for_(step, extent, step, block, block(0, []))
+
+
+def _computed(e: Evaluator, scan: Scan, k: int) -> ir.Type:
+    """In which elements are combined; running sums of short integers, which wrap at the end, in 32 bits."""
+    element = scan.computed[k]
+    return e.b.i32 if scan.start is not None and not is_float(element) and element.width < 32 else element
+
+
+def _elements(e: Evaluator, scan: Scan, point: Sequence[ir.AffineExpr], mask: ir.Value | None) -> Values:
+    """A block of the operands; past the end of the row there is what changes no sum."""
+    b, found = e.b, Values()
+    for k in scan.needed:
+        x, element = e.eval(scan.op.operands[k], tuple(point)), _computed(e, scan, k)
+        x = b.cast_float(x, element) if is_float(element) else b.cast_int(x, element)
+        if mask is not None and scan.start is not None:
+            x = b.select(mask, x, b.constant(scan.start, element))
+        found[k] = b.broadcast(x, e.tile_shape())
+    return found
+
+
+def _combiner(e: Evaluator, scan: Scan) -> Any:
+    def combine(*values: ir.Value) -> list[ir.Value]:
+        count = len(scan.needed)
+        left, right = (_by_operand(scan, part) for part in (values[:count], values[count:]))
+        return list(scan.combine(e, left, right).values())
+
+    return combine
+
+
+def _by_operand(scan: Scan, values: Sequence[ir.Value]) -> Values:
+    return dict(zip(scan.needed, values, strict=True))
+
+
+def _last(e: Evaluator, x: ir.Value, axis: int, step: int, keeps_rows: bool) -> ir.Value:
+    """The last position of a block, as the sum of it and zeros: which order a reduction has is not known."""
+    b = e.b
+    zero = b.constant(0, tt.element_of(x.type))
+    is_last = b.cmpi("eq", e.lanes(axis), step - 1)
+    (found,) = b.reduce([b.broadcast(b.select(is_last, x, zero), e.tile_shape())], axis, _add(e))
+    return b.expand_dims(found, axis) if keeps_rows else found
+
+
+def _add(e: Evaluator) -> Any:
+    def add(x: ir.Value, y: ir.Value) -> ir.Value:
+        name = "arith.addf" if is_float(x.type) else "arith.addi"
+        return ir.Operation.create(name, results=[x.type], operands=[x, y]).result
+
+    return add
 
 
 def _narrow(e: Evaluator, x: ir.Value, element: ir.Type) -> ir.Value:
