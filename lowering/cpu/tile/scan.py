@@ -185,21 +185,22 @@ class _Walk:
         e, b, scan = self.e, self.b, self.scan
         extent = e.index(e.loops.extents[self.scanned])
         whole = b.round_down(extent, span)
+        identity = b.broadcast(self.start(scan.computed[0]), span) if scan.start is not None else None
 
         def block(i: Index, carried: list[ir.Value], mask: ir.Value | None = None) -> list[ir.Value]:
             with e.inside({self.scanned: i}), e.lanes(Lane(self.scanned, span, mask)):
                 x = self.elements(True)
-                if mask is not None and scan.start is not None:
-                    x[0] = arith.select(mask, x[0], b.broadcast(self.start(scan.computed[0]), span))
-                x = self.prefixes(x, span)
-                last = {k: self.cast(b.extract(x[k], span - 1), self.total_type(k)) for k in scan.carried}
-                if not carried:
+                if mask is not None and identity is not None:
+                    x[0] = arith.select(mask, x[0], identity)
+                x = self.prefixes(x, span, identity)
+                before = dict(zip(scan.carried, carried, strict=True)) if carried else None
+                if before is None:
                     self.store(x)
-                    return [last[k] for k in scan.carried]
-                before = dict(zip(scan.carried, carried, strict=True))
-                left = {k: b.broadcast(self.cast(v, scan.computed[k]), span) for k, v in before.items()}
-                self.store(scan.combine(e, left, x))
-                totals = scan.combine(e, before, last)
+                else:
+                    left = {k: b.broadcast(self.cast(v, scan.computed[k]), span) for k, v in before.items()}
+                    self.store(scan.combine(e, left, x))
+                last = {k: self.cast(b.extract(x[k], span - 1), self.total_type(k)) for k in scan.carried}
+                totals = last if before is None else scan.combine(e, before, last)
                 return [totals[k] for k in scan.carried]
 
         lower: Index = 0
@@ -214,14 +215,13 @@ class _Walk:
         left = b.subi(extent, whole)
         b.if_(b.cmpi("sgt", left, 0), lambda: block(whole, total, b.mask_below(left, span)))
 
-    def prefixes(self, x: Values, span: int) -> Values:
+    def prefixes(self, x: Values, span: int, identity: ir.Value | None) -> Values:
         """The running results of a vector by itself, of all operands that are read."""
         b, scan = self.b, self.scan
         shift = 1
         while shift < span:
             lanes = [*range(shift), *range(span, 2 * span - shift)]
-            if scan.start is not None:
-                identity = b.broadcast(self.start(scan.computed[0]), span)
+            if identity is not None:
                 x = scan.combine(self.e, {0: b.shuffle(identity, x[0], lanes)}, x)
             else:
                 combined = scan.combine(self.e, {k: b.shuffle(v, v, lanes) for k, v in x.items()}, x)

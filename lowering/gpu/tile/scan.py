@@ -105,13 +105,14 @@ def _emit(e: Evaluator, scan: Scan, dims: list[int], rows: ir.AffineExpr, tile: 
             x = _elements(e, scan, point, e.axes[axis].mask)
             prefix = _by_operand(scan, b.scan(list(x.values()), axis, _combiner(e, scan)))
             before = _by_operand(scan, carried) if carried else None
-            total = prefix if before is None else scan.combine(e, before, prefix)
-            for root, k in scan.roots:
-                e.store(len(e.body.tensors) + root, point, _narrow(e, total[k], scan.elements[k]))
+            whole: Values | None = None
             if scan.start is not None:
                 found = b.reduce(list(x.values()), axis, _combiner(e, scan))
                 whole = _by_operand(scan, [b.expand_dims(v, axis) if shape else v for v in found])
-                assert before is not None
+            total = prefix if before is None else scan.combine(e, before, prefix)
+            for root, k in scan.roots:
+                e.store(len(e.body.tensors) + root, point, _narrow(e, total[k], scan.elements[k]))
+            if whole is not None and before is not None:
                 return list(scan.combine(e, before, whole).values())
             return [_last(e, total[k], axis, step, bool(shape)) for k in scan.carried]
 

@@ -3,10 +3,13 @@
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
 
-// A running sum walks the scanned dim in order; the lanes are columns, their sums stay in registers, in f64.
+// A running sum walks the scanned dim in order; the lanes are columns, their sums stay in registers, in f64. Threads
+// share blocks of lanes.
 
 // CHECK-LABEL: func.func @scan
-// CHECK: scf.for %[[LANE:.*]] = %c0 to %c64
+// CHECK: %[[LO:.*]] = arith.divui
+// CHECK: %[[HI:.*]] = arith.divui
+// CHECK: scf.for %[[BLOCK:.*]] = %[[LO]] to %[[HI]]
 // CHECK: scf.for {{.*}} = %c0 to %c100 step %c1 iter_args(%[[SUM:.*]] = %{{.*}}) -> (vector<{{[0-9]+}}xf64>)
 // CHECK: %[[X:.*]] = vector.load %arg0[%[[AT:.*]]] : memref
 // CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[X]]
