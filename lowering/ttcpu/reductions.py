@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Reductions as trees along their axis, scans as loops."""
+"""Reductions and scans in log2(n) steps along their axis."""
 
 from collections.abc import Sequence
 
@@ -68,7 +68,7 @@ def _fold(
     b, shape = low.b, targets[0].shape
 
     def pair(index: Index) -> None:
-        cursor, partner = Cursor(), (*index[:axis], b.value(b.addi(index[axis], half)), *index[axis + 1 :])
+        cursor, partner = Cursor(), _replaced(index, axis, b.value(b.addi(index[axis], half)))
         values = [cursor.value(s, index) for s in sources] + [cursor.value(s, partner) for s in sources]
         for target, value in zip(targets, low.combine(op.regions[0], values), strict=True):
             target.write(value, index)
@@ -89,30 +89,43 @@ def _start_of_all(low: Lowering, block: Stored) -> ir.Value:
 
 @handles("tt.scan")
 def _scan(low: Lowering, op: ir.Operation) -> None:
+    """In steps that double, as lanes of a GPU do: each element is combined with the result of as many before it as it
+    has taken. So a running sum rounds log2(n) times, and not once an element.
+    """
     b, axis = low.b, _axis(op)
     sources = [low.block(v) for v in op.operands]
     shape = sources[0].shape
     backwards = "reverse" in op.attributes and ir.BoolAttr(op.attributes["reverse"]).value
     targets = [low.scratch.block(shape, source.element) for source in sources]
 
-    def row(index: Index) -> None:
-        def place(i: int | ir.Value) -> Index:
-            return _with(index, axis, b.value(b.subi(shape[axis] - 1, i) if backwards else i))
+    def copy(index: Index) -> None:
+        cursor = Cursor()
+        for source, target in zip(sources, targets, strict=True):
+            target.write(cursor.value(source, index), index)
 
-        def write(i: int | ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            for target, value in zip(targets, values, strict=True):
-                target.write(value, place(i))
-            return values
-
-        start = Cursor()
-        inits = write(0, [start.value(s, place(0)) for s in sources])
-
-        def step(i: int | ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            cursor = Cursor()
-            new = [cursor.value(s, place(i)) for s in sources]
-            return write(i, low.combine(op.regions[0], [*carried, *new]))
-
-        b.for_(1, shape[axis], 1, step, inits)
-
-    loop_nest(b, (*shape[:axis], *shape[axis + 1 :]), row)
+    loop_nest(b, shape, copy)
+    distance = 1
+    while distance < shape[axis]:
+        _double(low, op, distance, targets, backwards)
+        distance *= 2
     low.values.update(zip(op.results, targets, strict=True))
+
+
+def _double(low: Lowering, op: ir.Operation, distance: int, targets: Sequence[Stored], backwards: bool) -> None:
+    """target[i] = target[i - distance] with target[i], in place; the last first, since it is read by none."""
+    b, axis, shape = low.b, _axis(op), targets[0].shape
+
+    def combine(index: Index) -> None:
+        j = index[axis]
+        i = j if backwards else b.value(b.subi(shape[axis] - 1, j))
+        before = b.value(b.addi(i, distance) if backwards else b.subi(i, distance))
+        at, partner, cursor = _replaced(index, axis, i), _replaced(index, axis, before), Cursor()
+        values = [cursor.value(t, partner) for t in targets] + [cursor.value(t, at) for t in targets]
+        for target, value in zip(targets, low.combine(op.regions[0], values), strict=True):
+            target.write(value, at)
+
+    loop_nest(b, (*shape[:axis], shape[axis] - distance, *shape[axis + 1 :]), combine)
+
+
+def _replaced(index: Index, axis: int, at: ir.Value) -> Index:
+    return (*index[:axis], at, *index[axis + 1 :])

@@ -125,15 +125,23 @@
 
 // -----
 
-// A scan walks its axis in order.
+// A scan in steps that double, in place. Each goes from the last element down: what is read has not taken the step yet.
 
 // CHECK-LABEL: func.func @running
-// CHECK: %[[FIRST:.*]] = memref.load %{{.*}}[%c0] : memref<64xf32>
-// CHECK-NEXT: memref.store %[[FIRST]]
-// CHECK-NEXT: scf.for %{{.*}} = %c1 to %c64 step %c1 iter_args(%[[SUM:.*]] = %[[FIRST]]) -> (f32) {
-// CHECK: %[[NEXT:.*]] = arith.addf %[[SUM]],
-// CHECK-NEXT: memref.store %[[NEXT]]
-// CHECK-NEXT: scf.yield %[[NEXT]]
+// CHECK: scf.for %[[I:.*]] = %c0 to %c63 step %c1 {
+// CHECK-NEXT: %[[AT:.*]] = arith.subi %c63, %[[I]]
+// CHECK-NEXT: %[[BEFORE:.*]] = arith.subi %c62, %[[I]]
+// CHECK-NEXT: %[[SUM:.*]] = memref.load %[[S:.*]][%[[BEFORE]]]
+// CHECK-NEXT: %[[X:.*]] = memref.load %[[S]][%[[AT]]]
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[SUM]], %[[X]]
+// CHECK-NEXT: memref.store %[[NEXT]], %[[S]][%[[AT]]]
+// CHECK: scf.for %{{.*}} = %c0 to %c62 step %c1 {
+// CHECK: scf.for %{{.*}} = %c0 to %c60 step %c1 {
+// CHECK: scf.for %{{.*}} = %c0 to %c56 step %c1 {
+// CHECK: scf.for %{{.*}} = %c0 to %c48 step %c1 {
+// CHECK: scf.for %{{.*}} = %c0 to %c32 step %c1 {
+// CHECK: scf.for
+// CHECK: llvm.store
 "tt.func"() ({
 ^bb0(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>):
   %r = "tt.make_range"() {start = 0 : i32, end = 64 : i32} : () -> tensor<64xi32>

@@ -121,6 +121,29 @@ def test_scans_in_both_directions(reverse):
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_scan_rounds_as_seldom_as_on_a_gpu(axis, reverse):
+    """Added one after the other, 2048 equal numbers are off by 100 units in the last place: they all round one way."""
+    rows, n = (2048, 2) if axis == 0 else (2, 2048)
+    x, out = torch.full((rows, n), 0.07), torch.zeros(rows, n)
+    x[-1] *= -1.5
+    tile = f"tensor<{rows}x{n}xf32>"
+    body = f"""{range_(4096)}{load("x", "%a0", 4096)}
+      %y = "tt.reshape"(%x) : (tensor<4096xf32>) -> {tile}
+      %s = "tt.scan"(%y) ({{
+      ^bb0(%p: f32, %q: f32):
+        %t = arith.addf %p, %q : f32
+        "tt.scan.return"(%t) : (f32) -> ()
+      }}) {{axis = {axis} : i32, reverse = {str(reverse).lower()}}} : ({tile}) -> {tile}
+      %flat = "tt.reshape"(%s) : ({tile}) -> tensor<4096xf32>
+      {store("%flat", "%a1", 4096)}"""
+    run("!tt.ptr<f32>; !tt.ptr<f32>", body, [x, out])
+    wide = x.double()
+    exact = wide.flip(axis).cumsum(axis).flip(axis) if reverse else wide.cumsum(axis)
+    assert ((out - exact).abs() / exact.abs().clamp_min(0.01)).max() < 8 * 2**-24
+
+
 def test_an_accumulator_that_a_loop_carries():
     """A product over two tiles of K: the accumulator changes in place, and its start is left alone."""
     a, b, out = torch.randn(2, 16, 16), torch.randn(2, 16, 16), torch.zeros(256)
