@@ -28,6 +28,7 @@ def corrections() -> dict[Any, Callable[..., Any]]:
         found |= {op: _unshared(op) for op in (aten.slice_scatter.default, aten.select_scatter.default)}
     if torch.__version__ < (2, 13):  # pyright: ignore[reportOperatorIssue] - a TorchVersion
         found[aten.linalg_vector_norm.default] = _vector_norm
+        found[aten.diagonal_scatter.default] = _unshared(aten.diagonal_scatter.default)
         found |= {op: _pad(op) for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)}
     return found | {op: _pad(op) for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)}
 
@@ -51,7 +52,9 @@ def _unshared(op: Any) -> Callable[..., Any]:
     """The traced result of a scatter has the strides of its base, also where elements of the base share memory."""
 
     def scatter(base: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(n, int) and n > 1 and s == 0 for n, s in zip(base.shape, base.stride(), strict=True)):
+        # A size with a symbol is of more than one element, and a stride with symbols is not 0.
+        dims = zip(base.shape, base.stride(), strict=True)
+        if any(isinstance(s, int) and s == 0 and not (isinstance(n, int) and n <= 1) for n, s in dims):
             return op(base.clone(memory_format=torch.contiguous_format), *args, **kwargs)
         return NotImplemented
 
