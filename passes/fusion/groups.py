@@ -21,6 +21,10 @@ __all__ = ["Group", "Grouping"]
 
 T = TypeVar("T")
 
+Scope = int
+"""A way through pads and concatenations, by its hash."""
+_NO_GUARD: frozenset[Scope] = frozenset((0,))
+
 
 @dataclass(eq=False)
 class Group:
@@ -31,6 +35,8 @@ class Group:
     groups that share nothing but the kernel; each has a space and loops of its own, and the rest of this group is the
     first one's. recomputed: operations beyond those of computing each value once. guarded: ops whose result a pad or a
     concatenation of the group reads, directly or behind other ops; what is below is computed where it exists only.
+    scopes: of these ops, one entry for each way of pads and concatenations to them: the kernel has their code once in
+    each, because none sees what another one computes.
     Ops are added, in their order, and never taken out.
     """
 
@@ -43,6 +49,7 @@ class Group:
     others: list[ir.Operation] = field(default_factory=list[ir.Operation])
     recomputed: int = 0
     guarded: set[ir.Operation] = field(default_factory=set[ir.Operation])
+    scopes: dict[ir.Operation, frozenset[Scope]] = field(default_factory=dict[ir.Operation, frozenset[Scope]])
     found: dict[Any, tuple[int, Any]] = field(default_factory=dict[Any, tuple[int, Any]], init=False, repr=False)
     counted: Tally | None = field(default=None, init=False, repr=False)
 
@@ -146,8 +153,20 @@ class Grouping:
         group.points[op] = points
         self.of[op] = group
         # Those that read `op` are in their groups for good, so that this is known for good, too.
-        if self.is_guarded(group, [r for v in op.results for r in self.graph.readers.get(v, ())]):
+        reads = [r for v in op.results for r in self.graph.readers.get(v, ())]
+        if self.is_guarded(group, reads):
             group.guarded.add(op)
+            group.scopes[op] = self.guard_scopes(group, reads)
+
+    def guard_scopes(self, group: Group, reads: Iterable[Read]) -> frozenset[Scope]:
+        """The ways through pads and concatenations of `group` to what is read: see `Group.scopes`."""
+        found: set[Scope] = set()
+        for number, read in enumerate(reads):
+            if self.of[read.consumer] is not group:
+                continue
+            around = group.scopes.get(read.consumer, _NO_GUARD)
+            found |= {hash((s, read.consumer, number)) for s in around} if read.guarded else around
+        return frozenset(found)
 
     def is_guarded(self, group: Group, reads: Iterable[Read]) -> bool:
         """Whether a pad or concatenation in `group` lies between these reads and its loops, directly or behind other
@@ -160,7 +179,7 @@ class Grouping:
         ops = sorted([*a.ops, *b.ops], key=lambda o: self.graph.position[o])
         first = min(a, b, key=lambda g: self.graph.position[g.ops[0]])
         parts = [*a.all_parts, *b.all_parts]
-        merged = replace(first, ops=ops, parts=parts, guarded=a.guarded | b.guarded)
+        merged = replace(first, ops=ops, parts=parts, guarded=a.guarded | b.guarded, scopes=a.scopes | b.scopes)
         for op in ops:
             self.of[op] = merged
         return merged

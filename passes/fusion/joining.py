@@ -27,6 +27,8 @@ SLOWER = 1.02
 """A kernel less is worth this factor of the estimated time: what it saves outside of kernels is not in the estimate."""
 MOST_INDICES = 8
 """Indices at which a kernel computes one value: its code grows with each, and may double with each op below."""
+MOST_SCOPES = 16
+"""Ways through pads and concatenations to one value: a kernel has its code, and that of what is below, in each."""
 SERIAL_LIMIT = 1 << 14
 """Elements of a reduction over everything that are still fused with what follows: there is no row to share."""
 
@@ -44,6 +46,9 @@ def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[
     accesses = grouping.model.tally(group).accesses_with(op) if grouping.most_accesses else 0
     if accesses > grouping.most_accesses:
         return f"a kernel of {accesses} loads and stores: more than {grouping.most_accesses} take long to compile"
+    scopes = len(grouping.guard_scopes(group, reads))
+    if scopes > MOST_SCOPES:
+        return f"read in {scopes} ways through pads and concatenations: a kernel has code for {MOST_SCOPES} at most"
     if own.named is not None:
         return _try_epilogue(grouping, own, group, indices, reads)
     if own.reduced is not None:

@@ -48,8 +48,9 @@ def merge_loops(grouping: Grouping, a: Group, b: Group) -> Group:
     ops = sorted([*a.ops, *b.ops], key=lambda o: grouping.graph.position[o])
     reduced = a.reduced if a.reduced is not None else b.reduced
     again = a.recomputed + b.recomputed
-    guarded = a.guarded | b.guarded
-    merged = replace(a, ops=ops, points=a.points | b.points, reduced=reduced, recomputed=again, guarded=guarded)
+    guarded, scopes = a.guarded | b.guarded, a.scopes | b.scopes
+    points = a.points | b.points
+    merged = replace(a, ops=ops, points=points, reduced=reduced, recomputed=again, guarded=guarded, scopes=scopes)
     for op in ops:
         grouping.of[op] = merged
     return merged

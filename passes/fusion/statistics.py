@@ -63,6 +63,7 @@ def _join(grouping: Grouping, group: Group, reader: Group) -> bool:
         points=group.points | points,
         recomputed=group.recomputed + reader.recomputed,
         guarded=group.guarded | reader.guarded,
+        scopes=group.scopes | reader.scopes,
     )
     model = grouping.model
     before, after = model.cost(group) + model.cost(reader), model.cost(merged)
