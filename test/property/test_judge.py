@@ -112,6 +112,15 @@ def test_a_gpu_rounds_a_convolution_before_its_bias_is_added() -> None:
         check(reference(program, "cpu"), program.make("cpu"), [rounded])
 
 
+def test_denormal_results_of_a_gpu_may_be_zero_and_what_follows_from_them() -> None:
+    given = [Input((64, 64), torch.float32, 1)]
+    program = Program(given, ["v0 * 1e-39", "F.elu(v1)", "v2 * 1e6"], [3])
+    flushed = torch.zeros(64, 64)
+    check(reference(program, "cpu", for_gpu=True), program.make("cpu"), [flushed])
+    with pytest.raises(WrongResult):
+        check(reference(program, "cpu"), program.make("cpu"), [flushed])
+
+
 def test_strides_of_either_trace_are_right() -> None:
     """Of one channel nobody can tell where it lies: a graph of dynamic sizes has the result of a convolution row-major,
     eager has it channels-last."""
