@@ -35,7 +35,6 @@ from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.saved_channels_last import keep_channels_last
-from kiln.frontend.targets import has_triton_kernels
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -82,6 +81,8 @@ def _partition(
     joint: GraphModule, inputs: Sequence[Any], *, options: Options, **settings: Any
 ) -> tuple[GraphModule, GraphModule]:
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
+    from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
+
     write_no_log_softmax(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)

@@ -25,9 +25,10 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from kiln.passes.folding.masks import HIDDEN
+__all__ = ["HIDDEN", "fold_constant_masks"]
 
-__all__ = ["fold_constant_masks"]
+HIDDEN = -1e8
+"""Scores up to this are those of hidden keys: their exponentials are 0 beside any other score."""
 
 aten = torch.ops.aten
 

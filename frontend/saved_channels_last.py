@@ -20,8 +20,6 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from kiln.frontend.import_.operand_strides import needs_strides
-
 __all__ = ["keep_channels_last", "write_channels_last"]
 
 aten = torch.ops.aten
@@ -117,6 +115,8 @@ class _Images:
 
 def _borders(node: Node, net: _Net, is_saved: bool, is_result: bool) -> None:
     """Adds what a tensor costs, or saves, where it comes in, goes out or is reshaped."""
+    from kiln.frontend.import_.operand_strides import needs_strides  # MLIR: not where the cache has both graphs
+
     size = 2 * _bytes(node)
     if node.op == "placeholder" and not is_saved:
         if not _is_planar(node):

@@ -18,10 +18,8 @@ from .tensors import argument_constant, evaluate, literal_tensor
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HIDDEN", "constant_mask", "constant_tensor"]
+__all__ = ["constant_mask", "constant_tensor"]
 
-#: Scores up to this are those of hidden keys: their exponentials are 0 beside any other score.
-HIDDEN = -1e8
 _MOST_ELEMENTS = 1 << 24
 
 
@@ -32,6 +30,8 @@ def constant_mask(value: ir.Value, fill: float) -> str | None:
     queries and keys, [..., s, t], has to have the same mask.
     """
     import torch
+
+    from kiln.frontend.constant_masks import HIDDEN
 
     mask = constant_tensor(value)
     if mask is None or mask.dim() < 2 or not mask.numel():
