@@ -7,7 +7,7 @@ For each block of output channels a thread packs the block's weights as [kd][kh]
 of the result: an element of the input, broadcast, times the vectors of weights at its place in the window. Padding
 costs nothing: rows of the window outside of the input are not visited, nor are its columns at the borders (kernel.py).
 Sums of a row lie in scratch, where the epilogue finds them. Long sums are cut in pieces that start from zero and are
-added, as in the matrix product (matmul/blocked.py).
+added, as in the matrix product (matmul/tiles.py).
 
 Of a transposed convolution, a tile is a few consecutive columns of a phase (borders.py): its pixels are neighbours in
 the input. Their sums lie in the scratch row where the columns of the result are. Rows of the result (and planes) choose
