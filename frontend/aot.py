@@ -27,6 +27,7 @@ from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.constant_masks import fold_constant_masks
 from kiln.frontend.decompositions import decomposition_table
+from kiln.frontend.distances import mark_distances
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.losses import write_no_log_softmax
@@ -84,6 +85,7 @@ def _partition(
     from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
     write_no_log_softmax(joint)
+    mark_distances(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):
@@ -129,11 +131,13 @@ def _untraced(compiler: Any) -> Any:
 def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
     if kind == "inference":
         write_no_log_softmax(gm)
+        mark_distances(gm)
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
     return compile_graph(gm, options, kind, freezing)
 
 
 def _freezing(gm: GraphModule, inputs: Sequence[Any], *, options: Options) -> Callable[..., Any]:
+    mark_distances(gm)
     frozen = frozen_inputs(gm)
     if not frozen:
         return compile_graph(gm, options, "inference", Freezing("not frozen: the graph reads no parameter"))

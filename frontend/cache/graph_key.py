@@ -23,6 +23,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from kiln.frontend.distances import DISTANCE
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
 from kiln.frontend.recomputed import ROUNDED
@@ -108,10 +109,8 @@ class _Writer:
             return f"{node.name} = constant {node.target} {self.constant(str(node.target))} : {value}"
         if node.op != "call_function":
             raise Uncacheable(f"node {node.name} is a {node.op}")
-        rounded = " rounded" if ROUNDED in node.meta else ""
-        return (
-            f"{node.name} = {_target(node)} {self.argument(node.args)} {self.argument(node.kwargs)} : {value}{rounded}"
-        )
+        marks = "".join(f" {mark}" for mark in (ROUNDED, DISTANCE) if mark in node.meta)
+        return f"{node.name} = {_target(node)} {self.argument(node.args)} {self.argument(node.kwargs)} : {value}{marks}"
 
     def argument(self, value: Any) -> str:
         """Arguments with nodes by name; anything without a fixed text is refused."""

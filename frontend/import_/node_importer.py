@@ -22,6 +22,7 @@ from torch_mlir.extras import fx_importer as tm
 from typing_extensions import override
 
 from kiln.dialects.walk import BlockTail
+from kiln.frontend.distances import DISTANCE
 from kiln.frontend.import_.effects import is_effect, is_token
 from kiln.frontend.import_.fx_types import attach_layout, dtype_code, node_location, torch_type
 from kiln.frontend.import_.fx_values import ImportUnsupported, is_unbacked, node_value, value_leaves
@@ -254,6 +255,8 @@ class KilnNodeImporter(SymbolicNumbers):
         attach_layout(op, values, self.space)
         if ROUNDED in node.meta:
             op.attributes["kiln.rounded"] = ir.UnitAttr.get()
+        if DISTANCE in node.meta:
+            op.attributes["kiln.exact"] = ir.UnitAttr.get()
         if needs_strides(target):
             nodes = [a for a in tree_leaves((args, node.kwargs)) if isinstance(a, Node)]
             attach_operand_strides(op, self._tensors(nodes), self.space)

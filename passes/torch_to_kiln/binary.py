@@ -71,8 +71,10 @@ def add(cx: LoweringContext) -> ir.Value:
 
 @lowers("torch.aten.sub.Tensor", "torch.aten.sub.Scalar")
 def sub(cx: LoweringContext) -> ir.Value:
-    """``x - alpha * y``."""
+    """``x - alpha * y``; rounded by itself if one of them is a mean of the other (``kiln.exact``)."""
     alpha, _ = _scaled(cx, 2)
+    if "kiln.exact" in cx.op.attributes and not alpha:
+        return cx.elementwise([cx.argument(0), cx.argument(1)], lambda b, x, mean: b.distance(x, mean))
     return cx.elementwise(
         [cx.argument(0), cx.argument(1), *alpha],
         _sub,

@@ -130,3 +130,14 @@ func.func @to_bool(%x: !torch.vtensor<[8],f32>) -> !torch.vtensor<[8],i1> {
   %0 = torch.aten._to_copy %x, %int11, %none, %none, %none, %false, %none : !torch.vtensor<[8],f32>, !torch.int, !torch.none, !torch.none, !torch.none, !torch.bool, !torch.none -> !torch.vtensor<[8],i1>
   return %0 : !torch.vtensor<[8],i1>
 }
+
+// -----
+
+// The distance from a mean, which the import marks, is rounded by itself.
+// CHECK-LABEL: func.func @distance
+// CHECK: arith.subf %{{.*}}, %{{.*}} {kiln.exact} : f32
+func.func @distance(%x: !torch.vtensor<[8,4],bf16>, %mean: !torch.vtensor<[8,1],f32>) -> !torch.vtensor<[8,4],f32> {
+  %int1 = torch.constant.int 1
+  %0 = torch.aten.sub.Tensor %x, %mean, %int1 {kiln.exact} : !torch.vtensor<[8,4],bf16>, !torch.vtensor<[8,1],f32>, !torch.int -> !torch.vtensor<[8,4],f32>
+  return %0 : !torch.vtensor<[8,4],f32>
+}
