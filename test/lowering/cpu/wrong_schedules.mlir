@@ -20,7 +20,7 @@ func.func @unpacked(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32>
 // -----
 
 // Depthwise, and there are four channels.
-// CHECK: error: {{.*}}one channel
+// CHECK: error: {{.*}}'cpu.conv.depthwise' needs one channel
 func.func @depthwise(%x: tensor<2x4x9x10xf32>, %w: tensor<8x4x3x3xf32>) -> tensor<2x8x9x10xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<2x4x9x10xf32>, %b: tensor<8x4x3x3xf32>):
@@ -34,7 +34,7 @@ func.func @depthwise(%x: tensor<2x4x9x10xf32>, %w: tensor<8x4x3x3xf32>) -> tenso
 
 // -----
 
-// CHECK: error: {{.*}}one channel
+// CHECK: error: {{.*}}'cpu.conv.planar' needs one channel
 func.func @planar(%x: tensor<2x4x9x10xf32>, %w: tensor<8x4x3x3xf32>) -> tensor<2x8x9x10xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<2x4x9x10xf32>, %b: tensor<8x4x3x3xf32>):
@@ -65,7 +65,7 @@ func.func @strange(%x: tensor<2x4x9x10xf32>, %w: tensor<8x4x3x3xf32>) -> tensor<
 // -----
 
 // Those of another target or kernel. The verifier takes them, since they are schedules; the emitter cannot.
-// CHECK: error: {{.*}}no kernel for a schedule gpu.loops
+// CHECK: error: MatmulOp {{.*}}no kernel for a schedule gpu.loops
 func.func @loops_for_a_product(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>):
@@ -78,7 +78,7 @@ func.func @loops_for_a_product(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> ten
 
 // -----
 
-// CHECK: error: {{.*}}no kernel for a schedule gpu.loops
+// CHECK: error: kiln.fusion {{.*}}no kernel for a schedule gpu.loops
 func.func @loops_of_a_gpu(%x: tensor<64xf32>) -> tensor<64xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<64xf32>):
