@@ -25,6 +25,8 @@ _WINDOW = 32
 
 def _no_convolution(op: ir.Operation, types: Sequence[ir.RankedTensorType]) -> str | None:
     weight = types[1]
+    if not isinstance(weight.element_type, ir.FloatType):
+        return f"convolutions of {weight.element_type} have no kernel"
     if weight.rank > 5:
         return "convolutions over more than three dims have no kernel"
     if not weight.has_static_shape or 0 in weight.shape:
