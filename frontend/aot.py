@@ -27,6 +27,7 @@ from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.constant_masks import fold_constant_masks
 from kiln.frontend.decompositions import decomposition_table
+from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
@@ -84,6 +85,7 @@ def _partition(
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
     from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
+    drop_detaches(joint)
     write_no_log_softmax(joint)
     mark_distances(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)

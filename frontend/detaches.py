@@ -1,0 +1,30 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Joint graphs without `aten.detach`.
+
+Autograd's formulas detach the results that they keep (`tanh`, `exp`, `rsqrt`, attention). The partitioner does not know
+this op: it neither computes it again nor anything before it, so that a result would be kept that costs nothing to
+compute where the gradient reads it.
+"""
+
+import torch
+from torch.fx import GraphModule
+
+__all__ = ["drop_detaches"]
+
+
+def drop_detaches(gm: GraphModule) -> int:
+    """Let readers of a detached tensor read the tensor itself, in place; returns how many detaches are gone.
+
+    What the graph returns stays detached: it is a tensor of its own for the caller.
+    """
+    graph, gone = gm.graph, 0
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
+        if not node.users:
+            graph.erase_node(node)
+            gone += 1
+    if gone:
+        gm.recompile()
+    return gone
