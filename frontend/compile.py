@@ -12,7 +12,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 
-from kiln.errors import CompileError, KilnError, NumericsError, ProofError
+from kiln.errors import BackendOptionError, CompileError, KilnError, NumericsError, ProofError
 from kiln.frontend.cache.compiled_graphs import compile_cached
 from kiln.frontend.calls.aten_executor import AtenExecutor
 from kiln.frontend.freezing.integer_products import NOTES, use_integer_products
@@ -79,8 +79,10 @@ def _fall_back(
     gm: GraphModule, options: Options, report: CompileReport, reason: str, error: BaseException | None
 ) -> AtenExecutor:
     """The whole graph with ATen, warning once per reason; or an error where the user asked for one (as by `verify`, or
-    by `check`).
+    by `check`), or where an option is wrong for the target.
     """
+    if isinstance(error, BackendOptionError):
+        raise error
     if isinstance(error, CompileError):
         report.reproducer = error.command or error.reproducer or ""
     if not options.fallback or (error is not None and isinstance(error.__cause__, (NumericsError, ProofError))):

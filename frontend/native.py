@@ -33,6 +33,7 @@ from kiln.passes.call_unsupported_kernels import CallUnsupportedKernels
 from kiln.passes.core import Compilation
 from kiln.passes.instruments import Instrument, KernelDump, Reproducer, StageDump, Timing
 from kiln.passes.kernel_pass import KernelPass
+from kiln.passes.manager import inserted
 from kiln.passes.plan_host import PlanHost
 from kiln.passes.shrink_schedules import ShrinkSchedules
 from kiln.runtime.plan import Plan
@@ -79,8 +80,8 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
     if options.verify:
         from kiln.frontend.verification import GivenInputs
 
-        again = functools.partial(_steps, target, options)
-        run = GivenInputs(run, text, again, imported.inputs, imported.constants)
+        verified = functools.partial(_steps, target, options)
+        run = GivenInputs(run, text, lambda: verified()[0], imported.inputs, imported.constants)
     describe_plan(report, imported.module, plan, gm)
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, plan), imported.found
@@ -92,8 +93,8 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
 def _plan(imported: ImportedGraph, target: Target, options: Options, report: CompileReport, num_inputs: int) -> Plan:
     """Runs the pipeline. Kernels that Triton refuses go through its last steps again, with smaller schedules."""
     with imported.module.context:
-        made = pipelines.pipeline(target, options, first="emit")
-        steps = [*_steps(target, options), *made]
+        first, made = _steps(target, options)
+        steps = [*first, *made]
         shrink = PipelineStep(ShrinkSchedules(), "what Triton compiles")
     again = list(itertools.dropwhile(lambda step: not isinstance(step.pass_, KernelPass), made))
     planning = next(step.pass_ for step in steps if isinstance(step.pass_, PlanHost))
@@ -134,13 +135,19 @@ def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
 
         instruments.append(VerifyNumerics())
     if folder is not None:
-        instruments += [StageDump(folder, stages_only=True, debug_info=True), KernelDump(folder)]
+        stages_only = not options.pipeline  # the text of a pipeline does not say which passes complete stages
+        instruments += [StageDump(folder, stages_only=stages_only, debug_info=True), KernelDump(folder)]
     return instruments
 
 
-def _steps(target: Target, options: Options) -> list[PipelineStep]:
-    """The passes up to scheduled kernels."""
+def _steps(target: Target, options: Options) -> tuple[list[PipelineStep], list[PipelineStep]]:
+    """The passes up to scheduled kernels, and those behind."""
     compilation = Compilation(tuned_schedules(options))
     if options.pipeline:
-        return parse_pipeline(options.pipeline, compilation)
-    return pipelines.pipeline(target, options, compilation, last="schedule")
+        first = parse_pipeline(options.pipeline, compilation)
+    else:
+        first = pipelines.pipeline(target, options, compilation, last="schedule")
+    made = pipelines.pipeline(target, options, first="emit")
+    steps = inserted([*first, *made], options.inserts, compilation)
+    end = next(i for i, step in enumerate(steps) if step is made[0])
+    return steps[:end], steps[end:]

@@ -3,15 +3,16 @@
 
 """``mode=`` and ``options=`` of ``torch.compile(..., backend="kiln")``, typed and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
+from kiln.inserts import Insert, installed
 from kiln.lowering.cpu import isa
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import is_built_in, target_names
@@ -91,6 +92,9 @@ class Options(PipelineOptions):
     )
     trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
+    passes: tuple[Insert, ...] = field(
+        default=(), metadata={"help": "own passes in the pipeline: a list of kiln.Insert"}
+    )
     cpu: str = field(
         default="",
         metadata={"help": "the processor to make code for: native (the default), x86-64, x86-64-v2, -v3 or -v4"},
@@ -129,6 +133,11 @@ class Options(PipelineOptions):
     )
 
     @property
+    def inserts(self) -> tuple[Insert, ...]:
+        """Own passes: those of installed packages, and those that were given."""
+        return (*installed(), *self.passes)
+
+    @property
     @override
     def is_strict(self) -> bool:
         return not self.fallback
@@ -161,6 +170,9 @@ class Options(PipelineOptions):
             if name not in known:
                 raise BackendOptionError(f"unknown option {name!r}; options are {', '.join(known)}", str(name), known)
             expected = known[name].type
+            if name == "passes":
+                values[name] = _inserts(value)
+                continue
             if name == "check" and isinstance(value, bool):
                 value = "error" if value else ""
             accepted = _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]
@@ -198,7 +210,19 @@ class Options(PipelineOptions):
         return found
 
 
-def _check_pipeline(text: str) -> None:
+def _inserts(value: Any) -> tuple[Insert, ...]:
+    found: list[Any] = list(cast(Sequence[Any], value)) if isinstance(value, list | tuple) else [value]
+    for insert in found:
+        if not isinstance(insert, Insert):
+            raise BackendOptionError(
+                f"option 'passes' must be a list of kiln.Insert(MyPass(), after=...), found {insert!r}"
+            )
+        if isinstance(insert.passes, str):
+            _check_pipeline(insert.passes, "passes")
+    return tuple(found)
+
+
+def _check_pipeline(text: str, option: str = "pipeline") -> None:
     """A pipeline that does not parse is the user's mistake, no reason to run graphs with ATen."""
     if not text:
         return
@@ -209,7 +233,7 @@ def _check_pipeline(text: str) -> None:
         try:
             parse_pipeline(text)
         except KilnError as error:
-            raise BackendOptionError(f"option 'pipeline': {error}") from error
+            raise BackendOptionError(f"option {option!r}: {error}") from error
 
 
 def _check_folder(path: str) -> None:

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from kiln.frontend.backend import kiln as backend
     from kiln.frontend.report.explain import explain
     from kiln.frontend.report.profile import profile
+    from kiln.inserts import Insert
 
 __version__ = "0.2.0"
 
-__all__ = ["__version__", "backend", "explain", "patterns", "profile"]
+__all__ = ["Insert", "__version__", "backend", "explain", "patterns", "profile"]
 
 # Public name -> (module, attribute there; None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
+    "Insert": ("kiln.inserts", "Insert"),
     "backend": ("kiln.frontend.backend", "kiln"),
     "explain": ("kiln.frontend.report.explain", "explain"),
     "patterns": ("kiln.patterns", None),

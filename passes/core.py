@@ -81,14 +81,18 @@ class Pass:
         if isinstance(op, str):
             self.notes.append(Note(self.name, op, "", reason))
             return
-        operation = op.operation
-        self.notes.append(Note(self.name, operation.name, str(operation.location), reason))
+        from kiln.dialects.kiln import name_of
+
+        self.notes.append(Note(self.name, name_of(op), str(op.operation.location), reason))
 
     def spec(self) -> str:
         """The pass in pipeline text, with the options that differ from their defaults: ``fuse{max-ops=32}``."""
         from kiln.passes.options import format_options
 
         return self.name + format_options(self)
+
+    def __str__(self) -> str:
+        return self.spec()
 
     @classmethod
     def summary(cls) -> str:

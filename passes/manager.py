@@ -3,19 +3,21 @@
 
 """Running steps on a module, with instruments around each."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from kiln.errors import CompileError, KilnError, PipelineParseError
+from kiln.errors import BackendOptionError, CompileError, KilnError, PipelineParseError
+from kiln.inserts import Insert
 from kiln.lowering.host.kernels import is_outlined, kernels_of
 from kiln.passes.core import Compilation, Pass
 from kiln.passes.instruments.base import Instrument
 from kiln.passes.kernel_pass import KernelPass
 from kiln.passes.recursion import deep_recursion
 
-__all__ = ["PassManager", "PipelineStep", "behind", "run_pipeline", "until"]
+__all__ = ["PassManager", "PipelineStep", "behind", "inserted", "run_pipeline", "until"]
 
 
 @dataclass
@@ -24,12 +26,13 @@ class PipelineStep:
 
     ``pass_`` may be given as pipeline text of one pass, which is then made for ``compilation``. ``why`` says in one
     line why the step stands where it stands. ``stage`` is the stage that is complete after this step (``kiln``,
-    ``fused``, ...), or empty.
+    ``fused``, ...), or empty. ``is_inserted``: the step is a user's own, in a pipeline of Kiln's.
     """
 
     pass_: Pass
     why: str = ""
     stage: str = ""
+    is_inserted: bool = False
 
     def __init__(
         self, pass_: Pass | str, why: str = "", stage: str = "", compilation: Compilation | None = None
@@ -42,6 +45,7 @@ class PipelineStep:
                 raise PipelineParseError(f"a step is one pass, found {len(steps)}", pass_)
             pass_ = steps[0].pass_
         self.pass_, self.why, self.stage = pass_, why, stage
+        self.is_inserted = False
 
     @property
     def name(self) -> str:
@@ -138,6 +142,40 @@ def until(steps: Sequence[PipelineStep], stage: str) -> list[PipelineStep]:
 def behind(steps: Sequence[PipelineStep], stage: str) -> list[PipelineStep]:
     """The steps behind the last one that completes ``stage``; all of them for ``torch``. Raises as :func:`until`."""
     return list(steps if stage == "torch" else steps[_end_of(steps, stage) :])
+
+
+def inserted(
+    steps: Sequence[PipelineStep], inserts: Iterable[Insert], compilation: Compilation | None = None
+) -> list[PipelineStep]:
+    """The steps with own passes among them. One behind the last step of a stage is part of that stage.
+
+    Raises :class:`BackendOptionError`, naming the near ones, where there is no such pass or stage.
+    """
+    result = list(steps)
+    for insert in inserts:
+        name = insert.after or insert.before
+        places = [i for i, step in enumerate(result) if name in (step.name.partition("{")[0], step.stage)]
+        if not places:
+            names = [name for step in result for name in (step.name.partition("{")[0], step.stage) if name]
+            raise BackendOptionError(f"no pass or stage {name!r} in this pipeline", name, dict.fromkeys(names))
+        place = places[-1] + 1 if insert.after else places[0]
+        result[place:place] = _own_steps(insert, result[place - 1].stage if insert.after else "", compilation)
+    return result
+
+
+def _own_steps(insert: Insert, stage: str, compilation: Compilation | None) -> list[PipelineStep]:
+    if isinstance(insert.passes, str):
+        from kiln.passes.pipeline_parser import parse_pipeline
+
+        passes = [step.pass_ for step in parse_pipeline(insert.passes, compilation)]
+    else:
+        passes = [copy.copy(insert.passes)]
+        for collected in ("_statistics", "_notes"):  # of this compilation alone
+            passes[0].__dict__.pop(collected, None)
+    own = [PipelineStep(pass_, f"inserted {insert.place}", stage) for pass_ in passes]
+    for step in own:
+        step.is_inserted = True
+    return own
 
 
 def _end_of(steps: Sequence[PipelineStep], stage: str) -> int:

@@ -6,12 +6,13 @@
 from collections.abc import Iterable
 
 from kiln.errors import KilnError, did_you_mean
+from kiln.inserts import installed
 from kiln.lowering.cpu.target import CpuTarget
 from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import PHASES, Step, Target, find_target, target_names
 from kiln.passes.core import Compilation
-from kiln.passes.manager import PipelineStep
+from kiln.passes.manager import PipelineStep, inserted
 
 __all__ = ["cpu_pipeline", "gpu_pipeline", "named_pipeline", "pipeline", "pipeline_names", "steps_of"]
 
@@ -56,11 +57,11 @@ def pipeline_names() -> list[str]:
 
 
 def named_pipeline(name: str) -> list[PipelineStep]:
-    """All steps of a target, with the options' defaults.
+    """All steps of a target, with the options' defaults, and the passes of installed packages among them.
 
     Raises KilnError, naming the near ones, for an unknown name.
     """
     if name not in pipeline_names():
         near = did_you_mean(name, pipeline_names()) or f"; there are {', '.join(pipeline_names())}"
         raise KilnError(f"unknown pipeline {name!r}{near}")
-    return pipeline(find_target(_TARGETS.get(name, name))())
+    return inserted(pipeline(find_target(_TARGETS.get(name, name))()), installed())

@@ -150,7 +150,8 @@ def _steps(options: Options) -> "list[PipelineStep]":
     with captured_stderr():
         for kind, text in options.passes:
             steps += _named(options, text) if kind == "pipeline" else parse_pipeline(text)
-    for option, value in (("--until", options.until), ("--from", options.start)):
+    wanted = (("--until", options.until), ("--from", options.start), ("--insert-...", options.inserts))
+    for option, value in wanted:
         if value and "pipeline" not in dict(options.passes):
             raise KilnError(f"{option} needs --pipeline")
     names = [step.name for step in steps]
@@ -163,10 +164,10 @@ def _steps(options: Options) -> "list[PipelineStep]":
 
 def _named(options: Options, name: str) -> "list[PipelineStep]":
     """The pipeline of a target, from where the input is to where it is to end."""
-    from kiln.passes.manager import behind, until
+    from kiln.passes.manager import behind, inserted, until
     from kiln.passes.pipelines import named_pipeline
 
-    whole = named_pipeline(name)
+    whole = inserted(named_pipeline(name), options.inserts)
     end = options.until or ("sched" if options.verify_kernels else "")
     steps = until(whole, end) if end else whole
     start = options.start or _stage_of(options.input, {step.stage for step in whole})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from kiln.errors import KilnError, did_you_mean
+from kiln.inserts import Insert
 
 __all__ = ["Options", "parse_arguments"]
 
@@ -21,6 +22,7 @@ class Options:
     passes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """In the order given: ("pipeline", the name of a target's) and ("pass_pipeline", text)."""
     until: str = ""
+    inserts: list[Insert] = field(default_factory=list[Insert])
     start: str = ""
     print_pipeline: bool = False
     cpu: str = ""
@@ -63,6 +65,17 @@ class _Passes(argparse.Action):
         if kind == "pipeline" and kind in earlier:
             raise KilnError(f"--pipeline is given twice: {earlier[kind]!r} and {values!r}")
         namespace.passes = [*namespace.passes, (kind, values)]
+
+
+class _Inserts(argparse.Action):
+    """``--insert-after=PASS:TEXT`` and ``--insert-before``, in their order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        place, colon, text = str(values).partition(":")
+        if not (place and colon and text):
+            raise KilnError(f"{option_string} expects PASS:TEXT, found {values!r}")
+        where = str(option_string).removeprefix("--insert-")
+        namespace.inserts = [*namespace.inserts, Insert(text, **{where: place})]
 
 
 class _Once(argparse.Action):
@@ -114,6 +127,9 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--until", **once, metavar="STAGE", help="stop that pipeline when this stage is complete")
     start = "start it behind this stage; by default as the input's name says (x.fused.mlir), else with its first pass"
     add("--from", dest="start", **once, metavar="STAGE", help=start)
+    behind = "passes behind a pass, or a stage, of that pipeline; may be repeated"
+    add("--insert-after", dest="inserts", action=_Inserts, default=[], metavar="PASS:TEXT", help=behind)
+    add("--insert-before", dest="inserts", action=_Inserts, default=[], metavar="PASS:TEXT", help="passes before it")
     add("--print-pipeline", action="store_true", help="print the passes as text for --pass-pipeline, and exit")
     cpu = "make schedules and kernels for this CPU, which need not be there: x86-64-v4+amx-tile+amx-bf16+l2=2097152"
     add("--cpu", **once, metavar="NAME", help=cpu)

@@ -15,7 +15,7 @@ import importlib.metadata
 import operator
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text
 from kiln.frontend.distances import DISTANCE
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
@@ -34,12 +35,8 @@ __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_
 _PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
 _FUNCTIONS = ("_operator", "math", "torch")
 """Modules whose functions (getitem, arithmetic on sizes, torch.sym_max) mean the same in every process."""
-_NOT_KEYS = ("debug_dir", "trace", "cache")
-"""Options that change no code."""
-
-
-class Uncacheable(Exception):
-    """The graph holds what has no meaning outside of this process; the text says what."""
+_NOT_KEYS = ("debug_dir", "trace", "cache", "passes")
+"""Options that change no code, or have a text of their own."""
 
 
 def graph_key(gm: GraphModule, kind: str, options: Options) -> str:
@@ -76,8 +73,6 @@ def code_settings(options: Options) -> list[str]:
 
 
 def _check_settings(options: Options) -> None:
-    if _extended():
-        raise Uncacheable("patterns registered from outside are code of this process")
     if options.target and not is_built_in(options.target):
         raise Uncacheable(f"target {options.target!r} is code from outside")
     if options.pipeline:
@@ -85,7 +80,8 @@ def _check_settings(options: Options) -> None:
 
 
 def _options_text(options: Options) -> str:
-    return repr(sorted((name, value) for name, value in asdict(options).items() if name not in _NOT_KEYS))
+    text = repr(sorted((f.name, getattr(options, f.name)) for f in fields(options) if f.name not in _NOT_KEYS))
+    return text + (pass_text(options.inserts) if options.inserts else "") + _patterns_text()
 
 
 def graph_text(gm: GraphModule) -> str:
@@ -166,10 +162,13 @@ def _target(node: Node) -> str:
     raise Uncacheable(f"{node.name} calls {getattr(target, '__name__', target)}, which is no ATen op")
 
 
-def _extended() -> bool:
-    """Whether patterns from outside of Kiln are registered (if so, their registry has been imported)."""
+def _patterns_text() -> str:
+    """The patterns in force, in their order, where some are from outside (their registry has been imported then)."""
     registry = sys.modules.get("kiln.passes.patterns.registry")
-    return registry is not None and registry.has_outside_patterns()
+    if registry is None or not registry.has_outside_patterns():
+        return ""
+    outside, has_builtin = registry.outside_patterns()
+    return repr([[pattern_text(entry) for entry in outside], has_builtin])
 
 
 def _torch_settings() -> str:

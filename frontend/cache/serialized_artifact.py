@@ -172,6 +172,10 @@ class SerializedArtifact(OutputCode):
         self.stored = self.stored or graph_cache().get(self.reference.key)
         if self.stored is None:
             raise pickle.PicklingError("a graph that Kiln compiled cannot be kept: Kiln's cache has lost its code")
+        if self.options.passes:
+            raise pickle.PicklingError(
+                "a graph that Kiln compiled cannot be kept: own passes are objects of this process"
+            )
         try:
             settings = code_settings(self.options)
         except Uncacheable as reason:

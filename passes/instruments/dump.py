@@ -25,8 +25,8 @@ class StageDump(Instrument):
     """Write the module to ``directory``: ``00-input.mlir``, then ``NN-<pass>.mlir`` after each pass that ran.
 
     The file of a step that completes a stage ends in that stage: ``07-fuse-elementwise.fused.mlir``. With
-    ``stages_only`` just those are written. Files are complete on disk before the next pass starts, so that they
-    survive a crash of the process.
+    ``stages_only`` just those are written, and what own passes left. Files are complete on disk before the next pass
+    starts, so that they survive a crash of the process.
 
     A folder that cannot be written to is a KilnError.
     """
@@ -49,7 +49,7 @@ class StageDump(Instrument):
     @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         self._count += 1
-        if step.stage or not self._stages_only:
+        if step.stage or step.is_inserted or not self._stages_only:
             stage = f".{step.stage}" if step.stage else ""
             self._write(f"{self._count:02d}-{_file_name(step.name)}{stage}.mlir", module)
 

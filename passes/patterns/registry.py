@@ -12,7 +12,7 @@ from typing import Any
 
 from kiln.errors import KilnError
 
-__all__ = ["RewritePattern", "active_patterns", "add", "has_outside_patterns", "scope"]
+__all__ = ["RewritePattern", "active_patterns", "add", "has_outside_patterns", "outside_patterns", "scope"]
 
 #: Modules with built-in patterns; larger ones first, so that attention is found before the softmax in it.
 BUILTIN = ("attention", "norms", "softmax", "activations")
@@ -81,14 +81,21 @@ def has_outside_patterns() -> bool:
     return bool(_REGISTRY or _scoped.get())
 
 
-def active_patterns() -> list[RewritePattern]:
-    """Patterns in force, in the order in which they are tried: the scope's, registered ones, built-in ones."""
+def outside_patterns() -> tuple[list[RewritePattern], bool]:
+    """Patterns from outside that are in force, in the order in which they are tried, and whether built-in ones are."""
     scoped = _scoped.get() or {}
     found = [entry for name, entry in scoped.items() if name]
     if "" in scoped:
-        return found
+        return found, False
     taken = {entry.name for entry in found}
-    found += [entry for name, entry in _REGISTRY.items() if name not in taken]
+    return found + [entry for name, entry in _REGISTRY.items() if name not in taken], True
+
+
+def active_patterns() -> list[RewritePattern]:
+    """Patterns in force, in the order in which they are tried: the scope's, registered ones, built-in ones."""
+    found, has_builtin = outside_patterns()
+    if not has_builtin:
+        return found
     taken = {entry.name for entry in found}
     for module in BUILTIN:
         for entry in importlib.import_module(f"{__package__}.{module}").PATTERNS:

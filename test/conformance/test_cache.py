@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import kiln
-from kiln.frontend.cache import graph_key
+from kiln.frontend.cache import graph_key, source_key
 from kiln.frontend.cache.compiled_graphs import graph_cache
 from kiln.frontend.report import collect
 from kiln.runtime.disk_cache import DiskCache
@@ -201,11 +201,27 @@ def test_off(cache):
     assert cache.entries() == []
 
 
-def test_a_pattern_from_outside_turns_it_off(cache):
+def test_patterns_from_outside_are_part_of_the_key(cache):
     x, w = torch.randn(5, 7), torch.randn(7, 3)
+
+    def compiled_with(factor):
+        with kiln.patterns.scope():
+            kiln.patterns.register("double", lambda x: x + x, lambda x: x * factor, examples=[(torch.randn(3),)])
+            return run(f, x, w)[1]
+
+    assert run(f, x, w)[1] == ["stored"]
+    assert compiled_with(2) == ["stored"]
+    assert compiled_with(2) == ["loaded"]
+    assert compiled_with(2.0) == ["stored"]  # the value that the replacement closes over
+    assert compiled_with(object()) == ["off: a object in code from outside has no text"]
+
+
+def test_own_code_that_changed_is_not_stored(cache, monkeypatch):
+    monkeypatch.setattr(source_key, "_STARTED", 0.0)
     with kiln.patterns.scope():
         kiln.patterns.register("double", lambda x: x + x, lambda x: x * 2, examples=[(torch.randn(3),)])
-        assert run(f, x, w)[1] == ["off: patterns registered from outside are code of this process"]
+        (did,) = run(f, torch.randn(5, 7), torch.randn(7, 3))[1]
+    assert did.startswith("off: ") and did.endswith("changed while this process was running")
 
 
 PROCESS = """

@@ -169,9 +169,9 @@ def test_what_cannot_be_compiled_ahead_is_an_error(options, reason):
         compiled.aot_compile(((torch.randn(5, 7), torch.randn(7, 3)), {}))
 
 
-def test_patterns_from_outside_are_not_compiled_ahead():
-    with kiln.patterns.scope(), pytest.raises(CompileError, match="patterns registered from outside"):
-        kiln.patterns.register("double", lambda x: x + x, lambda x: x * 2, examples=[(torch.randn(3),)])
+def test_patterns_without_a_source_are_not_compiled_ahead():
+    with kiln.patterns.scope(), pytest.raises(CompileError, match="the source of .* is not known"):
+        kiln.patterns.register("double", lambda x: x + x, eval("lambda x: x * 2"), examples=[(torch.randn(3),)])
         torch.compile(f, backend="kiln", fullgraph=True).aot_compile(((torch.randn(5, 7), torch.randn(7, 3)), {}))
 
 

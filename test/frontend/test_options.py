@@ -17,6 +17,7 @@ import kiln
 from kiln.errors import BackendOptionError
 from kiln.frontend.compile import forget_warnings
 from kiln.frontend.options import MODES, Options
+from kiln.passes.pipelines import cpu_pipeline
 
 ROOT = Path(kiln.__file__).resolve().parent.parent
 
@@ -122,6 +123,15 @@ def test_debug_dir_holds_every_stage(tmp_path):
     for stage in ("00-input", ".graph.mlir", ".kiln.mlir", ".fused.mlir", ".sched.mlir", "plan.mlir", ".vector.mlir"):
         assert stage in names, names
     assert "test_options.py" in (folder / "00-input.mlir").read_text()
+
+
+def test_debug_dir_holds_every_pass_of_an_own_pipeline(tmp_path):
+    """Its text does not say which passes complete stages; a step prints as what such a text takes."""
+    options = {"debug_dir": str(tmp_path), "pipeline": ",".join(str(step.pass_) for step in cpu_pipeline())}
+    with torch.no_grad():
+        torch.compile(lambda x: x.relu() * 2, backend="kiln", options=options)(torch.ones(4, 8))
+    names = {path.name.partition("-")[2] for path in tmp_path.glob("*/*.mlir")}
+    assert {f"{step.name.partition('{')[0]}.mlir" for step in cpu_pipeline()} - names == {"canonicalize.mlir"}
 
 
 def test_trace_prints_one_line(capsys):

@@ -1,0 +1,76 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Own passes in a target's pipeline (docs/first-pass.md). Needs no MLIR: graphs from the cache name them in their keys.
+
+torch.compile(model, backend="kiln", options={"passes": [kiln.Insert(MyPass(), after="fuse")]})
+"""
+
+import functools
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from kiln.errors import KilnError
+
+if TYPE_CHECKING:
+    from kiln.passes.core import Pass
+
+__all__ = ["ENTRY_POINTS", "Insert", "installed"]
+
+ENTRY_POINTS = "kiln.passes"
+"""The group of entry points of packages whose passes stand in every pipeline: each an `Insert`, or a list of them."""
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A pass, or pipeline text, and where it stands in the pipeline of each target.
+
+    ``after`` and ``before`` name a pass, or a stage ("fused"). Where a name occurs several times, ``after`` means the
+    last one and ``before`` the first one. A pass that stands behind a stage has to keep the stage's invariant.
+
+    Raises KilnError unless exactly one of the two is given.
+    """
+
+    passes: "Pass | str"
+    after: str = ""
+    before: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.after) == bool(self.before):
+            raise KilnError(f"{self.passes}: say either after= or before= which pass or stage it is to stand")
+
+    @property
+    def place(self) -> str:
+        """Where it stands, as a person says."""
+        return f"after {self.after}" if self.after else f"before {self.before}"
+
+
+@functools.cache
+def installed() -> tuple[Insert, ...]:
+    """Those of installed packages. Raises KilnError for an entry point that is something else."""
+    if not _named_anywhere():
+        return ()
+    found: list[Insert] = []
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        value = point.load()
+        several = cast(Sequence[object], value if isinstance(value, list | tuple) else [value])
+        for insert in several:
+            if not isinstance(insert, Insert):
+                raise KilnError(f"entry point {point.name!r} of {ENTRY_POINTS} is no kiln.Insert, but {insert!r}")
+            found.append(insert)
+    return tuple(found)
+
+
+def _named_anywhere() -> bool:
+    """Whether a package has such entry points. ``entry_points`` parses those of all packages, which takes 20 ms."""
+    wanted = f"[{ENTRY_POINTS}]".encode()
+    for entry in dict.fromkeys(sys.path):
+        folder = Path(entry)
+        for pattern in ("*.dist-info/entry_points.txt", "*.egg-info/entry_points.txt"):
+            if any(wanted in file.read_bytes() for file in folder.glob(pattern)):
+                return True
+    return False
