@@ -165,7 +165,10 @@ class Grouping:
             if self.of[read.consumer] is not group:
                 continue
             around = group.scopes.get(read.consumer, _NO_GUARD)
-            found |= {hash((s, read.consumer, number)) for s in around} if read.guarded else around
+            if read.guarded:
+                # Each operand of a concatenation is a way of its own, and `number` counts the reads of one value only.
+                around = {hash((s, read.consumer, read.value, number)) for s in around}
+            found |= around
         return frozenset(found)
 
     def is_guarded(self, group: Group, reads: Iterable[Read]) -> bool:

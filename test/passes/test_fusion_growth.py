@@ -170,6 +170,33 @@ func.func @main(%x: {_STATE}) -> ({types}) {{
 }}"""
 
 
+def _filter(count: int) -> str:
+    """`count` steps of a recurrent filter, y = exp(y) + x, and all y as the columns of one tensor."""
+    column, row = "tensor<4xf32>", "tensor<4x1xf32>"
+    lines = [
+        f"""
+  %x{i} = "kiln.view"(%x) {{map = affine_map<(d0) -> (d0, {i})>, shape = affine_map<() -> (4)>}}
+      : (tensor<4x{count}xf32>) -> {column}
+  %y{i + 1} = linalg.generic {{indexing_maps = [{_VECTOR}, {_VECTOR}, {_VECTOR}], iterator_types = ["parallel"]}}
+      ins(%y{i}, %x{i} : {column}, {column}) outs(%e : {column}) {{
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %c = math.exp %a : f32
+      %r = arith.addf %c, %b : f32
+      linalg.yield %r : f32
+  }} -> {column}
+  %z{i} = "kiln.view"(%y{i + 1}) {{map = affine_map<(d0, d1) -> (d0)>, shape = affine_map<() -> (4, 1)>}}
+      : ({column}) -> {row}"""
+        for i in range(count)
+    ]
+    return f"""
+func.func @main(%y0: {column}, %x: tensor<4x{count}xf32>) -> tensor<4x{count}xf32> {{
+  %e = "kiln.empty"() {{shape = affine_map<() -> (4)>}} : () -> {column}{"".join(lines)}
+  %0 = "kiln.cat"({", ".join(f"%z{i}" for i in range(count))}) {{dim = 1 : i64, shape = affine_map<() -> (4, {count})>}}
+      : ({", ".join([row] * count)}) -> tensor<4x{count}xf32>
+  return %0 : tensor<4x{count}xf32>
+}}"""
+
+
 def _counter(count: Iterator[int]) -> Callable[..., Any]:
     """A trace function that takes the next number at each line."""
 
@@ -203,6 +230,7 @@ def _lines(text: str, passes: Sequence[str]) -> dict[str, int]:
         (_recurrence, 16, 64, ["fuse"]),
         (_updates, 48, 192, ["fuse"]),
         (_kernels, 4, 16, ["assign-layouts", "reuse-buffers"]),
+        (_filter, 48, 192, ["fuse", "assign-layouts", "schedule-cpu", "outline-kernels", "emit-kernels"]),
     ],
 )
 def test_work_grows_with_the_graph(program: Callable[[int], str], few: int, many: int, passes: list[str]) -> None:
