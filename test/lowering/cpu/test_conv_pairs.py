@@ -17,7 +17,6 @@ from conv_support import conv_kernel, conv_problem
 from matmul_support import Machine
 from test_conv import CASES, LAST
 
-import kiln
 from kiln.lowering.cpu import isa
 
 pytestmark = pytest.mark.skipif(
@@ -119,14 +118,6 @@ def test_models(freezing: bool, dynamic: bool) -> None:
         with torch.no_grad():
             found, eager, wanted = compiled(x), model(x), exact(x.double())
         assert relative(found, wanted) <= 1.1 * relative(eager, wanted)
-
-
-def test_what_is_left_to_the_library() -> None:
-    with torch.no_grad():
-        own = kiln.explain(nn.Conv2d(8, 8, 3).bfloat16(), torch.randn(1, 8, 9, 9).bfloat16())
-        left = kiln.explain(nn.Conv2d(9, 8, 3).bfloat16(), torch.randn(1, 9, 9, 9).bfloat16())
-    assert "odd number of channels" in str(left) and "odd number of channels" not in str(own)
-    assert [kernel.kind for kernel in own.graphs[0].kernels] == ["pointwise", "conv"]  # the image is turned before
 
 
 class Two(nn.Module):

@@ -21,7 +21,6 @@ from conv_support import conv_kernel, conv_problem
 from matmul_support import Machine
 from test_conv_pairs import relative
 
-import kiln
 from kiln.frontend.report import collect
 
 pytestmark = pytest.mark.skipif(not EMULATED, reason="a CPU that does not run the other instructions of such kernels")
@@ -164,11 +163,3 @@ def test_tuned(memory_format, freezing: bool) -> None:
         assert relative(compiled(x), exact) <= 1.1 * relative(model(x), exact)
     notes = [note.reason for report in reports for note in report.notes if note.pass_name == "autotune-cpu"]
     assert any("rows=" in reason for reason in notes) and not any("beyond" in reason for reason in notes)
-
-
-def test_what_is_left_to_the_library() -> None:
-    x = torch.randn(1, 64, 6, 6).bfloat16()
-    with torch.no_grad():
-        own = str(kiln.explain(nn.Conv2d(64, 32, 1).bfloat16(), x))
-        left = str(kiln.explain(nn.ConvTranspose2d(64, 32, 1).bfloat16(), x))
-    assert "run on units for them" in left and "run on units for them" not in own

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bf16_support import check, check_sizes, dynamic_problem, packed_rhs
 from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand
 
-from kiln.dialects.schedules.cpu import VnniBf16Schedule
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
 from kiln.lowering.cpu.matmul.emit import normalise
@@ -79,10 +78,3 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
 
     Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)(lhs, given, out, threads=2)
     check(out, lhs, rhs)
-
-
-def test_f32_and_other_cpus_have_no_pairs() -> None:
-    problem = MatmulProblem((), 64, 64, 64, (64, 1), (1, 64), "bf16")
-    assert not isinstance(choose_packed_schedule(problem, Machine()), VnniBf16Schedule)
-    with isa.compiling_for(isa.named("x86-64-v4")):
-        assert not isinstance(choose_packed_schedule(problem, MACHINE), VnniBf16Schedule)

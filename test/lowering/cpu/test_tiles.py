@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from amx_emulation import EMULATED, cpu_with_amx, emulated_amx
+from amx_emulation import EMULATED, emulated_amx
 from bf16_support import check, check_sizes, dynamic_problem, packed_rhs
 from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand, rational_gate
 
@@ -177,14 +177,3 @@ def test_candidates(right: str) -> None:
             out = torch.empty(m, n, dtype=torch.bfloat16)
             Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)(lhs, rhs, out, threads=2)
             check(out, lhs, rhs)
-
-
-def test_many_rows_of_a_packed_weight() -> None:
-    """Tiles read a packed weight, but where rows of the input are many: those of the graph are read as they are."""
-
-    def packed(m, n, k):
-        schedule = choose_packed_schedule(MatmulProblem((), m, n, k, (k, 1), (1, k), "bf16"), MACHINE)
-        return type(schedule)
-
-    with isa.compiling_for(cpu_with_amx()):
-        assert [packed(m, 4096, 4096) for m in (16, 128, 512)] == [AmxBf16Schedule, AmxBf16Schedule, type(None)]
