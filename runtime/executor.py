@@ -18,6 +18,7 @@ from kiln.runtime.aten_call import decode_call
 from kiln.runtime.binding import Binder, Binding, Segment, StateLayout, check_key, segments
 from kiln.runtime.heap import use_large_pages
 from kiln.runtime.loader import load
+from kiln.runtime.owned_inputs import OwnedInputs
 from kiln.runtime.packing import packed
 from kiln.runtime.plan import AtenStep, Buffer, Operand, Plan
 from kiln.runtime.program import derived_values, write_program
@@ -58,8 +59,8 @@ class Executor:
       checker: launches run one by one, and what each of them leaves is compared with what it should be.
 
     ``executor(inputs)`` takes the graph's inputs (tensors, ints, and whatever the graph ignores) and returns a list of
-    fresh output tensors and ints. It may be called from several threads at once and re-entrantly: each running call
-    has a state and a workspace of its own, which later calls reuse.
+    fresh output tensors and ints; it may empty an `OwnedInputs`. It may be called from several threads at once and
+    re-entrantly: each running call has a state and a workspace of its own, which later calls reuse.
 
     Raises KilnError when a constant is missing or the code needs a symbol that this PyTorch lacks; at a call,
     IndexError for an index out of range, InputError for an argument of another dtype, device, size or stride than
@@ -100,6 +101,7 @@ class Executor:
             "view": _view,
             "within": _within,
             "constants": self.constants,
+            "owned": OwnedInputs,
             "launch": launch,
             **self._device_functions(),
             **({} if checker is None else {"before": checker.before, "after": checker.after, "memory": _memory}),

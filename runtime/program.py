@@ -31,8 +31,9 @@ def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, 
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
-    ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU ``workspace``, ``within``, ``aligned`` and
-    ``for_attention``, and for a checked one ``before``, ``after`` and ``memory`` (`kiln.runtime.executor.Checker`), on
+    ``owned`` (`kiln.runtime.owned_inputs.OwnedInputs`), ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU
+    ``workspace``, ``within``, ``aligned`` and ``for_attention``, and for a checked one ``before``, ``after`` and
+    ``memory`` (`kiln.runtime.executor.Checker`), on
     a CPU ``fill_zones`` and ``look_at_zones`` as well (`kiln.runtime.checked.zones`).
     """
     return _Writer(plan, parts, layout, is_checked).write()
@@ -62,6 +63,8 @@ class _Writer:
                 self._native(k, part)
             else:
                 self._aten(k, part)
+            if k == 0:
+                self._release()
             for buffer in sorted(b for b, last in self.last_use.items() if last == k and b in self.made):
                 self._emit(f"del t{buffer}")
         if any(part.launches for part in self.parts):
@@ -92,6 +95,15 @@ class _Writer:
                 self._emit(f"s{i} = inputs[{s.input}]")
             elif s.source in ("size", "stride"):
                 self._emit(f"s{i} = inputs[{s.input}].{s.source}({s.dim})")
+
+    def _release(self) -> None:
+        """Leaves tensors of the caller's to the program alone, which drops each behind its last use.
+
+        The first segment may refuse what it is given (memory that is not aligned), and so may a later epoch, whose
+        sizes a library takes or not: the caller then calls again.
+        """
+        if len(self.parts) > 1 and self.layout.epochs == 1 and self.made:
+            self._emit("if type(inputs) is owned: inputs.clear()")
 
     def _is_used(self, buffer: int) -> bool:
         return buffer in self.last_use

@@ -13,6 +13,7 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.calls.signature import OutputSpec, Signature
+from kiln.runtime.owned_inputs import OwnedInputs
 from kiln.runtime.plan import Plan
 
 __all__ = ["BoxedGraph", "shared_results", "size_text"]
@@ -36,9 +37,13 @@ class BoxedGraph:
         self._outputs = signature.outputs
         self._mutations = signature.mutations
         self._constants = {name: constants[name] for name in _returned_constants(signature)}
-        self._values = _value_function(signature, self._outputs)
+        self._values, of_sizes = _value_function(signature, self._outputs)
         results = [spec.index for spec in self._outputs]
         is_plain = all(spec.kind == "result" and spec.empty_strides is None for spec in self._outputs)
+        #: Inputs that are looked at behind the run, which are then alive as long as it takes.
+        self._kept = sorted(
+            {i for i, _ in self._mutations} | of_sizes | {s.index for s in self._outputs if s.kind == "input"}
+        )
         self._lazy = [spec.index for spec in signature.inputs if spec.is_lazy]
         self._shared = signature.shared
         self._plain_outputs = (
@@ -47,9 +52,10 @@ class BoxedGraph:
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """The graph's results as AOTAutograd wants them; the list of inputs is emptied."""
-        given = list(inputs)
-        inputs.clear()  # the caller's references are gone: an input may be freed or reused inside
-        results = self._run(self._resolved(given) if self._lazy else given)
+        owned = OwnedInputs(inputs)
+        inputs.clear()  # the caller's references are gone: an input may be freed inside
+        given = {index: owned[index] for index in self._kept}
+        results = self._run(self._resolved(owned) if self._lazy else owned)
         if self._plain_outputs:
             return results
         for index in self._shared:
@@ -71,7 +77,7 @@ class BoxedGraph:
         return found
 
     def _assemble(
-        self, given: list[Any], results: Sequence[Any], sizes: Sequence[int], empties: Sequence[Sequence[int]]
+        self, given: dict[int, Any], results: Sequence[Any], sizes: Sequence[int], empties: Sequence[Sequence[int]]
     ) -> list[Any]:
         outputs: list[Any] = []
         next_size, next_empty = iter(sizes), iter(empties)
@@ -151,8 +157,12 @@ def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((extent if tensor.numel() else 0,), (1,))
 
 
-def _value_function(signature: Signature, outputs: Sequence[OutputSpec]) -> Callable[[list[Any], Sequence[Any]], Any]:
-    """``inputs, results -> (integer outputs, strides of empty outputs)``, as one compiled Python function."""
+def _value_function(
+    signature: Signature, outputs: Sequence[OutputSpec]
+) -> tuple[Callable[[Mapping[int, Any], Sequence[Any]], Any], set[int]]:
+    """``inputs, results -> (integer outputs, strides of empty outputs)``, as one compiled Python function, and the
+    inputs that it looks at.
+    """
     sources: dict[str, str] = {}
     for symbol in signature.found:
         tensor = f"results[{symbol.result}]" if symbol.input < 0 else f"inputs[{symbol.input}]"
@@ -166,12 +176,13 @@ def _value_function(signature: Signature, outputs: Sequence[OutputSpec]) -> Call
     empties = [spec.empty_strides for spec in outputs if spec.empty_strides is not None]
     wanted = [*sizes, *(expr for strides in empties for expr in strides)]
     if not wanted:
-        return lambda inputs, results: ((), ())
+        return lambda inputs, results: ((), ()), set()
     strides = _tuple(_tuple(size_text(expr) for expr in strides) for strides in empties)
     text = f"{_tuple(size_text(expr) for expr in sizes)}, {strides}"
     used = set(re.findall(r"[A-Za-z_]\w*", text))
     lines = [f"    {name} = {source}\n" for name, source in sources.items() if name in used]
-    return _define("def values(inputs, results):\n" + "".join(lines) + f"    return ({text})\n", "values")
+    read = {int(number) for line in lines for number in re.findall(r"inputs\[(\d+)\]", line)}
+    return _define("def values(inputs, results):\n" + "".join(lines) + f"    return ({text})\n", "values"), read
 
 
 def size_text(expr: Any) -> str:
