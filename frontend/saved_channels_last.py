@@ -20,9 +20,13 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["keep_channels_last", "write_channels_last"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("gpu saved-channels-last", "channels last", "planar, as a border costs more")
 
 _RELAID = "kiln_channels_last"
 """Key in a node's `meta`: the graph returns its result channels last, whatever ATen would."""
@@ -77,7 +81,13 @@ def keep_channels_last(forward: GraphModule, backward: GraphModule, num_outputs:
             net = nets.get(images.find(node)) if _is_image(node) else None
             if net is not None:
                 _borders(node, net, node in images.same, node in results)
-    chosen = [pair for net in nets.values() if not net.is_left and net.saved > net.paid for pair in net.kept]
+    chosen: list[tuple[Node, Node]] = []
+    for net in nets.values():
+        if net.is_left or not net.kept:
+            continue
+        pays = net.saved > net.paid
+        _TAKEN("channels last" if pays else "planar, as a border costs more")
+        chosen += net.kept if pays else []
     for node, argument in chosen:
         node.meta["val"] = argument.meta["val"] = _channels_last(_value(node))
         node.meta[_RELAID] = True

@@ -28,7 +28,7 @@ _Reason = TypeVar("_Reason", str, None)
 _GROUPS: dict[str, "Group"] = {}
 _COUNTS: dict[str, int] = {}
 _ALL = ("cpu", "tt-cpu", "cuda")
-_PACKAGES = ("kiln.lowering", "kiln.passes")
+_PACKAGES = ("kiln.lowering", "kiln.passes", "kiln.frontend")
 
 
 @dataclass(frozen=True)

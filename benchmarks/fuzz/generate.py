@@ -40,7 +40,8 @@ _ROWS: tuple[Family, ...] = (
     any_rank.unary, *_MOVES,
 )  # fmt: skip
 _IMAGES: tuple[Family, ...] = (
-    *[images.convolve] * 8, images.channel_norm, images.channel_norm, images.pool, images.squeeze_and_excite,
+    *[images.convolve] * 8, images.learned, images.channel_norm, images.channel_norm, images.pool,
+    images.squeeze_and_excite,
     images.rearrange, images.rearrange, images.rearrange, rows.residual, rows.residual, rows.softmax, rows.linear,
     attention.heads_of_rows, any_rank.unary, movement.mutate, rows.reduce_rows, movement.part, movement.part,
 )  # fmt: skip

@@ -77,6 +77,22 @@ def convolve(g: Grower) -> None:
     finish(g, text, v.shape[0], out, v.dtype)
 
 
+def learned(g: Grower) -> None:
+    """Dense convolutions in 16 bits, one behind the other: the gradient reads what is between them, which training may
+    keep with its channels last."""
+    dtype, channels = g.one_of((torch.bfloat16, torch.float16)), g.one_of((5, 8, 16, 24, 33))
+    count, images, side = g.number(1, 3), g.number(1, 4), g.one_of((5, 14, 28))
+    if not g.spend(count * images * channels * channels * 9 * side * side):
+        return
+    text = g.input((images, channels, side, side), dtype).name
+    for _ in range(count):
+        w = g.weight((channels, channels, 3, 3), dtype, channels * 9)
+        text = g.one_of(("F.silu({})", "torch.tanh({})", "F.gelu({}) + 1")).format(
+            f"F.conv2d({text}, {w.name}, None, 1, 1)"
+        )
+    g.add(text)
+
+
 def finish(g: Grower, text: str, images: int, channels: int, dtype: torch.dtype) -> None:
     """A line with a batch norm, an activation, a gate behind it."""
     kind = g.number(0, 5)
