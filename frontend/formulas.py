@@ -30,6 +30,7 @@ def corrections() -> dict[Any, Callable[..., Any]]:
         found[aten.linalg_vector_norm.default] = _vector_norm
         found[aten.diagonal_scatter.default] = _unshared(aten.diagonal_scatter.default)
         found |= {op: _pad(op) for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)}
+    found[aten._embedding_bag.default] = _embedding_bag
     return found | {op: _pad(op) for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)}
 
 
@@ -59,6 +60,29 @@ def _unshared(op: Any) -> Callable[..., Any]:
         return NotImplemented
 
     return scatter
+
+
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """The traced bag of each index is there for sums in bf16 on the CPU, whose kernel leaves it out as that of f32 does
+    (the gradient finds it then).
+    """
+    is_left_out = weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and mode == 0 and padding_idx < 0
+    scales = [] if per_sample_weights is None else [per_sample_weights.stride(0)]
+    if not is_left_out or any(s != 1 for s in (weight.stride(1), *scales)):
+        return NotImplemented
+    options = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
+    bags, bag_of_each, *others = aten._embedding_bag_forward_only.default(weight, indices, offsets, *options)
+    return bags, bag_of_each[:0], *others
 
 
 def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

@@ -129,3 +129,22 @@ def test_norm_over_a_dim_of_size_one(shape, dim, order):
     x = torch.randn(shape)
     found = compiled(function)(x)
     torch.testing.assert_close(found, function(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_gradient_of_embedding_bags(mode, dtype):
+    """In bf16 PyTorch 2.13 traces a saved tensor of sums with as many elements as there are indices; ATen's has none."""
+    torch.manual_seed(0)
+    table, bags = torch.randn(100, 8).to(dtype), torch.randint(0, 100, (7, 9))
+    results = []
+
+    def embed(weight: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding_bag(at, weight, mode=mode)
+
+    for function in (embed, compiled(embed)):
+        leaf = table.clone().requires_grad_()
+        y = function(leaf, bags)
+        y.backward(torch.linspace(-1, 1, 56).view(7, 8).to(dtype))
+        results.append((y.detach(), leaf.grad))
+    torch.testing.assert_close(results[1], results[0])
