@@ -53,21 +53,25 @@ def try_to_join(grouping: Grouping, op: ir.Operation, group: Group, reads: list[
         return _try_epilogue(grouping, own, group, indices, reads)
     if own.reduced is not None:
         return _try_reduction(grouping, op, group, indices, reads)
-    if _leaves_product(grouping, op, group):
+    if _leaves_product(grouping, op, group, indices, reads):
         return "added to sums before they are rounded, in the product's kernel, which the consumer is none for"
     return _try_pointwise(grouping, op, group, indices, stored, reads)
 
 
-def _leaves_product(grouping: Grouping, op: ir.Operation, group: Group) -> bool:
+def _leaves_product(
+    grouping: Grouping, op: ir.Operation, group: Group, indices: list[tuple[ir.AffineExpr, ...]], reads: list[Read]
+) -> bool:
     """Whether `op` adds to a product's sums what the program's op adds, and `group` cannot have that product: what is
     stored in between would be rounded once more than eager's.
     """
-    if (group.named is None and group.reduced is None) or not adds_to_sums(op):
+    if not adds_to_sums(op):
         return False
     product = defining_op(grouping.graph.source(op.operands[0]))
     if product is None or opdef(product).role is not Role.CONTRACTION or ALONE in product.attributes:
         return False
-    return is_narrow(product.results[0].type.element_type) and bool(_why_no_product(grouping, product, group))
+    if not is_narrow(product.results[0].type.element_type):
+        return False
+    return bool(_why_no_product(grouping, product, op.results[0], group, indices, reads))
 
 
 def _try_pointwise(
@@ -199,14 +203,9 @@ def _try_epilogue(
     assert op is not None
     if opdef(op).role is not Role.CONTRACTION or ALONE in op.attributes:
         return "its kernel takes nothing behind it"
-    reason = _why_no_product(grouping, op, group)
+    reason = _why_no_product(grouping, op, op.results[0], group, indices, reads)
     if reason is not None:
         return reason
-    if grouping.is_guarded(group, reads) or len(indices) != 1:
-        return "the result is read at several indices, or in part"
-    same = _same_loops if op.name == "kiln.conv" else _same_rows
-    if not same(group, indices[0], grouping.graph.dims(op.results[0])):
-        return "the consumer's loops are not those of the result"
     if group.named is None:
         group.named = op
     else:
@@ -215,13 +214,29 @@ def _try_epilogue(
     return None
 
 
-def _why_no_product(grouping: Grouping, op: ir.Operation, group: Group) -> str | None:
-    """Why a group that has a named op, or reduces, cannot have a product before its loops; None for others."""
-    if group.named is None and group.reduced is None:
-        return None
-    if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
-        return "the consumer is no pointwise kernel"
-    return why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
+def _why_no_product(
+    grouping: Grouping,
+    op: ir.Operation,
+    value: ir.Value,
+    group: Group,
+    indices: list[tuple[ir.AffineExpr, ...]],
+    reads: list[Read],
+) -> str | None:
+    """Why a group cannot have a product before its loops. `value`, its result or what is added to that, is read at
+    `indices`.
+    """
+    if group.named is not None or group.reduced is not None:
+        if not grouping.row_blocks and (group.reduced is not None or not _same_lhs(op, group.all_named)):
+            return "the consumer is no pointwise kernel"
+        reason = why_not_joined(grouping.graph, op, group.all_named, group.reduced, len(group.space))
+        if reason is not None:
+            return reason
+    if grouping.is_guarded(group, reads) or len(indices) != 1:
+        return "the result is read at several indices, or in part"
+    same = _same_loops if op.name == "kiln.conv" else _same_rows
+    if not same(group, indices[0], grouping.graph.dims(value)):
+        return "the consumer's loops are not those of the result"
+    return None
 
 
 def _same_loops(group: Group, index: tuple[ir.AffineExpr, ...], dims: tuple[ir.AffineExpr, ...]) -> bool:

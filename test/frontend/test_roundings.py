@@ -285,6 +285,32 @@ def test_a_bias_before_a_kernel_of_rows(target, dtype, kind):
     assert error(found, exact) < 2 * error(program(x, w, b), exact) + 1e-6
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda y: torch.relu(y.view(24, 5, 8).transpose(0, 1)),
+        lambda y: y[:, :20] * 2 + y[:, 20:],
+        lambda y: F.pad(y, (1, 2)) * 2,
+    ],
+    ids=["heads", "halves", "pad"],
+)
+def test_a_bias_before_loops_that_are_not_its_products(target, dtype, behind):
+    """The kernel behind moves elements, reads them twice or pads: the sums are stored with the bias all the same."""
+    torch.manual_seed(0)
+    x, w = torch.randn(1, 64).repeat(24, 1), torch.randn(40, 64)
+    x[:, 0] += torch.linspace(0, 1e-2, 24)
+    x, w = x.to(dtype), w.to(dtype)
+    b = (-0.999 * F.linear(x[0].double(), w.double())).to(dtype)
+
+    def program(x, w, b):
+        return behind(F.linear(x, w, b))
+
+    exact = program(x.double(), w.double(), b.double())
+    assert error(compiled(program, target)(x, w, b), exact) < 2 * error(program(x, w, b), exact) + 1e-6
+
+
 @pytest.mark.parametrize("dtype", NARROW)
 def test_rows_behind_a_product_in_another_order(dtype):
     """A kernel that keeps a product's rows for the loops behind it: they are f32, and no result of 16 bits holds them."""
