@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_mlir import ir
 
+from kiln.dialects import affine, create_context, parse
+from kiln.dialects import kiln as dialect
 from kiln.passes.registry import registered_passes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +39,31 @@ def kiln_opt(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[
     command = [sys.executable, "-m", "kiln.tools.kiln_opt", "--load=drop_double_transpose.py", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_the_op_that_is_made_computes_the_same_where_it_says(folder: Path) -> None:
+    merge = next(block for block in blocks("py") if block.startswith("def merge"))
+    namespace = {"ir": ir, "kiln": dialect, "affine": affine}
+    exec(merge, namespace)  # as a file that imports these
+    with create_context(), ir.Location.unknown():
+        module = parse((folder / "in.mlir").read_text())
+        function = module.body.operations[0].regions[0].blocks[0].operations
+        places = [str(op.location) for op in function]
+        namespace["merge"](function[0], function[1])
+        assert module.operation.verify()
+        assert [str(op.location) for op in function] == places
+        assert str(function[1].map.value) == "(d0, d1) -> (d0, d1)"
+
+
+def test_a_suite_of_ones_own(folder: Path) -> None:
+    config = next(block for block in blocks("py") if "configure" in block)
+    (folder / "lit.cfg.py").write_text(config)
+    tool = Path(sys.executable).with_name("lit")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [tool, "-v", "-j1", "test.mlir"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 and "PASS: passes :: test.mlir" in done.stdout, done.stdout + done.stderr
 
 
 def commands() -> list[list[str]]:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kiln.errors import CompileError, KilnError, did_you_mean
+from kiln.lowering.cpu.disassembly import DISASSEMBLERS
 from kiln.tools.kiln_opt_options import Options, parse_arguments
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
+    from kiln.lowering.host.objects import Code
     from kiln.passes.diagnostics import Diagnostic
     from kiln.passes.instruments import Instrument
     from kiln.passes.manager import PipelineStep
@@ -77,7 +79,7 @@ def _run(options: Options) -> int:
         if output is not None:
             outputs.append(output)
     if outputs or status == 0:
-        _write(options.output, f"{_SEPARATOR}\n".join(outputs))
+        _write("-" if options.emit == "obj" else options.output, f"{_SEPARATOR}\n".join(outputs))
     return status
 
 
@@ -111,8 +113,8 @@ def _process(options: Options, steps: "list[PipelineStep]", name: str, text: str
                 verify_kernels(module, options.verify_kernels)
             if options.check_stage:
                 check_stage(module, options.check_stage)
-            wanted = options.print_kernels or ("ptx" if options.until == "ptx" else "")
-            output = _kernels(module, wanted, options.debug_info) if wanted else _print(options, module)
+            wanted = options.emit or ("ptx" if options.until == "ptx" else "")
+            output = _emitted(options, module, wanted) if wanted else _print(options, module)
     except (KilnError, ir.MLIRError) as error:
         failure = error
         reported += diagnostics_of(error)
@@ -168,7 +170,7 @@ def _named(options: Options, name: str) -> "list[PipelineStep]":
     from kiln.passes.pipelines import named_pipeline
 
     whole = inserted(named_pipeline(name), options.inserts)
-    end = options.until or ("sched" if options.verify_kernels else "")
+    end = options.until or ("sched" if options.verify_kernels else _last_code(whole) if options.emit else "")
     steps = until(whole, end) if end else whole
     start = options.start or _stage_of(options.input, {step.stage for step in whole})
     if not start:
@@ -177,6 +179,11 @@ def _named(options: Options, name: str) -> "list[PipelineStep]":
     if left < 0:
         raise KilnError(f"the input is at stage {start!r}, which is behind {end!r}")
     return steps[len(steps) - left :]
+
+
+def _last_code(steps: "list[PipelineStep]") -> str:
+    """The stage at which kernels have machine code."""
+    return next((step.stage for step in reversed(steps) if step.stage in ("object", "ptx")), "")
 
 
 def _stage_of(file: str, stages: set[str]) -> str:
@@ -247,23 +254,50 @@ def _print(options: Options, module: "ir.Module") -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _kernels(module: "ir.Module", ending: str, debug_info: bool) -> str:
-    """What Triton made of the kernels, by the ending of its file: machine code is no IR."""
-    from kiln.lowering.gpu.resources import resources
-    from kiln.lowering.host.gpu_kernels import GpuCode
+def _emitted(options: Options, module: "ir.Module", ending: str) -> str:
+    """Machine code of the kernels, or what Triton made on the way, by the ending of its file. Objects are written to
+    files, whose names this returns.
+    """
     from kiln.lowering.host.kernels import kernels_of
     from kiln.lowering.host.objects import code_of
 
     texts: list[str] = []
     for kernel in kernels_of(module):
         code, attributes = code_of(kernel), kernel.operation.attributes
-        if isinstance(code, GpuCode):
-            lines = code.texts()[ending].splitlines(keepends=True)
-            text = "".join(line for line in lines if debug_info or not line.lstrip().startswith(".loc"))
-            texts.append(f"// kernel {kernel.symbol}: {resources(code.result.result())}\n{text}")
-        elif "unsupported" in attributes:
-            texts.append(f"// kernel {kernel.symbol} has no code: {attributes['unsupported']}\n")
+        if code is None:
+            reason = attributes["unsupported"] if "unsupported" in attributes else "assemble did not run"
+            texts.append(f"// kernel {kernel.symbol} has no code: {reason}\n")
+        elif ending == "obj":
+            texts.append(_written(options, kernel.symbol, *code.binary()))
+        else:
+            texts.append(f"// kernel {kernel.symbol}{_code_text(code, ending, options.debug_info)}")
     return "".join(texts)
+
+
+def _code_text(code: "Code", ending: str, debug_info: bool) -> str:
+    from kiln.lowering.gpu.resources import resources
+    from kiln.lowering.host.gpu_kernels import GpuCode
+
+    text = code.texts().get("s" if ending == "asm" else ending)
+    if text is None and ending == "asm" and not isinstance(code, GpuCode):
+        raise KilnError(f"--emit=asm needs {' or '.join(DISASSEMBLERS)}, as of the packages llvm or binutils")
+    if text is None:
+        raise KilnError(f"--emit={ending}: these kernels are for {'a GPU' if isinstance(code, GpuCode) else 'a CPU'}")
+    lines = text.splitlines(keepends=True)
+    text = "".join(line for line in lines if debug_info or not line.lstrip().startswith(".loc"))
+    return f": {resources(code.result.result())}\n{text}" if isinstance(code, GpuCode) else f"\n{text}"
+
+
+def _written(options: Options, name: str, ending: str, data: bytes) -> str:
+    if options.output == "-":
+        raise KilnError("--emit=obj needs a folder for the files: -o DIR")
+    path = Path(options.output) / f"{name}.{ending}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise KilnError(f"cannot write {path}: {error.strerror}") from error
+    return f"{path}\n"
 
 
 def _name_file(diagnostic: "Diagnostic", name: str) -> None:

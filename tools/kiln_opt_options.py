@@ -44,7 +44,7 @@ class Options:
     debug_info: bool = False
     generic: bool = False
     local_scope: bool = False
-    print_kernels: str = ""
+    emit: str = ""
     timing: bool = False
     statistics: bool = False
     remarks: bool = False
@@ -188,10 +188,13 @@ def _make_parser() -> argparse.ArgumentParser:
         "--mlir-print-local-scope", dest="local_scope", action="store_true", help="print attributes in full, no aliases"
     )
     add(
+        "--emit",
         "--print-kernels",
+        dest="emit",
         **once,
-        choices=["ttir", "ttgir", "llir", "ptx"],
-        help="behind assemble{arch=...}, print what Triton made of each kernel, as --until=ptx does",
+        choices=["asm", "obj", "ttir", "ttgir", "llir", "ptx"],
+        help="print machine code of each kernel, as it runs: assembly for CPUs, or one of Triton's stages; "
+        "obj writes objects to the folder that -o names",
     )
     add("--timing", action="store_true", help="print the wall time of each pass")
     add("--statistics", action="store_true", help="print what passes counted")

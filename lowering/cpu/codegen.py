@@ -23,6 +23,7 @@ from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
+from kiln.lowering.cpu.disassembly import disassembled
 from kiln.lowering.cpu.half import expand_bf16, expand_half, lacks_half
 from kiln.runtime.plan import Expr, Kernel, Site
 
@@ -34,6 +35,7 @@ __all__ = [
     "PendingKernel",
     "compile_kernel",
     "expand_math",
+    "level_of",
     "lower_kernel",
     "lower_to_llvm",
     "lowering_pipeline",
@@ -102,8 +104,13 @@ class KernelObject:
         return Kernel(self.name, self.entry, number, kind, self.pointers, self.symbols), self.object_bytes
 
     def texts(self) -> dict[str, str]:
-        """Nothing: LLVM writes an object only."""
-        return {}
+        """The object as assembly, where there is a program that disassembles it."""
+        text = disassembled(self.object_bytes)
+        return {} if text is None else {"s": text}
+
+    def binary(self) -> tuple[str, bytes]:
+        """The object, which defines `entry`."""
+        return "o", self.object_bytes
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,12 @@ class PendingKernel:
         return self.result().finish(number, kind)
 
     def texts(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
+        """Those of the compiled kernel; waits for LLVM."""
+        return self.result().texts()
+
+    def binary(self) -> tuple[str, bytes]:
+        """That of the compiled kernel; waits for LLVM."""
+        return self.result().binary()
 
 
 def start_kernel(
@@ -151,8 +162,13 @@ def start_kernel(
       kind: the fusion's kind, which selects LLVM's optimisation level unless `opt_level` is given.
       keep: see `PendingKernel`.
     """
-    level = (_OPT_LEVEL if _is_tiled(kind) else _DEFAULT_OPT_LEVEL) if opt_level is None else opt_level
+    level = level_of(kind) if opt_level is None else opt_level
     return PendingKernel(described, jit.start(module, described.entry, level), keep)
+
+
+def level_of(kind: str) -> int:
+    """LLVM's optimisation level for kernels of a kind of fusion."""
+    return _OPT_LEVEL if _is_tiled(kind) else _DEFAULT_OPT_LEVEL
 
 
 def compile_kernel(

@@ -21,6 +21,7 @@ _ASSEMBLY = ("ptx", "amdgcn")
 _BINARY = ("cubin", "hsaco")
 _OLDEST, _OLDEST_NAME = (3, 6), "Triton 3.6"
 _OLDEST_CHIP = 80
+_MODULE = re.compile(r'"builtin\.module"\(|^\s*(?:builtin\.)?module\b', re.M)
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,9 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
     problem = triton_problem()
     if problem is not None:
         raise CompileError(problem)
+    wrong = _no_kernel(text)
+    if wrong is not None:
+        raise CompileError(f"Triton cannot compile for {target}: {wrong}")
     import triton
 
     wanted = gpu_target(target)
@@ -134,6 +138,15 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         binary=next((asm[k] for k in _BINARY if k in asm), None),
         metadata=metadata,
     )
+
+
+def _no_kernel(text: str) -> str | None:
+    """Why Triton would end the process, which it does where it finds no function in the outermost module."""
+    if "tt.func" not in text:
+        return "the Triton IR holds no tt.func"
+    if len(_MODULE.findall(text)) > 1:
+        return "the Triton IR holds modules in a module: give to_ttir the tt.func, not the module around it"
+    return None
 
 
 def _assembled(ptx: str, target: Any, options: dict[str, Any]) -> dict[str, Any]:

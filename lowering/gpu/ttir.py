@@ -19,6 +19,7 @@ from torch_mlir import ir
 
 from kiln.dialects import kiln, tt
 from kiln.dialects.schedules.base import from_plain_attribute
+from kiln.errors import InvalidIRError
 from kiln.lowering.gpu.dot.specialized import Specialized
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
 
@@ -51,6 +52,8 @@ def to_ttir(func: ir.OpView, spelling: Spelling | None = None) -> str:
 
     `spelling` is that of the installed Triton unless given.
     """
+    if func.operation.name != "tt.func":
+        raise InvalidIRError(f"expected a tt.func, found {func.operation.name}", func.operation.location)
     if "kiln.specialized" in func.operation.attributes:
         problem = Specialized.from_dict(from_plain_attribute(func.operation.attributes["kiln.specialized"]))
         scheduled = specialized_ttgir(problem, ir.StringAttr(func.operation.attributes["sym_name"]).value)

@@ -162,6 +162,10 @@ class GpuCode:
         made = self.result.result()
         return {"ttir": made.ttir, "ttgir": made.ttgir, "llir": made.llir, "ptx": made.assembly}
 
+    def binary(self) -> tuple[str, bytes]:
+        """The cubin, empty where there is none; waits for Triton."""
+        return "cubin", self.result.result().binary or b""
+
 
 def start_gpu_kernel(fusion: ir.OpView, module: Any, name: str, arch: str) -> GpuCode:
     """Has Triton compile a kernel in another thread; several at once.

@@ -50,6 +50,10 @@ class Code(Protocol):
         """What the compiler made on the way, by the ending of its file; waits for the compiler."""
         ...
 
+    def binary(self) -> tuple[str, bytes]:
+        """The ending of the file of the machine code, and that; waits for the compiler."""
+        ...
+
 
 _CODES = PerContext()
 

@@ -22,8 +22,10 @@ __all__ = ["KernelDump"]
 
 class KernelDump(Instrument):
     """Write to ``directory`` the code of each kernel where a step completes a stage of kernels: ``NAME.vector.mlir``,
-    ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``); and
-    ``plan.mlir``.
+    ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``); machine
+    code (``NAME.o`` and its assembly ``NAME.s``, or ``NAME.cubin``); and ``plan.mlir``.
+
+    A comment gives the kind of fusion, which decides how LLVM compiles a kernel, and is not part of its code.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,6 +40,8 @@ class KernelDump(Instrument):
             stage = "plan" if isinstance(step.pass_, PlanHost) else step.stage
             for name, text in _texts(kernel, stage):
                 (self._directory / name).write_text(text, encoding="utf-8")
+            for name, data in _binary(kernel) if stage == "plan" else ():
+                (self._directory / name).write_bytes(data)
         if isinstance(step.pass_, PlanHost) and step.pass_.plan is not None:
             (self._directory / "plan.mlir").write_text(step.pass_.plan.text, encoding="utf-8")
 
@@ -48,7 +52,7 @@ def _texts(kernel: KernelOp, stage: str) -> list[tuple[str, str]]:
     from kiln.lowering.host.objects import code_of
 
     if stage in ("vector", "llvm") and kernel.code is not None:
-        return [(f"{kernel.symbol}.{stage}.mlir", f"{kernel.code}\n")]
+        return [(f"{kernel.symbol}.{stage}.mlir", f"{_header(kernel)}{kernel.code}\n")]
     if stage == "ttir" and kernel.code is not None:
         from kiln.lowering.gpu.ttir import to_ttir
 
@@ -58,3 +62,23 @@ def _texts(kernel: KernelOp, stage: str) -> list[tuple[str, str]]:
         return [(f"{kernel.symbol}.{e}", text) for e, text in code.texts().items() if e != "ttir"] if code else []
     except KilnError:
         return []  # the kernel's mark says why
+
+
+def _header(kernel: KernelOp) -> str:
+    from torch_mlir import ir
+
+    from kiln.lowering.cpu.codegen import level_of
+
+    kind = ir.StringAttr(kernel.fusion.operation.attributes["kind"]).value
+    return f"// code of a fusion of kind {kind}, which LLVM compiles at level {level_of(kind)}\n"
+
+
+def _binary(kernel: KernelOp) -> list[tuple[str, bytes]]:
+    from kiln.lowering.host.objects import code_of
+
+    code = code_of(kernel)
+    try:
+        ending, data = code.binary() if code else ("", b"")
+    except KilnError:
+        return []
+    return [(f"{kernel.symbol}.{ending}", data)] if data else []

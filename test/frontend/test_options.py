@@ -123,6 +123,9 @@ def test_debug_dir_holds_every_stage(tmp_path):
     for stage in ("00-input", ".graph.mlir", ".kiln.mlir", ".fused.mlir", ".sched.mlir", "plan.mlir", ".vector.mlir"):
         assert stage in names, names
     assert "test_options.py" in (folder / "00-input.mlir").read_text()
+    assert next(folder.glob("*.o")).read_bytes().startswith(b"\x7fELF")
+    (code,) = (path for path in folder.glob("*.llvm.mlir") if not path.name[0].isdigit())
+    assert code.read_text().startswith("// code of a fusion of kind pointwise, which LLVM compiles at level 2\n")
 
 
 def test_debug_dir_holds_every_pass_of_an_own_pipeline(tmp_path):

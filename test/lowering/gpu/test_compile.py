@@ -9,7 +9,7 @@ import pytest
 from torch_mlir import ir
 
 from kiln.dialects import create_context, kiln, tt
-from kiln.errors import CompileError
+from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.gpu import builder
 from kiln.lowering.gpu.ttir import Spelling, installed_spelling, to_ttir
 from kiln.passes import run_pipeline
@@ -41,6 +41,20 @@ def test_an_error_of_triton_is_a_compile_error() -> None:
 
     with pytest.raises(CompileError, match="Triton cannot compile for sm_90"):
         compile_ttir('"builtin.module"() ({ "tt.nonsense"() : () -> () }) : () -> ()', "sm_90")
+
+
+def test_what_would_end_the_process_is_an_error() -> None:
+    from kiln.lowering.gpu.compile import compile_ttir
+
+    with (
+        create_context(),
+        ir.Location.unknown(),
+        pytest.raises(InvalidIRError, match="expected a tt.func, found built"),
+    ):
+        to_ttir(ir.Module.create())
+    for text in ("module {}", f"module {{\n{_kernel()}\n}}"):
+        with pytest.raises(CompileError, match=r"for sm_90: the Triton IR holds (no tt\.func|modules in a module)"):
+            compile_ttir(text, "sm_90")
 
 
 def test_target_names() -> None:
