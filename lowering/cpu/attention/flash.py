@@ -23,7 +23,7 @@ from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products, multiply_step
+from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit, sum_lanes
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
@@ -232,16 +232,24 @@ class Attention(Softmax):
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
         b, lay, group = self.b, self.lay, min(4, self.width)
         row = known(self.p.k_strides[-2])
-        q_at = self.query_rows(i)
+        q_at, unit = self.query_rows(i), float_unit("f32", self.width, pairs=self.pairs, along_k=True)
 
         def tile(j: Index) -> None:
             last = b.subi(count, 1)
             k_at = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(group)]
-            acc = [b.zero(self.vector)] * (self.mr * group)
-            acc = self.dot_products(q_at, k_at, acc)
-            for r in range(self.mr):
-                sums = sum_lanes(b, acc[r * group : (r + 1) * group])
-                b.vstore(sums, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
+
+            def keys(_: int, n: int, k: Index) -> Place:
+                return Place(self.operands.k, b.addi(k_at[n], k))
+
+            def store(sums: Sequence[Tile]) -> None:
+                scores = [x for x in sums if isinstance(x, ir.Value)]
+                for r in range(self.mr):
+                    x = sum_lanes(b, scores[r * group : (r + 1) * group])
+                    b.vstore(x, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
+
+            queries = self.rows(q_at, self.q_row)
+            how: dict[str, Any] = {"filled": False, "unrolled": True, "store": store}
+            add_products(b, unit, Grid(self.mr, group), None, queries, keys, self.p.qk_size, **how)
 
         b.for_(0, count, group, tile)
 
@@ -249,22 +257,6 @@ class Attention(Softmax):
         """Where the queries of a strip lie in `words`."""
         b = self.b
         return [b.sum_(self.per * self.lay["q"], b.muli(i, self.q_row), r * self.q_row) for r in range(self.mr)]
-
-    def dot_products(self, q_at: list[Index], k_at: list[Index], acc: list[ir.Value]) -> list[Any]:
-        """Adds the products of the queries in scratch at `q_at` and the keys at `k_at`, lanes along the head."""
-        unit = float_unit("f32", self.width, pairs=self.pairs, along_k=True)
-        b, grid = self.b, Grid(self.mr, len(k_at))
-        for e in range(0, self.p.qk_size, unit.depth):
-            mask = b.mask_below(self.p.qk_size - e, unit.depth)
-
-            def queries(_: int, r: int, k: Index) -> Place:
-                return Place(self.words, b.addi(q_at[r], k))
-
-            def keys(_: int, n: int, k: Index, mask: ir.Value | None = mask) -> Place:
-                return Place(self.operands.k, b.addi(k_at[n], k), mask=mask)
-
-            acc = multiply_step(b, unit, grid, acc, queries, keys, e)  # pyright: ignore[reportAssignmentType] - as many sums as it takes
-        return acc
 
     def accumulate(self, i: Index, count: Index, values: Index) -> None:
         """out[i + r] = out[i + r] * drop[r] + p[r] @ v; values: where they begin in memory."""

@@ -7,7 +7,7 @@ A provider is prepared for a piece of k of a block (`prepare`), then says for ru
 Lines are rows of the left operand and columns of the right one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -17,12 +17,12 @@ from typing_extensions import override
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
 from kiln.lowering.cpu.contraction.parts import Range
-from kiln.lowering.cpu.contraction.rows import row_tiles
-from kiln.lowering.cpu.contraction.sums import Grid, Operand, multiply_step, sum_products
-from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place
+from kiln.lowering.cpu.contraction.sums import Grid, Operand, add_products
+from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 
 __all__ = [
+    "ColumnsAlongK",
     "ColumnsInPlace",
     "InPanels",
     "InScratch",
@@ -238,13 +238,18 @@ class TilesInPlace(Provider):
 
 
 class RowsInPlace(Provider):
-    """Rows of the left operand of a unit with one row a tile, read where they lie."""
+    """Lines of an operand, one a tile, read where they lie along k.
+
+    exact: where their number is known, the last run has as many tiles as there are. Else its lines past the end are
+    the last one again: their sums land in padding that nothing reads.
+    """
 
     filled = False
+    exact = True
 
     @override
     def each(self, lines: Index, run: Run) -> None:
-        b, source = self.b, self.lines
+        b, source, height = self.b, self.lines, self.count
 
         def tile(i: Index, starts: list[Index]) -> None:
             def from_step(at: Index) -> Operand:
@@ -254,7 +259,28 @@ class RowsInPlace(Provider):
 
             run(i, len(starts), from_step)
 
-        row_tiles(b, self.start, source.stride, lines, self.count, tile)
+        def whole(i: Index, count: int = height) -> None:  # one base and known distances make cheap addresses
+            first = b.addi(self.start, b.muli(i, source.stride))
+            tile(i, [b.addi(first, b.muli(r, source.stride)) for r in range(count)])
+
+        def clamped(i: Index) -> None:
+            last = b.subi(lines, 1)
+            numbers = [b.mini(b.addi(i, r), last) for r in range(height)]
+            tile(i, [b.addi(self.start, b.muli(x, source.stride)) for x in numbers])
+
+        if self.exact and isinstance(lines, int):
+            full = lines // height * height
+            b.for_(0, full, height, whole)
+            if lines > full:
+                whole(full, lines - full)
+        else:
+            b.for_(0, lines, height, clamped)
+
+
+class ColumnsAlongK(RowsInPlace):
+    """Columns of the right operand with unit stride along k, always as many together: lanes of theirs are folded."""
+
+    exact = False
 
 
 class ColumnsInPlace(Provider):
@@ -318,31 +344,17 @@ def sum_rows(b: Builder, unit: IntegerUnit, rows: Provider, count: Index, depth:
     of k, negated.
     """
     unit = unit.along_rows()
-    one, type_ = unit.ones(b), unit.carried(b)
-    full = b.round_down(depth, unit.depth)
-    rest = b.subi(depth, full)
-    mask = b.tail_mask(rest, unit.depth)
+    one = unit.ones(b)
 
     def ones(part: int, n: int, k: Index) -> ir.Value:
         return one
 
     def run(i: Index, high: int, tiles: Callable[[Index], Operand]) -> None:
-        left, grid = tiles(0), Grid(high, 1)
+        def store(found: Sequence[Tile]) -> None:
+            for r, total in enumerate(found):
+                assert isinstance(total, ir.Value)
+                b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
 
-        def masked(part: int, n: int, k: Index) -> Place:
-            place = left(part, n, k)
-            assert isinstance(place, Place)
-            return place._replace(mask=mask)
-
-        found = sum_products(b, unit, grid, [b.zero(type_)] * high, left, ones, full)
-        found = b.if_(
-            b.cmpi("sgt", rest, 0),
-            lambda: multiply_step(b, unit, grid, found, masked, ones, full),
-            lambda: found,
-            [type_] * high,
-        )
-        for r, total in enumerate(found):
-            assert isinstance(total, ir.Value)
-            b.store(arith.muli(b.reduce("add", total), b.int_(-OFFSET, b.i32)), sums, b.addi(i, r))
+        add_products(b, unit, Grid(high, 1), None, tiles(0), ones, depth, filled=False, store=store)
 
     rows.each(count, run)

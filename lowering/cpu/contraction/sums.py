@@ -151,7 +151,7 @@ def add_products(
     b: Builder,
     unit: MatrixUnit,
     grid: Grid,
-    places: Callable[[int, int], Place],
+    places: Callable[[int, int], Place] | None,
     left: Operand,
     right: Operand,
     steps: Index,
@@ -168,13 +168,13 @@ def add_products(
     first: what lies at the places is not read. afresh: sums start from zero, and are added to what lies there at the
     end: long chains of additions have larger errors. filled: zeros fill both operands up to a multiple of the unit's
     depth. load: what the n-th tile, which lies at a place, starts from, in place of the sums there. store: what is done
-    with the tiles, in place of storing them. loop: the keywords of `sum_products`.
+    with the tiles, in place of storing them; with places = None they lie nowhere. loop: the keywords of `sum_products`.
     """
     carried, count = unit.carried(b), grid.high * grid.wide
     types = [carried] * count if carried else []
 
     def at() -> list[Place]:  # asked for where they are wanted: addresses are not alive in the loop
-        return [places(r, v) for r, v in grid.tiles]
+        return [places(r, v) for r, v in grid.tiles] if places else []
 
     def zeros() -> list[Tile]:
         return [unit.zero(b, n) for n in range(count)]

@@ -57,6 +57,8 @@ class VectorUnit(MatrixUnit):
         if side == "sums":
             return b.vload(place.buffer, place.at, self.width)
         if self.along_k:
+            if place.missing != 0:  # lanes past the end are zero in both operands
+                place = place._replace(mask=b.mask_below(b.subi(self.depth, place.missing), self.depth))
             return self.along(b, place, side)
         return self.everywhere(b, place) if side == "left" else self.columns_at(b, place)
 

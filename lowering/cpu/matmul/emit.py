@@ -24,7 +24,6 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Condition
-from kiln.lowering.cpu.matmul.dot import dot_layout, emit_dot
 from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
 from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
@@ -36,7 +35,7 @@ _Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext]
 _Layout = Callable[[MatmulProblem, Any], dict[str, int]]
 
 KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
-    DotSchedule: (emit_dot, dot_layout),
+    DotSchedule: (Tiles.emit_kernel, tiles_layout),
     BlockedSchedule: (Tiles.emit_kernel, tiles_layout),
     VnniBf16Schedule: (Tiles.emit_kernel, tiles_layout),
     AmxBf16Schedule: (Tiles.emit_kernel, tiles_layout),
@@ -45,7 +44,7 @@ KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
     StreamSchedule: (emit_stream, stream_layout),
     Int8Schedule: (Tiles.emit_kernel, tiles_layout),
     AmxInt8Schedule: (Tiles.emit_kernel, tiles_layout),
-    Int8DotSchedule: (emit_dot, dot_layout),
+    Int8DotSchedule: (Tiles.emit_kernel, tiles_layout),
 }
 """Of each schedule, what emits its kernel, and the areas of scratch that it needs."""
 

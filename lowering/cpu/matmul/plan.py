@@ -10,23 +10,30 @@ from kiln.dialects.schedules.cpu import (
     AmxBf16Schedule,
     AmxBf16x3Schedule,
     AmxInt8Schedule,
+    DotSchedule,
+    DotTileSchedule,
+    Int8DotSchedule,
     Int8Schedule,
     PanelSchedule,
     VnniBf16Schedule,
 )
 from kiln.lowering.cpu.contraction import MatrixUnit
 from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.integers import IntegerUnit, integer_unit
 from kiln.lowering.cpu.contraction.parts import RANGE_BYTES
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
-from kiln.lowering.cpu.contraction.vectors import float_unit
+from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import ARGUMENT_BYTES
 
 __all__ = ["Plan", "TileSchedule", "packed_strides", "plan_of", "tiles_layout", "transposed"]
 
-TileSchedule = PanelSchedule | AmxBf16x3Schedule
+TileSchedule = PanelSchedule | AmxBf16x3Schedule | DotTileSchedule
+
+_ALL = 1 << 30
+"""Steps of k in one go, where a schedule does not cut them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class Plan:
     """
 
     unit: MatrixUnit
+    width: int
     high: int
     wide: int
     mc: int
@@ -63,30 +71,42 @@ class Plan:
         """Whether sums have too much by a multiple of the sums of rows of the lhs."""
         return isinstance(self.unit, IntegerUnit) and self.unit.shifted
 
+    @property
+    def along_k(self) -> bool:
+        """Whether lanes of sums are steps of k."""
+        return isinstance(self.unit, VectorUnit) and self.unit.along_k
 
-def _unit(s: TileSchedule, sums: str, in_rows: bool = False) -> MatrixUnit:
+
+def _unit(s: TileSchedule, dtype: str = "f32", sums: str = "f32", in_rows: bool = False) -> MatrixUnit:
+    along_k = isinstance(s, DotTileSchedule)
     if isinstance(s, AmxBf16x3Schedule):
         return AMX_BF16X3
     if isinstance(s, AmxBf16Schedule):
         return AMX_BF16
-    if isinstance(s, Int8Schedule):
-        return AMX_INT8 if isinstance(s, AmxInt8Schedule) else integer_unit(s.width, target())
-    pairs = isinstance(s, VnniBf16Schedule)
-    return float_unit(sums, s.width, pairs=pairs, in_rows=pairs and in_rows)
+    if isinstance(s, AmxInt8Schedule):
+        return AMX_INT8
+    if isinstance(s, (Int8Schedule, Int8DotSchedule)):
+        return integer_unit(s.width, target(), along_k=along_k)
+    pairs = has_pairs(dtype, s.width, target()) if along_k else isinstance(s, VnniBf16Schedule)
+    return float_unit(sums, s.width, pairs=pairs, in_rows=pairs and in_rows and not along_k, along_k=along_k)
 
 
-def plan_of(s: TileSchedule, sums: str = "f32") -> Plan:
-    """The plan of a schedule; sums: the type of the sums."""
+def plan_of(s: TileSchedule, problem: MatmulProblem) -> Plan:
+    """The plan of a schedule."""
+    if isinstance(s, DotTileSchedule):
+        unit, nc = _unit(s, problem.dtype, problem.sum_dtype), round_up(s.nc, max(s.nr, s.width))
+        kc, unroll = (s.kc, s.unroll) if isinstance(s, DotSchedule) else (_ALL, 1)
+        return Plan(unit, s.width, s.mr, s.nr, s.mc, nc, kc, kc, "place", "place", unroll=unroll)
     right = "panels" if getattr(s, "packed", False) else "scratch" if getattr(s, "pack_rhs", True) else "place"
     in_place = s.in_place if isinstance(s, Int8Schedule) else not getattr(s, "pack_lhs", True)
-    unit, turned = _unit(s, sums, right == "place"), getattr(s, "transposed", False)
+    unit, turned = _unit(s, problem.dtype, problem.sum_dtype, right == "place"), getattr(s, "transposed", False)
     high, wide, mc, nc = s.mr // unit.rows, s.nv, s.mc, s.nc
     if turned:
         high, wide, mc, nc = wide, high, nc, mc
     strips = isinstance(s, AmxBf16x3Schedule)
     fetch = strips or getattr(s, "fetch", False)
     return Plan(
-        unit, high, wide, mc, nc, s.kc, getattr(s, "ks", s.kc), "place" if in_place else "scratch", right,
+        unit, s.width, high, wide, mc, nc, s.kc, getattr(s, "ks", s.kc), "place" if in_place else "scratch", right,
         transposed=turned, shared=getattr(s, "shared", False), strips=strips, fetch=fetch,
         prefetch=getattr(s, "prefetch", 0), unroll=getattr(s, "unroll", 1),
     )  # fmt: skip
@@ -97,13 +117,13 @@ def packed_strides(schedule: PanelSchedule, k: int) -> tuple[int, int, int]:
     group to group; the stride along n from the first column of a panel to that of another, k with the zeros that fill
     it; and the group.
     """
-    unit = _unit(schedule, "f32")
+    unit = _unit(schedule)
     return schedule.nv * unit.columns, round_up(k, unit.depth), unit.group
 
 
 def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, int]:
     """Sizes of a block, offsets of the scratch areas in bytes, and their total `bytes`."""
-    plan = plan_of(schedule, problem.sum_dtype)
+    plan = plan_of(schedule, problem)
     unit = plan.unit
     mc, nc = round_up(plan.mc, plan.high * unit.rows), round_up(plan.nc, plan.wide * unit.columns)
     kc = round_up(plan.kc, unit.depth)
@@ -120,7 +140,8 @@ def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, in
     word = {side: unit.group * unit.bits(side) // 8 for side in lines}
     layout["left_pitch"] = apart(depths["left"] // unit.group, LINE // word["left"])
     layout["right_line"] = depths["right"] // unit.group
-    layout["left_row"] = apart(lines["left"], LINE // word["left"])  # of one group of steps, where lines are neighbours
+    # Of one group of steps, where lines are neighbours:
+    layout["left_row"] = apart(lines["left"], LINE // word["left"]) if lines["left"] else 0
     layout["left_part"] = max(
         lines["left"] * layout["left_pitch"], depths["left"] // unit.group * layout["left_row"] * (not unit.is_numbered)
     )

@@ -19,10 +19,11 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.contraction import Grid, Place, Tile, add_products
 from kiln.lowering.cpu.contraction.integers import IntegerUnit
 from kiln.lowering.cpu.contraction.operands import (
+    ColumnsAlongK,
     ColumnsInPlace,
     InPanels,
     InScratch,
@@ -36,6 +37,7 @@ from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.parts import Range
 from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.contraction.sums import Operand
+from kiln.lowering.cpu.contraction.vectors import sum_lanes
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
@@ -47,7 +49,7 @@ __all__ = ["Tiles", "begin_sharing"]
 def begin_sharing(b: Builder, problem: MatmulProblem, schedule: TileSchedule, ctx: KernelContext) -> None:
     """Emits what has to precede the blocks of products with a schedule of `share_lhs`."""
     at = b.addi(ctx.scratch_offset, tiles_layout(problem, schedule)["cells"])
-    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(plan_of(schedule).transposed))
+    b.store(b.int_(-1, b.i64), b.view(ctx.scratch, at, 2, b.i64), int(plan_of(schedule, problem).transposed))
 
 
 class Tiles:
@@ -62,7 +64,7 @@ class Tiles:
         ctx: KernelContext,
     ):  # fmt: skip
         self.b, self.epilogue, self.ctx = b, epilogue, ctx
-        self.plan, self.layout = plan_of(schedule, problem.sum_dtype), tiles_layout(problem, schedule)
+        self.plan, self.layout = plan_of(schedule, problem), tiles_layout(problem, schedule)
         self.unit, self.high = self.plan.unit, self.plan.high * self.plan.unit.rows
         self.wide = self.plan.wide * self.unit.columns
         self.p = transposed(problem) if self.plan.transposed else problem
@@ -114,7 +116,8 @@ class Tiles:
         if place == "panels":
             return InPanels(self.b, unit, lines, count)
         if place == "place" and not (is_left and unit.is_numbered):
-            return (RowsInPlace if is_left else ColumnsInPlace)(self.b, unit, lines, count)
+            kind = RowsInPlace if is_left else ColumnsAlongK if plan.along_k else ColumnsInPlace
+            return kind(self.b, unit, lines, count)
         words, seen = self.words(lines, side)
         part = lay[f"{side}_part"]
         word, elements = words.vector.element_type, plan.parts * part
@@ -135,19 +138,8 @@ class Tiles:
         if not is_left:
             scratch = Scratch(*views, part, lay["right_line"], panel, panel, panel)
         cell = None if strips else self.cell(int(not is_left))
-        return InScratch(
-            self.b,
-            unit,
-            words,
-            scratch,
-            count,
-            side=side,
-            turned=turned,
-            exact=exact,
-            strips=strips,
-            cell=cell,
-            seen=seen,
-        )
+        how: dict[str, Any] = {"exact": exact, "strips": strips, "cell": cell, "seen": seen}
+        return InScratch(self.b, unit, words, scratch, count, side=side, turned=turned, **how)
 
     def cell(self, n: int) -> tuple[ir.Value, int] | None:
         """Where it is said what of an operand is packed, if a piece is all of k."""
@@ -174,7 +166,8 @@ class Tiles:
         right = offset_of(b, self.right_at, batch, self.p.rhs_strides[:-2])
         right = b.addi(right, b.muli(n0, self.right_lines.stride))
         # Integer sums that are the result go there from registers: 7 % of [512, 768] x [768, 768].
-        if self.epilogue.is_plain_store and self.unit.sums == "i32" and not self.unit.is_numbered:
+        is_kept = self.unit.is_numbered or self.plan.along_k
+        if self.epilogue.is_plain_store and self.unit.sums == "i32" and not is_kept:
             to = self.epilogue.destination(b, batch)
             self.result = to and replace(to, offset=b.sum_(to.offset, b.muli(m0, to.row_stride), n0))
         self.left.begin()
@@ -257,15 +250,37 @@ class Tiles:
 
             b.if_(last, lambda: self.store_result(i, j, grid, sums, size), keep)
 
-        loop = {"before": fetch}
+        loop: dict[str, Any] = {"before": fetch}
         if not unit.is_numbered:
             run = self.line_of("right")
             loop = {"before": self.ahead(rights), "runs": fetch and (run, fetch), "unroll": self.plan.unroll}
+        if self.plan.along_k:
+            folded = partial(self.fold, i, j, wide, first)
+            add_products(b, unit, Grid(high, wide), None, lefts, rights, depth, filled=False, store=folded, **loop)
+            return
         add_products(
             b, unit, Grid(high, wide), place, lefts, rights, depth,
             first=first, afresh=not unit.is_numbered, filled=self.left.filled and self.right.filled or unit.depth == 1,
             load=taken_off if self.plan.is_shifted else None, store=store if self.result else None, **loop,
         )  # fmt: skip
+
+    def fold(self, i: Index, j: Index, wide: int, first: Condition, sums: Sequence[Tile]) -> None:
+        """Adds the lanes of sums along k, which are one vector of `wide` columns for each row then, to the block."""
+        b, unit, stride = self.b, self.unit, self.layout["nc"]
+        values: list[ir.Value] = [x for x in sums if isinstance(x, ir.Value)]
+        rows = [sum_lanes(b, values[r : r + wide]) for r in range(0, len(values), wide)]
+        at = [b.sum_(b.muli(i, stride), j, r * stride) for r in range(len(rows))]
+        type_ = rows[0].type
+        if self.plan.is_shifted:
+            over = [b.broadcast(b.load(self.over, b.addi(i, r)), wide) for r in range(len(rows))]
+            rows = [unit.add(b, x, y) for x, y in zip(rows, over, strict=True)]
+        if first is not True:
+            zeros, there = [b.zero(type_)] * len(at), lambda: [b.vload(self.sums, x, wide) for x in at]
+            before = b.if_(first, lambda: zeros, there, [type_] * len(at))
+            rows = [unit.add(b, x, y) for x, y in zip(rows, before, strict=True)]
+        for x, place in zip(rows, at, strict=True):
+            assert isinstance(x, ir.Value)
+            b.vstore(x, self.sums, place)
 
     def ahead(self, right: Operand) -> Callable[[Index], None] | None:
         """Prefetches rows of the rhs into the first-level cache, `prefetch` steps of k before they are wanted."""
@@ -372,7 +387,7 @@ class Tiles:
             transpose_block(b, source, Place(sums, 0, stride), *size, self.unit.columns)
             origin, size = (origin[1], origin[0]), (size[1], size[0])
         self.mend(batch, origin, size, sums, stride)
-        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, self.unit.columns)
+        run_epilogue(b, self.epilogue, batch, origin, size, sums, 0, stride, self.plan.width)
 
     def mend(
         self, batch: list[Index], origin: tuple[Index, Index], size: tuple[Index, Index], sums: ir.Value, stride: int

@@ -92,16 +92,17 @@ matmul(("avx512bw",), TILES, (16, 1))
 # CHECK:       return
 matmul((), replace(TILES, width=4, nc=4), (16, 1))
 
-# Few rows: dot products of what lies in place, and sums of the rows beside them, of which 128 times are taken off.
+# Few rows: sums of the rows, then dot products of what lies in place, of which 128 times these are taken off.
 # CHECK-LABEL: func.func @kernel
+# CHECK:       vpdpbusd
+# CHECK:       vector.reduction <add>
 # CHECK:       scf.for {{.*}} iter_args
 # CHECK:       vector.load %arg1
 # CHECK:       arith.xori
 # CHECK:       vector.load %arg0
 # CHECK:       vpdpbusd
 # CHECK:       scf.yield
-# CHECK:       vector.reduction <add>
-# CHECK:       arith.subi
+# CHECK:       arith.addi {{.*}} : vector<4xi32>
 # CHECK:       vector.store {{.*}} %view
 DOT = Int8DotSchedule(mr=1, nr=4, width=16, mc=64, nc=64)
 matmul(("avx512vnni",), DOT, (1, 128), m=1)

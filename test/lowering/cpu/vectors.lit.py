@@ -134,13 +134,17 @@ matmul(DOT, "f32", (1, 64))
 # CHECK:       scf.yield
 matmul(DOT, "bf16", (1, 64))
 
-# Of integers: a column of ones gives the sums of the rows.
+# Of integers: products with ones give the sums of the rows, once for a block.
 # CHECK-LABEL: func.func @kernel
 # CHECK:       scf.for {{.*}} to %c128 step %c64 iter_args
-# CHECK-COUNT-6: vpdpbusd
+# CHECK-COUNT-2: vpdpbusd
 # CHECK:       scf.yield
 # CHECK:       vector.reduction <add>
-# CHECK:       arith.subi {{.*}} : vector<2xi32>
+# CHECK:       scf.for {{.*}} to %c128 step %c64 iter_args
+# CHECK-COUNT-4: vpdpbusd
+# CHECK-NOT:   vpdpbusd
+# CHECK:       scf.yield
+# CHECK:       arith.addi {{.*}} : vector<2xi32>
 matmul(Int8DotSchedule(mr=2, nr=2, width=16, mc=2, nc=32), "i8", (1, 128), k=128)
 
 
