@@ -1,20 +1,22 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""When products of bf16 and f32 are made by AMX (tiles.py), with which blocks, and which operand is packed."""
+"""When products of bf16, f32 and 8-bit integers are made by AMX, with which blocks, and which operand is packed."""
 
 from dataclasses import replace
 
-from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, GemmSchedule
+from kiln.dialects.schedules.cpu import AmxBf16Schedule, AmxBf16x3Schedule, AmxInt8Schedule, GemmSchedule
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.parts import PARTS
-from kiln.lowering.cpu.contraction.sizes import round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.matmul.blocks import block_columns, block_rows, is_large, piece_steps
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = [
     "choose_float_tiles",
+    "choose_integer_tiles",
     "choose_tiles",
     "float_tiles_schedule",
     "is_better_in_place",
@@ -30,13 +32,14 @@ _KS, _FAR_KS = 512, 1024  # those that a register tile sums in one go, with a lh
 _COLUMNS, _FAR_COLUMNS, _ROWS = 64, 512, 256  # of a block at most
 _NEAR_BYTES = 1 << 20  # of a lhs that stays in the second-level cache, which has 2 MiB
 _BLOCK_BYTES = 768 << 10  # of a packed block of the rhs
-_FETCHED_BYTES = 256 << 10  # from which size on a weight is fetched ahead
 _FAR_K = 2048  # of long rows
 _FLOAT_ROWS, _FLOAT_TRANSPOSED_ROWS = 96, 48  # of a rhs [k, n], and [n, k], which the library multiplies slower
 _FEWEST_COLUMNS, _FEWEST_STEPS = 96, 192
 _PARTS_BYTES = 896 << 10  # of the lhs in parts, which has to stay in the second-level cache
 _PARTS_COLUMNS, _FAR_PARTS_COLUMNS = 256, 512  # of a block at most, the last where it splits the lhs anew
 _STEPS = 128  # of k: what is split of the weight at once stays in the first-level cache
+_INTEGER_ROWS = 9  # fewer are dot products, be the rhs constant or not
+_INTEGER_STEPS, _INTEGER_COLUMNS = 1024, 256
 _TRANSPOSED = 4
 """A weight [n, k] is the left operand where k is this many times the number of rows, or more."""
 
@@ -59,17 +62,16 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
     mr, nv = (ROWS, 4) if few else (2 * ROWS, 2)
     if isinstance(n, int):
         nv = min(nv, -(-n // LANES))
-    kc = round_up(-(-k // max(1, -(-k // _KC))), DEPTH) if isinstance(k, int) else _FAR_KS
+    kc = piece_steps(k, _KC if isinstance(k, int) else _FAR_KS, DEPTH)
     block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
-    rows = max(m, 1) if isinstance(problem.m, int) else _ROWS
     near = 2 * m * kc <= _NEAR_BYTES
     nc = _COLUMNS if near else min(_FAR_COLUMNS, block)
-    fetched = _is_large(problem) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
+    fetched = is_large(problem) and (packed or (not few if transposed else problem.rhs_strides[-1] == 1))
     return AmxBf16Schedule(
         mr=mr,
         nv=nv,
         width=LANES,
-        mc=min(rows, block if transposed else _ROWS),
+        mc=min(block_rows(problem, m, m if isinstance(problem.m, int) else _ROWS), block if transposed else _ROWS),
         nc=round_up(min(_COLUMNS if transposed else nc, n) if isinstance(n, int) else nc, nv * LANES),
         kc=kc,
         ks=kc if transposed or few else _KS if near else _FAR_KS,
@@ -90,12 +92,6 @@ def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
 
 def _is_far(m: int, k: int) -> bool:
     return k >= _FAR_K and 2 * m * k > 2 * _NEAR_BYTES
-
-
-def _is_large(problem: MatmulProblem) -> bool:
-    """Whether the rhs is one matrix, of a size that is not known to be small."""
-    n, k = problem.n, problem.k
-    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _FETCHED_BYTES)
 
 
 def share_lhs(schedules: list[GemmSchedule]) -> list[GemmSchedule]:
@@ -154,3 +150,17 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
         ks=_STEPS,
         transposed=transposed,
     )
+
+
+def choose_integer_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False) -> AmxInt8Schedule | None:
+    """The schedule of a product of 8-bit integers for about m rows: two by two tiles of 16 x 16 sums, for few rows one
+    by four. None where the CPU has no such tiles, or rows are fewer; `packed`: the rhs is a constant.
+    """
+    if not amx.has_amx("i8", isa) or isa.vector_bytes != amx.BYTES or m < _INTEGER_ROWS:
+        return None
+    mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
+    if isinstance(problem.n, int):
+        nv = min(nv, max(1, -(-problem.n // LANES)))
+    mc, nc = block_rows(problem, m), block_columns(nv * LANES, _INTEGER_COLUMNS)
+    kc = piece_steps(problem.k, _INTEGER_STEPS, LINE)
+    return AmxInt8Schedule(mr=mr, nv=nv, width=LANES, mc=mc, nc=nc, kc=kc, packed=packed)

@@ -18,8 +18,8 @@ from matmul_support import Kernel, Machine, StoreEpilogue, bf16_operand
 
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, choose_packed_schedule, emit_matmul, scratch_bytes
+from kiln.lowering.cpu.matmul.blocks import choose_pairs
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.pairs import choose_pairs
 from kiln.lowering.cpu.matmul.plan import packed_strides
 
 pytestmark = pytest.mark.skipif(not isa.host().has("avx512bf16"), reason="a CPU without the instruction")

@@ -1,0 +1,269 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""With which register tiles and blocks vectors multiply; tiles_schedule.py: tiles, schedule.py: which of them."""
+
+from collections.abc import Mapping
+
+from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16Schedule
+from kiln.lowering.cpu.contraction.bf16 import LANES
+from kiln.lowering.cpu.contraction.integers import integer_unit
+from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
+
+__all__ = [
+    "block_columns",
+    "block_rows",
+    "blocked_schedule",
+    "choose_pairs",
+    "choose_panels",
+    "integer_blocks",
+    "is_large",
+    "packed_blocks",
+    "piece_steps",
+]
+
+_ROWS = 256
+"""Rows of a block at most."""
+
+# ------------------------------------------------------------------------------------------------ what units have alike
+
+
+def block_rows(problem: MatmulProblem, m: int, most: int = _ROWS) -> int:
+    """Rows of a block: all where they are known, and no more than `most`."""
+    return min(most, max(m, 1)) if isinstance(problem.m, int) else most
+
+
+def block_columns(panel: int, most: int) -> int:
+    """Columns of a block: whole panels, `most` or one of them."""
+    return panel * max(1, most // panel)
+
+
+def piece_steps(k: Size, most: int, unit: int = 1, near: bool = False) -> int:
+    """Steps of k of a piece, a multiple of `unit`: equal pieces of at most (near: of about) `most`."""
+    if not isinstance(k, int) or k <= 0:
+        return round_up(most, unit)
+    return round_up(-(-k // max(1, round(k / most) if near else -(-k // most))), unit)
+
+
+def is_large(problem: MatmulProblem) -> bool:
+    """Whether the rhs is one matrix, of a size that is not known to be small: the second-level cache does not keep it
+    from call to call.
+    """
+    n, k = problem.n, problem.k
+    return not problem.batch and not (isinstance(n, int) and isinstance(k, int) and 2 * n * k <= _LARGE_BYTES)
+
+
+_LARGE_BYTES = 256 << 10
+_COLUMN_TIMES = {v: 1 + 0.02 / v for v in (4, 3, 2, 1)}
+"""Of a column in a panel of so many vectors: a step of a wide panel has fewer loads of the lhs."""
+_HEIGHTS = (12, 8, 6, 4, 3, 2, 1)
+
+
+def _panel_vectors(n: int, width: int, times: Mapping[int, float] = _COLUMN_TIMES) -> int:
+    """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
+    columns, padding included; among equals the widest panel.
+    """
+    return min(times, key=lambda v: (round_up(max(n, 1), v * width) * times[v], -v))
+
+
+# ------------------------------------------------------------------------------------------------- fused multiply-adds
+
+_PANEL_HEIGHTS = {4: 6, 3: 8, 2: 12}
+"""Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers."""
+_FEW_ROWS = 32
+"""Up to here dot products, which do not pack, are as fast with a rhs that the second-level cache keeps (of a cell of a
+recurrent layer, from step to step)."""
+_PANEL_ROWS = {True: range(4, 513), False: range(8, 257)}  # of the product, if the rhs is a constant, and if not
+_PACKED_STEPS, _STEPS_OF_FEW, _PANEL_STEPS = 192, 256, 512  # of k: a constant, few rows of another rhs, more
+_WHOLE = 64  # up to as many rows one panel is packed at a time, else two
+_IN_PLACE_ROWS = {32: 32, 64: 129}  # by vector bytes: from how many rows of the lhs a rhs [k, n] is packed;
+_SHORT_ROWS = {32: 96, 64: 257}  # where it has short rows:
+_IN_PLACE_BYTES = 4096  # the next row is on the next page
+_HALF_ROWS = 32
+_SMALL_N = 128
+_BLOCK_STEPS = {32: 0, 64: 384}  # of k that are summed at once, whatever the first-level cache holds
+_PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-level cache
+
+
+def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
+    """The schedule of products of known size with vectors of 64 bytes; `packed`: the rhs is a constant. None elsewhere.
+
+    A tile reads its panel from the second-level cache, or from the first where it stays there: a high tile less often.
+    What else costs time is a rhs that comes from memory, so tiles prefetch what comes next, and a rhs [n, k] is packed
+    one panel after the other. Measured: "f32 products in panels" in epyc-kernel-rules.json.
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.batch or problem.dtype != "f32" or problem.rhs_dtype is not None or isa.vector_bytes < 64:
+        return None
+    if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or problem.lhs_strides[-1] != 1:
+        return None
+    if m not in _PANEL_ROWS[packed] or n < 32 or k < 16:
+        return None
+    least = isa.l2_bytes + 1 if m <= _FEW_ROWS else _LARGE_BYTES
+    if not packed and (problem.rhs_strides[-2] != 1 or 4 * n * k < least):
+        return None
+    width = isa.vector_bytes // 4
+    nv = _panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in _PANEL_HEIGHTS})
+    steps = _PACKED_STEPS if packed else _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS
+    return BlockedSchedule(
+        mr=-(-m // -(-m // _PANEL_HEIGHTS[nv])),
+        nv=nv,
+        width=width,
+        mc=block_rows(problem, m),
+        nc=nv * width * (2 if packed or m > _WHOLE else 1),
+        kc=piece_steps(k, steps, near=True),
+        pack_lhs=False,
+        pack_rhs=not packed,
+        packed=packed,
+        prefetch=8 if packed else 0,
+        fetch=True,
+    )
+
+
+def packed_blocks(problem: MatmulProblem, m: int, n: int, isa: Isa) -> BlockedSchedule:
+    """The schedule of m rows by a constant of n columns, where `choose_panels` has none."""
+    width, wide = isa.vector_bytes // problem.sum_bytes, isa.vector_registers >= 32
+    nv = _panel_vectors(n, width, {v: _COLUMN_TIMES[v] for v in ((4, 3, 2) if wide else (3, 2))})
+    return BlockedSchedule(
+        mr=min((6, 4) if wide else (4, 3), key=lambda r: (-(-m // r) * r, -r)),
+        nv=nv,
+        width=width,
+        mc=block_rows(problem, m),
+        nc=block_columns(nv * width, 256),
+        kc=piece_steps(problem.k, 384, near=True),
+        pack_lhs=False,
+        pack_rhs=False,
+        packed=True,
+        prefetch=8,
+    )
+
+
+def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedule:
+    """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
+    width, bytes_ = isa.vector_bytes // problem.sum_bytes, 64 if isa.vector_bytes >= 64 else 32
+    half = problem.dtype in ("bf16", "f16")
+    lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
+    small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _IN_PLACE_BYTES
+    if rhs_n != 1:
+        pack_rhs = True
+    elif isinstance(problem.n, int) and problem.n <= _SMALL_N:
+        pack_rhs = half and m >= _HALF_ROWS
+    else:
+        longest = _SHORT_ROWS[bytes_] if small_n else _IN_PLACE_ROWS[bytes_]
+        pack_rhs = m >= longest or half and m > 4
+    exact = isinstance(problem.m, int)
+    mr, nv = _tile(m if exact else max(m, 64), problem.n, width, isa.vector_registers, packed=pack_rhs)
+    kc = max(256, _BLOCK_STEPS[bytes_], min(512, _PANEL_BYTES // (nv * width * problem.sum_bytes)))
+    if isinstance(problem.k, int) and problem.k > 0:
+        kc = piece_steps(problem.k, kc + kc // 4, width)
+    return BlockedSchedule(
+        mr=mr,
+        nv=nv,
+        width=width,
+        mc=block_rows(problem, m),
+        nc=256 if not (isinstance(problem.n, int) and problem.n < 256) else max(problem.n, 1),
+        kc=kc,
+        pack_lhs=half or lhs_k != 1,
+        pack_rhs=pack_rhs,
+        unroll=2 if mr == 1 else 1,
+        prefetch=8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
+    )
+
+
+def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:
+    """The register tile (rows, vectors) with the least cycles a step of k over the whole m x n.
+
+    A step of an r x v tile takes r * v fused multiply-adds and r + v loads, two of each a cycle, and at
+    least 5 cycles: the 4 of an addition's latency, and the start of a short tile. A rhs read in place comes
+    from the second-level cache in each pass: a quarter cycle a vector; the first pass, which fetches it from
+    farther away in runs of v vectors, waits for each run (AVX-512: about 8 cycles). Among equals: the fewest
+    loads. Wide flat tiles serve one or two rows only: where they save a partial tile they lose more to loads
+    (2x5 against 6x2 at n = 197: 0.93, at n = 800: 0.7 - 0.95).
+    """
+    columns = -(-n // width) if isinstance(n, int) and n > 0 else 48
+    usable, widest = (28, 4) if registers >= 32 else (12, 3)
+    rows = (1, 2, 3, 4, 6, 8, 12) if registers >= 32 else (1, 2, 3, 4, 6)
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int]:
+        r, v = tile
+        heights = [(h, count) for h, count in ((r, m // r), (m % r, 1)) if h and count]
+        column_tiles = -(-columns // v)
+        again = 0.0 if packed else v / 4
+        first = 8.0 if registers >= 32 and not packed else 0.0
+        cycles = (first + sum(c * (max(h * v / 2, (h + v) / 2, 5.0) + again) for h, c in heights)) * column_tiles
+        return cycles, sum(c * (h + v) for h, c in heights) * column_tiles
+
+    tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]
+    return min(tiles, key=cost)
+
+
+# ------------------------------------------------------------------------------------------------------- pairs of bf16
+
+_PAIRS_IN_PLACE = 12
+_PAIRS_KC, _PAIRS_NC = 192, 128
+
+
+def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf16Schedule:
+    """The schedule of VDPBF16PS for about m rows; `packed`: the rhs is a constant, packed by the compiler.
+
+    The caller has asked `has_pairs`. A rhs that is in no near cache costs most, so tiles prefetch what comes next, and
+    pieces of k and blocks of columns are small enough for two of them in the second-level cache.
+    Measured: "bf16 products in pairs" in epyc-kernel-rules.json.
+    """
+    nv = _panel_vectors(problem.n, LANES) if isinstance(problem.n, int) else 4
+    heights = [r for r in _HEIGHTS if r <= 24 // nv]
+    in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
+    return VnniBf16Schedule(
+        mr=min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r)),
+        nv=nv,
+        width=LANES,
+        mc=block_rows(problem, m),
+        nc=block_columns(nv * LANES, _PAIRS_NC),
+        kc=piece_steps(problem.k, _PAIRS_KC, 2, near=True),
+        pack_lhs=problem.lhs_strides[-1] != 1,
+        pack_rhs=not (packed or in_place),
+        packed=packed,
+        fetch=not in_place and is_large(problem),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- 8-bit integers
+
+_BLOCK = 512, 256, 192  # steps of k, rows, columns: 128 KiB of the lhs, 96 of the rhs
+_BLOCK_IN_PLACE = 4096, 512, 96
+"""Of a lhs that is read in place: k in one piece, so that sums stay in registers, and two panels at a time, which the
+tiles of the two before prefetch. Measured: "8-bit integer products, lhs in place" in epyc-kernel-rules.json."""
+_SHAPES = {3: 1.0, 4: 1.03, 2: 1.04, 1: 1.3}
+"""Vectors of a tile, and the time of tiles of 24 sums with as many: 8 x 3 against 6 x 4 and 12 x 2, 128 and 1024 rows
+of [768, 768] on a Zen 5."""
+
+
+def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = False) -> Int8Schedule:
+    """The schedule of products of 8-bit integers by vectors, for about m rows; `packed`: the rhs is a constant."""
+    width, wide, k = isa.vector_bytes // 4, isa.vector_registers >= 32, problem.k
+    few: dict[int, float] = {v: 1.0 for v in ((4, 3, 2, 1) if wide else (2, 1))}
+    shapes = _SHAPES if wide and m >= 8 else few
+    nv = min(shapes, key=lambda v: shapes[v])
+    if isinstance(problem.n, int):
+        nv = _panel_vectors(problem.n, width, {v: shapes[v] * _COLUMN_TIMES[v] for v in shapes})
+    heights = [r for r in _HEIGHTS if r <= (24 if wide else 8) // nv]
+
+    def cycles(r: int) -> float:
+        """Of a step of k for all rows: two products each, at least as many as one takes, and loads."""
+        return -(-max(m, 1) // r) * (max(r * nv / 2, 4.0) + nv / 4)
+
+    # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
+    in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
+    steps, rows, columns = _BLOCK_IN_PLACE if in_place else _BLOCK
+    return Int8Schedule(
+        mr=min(heights, key=lambda r: (cycles(r), -r)),
+        nv=nv,
+        width=width,
+        mc=block_rows(problem, m, rows),
+        nc=block_columns(nv * width, columns),
+        kc=piece_steps(k, steps, LINE),
+        packed=packed,
+        in_place=in_place,
+        fetch=in_place,
+    )
