@@ -22,6 +22,8 @@ A pattern from outside, in full::
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kiln.errors import KilnError
+from kiln.passes.patterns.check import check
 from kiln.passes.patterns.registry import RewritePattern, active_patterns, add, remove, scope
 
 __all__ = ["active", "register", "scope", "unregister"]
@@ -55,11 +57,19 @@ def register(
             are; otherwise it is taken apart as AOTAutograd would.
 
     Raises:
-        KilnError: the name is taken; when the pattern is first looked for, one that cannot be traced.
+        KilnError: the name is taken; with the examples the pattern or the replacement fails, reads an element
+            (``.item()``), or they give results of other numbers, sizes or dtypes.
     """
+    if not isinstance(examples, list | tuple):
+        found = type(examples).__name__
+        raise KilnError(
+            f"pattern {name!r}: examples must be a tuple of arguments, or a list of tuples, found a {found}"
+        )
     several = isinstance(examples, list) or (len(examples) > 0 and all(isinstance(e, tuple) for e in examples))
     listed = tuple(examples) if several else (tuple(examples),)
-    add(RewritePattern(name, pattern, replacement, listed, condition, tolerance, whole))
+    entry = RewritePattern(name, pattern, replacement, listed, condition, tolerance, whole)
+    check(entry)
+    add(entry)
 
 
 def unregister(name: str) -> None:

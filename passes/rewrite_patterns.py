@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RewritePatterns"]
 
+_MOST_IDLE = 8
+"""How often in a row a pattern may match all over a graph that becomes no smaller."""
+
 
 @register_pass
 @dataclass
@@ -60,6 +63,7 @@ class RewritePatterns(Pass):
         from kiln.passes.patterns.registry import active_patterns
 
         patterns = [p for p in active_patterns() if p.name in (self.only or (p.name,)) and p.name not in self.disable]
+        self._endless: set[str] = set()
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             if "!torch." in str(function.attributes["function_type"]):
                 misses: dict[str, tuple[float, Note]] = {}
@@ -70,7 +74,7 @@ class RewritePatterns(Pass):
                         if self.statistics["matched"] != known:  # what is gone needs no further patterns
                             known = self.statistics["matched"]
                             held = _held_by(function.regions[0].blocks[0])
-                        if pattern.needs <= held:
+                        if pattern.needs <= held and pattern.name not in self._endless:
                             self._rewrite(function, pattern, misses)
                     if self.statistics["matched"] == before:
                         break
@@ -91,14 +95,17 @@ class RewritePatterns(Pass):
         names = [ir.StringAttr(name).value for name in symbols]
         for graph in graphs_of(pattern):
             traces: Traces = {}
-            # Each match takes ops away, unless a replacement holds its own pattern.
-            left = len(block.operations)
-            while left > 0:
-                matches = self._sweep(block, graph, names, misses, traces, left)
-                if not matches:
+            idle = 0
+            while idle < _MOST_IDLE:
+                before = len(block.operations)
+                if not self._sweep(block, graph, names, misses, traces):
                     break
                 erase_dead(block)
-                left -= matches
+                idle = idle + 1 if len(block.operations) >= before else 0
+            else:
+                reason = f"{pattern.name}: {_MOST_IDLE} times in a row it matched and the graph became no smaller; "
+                self.note(function, reason + "the replacement seems to hold its own pattern")
+                self._endless.add(pattern.name)
 
     def _sweep(
         self,
@@ -107,9 +114,8 @@ class RewritePatterns(Pass):
         names: list[str],
         misses: dict[str, tuple[float, Note]],
         traces: "Traces",
-        most: int,
     ) -> int:
-        """Rewrite the matches among the ops that there are now, ``most`` at most, and erase what they matched.
+        """Rewrite the matches among the ops that there are now, and erase what they matched.
 
         Returns how many. The nearest miss of all patterns at each op goes to ``misses``.
         """
@@ -124,8 +130,6 @@ class RewritePatterns(Pass):
         erased: set[int] = set()
         roots = [op.operation for op in block.operations if op_name(op.operation) == root_name]
         for address, op in [(op_address(op), op) for op in roots]:
-            if matches == most:
-                break
             if address in erased:
                 continue
             found = matcher.at(op)

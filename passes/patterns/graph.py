@@ -117,7 +117,12 @@ def trace(
 @functools.cache
 def graphs_of(pattern: RewritePattern) -> tuple[PatternGraph, ...]:
     """The graphs of a pattern, one for each distinct example. Raises KilnError for a pattern that traces to none."""
-    return tuple(_graph(pattern, tuple(example)) for example in pattern.example_inputs())
+    try:
+        return tuple(_graph(pattern, tuple(example)) for example in pattern.example_inputs())
+    except KilnError:
+        raise
+    except Exception as error:  # of the user's function
+        raise KilnError(f"pattern {pattern.name!r} cannot be traced: {type(error).__name__}: {error}") from error
 
 
 def _context() -> ir.Context:

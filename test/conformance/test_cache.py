@@ -204,9 +204,10 @@ def test_off(cache):
 def test_patterns_from_outside_are_part_of_the_key(cache):
     x, w = torch.randn(5, 7), torch.randn(7, 3)
 
-    def compiled_with(factor):
+    def compiled_with(value):
         with kiln.patterns.scope():
-            kiln.patterns.register("double", lambda x: x + x, lambda x: x * factor, examples=[(torch.randn(3),)])
+            replacement = lambda x: x * 2 if value else x  # noqa: E731
+            kiln.patterns.register("double", lambda x: x + x, replacement, examples=[(torch.randn(3),)])
             return run(f, x, w)[1]
 
     assert run(f, x, w)[1] == ["stored"]

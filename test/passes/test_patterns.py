@@ -107,10 +107,40 @@ def test_a_condition_refuses_with_a_reason() -> None:
 
 
 def test_a_replacement_of_other_type_is_refused() -> None:
-    kiln.patterns.register("half", lambda x: torch.exp(torch.sin(x)), lambda x: x.half(), (torch.empty(3),))
+    def half(x: torch.Tensor) -> torch.Tensor:
+        return x.half() if x.dim() == 2 else x.tanh()
+
+    kiln.patterns.register("half", lambda x: torch.exp(torch.sin(x)), half, (torch.empty(3),))
     ops, step = rewrite(lambda x: torch.exp(torch.sin(x)), X)
     assert ops == ["sin", "exp"]
     assert any("the replacement gives" in note.reason for note in step.notes)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "examples", "message"),
+    [
+        (torch.sin, torch.sum, (X,), r"the pattern gives float32\[.*\], its replacement float32\[\]"),
+        (torch.sin, lambda x: x.half(), (X,), r"the pattern gives float32.*, its replacement float16"),
+        (torch.sin, lambda x, y: x, (X,), "the replacement fails with the example of 1 arguments: TypeError"),
+        (lambda x: x.sin(), torch.cos, (X, X), "the pattern fails with the example of 2 arguments: TypeError"),
+        (lambda x: x * x.sum().item(), torch.cos, (X,), "the pattern reads an element of a tensor"),
+        (torch.sin, lambda x: x * x.sum().item(), (X,), "the replacement reads an element of a tensor"),
+        (torch.sin, lambda x: "cos", (X,), "the replacement must give tensors, found"),
+        (torch.sin, torch.cos, X, "examples must be a tuple of arguments, or a list of tuples, found a Tensor"),
+        (torch.sin, torch.cos, [], "there is no example"),
+    ],
+)
+def test_what_cannot_match_is_an_error_at_once(pattern: Any, replacement: Any, examples: Any, message: str) -> None:
+    with pytest.raises(KilnError, match=f"^pattern 'wrong': {message}"):
+        kiln.patterns.register("wrong", pattern, replacement, examples)
+    assert "wrong" not in kiln.patterns.active()
+
+
+def test_a_replacement_that_holds_its_own_pattern_ends() -> None:
+    kiln.patterns.register("again", torch.exp, lambda x: torch.exp(x) * 1.5, (X,))
+    _, step = rewrite(lambda x: torch.exp(x), X)
+    assert step.statistics["matched"] == 8
+    assert any("again: 8 times in a row it matched and the graph became no smaller" in n.reason for n in step.notes)
 
 
 def test_scopes_and_names() -> None:
