@@ -37,6 +37,7 @@ from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.saved_channels_last import keep_channels_last
+from kiln.frontend.size_operands import share_size_operands
 
 __all__ = ["compile_dynamo_graph"]
 
@@ -88,6 +89,7 @@ def _partition(
     drop_detaches(joint)
     write_no_log_softmax(joint)
     mark_distances(joint)
+    share_size_operands(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):

@@ -8,8 +8,10 @@ this op: it neither computes it again nor anything before it, so that a result w
 compute where the gradient reads it.
 """
 
+from typing import cast
+
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 __all__ = ["drop_detaches"]
 
@@ -21,7 +23,9 @@ def drop_detaches(gm: GraphModule) -> int:
     """
     graph, gone = gm.graph, 0
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
-        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
+        for user in list(node.users):
+            if user.op != "output":
+                user.replace_input_with(node, cast(Node, node.args[0]))
         if not node.users:
             graph.erase_node(node)
             gone += 1

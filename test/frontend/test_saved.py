@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
 import kiln
@@ -62,3 +63,31 @@ def test_results_that_formulas_detach_are_computed_again(saved: list[Node], resu
 
     check(block, [torch.randn(24, 16), torch.randn(16, 40) / 16, torch.randn(40, 8) / 6], target)
     assert [n.meta["val"].numel() for n in saved].count(24 * 40) == 2
+
+
+def images(saved: list[Node]) -> int:
+    """How many saved tensors are as large as a pooling's input."""
+    return [tuple(n.meta["val"].shape) for n in saved].count((2, 4, 12, 12))
+
+
+def pooled_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = F.relu(F.batch_norm(F.conv2d(x, w, padding=1), None, None, training=True))
+    return F.max_pool2d(y, 3, 2, 1)
+
+
+def pooled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 3, 2, 1)
+
+
+def pooled_twice(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = F.relu(F.conv2d(x, w, padding=1))
+    return F.max_pool2d(y, 3, 2, 1) + F.conv2d(y, w[:, :1].expand(4, 4, 3, 3), stride=2, padding=1)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("function", [pooled_norm, pooled, pooled_twice])
+def test_poolings_keep_no_image_that_is_read_for_its_sizes(saved: list[Node], function: Function, target: str) -> None:
+    """One image is kept: what the norm or the activation, or another convolution, reads."""
+    torch.manual_seed(0)
+    check(function, [torch.randn(2, 3, 12, 12), torch.randn(4, 3, 3, 3) / 5], target)
+    assert images(saved) == 1

@@ -48,7 +48,8 @@ class Image(nn.Module):
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """Arguments of the backward graphs that were compiled, images alone."""
+    """Arguments of the backward graphs that were compiled, images alone; networks' weights are the same ones always."""
+    torch.manual_seed(1)
     found: Kept = []
 
     def keep(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, count: int) -> int:
@@ -104,7 +105,7 @@ def images(size: int = 24, channels: int = 3) -> torch.Tensor:
 def test_what_is_saved(kept: Kept, dtype: torch.dtype) -> None:
     forward, backward = check(Net(), images().to(dtype), fallback=False)
     given = [n for n in kept if n.meta["val"].shape[1] != 3 and n.meta["val"].shape[2] > 3]
-    assert len(given) > 5
+    assert len(given) == 5  # not the input of the pooling: its gradient reads sizes alone
     assert all(is_channels_last(n) for n in given)
     # No kernel reorders what convolutions make for each other: copied is what the caller has, or gets, planar.
     assert not [k for k in forward.kernels if k.name.startswith("copy")]
