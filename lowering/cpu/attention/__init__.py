@@ -3,7 +3,7 @@
 
 """Scaled dot-product attention on the CPU: `choose_attention_schedule`, then `emit_attention`."""
 
-from kiln.lowering.cpu.attention.emit import emit_attention
+from kiln.lowering.cpu.attention.flash import emit_attention
 from kiln.lowering.cpu.attention.problem import (
     AttentionBuffers,
     AttentionProblem,

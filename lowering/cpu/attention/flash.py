@@ -19,16 +19,52 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects.schedules.cpu import AttentionSchedule, FlashSchedule
+from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
+from kiln.lowering import paths
 from kiln.lowering.cpu.attention.problem import AttentionBuffers, AttentionProblem, attention_layout
 from kiln.lowering.cpu.attention.softmax import Softmax
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products
+from kiln.lowering.cpu.contraction.amx import AMX_BF16
+from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit, sum_lanes
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
+from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
 from kiln.lowering.cpu.matmul.problem import Epilogue, KernelContext, Size, known
+
+__all__ = ["emit_attention"]
+
+_TAKEN = paths.group(
+    "cpu attention",
+    *("vectors", "pairs", "tiles", "mask", "causal"),
+    needs={"pairs": "avx512bf16", "tiles": "amx-bf16"},
+)
+
+
+def emit_attention(
+    b: Builder,
+    problem: AttentionProblem,
+    schedule: AttentionSchedule,
+    operands: AttentionBuffers,
+    epilogue: Epilogue,
+    ctx: KernelContext,
+) -> None:
+    """Emits one thread's share of attention at the current insertion point.
+
+    `epilogue` gets rows of the result: index [*batch, head, query], columns of the value size, f32. The thread's
+    scratch must hold `attention_scratch_bytes(problem, schedule)` bytes, 64-byte aligned.
+    """
+    pairs = has_pairs(problem.dtype, schedule.width, target())
+    tiles = isinstance(schedule, AmxFlashSchedule)
+    _TAKEN("tiles" if tiles else "pairs" if pairs else "vectors")
+    if operands.mask is not None:
+        _TAKEN("mask")
+    if problem.causal:
+        _TAKEN("causal")
+    unit = AMX_BF16 if tiles else float_unit("f32", schedule.width, pairs=pairs)
+    Attention(b, problem, schedule, operands, epilogue, ctx, unit).emit()
 
 
 def _unit(strides: tuple[Size, ...]) -> bool:

@@ -122,12 +122,52 @@ class Scratch:
         return b.sum_(b.muli(b.subi(i, inside), self.line), inside, part * self.part)
 
 
-class InScratch(Provider):
-    """An operand that is packed: all of a piece, unless it is there already, or (`strips`) one run of tiles at a time,
-    some steps of k of it.
+class InPanels(Provider):
+    """An operand in words, as `scratch` has them: a constant one, packed before the first call.
 
-    side: "left" or "right". turned: lines are neighbours in scratch, as those of a right operand have to be. exact:
-    single tiles behind the last whole run.
+    side: "left" or "right". exact: single tiles behind the last whole run.
+    """
+
+    strips = False
+
+    def __init__(
+        self, b: Builder, unit: MatrixUnit, lines: Lines, scratch: Scratch, count: int, *, side: str = "right",
+        exact: bool = False, cell: tuple[ir.Value, int] | None = None,
+    ):  # fmt: skip
+        super().__init__(b, unit, lines, count, cell)
+        self.scratch, self.exact, self.size = scratch, exact, unit.rows if side == "left" else unit.columns
+
+    @property
+    def origin(self) -> Index:
+        """The element with which the words of a piece begin."""
+        return self.start
+
+    @override
+    def each(self, lines: Index, run: Run) -> None:
+        b, s, group = self.b, self.scratch, self.unit.group
+
+        def tiles(i: Index, count: int) -> None:
+            first = self.origin if self.strips else b.addi(self.origin, b.muli(i, s.line * group))
+
+            def from_step(at: Index) -> Operand:
+                def place(part: int, n: int, k: Index) -> Place:
+                    deep = b.muli(k if self.strips else b.addi(at, k), s.step)
+                    line = s.at(b, part, n * self.size)
+                    return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
+
+                return place
+
+            run(i, count, from_step)
+
+        if self.exact:
+            self.runs(b.muli(b.ceildivi(lines, self.size), self.size), self.size, tiles)
+        else:
+            b.for_(0, lines, self.count * self.size, lambda i: tiles(i, self.count))
+
+
+class InScratch(InPanels):
+    """An operand that is packed: all of a piece, unless it is there already, or (`strips`) one run of tiles at a time,
+    some steps of k of it. turned: lines are neighbours in scratch, as those of a right operand have to be.
     """
 
     makes = True
@@ -137,11 +177,16 @@ class InScratch(Provider):
         turned: bool = False, exact: bool = False, strips: bool = False, cell: tuple[ir.Value, int] | None = None,
         seen: Range | None = None,
     ):  # fmt: skip
-        super().__init__(b, unit, words.lines, count, None if strips else cell)
-        self.words, self.scratch, self.turned, self.exact, self.seen = words, scratch, turned, exact, seen
+        cell = None if strips else cell
+        super().__init__(b, unit, words.lines, scratch, count, side=side, exact=exact, cell=cell)
+        self.words, self.turned, self.seen = words, turned, seen
         self.makes, self.strips = not strips, strips
-        self.size = unit.rows if side == "left" else unit.columns
         self.is_padded = side == "left" and not unit.is_numbered  # whole runs hold numbers, so that none is slow
+
+    @property
+    @override
+    def origin(self) -> Index:
+        return 0
 
     @override
     def begin(self) -> None:
@@ -171,28 +216,6 @@ class InScratch(Provider):
             return scratch.words, scratch.at(b, part, i)
 
         pack(self.words, start, lines, depth, place, scratch.pitch, turned=self.turned, height=height)
-
-    @override
-    def each(self, lines: Index, run: Run) -> None:
-        b, s, group = self.b, self.scratch, self.unit.group
-
-        def tiles(i: Index, count: int) -> None:
-            first = 0 if self.strips else b.muli(i, s.line * group)
-
-            def from_step(at: Index) -> Operand:
-                def place(part: int, n: int, k: Index) -> Place:
-                    deep = b.muli(k if self.strips else b.addi(at, k), s.step)
-                    line = s.at(b, part, n * self.size)
-                    return Place(s.tiles, b.sum_(first, deep, b.muli(line, group)), s.pitch * group)
-
-                return place
-
-            run(i, count, from_step)
-
-        if self.exact:
-            self.runs(b.muli(b.ceildivi(lines, self.size), self.size), self.size, tiles)
-        else:
-            b.for_(0, lines, self.count * self.size, lambda i: tiles(i, self.count))
 
 
 class TilesInPlace(Provider):
@@ -312,31 +335,6 @@ class ColumnsInPlace(Provider):
             b.if_(whole, lambda: tile([None] * self.count), masked)
 
         b.for_(0, lines, self.count * width, columns)
-
-
-class InPanels(Provider):
-    """A constant right operand, packed before the first call: [panel][k / group][column][group], `count` tiles of
-    columns a panel, column j of the operand at j * stride.
-    """
-
-    @override
-    def each(self, lines: Index, run: Run) -> None:
-        b, size, group = self.b, self.unit.columns, self.unit.group
-        width = self.count * size
-
-        def tiles(j: Index) -> None:
-            first = b.addi(self.start, b.muli(j, self.lines.stride))
-
-            def from_step(at: Index) -> Operand:
-                def place(_: int, n: int, k: Index) -> Place:
-                    deep = b.muli(b.addi(at, k), width)
-                    return Place(self.lines.buffer, b.sum_(first, deep, n * size * group), width * group)
-
-                return place
-
-            run(j, self.count, from_step)
-
-        b.for_(0, lines, width, tiles)
 
 
 def sum_rows(b: Builder, unit: IntegerUnit, rows: Provider, count: Index, depth: Index, sums: ir.Value) -> None:

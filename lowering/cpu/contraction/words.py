@@ -120,86 +120,73 @@ def pack(
     What memory has in the other order is transposed in registers. Whole vectors of lines are written.
     """
     height = lines if height is None else height
-    words.begin()
-    source = words.lines
+    b, source, group, lanes = words.b, words.lines, words.group, words.lanes
     is_near = isinstance(source.stride, int) and source.stride in (1, 2)  # vectors of lines are one load or two
     is_along = isinstance(source.k_stride, int) and source.k_stride == 1 or not turned and not is_near
-    (_along if is_along else _across)(words, start, lines, height, depth, place, pitch, turned)
-    words.end()
-
-
-def _along(
-    words: Words, start: Index, lines: Index, height: Index, depth: Index, place: Place, pitch: int, turned: bool
-) -> None:
-    """Vectors of 16 words of a line: as they are, or 16 lines together, transposed."""
-    b, source, unit = words.b, words.lines, words.lanes * words.group
+    words.begin()
+    read = _along if is_along else _across
+    unrolled = words.parts == 1 if is_along else words.parts * group <= 2
+    unit = group if turned and not is_along else lanes * group
     full = b.round_down(depth, unit)
     tail = b.subi(depth, full)
-    last = b.subi(lines, 1)
-
-    unrolled = turned and words.parts == 1
+    end, clamped = b.subi(lines, 1) if is_along else lines, height is not lines or turned and is_along
 
     def some(i: Index) -> None:
-        def row(r: Index) -> Index:
-            return b.addi(
-                start, b.muli(b.mini(b.addi(i, r), last) if turned or height is not lines else i, source.stride)
-            )
-
-        rows = [row(r) for r in range(words.lanes)] if unrolled else []
-
-        def copy(k: Index, left: Index | None = None) -> None:
-            step = b.muli(b.divi(k, words.group), pitch if turned else 1)
-            to = [(buffer, b.addi(at, step)) for buffer, at in (place(part, i) for part in range(words.parts))]
-
-            def line(r: Index) -> list[ir.Value]:
-                at = rows[r] if isinstance(r, int) and unrolled else row(r)
-                return words.along(b.addi(at, b.muli(k, source.k_stride)), left)
-
-            if turned:
-                _transposed(words, line, to, pitch, unrolled)
-            else:
-                _store(b, line(0), to)
-
-        words.for_(0, full, unit, copy)
-        words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
-
-    words.for_(0, height, words.lanes if turned else 1, some)
-
-
-def _across(
-    words: Words, start: Index, lines: Index, height: Index, depth: Index, place: Place, pitch: int, turned: bool
-) -> None:
-    """Vectors of one word of 16 lines: as they are, or 16 together, transposed."""
-    b, source, group = words.b, words.lines, words.group
-    unit = group if turned else words.lanes * group
-    full = b.round_down(depth, unit)
-    tail = b.subi(depth, full)
-
-    def strip(i: Index) -> None:
-        here = b.mini(b.subi(lines, i), words.lanes)
-        here = here if height is lines else b.maxi(here, 0)
-        first = b.addi(start, b.muli(i, source.stride))
+        vector = read(words, start, i, end, clamped, lanes if turned and unrolled else 0)
 
         def copy(k: Index, left: Index | None = None) -> None:
             step = b.muli(b.divi(k, group), pitch if turned else 1)
             to = [(buffer, b.addi(at, step)) for buffer, at in (place(part, i) for part in range(words.parts))]
-
-            def word(q: Index) -> list[ir.Value]:
-                steps = b.muli(q, group)
-                there = None if left is None else b.maxi(b.subi(left, steps), 0)
-                return words.across(b.addi(first, b.muli(b.addi(k, steps), source.k_stride)), here, there)
-
-            if turned:
-                _store(b, word(0), to)
+            if is_along != turned:
+                _store(b, vector(0, k, left), to)
             else:
-                _transposed(words, word, to, pitch, words.parts * group <= 2)
+                _transposed(words, lambda r: vector(r, k, left), to, pitch, unrolled)
 
         words.for_(0, full, unit, copy)
         words.if_(b.cmpi("sgt", tail, 0), lambda: copy(full, tail))
-        if turned:
+        if turned and not is_along:
             _fill(words, depth, [place(part, i) for part in range(words.parts)], pitch)
 
-    words.for_(0, height, words.lanes, strip)
+    words.for_(0, height, 1 if is_along and not turned else lanes, some)
+    words.end()
+
+
+_Read = Callable[[Index, Index, Index | None], list[ir.Value]]
+"""read(r, k, left): the r-th vector of a square of words from step k on, of which `left` steps are there."""
+
+
+def _along(words: Words, start: Index, i: Index, last: Index, clamped: bool, known: int) -> _Read:
+    """Vectors of words of line i + r; clamped: of the last line for those behind it. known: of so many lines it is
+    computed once where they begin.
+    """
+    b, source = words.b, words.lines
+
+    def row(r: Index) -> Index:
+        number = b.mini(b.addi(i, r), last) if clamped else i
+        return b.addi(start, b.muli(number, source.stride))
+
+    rows = [row(r) for r in range(known)]
+
+    def read(r: Index, k: Index, left: Index | None) -> list[ir.Value]:
+        at = rows[r] if isinstance(r, int) and rows else row(r)
+        return words.along(b.addi(at, b.muli(k, source.k_stride)), left)
+
+    return read
+
+
+def _across(words: Words, start: Index, i: Index, lines: Index, clamped: bool, known: int) -> _Read:
+    """Vectors of the r-th word of lines i ...; clamped: there may be none of these."""
+    b, source = words.b, words.lines
+    here = b.mini(b.subi(lines, i), words.lanes)
+    here = b.maxi(here, 0) if clamped else here
+    first = b.addi(start, b.muli(i, source.stride))
+
+    def read(r: Index, k: Index, left: Index | None) -> list[ir.Value]:
+        steps = b.muli(r, words.group)
+        there = None if left is None else b.maxi(b.subi(left, steps), 0)
+        return words.across(b.addi(first, b.muli(b.addi(k, steps), source.k_stride)), here, there)
+
+    return read
 
 
 def _store(b: Builder, vectors: list[ir.Value], to: Sequence[tuple[ir.Value, Index]]) -> None:

@@ -114,7 +114,10 @@ class Tiles:
         lines, count = (self.left_lines, plan.high) if is_left else (self.right_lines, plan.wide)
         place = plan.left if is_left else plan.right
         if place == "panels":
-            return InPanels(self.b, unit, lines, count)
+            panel, deep = self.wide, lines.stride
+            assert isinstance(deep, int), "a constant has known sizes"
+            words = Scratch(lines.buffer, lines.buffer, 0, deep // unit.group, panel, panel, panel)
+            return InPanels(self.b, unit, lines, words, count)
         if place == "place" and not (is_left and unit.is_numbered):
             kind = RowsInPlace if is_left else ColumnsAlongK if plan.along_k else ColumnsInPlace
             return kind(self.b, unit, lines, count)
