@@ -27,8 +27,9 @@ from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction import Grid, MatrixUnit, Operand, Place, Tile, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
+from kiln.lowering.cpu.contraction.operands import ColumnsAlongK
 from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
-from kiln.lowering.cpu.contraction.vectors import float_unit, sum_lanes
+from kiln.lowering.cpu.contraction.vectors import float_unit, fold
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.partition import offset_of, run_epilogue, unflatten
@@ -267,27 +268,20 @@ class Attention(Softmax):
     def scores_in_place(self, i: Index, first: Index, count: Index) -> None:
         """The same by dot products along the head size, four keys at a time; keys past the last repeat it."""
         b, lay, group = self.b, self.lay, min(4, self.width)
-        row = known(self.p.k_strides[-2])
-        q_at, unit = self.query_rows(i), float_unit("f32", self.width, pairs=self.pairs, along_k=True)
+        unit = float_unit("f32", self.width, pairs=self.pairs, along_k=True)
+        keys = ColumnsAlongK(b, unit, Lines(self.operands.k, known(self.p.k_strides[-2]), 1), group)
+        keys.prepare(first, count, self.p.qk_size)
+        queries = self.rows(self.query_rows(i), self.q_row)
 
-        def tile(j: Index) -> None:
-            last = b.subi(count, 1)
-            k_at = [b.addi(first, b.muli(b.mini(b.addi(j, n), last), row)) for n in range(group)]
-
-            def keys(_: int, n: int, k: Index) -> Place:
-                return Place(self.operands.k, b.addi(k_at[n], k))
-
+        def run(j: Index, wide: int, tiles: Callable[[Index], Operand]) -> None:
             def store(sums: Sequence[Tile]) -> None:
-                scores = [x for x in sums if isinstance(x, ir.Value)]
-                for r in range(self.mr):
-                    x = sum_lanes(b, scores[r * group : (r + 1) * group])
+                for r, x in enumerate(fold(b, sums, wide)):
                     b.vstore(x, self.scratch, b.sum_(lay["p"], j, r * lay["p_stride"]))
 
-            queries = self.rows(q_at, self.q_row)
             how: dict[str, Any] = {"filled": False, "unrolled": True, "store": store}
-            add_products(b, unit, Grid(self.mr, group), None, queries, keys, self.p.qk_size, **how)
+            add_products(b, unit, Grid(self.mr, wide), None, queries, tiles(0), self.p.qk_size, **how)
 
-        b.for_(0, count, group, tile)
+        keys.each(count, run)
 
     def query_rows(self, i: Index) -> list[Index]:
         """Where the queries of a strip lie in `words`."""

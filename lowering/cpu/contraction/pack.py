@@ -31,21 +31,13 @@ def shuffle_squares(shuffle: Callable[[T, T, list[int]], T], rows: Sequence[T], 
     # Unpack stages: elements of 1, then 2, ... lanes interleave inside each 128-bit block.
     size = 1
     while size < group:
+        blocks, runs = range(0, w, group), range(0, group // 2, size)
+        low = [block + e + q + side * w for block in blocks for e in runs for side in range(2) for q in range(size)]
+        high = [lane + group // 2 for lane in low]
         mixed = list(out)
-        for base in range(0, w, group):
-            for i in range(group):
-                if i & size:
-                    continue
-                x, y = out[base + i], out[base + i + size]
-                low: list[int] = []
-                high: list[int] = []
-                for block in range(0, w, group):
-                    half = group // 2
-                    for picked, start in ((low, block), (high, block + half)):
-                        for e in range(0, half, size):
-                            picked += [start + e + q for q in range(size)]
-                            picked += [w + start + e + q for q in range(size)]
-                mixed[base + i], mixed[base + i + size] = shuffle(x, y, low), shuffle(x, y, high)
+        for i in (i for i in range(w) if not i % group & size):
+            x, y = out[i], out[i + size]
+            mixed[i], mixed[i + size] = shuffle(x, y, low), shuffle(x, y, high)
         out = mixed
         size *= 2
     # The stages leave column c of a group where the bits of c say in reverse.
@@ -53,25 +45,13 @@ def shuffle_squares(shuffle: Callable[[T, T, list[int]], T], rows: Sequence[T], 
     places = [int(f"{c:0{bits}b}"[::-1], 2) if bits else 0 for c in range(group)]
     out = [out[base + places[c]] for base in range(0, w, group) for c in range(group)]
     # Exchange of 128-bit blocks: block q of group g swaps with block g of group q.
-    distance = 1
-    while distance * group < w:
-        for g in range(w // group):
-            if g & distance:
-                continue
-            for c in range(group):
-                p, q = g * group + c, (g + distance) * group + c
-                x, y = out[p], out[q]
-                keep: list[int] = []
-                move: list[int] = []
-                for blk in range(w // group):
-                    near = range(blk * group, (blk + 1) * group)
-                    if blk & distance:
-                        keep += [w + lane - distance * group for lane in near]
-                        move += [w + lane for lane in near]
-                    else:
-                        keep += list(near)
-                        move += [lane + distance * group for lane in near]
-                out[p], out[q] = shuffle(x, y, keep), shuffle(x, y, move)
+    distance = group
+    while distance < w:
+        keep = [lane + (w - distance if lane & distance else 0) for lane in range(w)]
+        move = [lane + (w if lane & distance else distance) for lane in range(w)]
+        for p in (p for p in range(w) if not p & distance):
+            x, y = out[p], out[p + distance]
+            out[p], out[p + distance] = shuffle(x, y, keep), shuffle(x, y, move)
         distance *= 2
     return out
 

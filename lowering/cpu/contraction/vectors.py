@@ -8,7 +8,7 @@ A tile of sums is one vector. Its lanes are one of two things:
 - columns: the right tile has `group` rows of them, interleaved, and the left one is `group` steps of k of one row, the
   same in all lanes;
 - steps of k (`along_k`): both tiles are vectors of neighbours along k, and the lanes of the sums are added at the end
-  (`sum_lanes`).
+  (`fold`).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from kiln.lowering.cpu.contraction import bf16
 from kiln.lowering.cpu.contraction.bf16 import LANES, as_pairs, broadcast_last, broadcast_pair, from_memory, interleave
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 
-__all__ = ["VectorUnit", "float_unit", "shape_of", "sum_lanes"]
+__all__ = ["VectorUnit", "float_unit", "fold", "shape_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,13 @@ def float_unit(
     return _Fma(name="FMA", operands=sums, sums=sums, **shape_of(width, 1, along_k))
 
 
-def sum_lanes(b: Builder, vectors: Sequence[ir.Value]) -> ir.Value:
+def fold(b: Builder, sums: Sequence[Tile], wide: int) -> list[ir.Value]:
+    """Of each row of `wide` tiles of sums along k (a power of two, at most one a lane): their sums, as one vector."""
+    values = [x for x in sums if isinstance(x, ir.Value)]
+    return [_sum_lanes(b, values[start : start + wide]) for start in range(0, len(values), wide)]
+
+
+def _sum_lanes(b: Builder, vectors: Sequence[ir.Value]) -> ir.Value:
     """Sums of the lanes of each of the vectors (a power of two of them, at most one a lane), as one vector."""
     width, count = ir.VectorType(vectors[0].type).shape[0], len(vectors)
     while len(vectors) > 1:

@@ -37,7 +37,7 @@ from kiln.lowering.cpu.contraction.pack import transpose_block
 from kiln.lowering.cpu.contraction.parts import Range
 from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.contraction.sums import Operand
-from kiln.lowering.cpu.contraction.vectors import sum_lanes
+from kiln.lowering.cpu.contraction.vectors import VectorUnit, fold
 from kiln.lowering.cpu.contraction.words import Lines, Words
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.plan import TileSchedule, plan_of, tiles_layout, transposed
@@ -258,7 +258,7 @@ class Tiles:
             run = self.line_of("right")
             loop = {"before": self.ahead(rights), "runs": fetch and (run, fetch), "unroll": self.plan.unroll}
         if self.plan.along_k:
-            folded = partial(self.fold, i, j, wide, first)
+            folded = partial(self.store_folded, i, j, wide, first)
             add_products(b, unit, Grid(high, wide), None, lefts, rights, depth, filled=False, store=folded, **loop)
             return
         add_products(
@@ -267,11 +267,11 @@ class Tiles:
             load=taken_off if self.plan.is_shifted else None, store=store if self.result else None, **loop,
         )  # fmt: skip
 
-    def fold(self, i: Index, j: Index, wide: int, first: Condition, sums: Sequence[Tile]) -> None:
+    def store_folded(self, i: Index, j: Index, wide: int, first: Condition, sums: Sequence[Tile]) -> None:
         """Adds the lanes of sums along k, which are one vector of `wide` columns for each row then, to the block."""
         b, unit, stride = self.b, self.unit, self.layout["nc"]
-        values: list[ir.Value] = [x for x in sums if isinstance(x, ir.Value)]
-        rows = [sum_lanes(b, values[r : r + wide]) for r in range(0, len(values), wide)]
+        assert isinstance(unit, VectorUnit)
+        rows = fold(b, sums, wide)
         at = [b.sum_(b.muli(i, stride), j, r * stride) for r in range(len(rows))]
         type_ = rows[0].type
         if self.plan.is_shifted:
@@ -282,7 +282,6 @@ class Tiles:
             before = b.if_(first, lambda: zeros, there, [type_] * len(at))
             rows = [unit.add(b, x, y) for x, y in zip(rows, before, strict=True)]
         for x, place in zip(rows, at, strict=True):
-            assert isinstance(x, ir.Value)
             b.vstore(x, self.sums, place)
 
     def ahead(self, right: Operand) -> Callable[[Index], None] | None:
