@@ -4,7 +4,6 @@
 """One AOT graph to a boxed callable: import, passes, host plan, executor; or ATen with the reason."""
 
 import logging
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,8 @@ from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.frontend.import_.limits import LIMITS, guard_sizes, needs_guards
 from kiln.frontend.import_.random_state import complete_random_values
 from kiln.frontend.options import Options
-from kiln.frontend.report import CompileReport, Freezing, publish
+from kiln.frontend.report import CompileReport, Freezing
+from kiln.frontend.report.announce import announce
 from kiln.frontend.saved_channels_last import write_channels_last
 
 __all__ = ["compile_graph", "forget_warnings"]
@@ -63,9 +63,7 @@ def compile_graph(
         run = _fall_back(gm, options, report, str(unsupported), None)
     except (KilnError, Exception) as error:  # noqa: BLE001 - a defect of any pass must not break the user's model
         run = _fall_back(gm, options, report, f"{type(error).__name__}: {error}", error)
-    publish(report)
-    if options.trace:
-        print(_one_line(report), file=sys.stderr)
+    announce(report, options)
     return run
 
 
@@ -103,9 +101,3 @@ def _fall_back(
 def forget_warnings() -> None:
     """Warn again about reasons already warned about."""
     _warned.clear()
-
-
-def _one_line(report: CompileReport) -> str:
-    ways = ", ".join(f"{count} {way}" for way, count in sorted(report.ways().items()))
-    outcome = f"{len(report.kernels)} kernels ({ways})" if report.executor == "kiln" else report.fallback_reason
-    return f"kiln: {report.graph} graph of {report.nodes} ops in {report.seconds:.2f} s: {outcome}"

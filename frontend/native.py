@@ -23,7 +23,9 @@ from kiln.frontend.compiler_import import no_full_collections
 from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
+from kiln.frontend.report.announce import is_traced
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
+from kiln.frontend.report.stage_trace import StageTrace
 from kiln.frontend.runners import make_runner
 from kiln.frontend.targets import choose_target
 from kiln.lowering.cpu import isa
@@ -134,6 +136,8 @@ def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
         from kiln.passes.instruments.numerics import VerifyNumerics
 
         instruments.append(VerifyNumerics())
+    if is_traced():
+        instruments.append(StageTrace(report.graph))
     if folder is not None:
         stages_only = not options.pipeline  # the text of a pipeline does not say which passes complete stages
         instruments += [StageDump(folder, stages_only=stages_only, debug_info=True), KernelDump(folder)]

@@ -90,7 +90,7 @@ class Options(PipelineOptions):
         default_factory=knobs.cache,
         metadata={"help": "load graphs that were compiled before, in any process, and keep those compiled now"},
     )
-    trace: bool = field(default=False, metadata={"help": "print one line per compiled graph to stderr"})
+    trace: bool = field(default_factory=knobs.verbose, metadata={"help": "print one line per compiled graph to stderr"})
     pipeline: str = field(default="", metadata={"help": "a pass pipeline that replaces the target's"})
     passes: tuple[Insert, ...] = field(
         default=(), metadata={"help": "own passes in the pipeline: a list of kiln.Insert"}

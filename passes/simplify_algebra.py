@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from kiln.errors import PassOptionError, did_you_mean
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 
@@ -42,6 +43,8 @@ class SimplifyAlgebra(Pass):
     name = "simplify-algebra"
     fast_math: bool = False
     """Apply rules that are wrong for NaN, Inf, the sign of zeros or the last bits of a result."""
+    disable: tuple[str, ...] = ()
+    """Names of rules to leave out."""
     max_rounds: int = 16
     """Sweeps over a function; one that changes nothing is the last."""
 
@@ -49,7 +52,12 @@ class SimplifyAlgebra(Pass):
         """Simplify every function that holds torch types."""
         from kiln.passes.algebra.rules import all_rules, by_op
 
-        table = by_op(all_rules())
+        rules = all_rules()
+        names = [entry.name for entry in rules]
+        for name in self.disable:
+            if name not in names:
+                raise PassOptionError(self.name, f"there is no rule {name!r}{did_you_mean(name, names)}")
+        table = by_op([entry for entry in rules if entry.name not in self.disable] if self.disable else rules)
         for function in [op.operation for op in module.body.operations if op.operation.name == "func.func"]:
             if "!torch." not in str(function.attributes["function_type"]):
                 continue

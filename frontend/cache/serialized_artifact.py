@@ -32,7 +32,8 @@ from kiln.frontend.cache.compiled_graphs import graph_cache, load_graph, load_st
 from kiln.frontend.cache.graph_key import Uncacheable, code_settings
 from kiln.frontend.calls.output_strides import Strides
 from kiln.frontend.options import Options
-from kiln.frontend.report import CompileReport, publish
+from kiln.frontend.report import CompileReport
+from kiln.frontend.report.announce import announce
 
 __all__ = ["Constant", "SerializedArtifact", "Reference", "unpickled"]
 
@@ -154,7 +155,7 @@ class SerializedArtifact(OutputCode):
     @override
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         if self.loaded is not None:
-            publish(self.loaded)
+            announce(self.loaded, self.options)
 
     def __copy__(self) -> "SerializedArtifact":
         return self

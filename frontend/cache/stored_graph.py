@@ -18,7 +18,7 @@ from kiln.runtime.records import decode, encode
 
 __all__ = ["StoredGraph"]
 
-_VERSION = 7
+_VERSION = 8
 _HEADER = struct.Struct("<III")
 """The version, the lengths of the header and of the report."""
 _REPORTED = (
@@ -31,6 +31,7 @@ _REPORTED = (
     "memory",
     "eager_memory",
     "rewrites",
+    "statistics",
     "notes",
     "proved",
 )

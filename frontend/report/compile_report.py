@@ -91,7 +91,8 @@ class CompileReport:
     ``cache``: what the persistent cache did: "loaded", "stored", "off", or "off: ..." and "not stored: ..." with
     the reason; ``key``: where the graph is in it, if it is. ``trace``: why AOTAutograd's cache has no trace of a graph
     for which Kiln's has the code; empty if it has, or was not asked. ``rewrites``: how often each pattern of
-    ``rewrite-patterns`` matched. ``notes``: why passes did what they did, or did not.
+    ``rewrite-patterns`` matched. ``statistics``: what each pass counted, such as the rules of ``simplify-algebra``
+    that matched. ``notes``: why passes did what they did, or did not.
     ``proved``: what checked execution proved of kernels for a GPU.
     """
 
@@ -115,6 +116,7 @@ class CompileReport:
     key: str = ""
     trace: str = ""
     rewrites: dict[str, int] = field(default_factory=dict[str, int])
+    statistics: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     notes: list[Note] = field(default_factory=list[Note])
     proved: Proved | None = None
 

@@ -4,7 +4,7 @@
 """``kiln.explain``: compile a model for given inputs and tell what became of each op."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
@@ -111,8 +111,12 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
     if graph.decisions:
         console.print(_decision_table(graph, verbose))
     if graph.rewrites:
-        counted = ", ".join(name if count == 1 else f"{count} {name}" for name, count in graph.rewrites.items())
-        console.print(f"patterns rewritten: {counted}", markup=False)
+        console.print(f"patterns rewritten: {_listed(graph.rewrites)}", markup=False)
+    rules = {k[8:]: n for k, n in graph.statistics.get("simplify-algebra", {}).items() if k.startswith("matched:")}
+    if rules:
+        console.print(f"algebra rules applied: {_listed(rules)}", markup=False)
+    for name, counts in graph.statistics.items() if verbose else ():
+        console.print(f"{name}: {', '.join(f'{key}={count}' for key, count in counts.items() if count)}", markup=False)
     for note in graph.notes:
         if verbose or note.pass_name in ("rewrite-patterns", "autotune-cpu", "autotune-gpu"):
             # The FX node's name is what the other tables show as well.
@@ -177,5 +181,8 @@ def _kib(count: int) -> str:
 
 
 def _counted(names: tuple[str, ...]) -> str:
-    counts = Counter(names)
+    return _listed(Counter(names))
+
+
+def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())

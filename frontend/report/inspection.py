@@ -34,6 +34,10 @@ def report_passes(report: CompileReport, passes: Sequence[Pass]) -> None:
     for pass_ in passes:
         report.notes += pass_.notes
         report.rewrites.update(_rewrites_of(pass_))
+        if pass_.statistics:
+            counted = report.statistics.setdefault(pass_.name, {})
+            for key, count in pass_.statistics.items():
+                counted[key] = counted.get(key, 0) + count
         for decision in getattr(pass_, "decisions", ()):
             report.decisions.append(Decision(decision.op, decision.location, decision.way, decision.reason))
         if isinstance(pass_, ProveKernels):
