@@ -11,7 +11,7 @@ its package has an entry point (docs/first-target.md).
 
 import importlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
@@ -20,6 +20,8 @@ from kiln.lowering.options import PipelineOptions
 
 if TYPE_CHECKING:  # a graph that is loaded from the cache needs no MLIR
     from torch_mlir import ir
+
+    from kiln.lowering.tune.trials import Judge, Trials
 
 __all__ = [
     "ALONE",
@@ -103,6 +105,10 @@ class Target:
     def library(self, op: "ir.Operation", *, tensor_maps: bool) -> "Library | None":
         """Who computes a named op; None for an op that no library has. tensor_maps: kernels may use them."""
         return None
+
+    def judges(self, trials: "Trials") -> "Mapping[str, Judge]":
+        """What runs named ops with a kernel and with a library, by the ops' names; empty where nothing can be run."""
+        return {}
 
     def wants_channels_last(self, op: "ir.Operation") -> bool:
         """Whether the kernel of a convolution needs an image with neighbouring channels."""

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 from torch_mlir import ir
 
@@ -12,6 +12,7 @@ from kiln.dialects import kiln
 from kiln.errors import PassOptionError, UnsupportedError, did_you_mean
 from kiln.lowering.host.library_calls import CANDIDATE
 from kiln.lowering.target import Library, Target, find_target
+from kiln.lowering.tune.trials import Judge, Trials
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.split_products import PARTS
@@ -20,9 +21,6 @@ from kiln.passes.vendor.attention import attention
 from kiln.passes.vendor.convolutions import convolution, convolution_alone
 from kiln.passes.vendor.products import product
 from kiln.passes.vendor.sizes import Symbols
-
-if TYPE_CHECKING:
-    from kiln.lowering.gpu.tune.judge import Judge
 
 __all__ = ["ChooseVendor"]
 
@@ -47,7 +45,7 @@ def _builder(name: str, target: Target) -> Build:
     return _CALLS[name] if target.library_adds_bias else _WITHOUT_BIAS.get(name, _CALLS[name])
 
 
-def _caller(name: str, target: Target) -> Callable[[ir.Operation], None]:
+def _caller(target: Target, name: str) -> Callable[[ir.Operation], None]:
     """What puts the call in the place of such an op."""
     build = _builder(name, target)
 
@@ -168,9 +166,7 @@ class ChooseVendor(RemembersSchedules, Pass):
             if name not in ops:
                 raise PassOptionError(self.name, f"keep: no rule for {name!r}{did_you_mean(name, ops)}")
 
-    def _decide(
-        self, op: ir.Operation, library: Library, judges: "Mapping[str, Judge[Any]]"
-    ) -> tuple[str | None, str, int]:
+    def _decide(self, op: ir.Operation, library: Library, judges: Mapping[str, Judge]) -> tuple[str | None, str, int]:
         """Why to call the library, and if there is no reason, why not; which of the library's algorithms."""
         name, reason = kiln.name_of(op), library.reason
         why_not = library.kept if reason is None else ""
@@ -184,23 +180,13 @@ class ChooseVendor(RemembersSchedules, Pass):
         why_not = f"a kernel of its own: {verdict.reason}"
         return verdict.reason if verdict.library else None, why_not, verdict.candidate
 
-    def _judges(self, target: Target) -> "dict[str, Judge[Any]]":
-        """What runs ops both ways, by their names, if that is asked for and there is a GPU to do so."""
-        if not self.seconds or target.runs_on == "cpu":
+    def _judges(self, target: Target) -> Mapping[str, Judge]:
+        """What runs ops both ways, if that is asked for."""
+        if not self.seconds:
             return {}
-        from kiln.lowering.gpu.dot.fusions import DotOptions
-        from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
-        from kiln.lowering.gpu.tune.library import ProductJudge
-
-        given = self.store, DotOptions(self.arch, self.tf32, self.tensor_maps, self.roundings), self.device
+        by = partial(_caller, target)
         times = self.seconds, self.graph_seconds
-        return kiln.by_name(
-            {
-                kiln.MatmulOp: ProductJudge(*given, *times),
-                kiln.ConvOp: ConvolutionJudge(*given, _caller("kiln.conv", target), *times),
-                kiln.AttentionOp: AttentionJudge(*given, _caller("kiln.attention", target), *times),
-            }
-        )
+        return target.judges(Trials(self.store, *times, self.tf32, self.tensor_maps, self.roundings, by))
 
     def _library(self, op: ir.Operation, target: Target) -> Library | None:
         name = kiln.name_of(op)

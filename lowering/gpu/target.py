@@ -3,13 +3,14 @@
 
 """NVIDIA's GPUs as a target: Triton IR, cuBLAS and cuDNN where they are faster."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from torch_mlir import ir
 from typing_extensions import override
 
-from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp
+from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp, by_name
 from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
 from kiln.lowering.gpu.dot.choice import product_reason
@@ -19,6 +20,7 @@ from kiln.lowering.gpu.named_kernels import no_kernel
 from kiln.lowering.gpu.schedule import column_results
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import ALONE, Library, Step, Steps, Target, braced, strict
+from kiln.lowering.tune.trials import Judge, Trials
 
 __all__ = ["GpuTarget"]
 
@@ -65,6 +67,22 @@ class GpuTarget(Target):
         if reason is None and attention_alone(op, tensor_maps, self.arch):
             return Library(None, "a kernel of its own is as fast, with one behind it for what follows", (ALONE,))
         return Library(reason)
+
+    @override
+    def judges(self, trials: Trials) -> Mapping[str, Judge]:
+        from kiln.lowering.gpu.dot.fusions import DotOptions
+        from kiln.lowering.gpu.tune.calls import AttentionJudge, ConvolutionJudge
+        from kiln.lowering.gpu.tune.library import ProductJudge
+
+        options = DotOptions(self.arch, trials.tf32, trials.tensor_maps, trials.roundings)
+        given, times = (trials.store, options, self.runs_on), (trials.seconds, trials.graph_seconds)
+        return by_name(
+            {
+                MatmulOp: ProductJudge(*given, *times),
+                ConvOp: ConvolutionJudge(*given, trials.caller("kiln.conv"), *times),
+                AttentionOp: AttentionJudge(*given, trials.caller("kiln.attention"), *times),
+            }
+        )
 
     @override
     def choose_library(self, options: PipelineOptions) -> Steps:

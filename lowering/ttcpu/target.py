@@ -3,6 +3,7 @@
 
 """A GPU's kernels on the CPU, as a target: for looking at numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -12,6 +13,7 @@ from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import Step, Steps, braced, strict
 from kiln.lowering.ttcpu.settings import Settings
+from kiln.lowering.tune.trials import Judge, Trials
 
 __all__ = ["TtCpuTarget"]
 
@@ -31,6 +33,10 @@ class TtCpuTarget(GpuTarget):
     @override
     def runs_on(self) -> str:
         return "cpu"
+
+    @override
+    def judges(self, trials: Trials) -> Mapping[str, Judge]:
+        return {}  # times on a CPU say nothing of a GPU
 
     @override
     def lower(self, options: PipelineOptions) -> Steps:

@@ -4,6 +4,7 @@
 """Targets: frozen, phases in a row, typed options; passes are made for a compilation."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import pytest
 from torch_mlir import ir
@@ -17,6 +18,7 @@ from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import PHASES, Library, Target, find_target, target_names
 from kiln.lowering.ttcpu.target import TtCpuTarget
 from kiln.lowering.tune.store import TunedSchedules
+from kiln.lowering.tune.trials import Judge, Trials, Verdict
 from kiln.passes import PassManager
 from kiln.passes.choose_vendor import ChooseVendor
 from kiln.passes.core import Compilation
@@ -109,3 +111,35 @@ def test_a_target_says_what_its_libraries_compute(monkeypatch: pytest.MonkeyPatc
     assert 'reason = "a large one"' in text and text.count("kiln.aten") == 1
     assert text.count("kiln.matmul") == 1 and "small, transpose_lhs" in text
     assert [note.reason for note in choose.pass_.notes] == ["a large one", "a small one"]
+
+
+def test_a_target_runs_ops_both_ways_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass asks for it only where it is given time; what a judge says counts more than the rules."""
+
+    class Faster:
+        def verdict(self, op: ir.Operation) -> Verdict:
+            return Verdict(True, "the library: 1 us, the kernel: 2 us")
+
+    @dataclasses.dataclass(frozen=True)
+    class Track(CpuTarget):
+        name = "track"
+
+        def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
+            return Library(None) if isinstance(op.opview, MatmulOp) else None
+
+        def judges(self, trials: Trials) -> Mapping[str, Judge]:
+            assert trials.seconds == 2.0 and trials.store is store and callable(trials.caller("kiln.matmul"))
+            return {"kiln.matmul": Faster()}
+
+    store = TunedSchedules()
+    monkeypatch.setattr("kiln.lowering.target._REGISTERED", {"track": Track})
+    for given, calls in (("", 0), (" seconds=2.0", 1)):
+        with create_context():
+            module = parse("""
+                func.func @main(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
+                  %0 = "kiln.matmul"(%a, %a) {transpose_lhs = false, transpose_rhs = false}
+                    : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+                  return %0 : tensor<4x4xf32>
+                }""")
+            PassManager(parse_pipeline(f"choose-vendor{{target=track{given}}}", Compilation(store))).run(module)
+            assert to_text(module).count("the library: 1 us") == calls

@@ -17,20 +17,9 @@ from kiln.lowering.gpu.dot.fusions import DotOptions
 from kiln.lowering.gpu.tune.tuner import GpuTuner, chip_name
 from kiln.lowering.tune.measure import Measure
 from kiln.lowering.tune.store import Found, LibraryVerdict, TunedSchedules
+from kiln.lowering.tune.trials import Verdict
 
-__all__ = ["Case", "Judge", "Verdict"]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the library is to be called, with which of its algorithms (by its own ranking), and the times; else, into
-    how many parts the sums are split.
-    """
-
-    library: bool
-    reason: str
-    candidate: int = 0
-    parts: int = 1
+__all__ = ["Case", "Judge"]
 
 
 @dataclass(frozen=True)
