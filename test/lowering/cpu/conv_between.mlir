@@ -1,10 +1,10 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --mlir-print-local-scope --pass-pipeline="propagate-layouts{target=cpu}" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4+avx512bf16 --mlir-print-local-scope --pass-pipeline="propagate-layouts{target=cpu}" | filecheck %s
 // RUN: kiln-opt %s --mlir-print-local-scope --pass-pipeline="propagate-layouts{target=cuda}" | filecheck %s --check-prefix=CUDA
 
-// What lies between two convolutions is channels-last for bf16 on the CPU, whose kernels turn the argument in any case, and
+// What lies between two convolutions is channels-last for bf16 on a CPU that multiplies pairs, whose kernels turn the argument in any case, and
 // the result as they write it.
 
 // CHECK-LABEL: func.func @bf16(

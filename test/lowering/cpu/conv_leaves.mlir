@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --pass-pipeline="emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4 --pass-pipeline="emit-cpu-kernels" | filecheck %s
 
 // The leaves of convolutions behind schedules that are given, so that the code is that of no particular CPU.
 

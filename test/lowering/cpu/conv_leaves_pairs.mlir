@@ -1,8 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// REQUIRES: avx512bf16
-// RUN: kiln-opt %s --split-input-file --pass-pipeline="emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4+avx512bf16 --split-input-file --pass-pipeline="emit-cpu-kernels" | filecheck %s
 
 // The leaves of convolutions that multiply pairs of bf16, behind schedules that are given.
 

@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: not kiln-opt %s --split-input-file --pass-pipeline="emit-cpu-kernels" 2>&1 | filecheck %s
+// RUN: not kiln-opt %s --cpu=x86-64-v4 --split-input-file --pass-pipeline="emit-cpu-kernels" 2>&1 | filecheck %s
 
 // What the code generator does not express: each error names the op, the place and what is wrong.
 

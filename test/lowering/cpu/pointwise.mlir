@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4 --split-input-file --mlir-print-local-scope --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
 
 // Two dims that memory walks as one are one loop. Its tail, whose size is known, is masked by a constant count.
 

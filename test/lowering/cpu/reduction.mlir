@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="expand-named-ops{keep=matmul,attention,scan},canonicalize,cse,fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4 --split-input-file --mlir-print-local-scope --pass-pipeline="expand-named-ops{keep=matmul,attention,scan},canonicalize,cse,fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
 
 // Softmax is one kernel: the maximum, then the sum, whose loop keeps the exponentials in scratch memory, then the quotients, which read them back.
 

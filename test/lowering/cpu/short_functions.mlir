@@ -1,7 +1,7 @@
 // Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// RUN: kiln-opt %s --split-input-file --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
+// RUN: kiln-opt %s --cpu=x86-64-v4 --split-input-file --pass-pipeline="fuse,assign-layouts,emit-cpu-kernels" | filecheck %s
 
 // What is only added to one before 16 bits of it are stored takes the short formula.
 
