@@ -26,6 +26,7 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects.interpret.error_rules import Format, added, format_of, propagated
+from kiln.dialects.interpret.error_terms import is_repeated, plus, root_of_squares, zeros
 from kiln.dialects.interpret.numbers import Numbers, element_type
 from kiln.dialects.interpret.scalar_ops import FLOAT_OPS, INTEGER_OPS, OTHER_OPS
 from kiln.dialects.interpret.types import Precision, is_float
@@ -52,23 +53,7 @@ class Bounded:
     @property
     def total(self) -> Tensor | None:
         """How far off a kernel's elements may be."""
-        return _plus(self.error, None if self.noise is None else CONFIDENCE * self.noise)
-
-
-def _plus(*terms: Tensor | None) -> Tensor | None:
-    found = [t for t in terms if t is not None]
-    return None if not found else sum(found[1:], found[0])
-
-
-def _root(*terms: Tensor | None) -> Tensor | None:
-    """The root of the sum of squares."""
-    squares = _plus(*(None if t is None else t * t for t in terms))
-    return None if squares is None else squares.sqrt()
-
-
-def _is_repeated(x: Tensor, dims: Sequence[int] | None = None) -> bool:
-    """Whether elements lie at several indices along some dims."""
-    return any(x.stride(d) == 0 and x.shape[d] > 1 for d in (range(x.dim()) if dims is None else dims))
+        return plus(self.error, None if self.noise is None else CONFIDENCE * self.noise)
 
 
 class BoundedNumbers(Numbers):
@@ -107,7 +92,7 @@ class BoundedNumbers(Numbers):
     def _moved(self, function: Fn[Tensor, Tensor], parts: list[Tensor | None], values: Any) -> Tensor | None:
         if all(p is None for p in parts):
             return None
-        return function(*(_zeros(v.value) if p is None else p for p, v in zip(parts, values, strict=True)))
+        return function(*(zeros(v.value) if p is None else p for p, v in zip(parts, values, strict=True)))
 
     @override
     def store(self, out: Bounded, value: Bounded, place: Callable[[Tensor], Tensor]) -> Bounded:
@@ -153,7 +138,7 @@ class BoundedNumbers(Numbers):
             return [Bounded(results[0], torch.maximum(*((e - results[0].double()).abs() for e in ends)))]
         if name in ("arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci"):
             return [Bounded(results[0], moved[0])]
-        doubt = _plus(*moved)
+        doubt = plus(*moved)
         assert doubt is not None
         limit = torch.where(torch.isinf(doubt) if "math.is" in name else doubt > 0, float("inf"), 0.0)
         return [Bounded(r, limit.expand(r.shape)) for r in results]
@@ -183,11 +168,11 @@ class BoundedNumbers(Numbers):
                 alone = [v.noise if k == i else None for k in range(len(single))]
                 noises.append(propagated(name, values, result, alone))
         bias, rounding = added(name, values, result, form.unit)
-        return self._settled(result, _plus(error, bias), _root(*noises, rounding), form, single)
+        return self._settled(result, plus(error, bias), root_of_squares(*noises, rounding), form, single)
 
     def _independent(self, v: Bounded, result: Tensor) -> Bounded:
         """Noise of what is read at several indices is an error that these share."""
-        if v.noise is None or (v.noise.shape == result.shape and not _is_repeated(v.noise)):
+        if v.noise is None or (v.noise.shape == result.shape and not is_repeated(v.noise)):
             return v
         return Bounded(v.value, v.total)
 
@@ -219,7 +204,7 @@ class BoundedNumbers(Numbers):
         moved = [v.error for v in operands]
         if all(m is None for m in moved):
             return Bounded(result)
-        d = [_zeros(v.value).double() if m is None else m for m, v in zip(moved, operands, strict=True)]
+        d = [zeros(v.value).double() if m is None else m for m, v in zip(moved, operands, strict=True)]
         values = [v.value for v in operands]
         if result.dtype == torch.bool:
             doubt = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
@@ -234,7 +219,7 @@ class BoundedNumbers(Numbers):
             return Bounded(result, a * d[1] + b * d[0] + d[0] * d[1])
         if name[6:9] in ("max", "min"):
             return Bounded(result, torch.maximum(d[0], d[1]))
-        open_ = _plus(*d)
+        open_ = plus(*d)
         assert open_ is not None
         return Bounded(result, torch.where(open_ > 0, float("inf"), 0.0))
 
@@ -246,9 +231,9 @@ class BoundedNumbers(Numbers):
         if condition.error is None:
             return chosen
         apart = (a.value.double() - b.value.double()).abs().nan_to_num(float("inf"), posinf=float("inf"))
-        both = _plus(apart, a.total, b.total)
+        both = plus(apart, a.total, b.total)
         assert both is not None
-        error = _zeros(chosen.value) if chosen.error is None else chosen.error
+        error = zeros(chosen.value) if chosen.error is None else chosen.error
         return Bounded(chosen.value, torch.where(condition.error > 0, both, error), chosen.noise)
 
     # ---------------------------------------------------------------------------------------------------- reductions
@@ -278,14 +263,14 @@ class BoundedNumbers(Numbers):
         return x
 
     def _sum(self, x: Bounded, dims: tuple[int, ...], element: ir.Type) -> Bounded:
-        if x.noise is not None and _is_repeated(x.noise, dims):
+        if x.noise is not None and is_repeated(x.noise, dims):
             x = Bounded(x.value, x.total)
         form, terms = format_of(element), prod(x.value.shape[d] for d in dims)
         total = x.value.sum(dims, keepdim=True)
         error = None if x.error is None else x.error.sum(dims, keepdim=True)
         noise = None if x.noise is None else (x.noise * x.noise).sum(dims, keepdim=True).sqrt()
         rounding = form.unit * sqrt(terms) * x.value.abs().sum(dims, keepdim=True)
-        return self._settled(total, error, _root(noise, rounding), form, [Bounded(total, error)])
+        return self._settled(total, error, root_of_squares(noise, rounding), form, [Bounded(total, error)])
 
     @override
     def bilinear(
@@ -298,7 +283,7 @@ class BoundedNumbers(Numbers):
         magnitude = function(sizes[0], sizes[1])
         errors = [None if v.error is None else v.error.nan_to_num(0.0, posinf=0.0) for v in (a, b)]
         open_ = [None if v.error is None else torch.isinf(v.error).double() for v in (a, b)]
-        error = _plus(
+        error = plus(
             None if errors[1] is None else function(sizes[0], errors[1]),
             None if errors[0] is None else function(errors[0], sizes[1]),
             None if errors[0] is None or errors[1] is None else function(errors[0], errors[1]),
@@ -311,7 +296,7 @@ class BoundedNumbers(Numbers):
         if b.noise is not None:
             variance = variance + function(squares[0], b.noise * b.noise)
         # One operand's elements are in many results.
-        limit = _plus(error, CONFIDENCE * variance.clamp(min=0.0).sqrt())
+        limit = plus(error, CONFIDENCE * variance.clamp(min=0.0).sqrt())
         assert limit is not None
         for mine, other, left in ((open_[0], sizes[1], True), (open_[1], sizes[0], False)):
             if mine is not None and bool(mine.any()):
@@ -370,7 +355,7 @@ class BoundedNumbers(Numbers):
         if base.total is None and source.total is None and reduce != "prod":
             return Bounded(found)
         start, moved = (
-            _zeros(v.value).clone() if (total := v.total) is None else total.expand(v.value.shape)
+            zeros(v.value).clone() if (total := v.total) is None else total.expand(v.value.shape)
             for v in (base, source)
         )
         if reduce == "prod":
@@ -390,16 +375,12 @@ class BoundedNumbers(Numbers):
 
     def _stored(self, x: Bounded, form: Format) -> Bounded:
         rounding = form.unit * x.value.abs().nan_to_num(0.0, posinf=0.0)
-        return self._settled(x.value, x.error, _root(x.noise, rounding), form, [x])
-
-
-def _zeros(x: Tensor) -> Tensor:
-    return torch.zeros((), dtype=torch.float64, device=x.device).expand(x.shape)
+        return self._settled(x.value, x.error, root_of_squares(x.noise, rounding), form, [x])
 
 
 def _doubt(a: Bounded, b: Bounded) -> Tensor:
     """Whether two values may compare otherwise than their elements do."""
-    reach = _plus(a.total, b.total)
+    reach = plus(a.total, b.total)
     assert reach is not None
     apart = (a.value.double() - b.value.double()).abs()
     return (reach > 0) & ((apart <= reach) | torch.isinf(reach))

@@ -9,9 +9,8 @@ kept beside the module, as :class:`OutputSpec`: outputs that are inputs, None, n
 Argument order: the tensors and sizes the graph itself takes, in its order; symbols bound to a size or stride of an
 argument; derived symbols; constants. Attributes of an argument: ``kiln.shape`` and ``kiln.strides`` (tensors),
 ``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one).
-Attributes of a result: ``kiln.strides``, and
-``kiln.mutates = i`` where the result must be written to argument ``i`` after everything else has read it, with
-``kiln.kept`` where it is an output as well, or written to several.
+Attributes of a result: ``kiln.strides``, and ``kiln.mutates = i`` where the result must be written to argument ``i``
+after everything else has read it, with ``kiln.kept`` where it is an output as well, or written to several.
 """
 
 import contextlib
@@ -33,13 +32,20 @@ from kiln.frontend.import_.fx_types import (
     check_tensor,
     check_types,
     expressions,
-    node_location,
+    graph_location,
     shape_map,
     small_value,
     stride_map,
     torch_type,
 )
-from kiln.frontend.import_.fx_values import ImportUnsupported, node_value, tensor_leaves, value_leaves
+from kiln.frontend.import_.fx_values import (
+    ImportUnsupported,
+    is_only_compared,
+    nested_attribute,
+    node_value,
+    tensor_leaves,
+    value_leaves,
+)
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.import_.node_importer import KilnNodeImporter
 from kiln.frontend.import_.op_forms import leaf_symbols, new_symbols
@@ -109,7 +115,9 @@ class _Import:
         importer = FxImporter(module=None, context=self.context, config_check=False)
         computed, outputs, mutations = self._plan_outputs()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp(func_name, ir.FunctionType.get(self.arg_types, []), loc=self._location())
+            function = func.FuncOp(
+                func_name, ir.FunctionType.get(self.arg_types, []), loc=graph_location(self.nodes, self.context)
+            )
         block = function.add_entry_block()
         nodes = KilnNodeImporter(importer, self.context, importer._cc, block)
         nodes.space, nodes.placement = self.space, self.placement
@@ -144,7 +152,7 @@ class _Import:
                         self.space.collect(expr)
                 elif isinstance(leaf, torch.SymInt) and (node.users or node.op != "placeholder"):
                     expr: Any = cast(Any, leaf.node).expr
-                    for part in expr.free_symbols if _is_only_compared(node) else (expr,):
+                    for part in expr.free_symbols if is_only_compared(node) else (expr,):
                         self.space.collect(part)
         self.space.freeze()
         derived_unbacked = [
@@ -179,7 +187,7 @@ class _Import:
             self._add_symbol(InputSpec("derived", text, expr=expr), text)
         for node in self.nodes:
             if node.op == "get_attr":
-                tensor = _attribute(self.gm, str(node.target))
+                tensor = nested_attribute(self.gm, str(node.target))
                 if isinstance(tensor, torch.Tensor):
                     self.constants[str(node.target)] = tensor
                     spec = InputSpec("constant", str(node.target))
@@ -390,21 +398,3 @@ class _Import:
         for expr in self.gm.meta.get(LIMITS, ()):
             with contextlib.suppress(NotAffine):
                 yield self.space.map([expr])
-
-    def _location(self) -> ir.Location:
-        for node in self.nodes:
-            if node.op == "call_function":
-                return node_location(node, self.context)
-        return ir.Location.unknown(self.context)
-
-
-def _attribute(gm: GraphModule, target: str) -> Any:
-    value: Any = gm
-    for part in target.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _is_only_compared(node: Node) -> bool:
-    """Whether a number of sizes is read by comparisons alone, which are written out as a whole."""
-    return bool(node.users) and all(isinstance(node_value(user), (torch.SymBool, bool)) for user in node.users)

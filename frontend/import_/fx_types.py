@@ -4,7 +4,7 @@
 """Types, strides and locations of FX nodes, in the terms of the torch dialect."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -27,6 +27,7 @@ __all__ = [
     "check_types",
     "dtype_code",
     "expressions",
+    "graph_location",
     "node_location",
     "shape_map",
     "small_value",
@@ -252,3 +253,9 @@ def node_location(node: Node, context: ir.Context) -> ir.Location:
     else:
         child = ir.Location.file(source[0], source[1], 0, context=context)
     return ir.Location.name(node.name, child, context=context)
+
+
+def graph_location(nodes: Iterable[Node], context: ir.Context) -> ir.Location:
+    """The place of the first call."""
+    first = next((node for node in nodes if node.op == "call_function"), None)
+    return ir.Location.unknown(context) if first is None else node_location(first, context)

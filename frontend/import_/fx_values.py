@@ -8,9 +8,17 @@ from typing import Any, cast
 
 import sympy
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
-__all__ = ["ImportUnsupported", "is_unbacked", "node_value", "tensor_leaves", "value_leaves"]
+__all__ = [
+    "ImportUnsupported",
+    "is_only_compared",
+    "is_unbacked",
+    "nested_attribute",
+    "node_value",
+    "tensor_leaves",
+    "value_leaves",
+]
 
 
 class ImportUnsupported(Exception):
@@ -41,3 +49,16 @@ def tensor_leaves(value: Any) -> Iterator[torch.Tensor]:
 def is_unbacked(symbol: sympy.Symbol) -> bool:
     """Whether ``symbol`` gets its value while the graph runs (``u0``) rather than from the inputs."""
     return symbol.name.startswith(("u", "zuf"))
+
+
+def nested_attribute(gm: GraphModule, target: str) -> Any:
+    """What a module has under a dotted name."""
+    value: Any = gm
+    for part in target.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def is_only_compared(node: Node) -> bool:
+    """Whether a number of sizes is read by comparisons alone, which are written out as a whole."""
+    return bool(node.users) and all(isinstance(node_value(user), (torch.SymBool, bool)) for user in node.users)
