@@ -24,8 +24,8 @@ class RowShape:
     """The reductions of a kernel.
 
     rows, length: sizes (None: known at run time only). contiguous: neighbours in memory are neighbours in the row,
-    not in the next row. inputs: distinct places that loads read for an element of the row: tensors
-    of one layout count once. reread: the row is needed after it is reduced.
+    not in the next row. inputs: distinct places that loads read for an element of the row: tensors of one layout count
+    once. reread: the row is needed after it is reduced.
     """
 
     rows: int | None

@@ -4,8 +4,8 @@
 // RUN: kiln-opt %s --cpu=x86-64-v4+avx512bf16 --mlir-print-local-scope --pass-pipeline="propagate-layouts{target=cpu}" | filecheck %s
 // RUN: kiln-opt %s --mlir-print-local-scope --pass-pipeline="propagate-layouts{target=cuda}" | filecheck %s --check-prefix=CUDA
 
-// What lies between two convolutions is channels-last for bf16 on a CPU that multiplies pairs, whose kernels turn the argument in any case, and
-// the result as they write it.
+// What lies between two convolutions is channels-last for bf16 on a CPU that multiplies pairs: its kernels turn the
+// argument in any case, and the result as they write it.
 
 // CHECK-LABEL: func.func @bf16(
 // CHECK: kiln.conv{{.*}} strides = affine_map<() -> (1024, 1, 128, 16)>
