@@ -147,6 +147,12 @@ def test_chosen_schedule_static(m: int, n: int, k: int, left: str, right: str) -
     check(out, lhs, rhs)
 
 
+def test_operands_in_place_need_no_scratch() -> None:
+    """Scratch memory is that of sums, and a cache line that says what is packed."""
+    problem = MatmulProblem((), 8, 96, 512, (512, 1), (96, 1))
+    assert scratch_bytes(problem, blocked(mc=16, nc=48, kc=512)) == 4 * 16 * 48 + 64
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("m,n,k", [(8, 300, 250), (49, 512, 192), (128, 777, 300), (255, 130, 520), (300, 35, 17)])
 def test_panels(m: int, n: int, k: int, packed: bool) -> None:
