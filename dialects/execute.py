@@ -42,6 +42,9 @@ def run_reference(module: ir.Module, inputs: Sequence[Any], function: str = "mai
         work = parse(to_text(module))
         entry = _function(work, function)
         types = entry.attributes["function_type"].value
+        if "!torch." in str(types):
+            reason = "the torch dialect has no reference; run passes up to convert-torch-to-kiln first"
+            raise UnsupportedError("func.func", entry.location, reason)
         signature = (list(types.inputs), list(types.results))
         _prepare(work, entry)
         return _run(work, function, signature, inputs)

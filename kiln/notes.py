@@ -3,9 +3,23 @@
 
 """What a pass has to say about an op. Needs no MLIR: reports hold notes, in processes that only load code as well."""
 
+import re
 from dataclasses import dataclass
 
-__all__ = ["Note"]
+__all__ = ["Note", "lines_in_location", "names_in_location"]
+
+_NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
+_LINE = re.compile(r'"([^"]+)":(\d+):\d+')
+
+
+def names_in_location(location: str) -> list[str]:
+    """FX node names in the text of a location: one, or those of a fused location."""
+    return _NAME.findall(location)
+
+
+def lines_in_location(location: str) -> list[tuple[str, int]]:
+    """Files and lines in the text of a location."""
+    return [(file, int(line)) for file, line in _LINE.findall(location)]
 
 
 @dataclass(frozen=True)
@@ -16,6 +30,12 @@ class Note:
     op: str
     location: str
     reason: str
+
+    @property
+    def subject(self) -> str:
+        """The op, and what the model has there: ``kiln.fusion (relu, softmax)``."""
+        names = ", ".join(names_in_location(self.location))
+        return f"{self.op} ({names})" if names else self.op
 
     def __str__(self) -> str:
         return f"{self.location}: {self.op}: {self.reason} [{self.pass_name}]"

@@ -74,14 +74,15 @@ class DiskCache:
         self._size: int | None = None  # as far as this process knows; None before its first write
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> bytes | None:
-        """The payload of ``key``, or None if there is none that is whole."""
+    def get(self, key: str, *, is_use: bool = True) -> bytes | None:
+        """The payload of ``key``, or None if there is none that is whole. ``is_use``: note that it was used now."""
         path = self._path(key)
         try:
             with trusted_files.opened(path) as file:
                 data = file.read()
                 with contextlib.suppress(OSError):  # read-only folders forget what was used last
-                    os.utime(file.fileno() if os.utime in os.supports_fd else path)
+                    if is_use:
+                        os.utime(file.fileno() if os.utime in os.supports_fd else path)
         except FileNotFoundError:
             return None
         except UntrustedPathError as refusal:

@@ -5,6 +5,8 @@
 
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from kiln.errors import KilnError
 from kiln.frontend import knobs
+from kiln.notes import lines_in_location
 from kiln.runtime.disk_cache import COMPILED, IMPORTED, DiskCache
 
 __all__ = ["main"]
@@ -42,13 +45,32 @@ def show(all_: bool = typer.Option(False, "--all", help="list every entry, the l
         console.print(f"folder: {cache.folder}", markup=False)
         console.print(f"{len(entries)} {name}, {size / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
         if all_ and entries:
-            table = Table("key", "KiB", "last used", "from")
+            held = ("model", "kernels") if name == "graphs" else ()
+            table = Table("key", "KiB", "last used", "from", *held)
             for entry in reversed(entries):
                 used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.used))
-                table.add_row(
-                    entry.key[:16], f"{entry.bytes / 1024:.1f}", used, _ORIGINS.get(cache.origin(entry.key), "unknown")
-                )
+                origin = _ORIGINS.get(cache.origin(entry.key), "unknown")
+                row = [entry.key[:16], f"{entry.bytes / 1024:.1f}", used, origin]
+                table.add_row(*row, *(_held(cache, entry.key) if held else ()))
             console.print(table)
+
+
+def _held(cache: DiskCache, key: str) -> tuple[str, str]:
+    """The lines of the model that a graph came from, and its kernels."""
+    from kiln.frontend.cache.stored_graph import StoredGraph
+
+    data = cache.get(key, is_use=False)
+    try:
+        report = StoredGraph.from_bytes(data or b"").report
+    except KilnError:
+        return "", ""  # of another version
+    lines: dict[str, set[int]] = {}
+    for decision in report["decisions"]:
+        for file, line in lines_in_location(decision.location):
+            lines.setdefault(Path(file).name, set()).add(line)
+    model = ", ".join(f"{file}:{min(found)}-{max(found)}" for file, found in lines.items())
+    kernels = Counter(kernel.name.rpartition("_")[0] for kernel in report["kernels"])
+    return model, ", ".join(name if count == 1 else f"{count} {name}" for name, count in kernels.items())
 
 
 @app.command()

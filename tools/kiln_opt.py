@@ -199,7 +199,7 @@ def _instruments(options: Options, reported: "list[Diagnostic]") -> "list[Instru
 
     class Collect(instruments.Remarks):
         def report(self, note: Note) -> None:
-            message = f"{note.op}: {note.reason} [{note.pass_name}]"
+            message = f"{note.subject}: {note.reason} [{note.pass_name}]"
             reported.append(Diagnostic("remark", message, *locate(note.location)))
 
     # Called in this order before a pass and in reverse after it: a pass is verified before it is printed, and timed

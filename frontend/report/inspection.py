@@ -4,7 +4,6 @@
 """From a planned graph to the lines of its report: kernels, what they hold, and the ATen calls that are left."""
 
 import dataclasses
-import re
 from collections.abc import Iterable, Sequence
 
 from torch.fx import GraphModule
@@ -13,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects.walk import is_structural
 from kiln.frontend.report import CompileReport, Decision, Kernel, Proved
 from kiln.frontend.report.eager_memory import eager_memory, symbol_hints
+from kiln.notes import names_in_location
 from kiln.passes.call_unsupported_kernels import Called
 from kiln.passes.core import Pass
 from kiln.passes.prove_kernels import ProveKernels
@@ -20,13 +20,6 @@ from kiln.runtime.plan import AtenStep, Launch, Plan
 from kiln.runtime.statistics import memory_report
 
 __all__ = ["describe_plan", "names_in_location", "report_calls", "report_passes"]
-
-_NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
-
-
-def names_in_location(location: str) -> list[str]:
-    """FX node names in the text of a location: one, or those of a fused location."""
-    return _NAME.findall(location)
 
 
 def report_passes(report: CompileReport, passes: Sequence[Pass]) -> None:

@@ -255,6 +255,8 @@ def test_command(cache, capsys, monkeypatch):
     from kiln.tools import kiln_cache
 
     run(f, torch.randn(5, 7), torch.randn(7, 3))
+    before = cache.entries()
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "argv", ["kiln-cache", "show", "--all"])
     with pytest.raises(SystemExit) as stopped:
         kiln_cache.main()
@@ -262,6 +264,8 @@ def test_command(cache, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert str(cache.folder) in shown
     assert "1 graphs" in shown
+    assert "test_cache.py:" in shown and "relu" in shown
+    assert cache.entries() == before  # to look is no use
     assert "0 tuned schedules" in shown
     tuned = DiskCache(cache.folder / "tuned", 1 << 20)
     for arguments, removed, left in ((["--no-tuned"], 1, 1), ([], 1, 0)):

@@ -17,6 +17,13 @@ def execute(text: str, *inputs: np.ndarray | int) -> list[np.ndarray]:
     return run_reference(parse(text, context), inputs)
 
 
+def test_the_torch_dialect_is_an_error() -> None:
+    text = """func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+      return %x : !torch.vtensor<[4],f32> }"""
+    with pytest.raises(UnsupportedError, match="the torch dialect has no reference; run passes up to convert-torch-to"):
+        execute(text, np.zeros(4, np.float32))
+
+
 def test_view_pad_cat_with_symbols() -> None:
     text = """
       func.func @main(%x: tensor<4x?xf32>, %n: index) 

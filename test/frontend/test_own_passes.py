@@ -89,6 +89,15 @@ def test_kiln_opt_inserts(capfd):
     assert ",cse,fuse,drop-roundings" in capfd.readouterr().out
 
 
+def test_remarks_say_where_in_the_model(tmp_path, capfd):
+    file = tmp_path / "in.graph.mlir"
+    file.write_text("""func.func @main(%x: !torch.vtensor<[4],f32>) -> !torch.vtensor<[4],f32> {
+      %0 = torch.aten.relu %x : !torch.vtensor<[4],f32> -> !torch.vtensor<[4],f32> loc("relu_1"("model.py":3:5))
+      return %0 : !torch.vtensor<[4],f32> }""")
+    assert main(["--pipeline=cpu", "--until=fused", "--insert-after=fuse:count-fusions", "--remarks", str(file)]) == 0
+    assert "model.py:3:5: remark: kiln.fusion (relu_1): counted here [count-fusions]\n" in capfd.readouterr().err
+
+
 PASS = """
     from kiln.passes import Pass, register_pass
 
