@@ -25,6 +25,7 @@ from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.frontend.report.announce import is_traced
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
+from kiln.frontend.report.progress import showing_progress
 from kiln.frontend.report.stage_trace import StageTrace
 from kiln.frontend.runners import make_runner
 from kiln.frontend.targets import choose_target
@@ -76,7 +77,9 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
         imported = import_graph(gm, create_context(tt=needs_tt))
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
-    plan = _plan(imported, target, options, report, sum(node.op == "placeholder" for node in gm.graph.nodes))
+    num_inputs = sum(node.op == "placeholder" for node in gm.graph.nodes)
+    with showing_progress(f"{report.graph} graph of {report.nodes} ops") as progress:
+        plan = _plan(imported, target, options, report, num_inputs, progress)
     with report.stage("load"):
         run = make_runner(plan, imported.constants, options)
     if options.verify:
@@ -92,7 +95,14 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
     return NativeGraph(boxed, StoredGraph.of(signature, plan, report), imported.constants)
 
 
-def _plan(imported: ImportedGraph, target: Target, options: Options, report: CompileReport, num_inputs: int) -> Plan:
+def _plan(
+    imported: ImportedGraph,
+    target: Target,
+    options: Options,
+    report: CompileReport,
+    num_inputs: int,
+    more: list[Instrument],
+) -> Plan:
     """Runs the pipeline. Kernels that Triton refuses go through its last steps again, with smaller schedules."""
     with imported.module.context:
         first, made = _steps(target, options)
@@ -103,7 +113,7 @@ def _plan(imported: ImportedGraph, target: Target, options: Options, report: Com
     planning.inputs, planning.graph, planning.num_inputs = imported.inputs, report.graph, num_inputs
     planning.show = False
     timing, attempts = Timing(), 0
-    instruments = [*_instruments(options, report), timing]
+    instruments = [*_instruments(options, report), *more, timing]
     try:
         PassManager(steps, instruments).run(imported.module)
         while planning.plan is None:

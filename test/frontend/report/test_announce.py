@@ -3,13 +3,18 @@
 
 """What is told of each graph: to stderr, to PyTorch's logs and to its structured trace."""
 
+import io
 import logging
+import sys
+import time
 
 import torch
 from torch._logging._internal import trace_log
 
 import kiln
 from kiln.frontend.options import Options
+from kiln.frontend.report.progress import showing_progress
+from kiln.passes.pipelines import cpu_pipeline
 
 
 def model(x):
@@ -63,3 +68,29 @@ def test_rules_and_counts_are_explained():
     assert "algebra rules applied: t-t\n" in explanation.to_text()
     assert "torch-cse: merged=" not in explanation.to_text()
     assert "fuse: ops=" in explanation.to_text(verbose=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_long_compilations_show_their_pass(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with showing_progress("inference graph of 4 ops", seconds=0.01) as (progress,):
+        progress.before_pass(cpu_pipeline()[0], None)
+        end = time.monotonic() + 30
+        while "kiln: compiling the inference graph of 4 ops: torch-cse" not in sys.stderr.getvalue():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_short_ones_and_those_without_a_terminal_show_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with showing_progress("graph") as instruments:
+        assert instruments == []
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with showing_progress("graph", seconds=60) as (progress,):
+        progress.before_pass(cpu_pipeline()[0], None)
+    assert sys.stderr.getvalue() == ""
