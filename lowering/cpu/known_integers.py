@@ -61,6 +61,8 @@ class KnownIntegers(IRBuilder):
 
     @override
     def addi(self, x: Index, y: Index) -> Index:
+        if isinstance(x, int) and isinstance(y, int):
+            return x + y
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         return self._learn(super().addi(x, y), low + low1, high + high1, gcd(p, q))
 
@@ -81,6 +83,8 @@ class KnownIntegers(IRBuilder):
 
     @override
     def muli(self, x: Index, y: Index) -> Index:
+        if isinstance(x, int) and isinstance(y, int):
+            return x * y
         (low, high, p), (low1, high1, q) = self.known(x), self.known(y)
         if low < 0 or low1 < 0:
             return self._learn(super().muli(x, y), -inf, inf, p * q)

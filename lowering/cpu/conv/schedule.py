@@ -115,8 +115,8 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
         return cycles * -(-vectors // v), -(r * v)
 
     highest = {1: 16, 2: 8, 3: 8, 4: 6}
-    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1) if tile_fits(p, r, v)]
-    return min(tiles, key=cost)
+    tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1)]
+    return next(tile for tile in sorted(tiles, key=cost) if tile_fits(p, *tile))
 
 
 def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:
