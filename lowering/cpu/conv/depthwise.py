@@ -19,16 +19,14 @@ from kiln.lowering.cpu.contraction import Grid, Place
 from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
+from kiln.lowering.cpu.conv.weights import Pack, order_of
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
 
 def depthwise_layout(p: ConvProblem, s: DepthwiseConvSchedule) -> dict[str, int]:
-    """Scratch: the packed weights, and others on their way there from `staging` on; total `bytes`."""
-    order = order_of(p, s)
-    elements = 0 if p.packed else order.words + staging_words(p, order, s.width)
-    return {"staging": order.words, "elements": elements, "bytes": elements * p.sum_bytes}
+    """Scratch: the packed weights; total `bytes`."""
+    return {"bytes": 0 if p.packed else order_of(p, s).words * p.sum_bytes}
 
 
 class Depthwise(RowKernel):
@@ -41,9 +39,8 @@ class Depthwise(RowKernel):
         self.stride = self.order.lanes
         self.weights, self.panel = self.operands.weight, self.operands.weight_offset
         if not p.packed:
-            layout = depthwise_layout(p, s)
-            self.weights, self.panel = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type), 0
-            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights, layout["staging"])
+            self.weights, self.panel = b.view(ctx.scratch, ctx.scratch_offset, self.order.words, self.sum_type), 0
+            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights)
         self.find_runs()
 
     def emit(self) -> None:

@@ -30,7 +30,7 @@ from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import BlockKernel
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
+from kiln.lowering.cpu.conv.weights import Pack, order_of
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
@@ -40,8 +40,8 @@ _UNROLLED = 12  # products in one row of a window up to here are written out: th
 def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     """Scratch areas in elements of the sum dtype, and the total `bytes`.
 
-    The packed weights of a block at 0, the sums of a row at `sums`, where weights are on their way before; for a planar
-    result the same again with lanes along columns at `turned`, `pitch` elements a channel.
+    The packed weights of a block at 0, the sums of a row at `sums`; for a planar result the same again with lanes along
+    columns at `turned`, `pitch` elements a channel.
     """
     order = order_of(p, s)
     line = LINE // p.sum_bytes
@@ -52,8 +52,6 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     # A page apart, rows of 1024 columns would fall into the same cache sets.
     pitch += line
     elements = turned + (pitch * order.lanes if p.planar else 0)
-    if not p.packed:
-        elements = max(elements, sums + staging_words(p, order, s.width))
     return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
 
 
@@ -75,7 +73,7 @@ class Direct(RowKernel, BlockKernel):
         if not p.packed:
             element = b.i32 if is_pairs else self.sum_type
             self.weights = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], element)
-            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights, self.sums)
+            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights)
         if self.order.pair == "c":
             self.p, self.x_channel = replace(p, channels=p.channels // 2), 2
         elif self.order.pair == "z":

@@ -23,7 +23,7 @@ from kiln.lowering.cpu.conv.finish import BlockKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
-from kiln.lowering.cpu.conv.weights import Pack, order_of, staging_words
+from kiln.lowering.cpu.conv.weights import Pack, order_of
 from kiln.lowering.cpu.matmul.problem import element_type, known
 
 __all__ = ["Tiles", "tiles_layout"]
@@ -33,8 +33,7 @@ _TILE = ROWS * BLOCK
 
 def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
     """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
-    offsets in bytes: the copies of the image at `image`, a block's weights, and those on their way there, at `weights`;
-    total `bytes`.
+    offsets in bytes: the copies of the image at `image`, a block's weights at `weights`; total `bytes`.
     """
     order = order_of(p, s)
     lanes = order.lanes
@@ -49,7 +48,7 @@ def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
     elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
     image = 4 * elements
     weights = image + (0 if s.in_place else round_up(2 * s.units * copy_sizes(p, s.order, s.rows)["slot"], 64))
-    end = weights + (0 if p.packed else 4 * (order.words + staging_words(p, order, ROWS)))
+    end = weights + (0 if p.packed else 4 * order.words)
     return {
         "sums": head, "turned": turned, "pitch": pitch, "elements": elements, "image": image, "weights": weights,
         "bytes": end,
@@ -85,8 +84,7 @@ class Tiles(BlockKernel):
             at = b.addi(ctx.scratch_offset, self.layout["weights"])
             count = self.order.words
             self.weights = b.view(ctx.scratch, at, 2 * count, bf16)
-            words = b.view(ctx.scratch, at, count + staging_words(p, self.order, ROWS), b.i32)
-            self.packing = Pack(b, p, self.order, ROWS, operands.weight, words, count)
+            self.packing = Pack(b, p, self.order, ROWS, operands.weight, b.view(ctx.scratch, at, count, b.i32))
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps: list[int] = []
         for y, z in self.depth.taps:

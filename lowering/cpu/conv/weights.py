@@ -6,13 +6,13 @@
 The order of a constant weight, which is packed before the kernel runs, is the same as an affine map (`packed_layout`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
 
 from kiln.dialects.schedules.cpu import (
     AmxConvSchedule,
@@ -23,18 +23,14 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ConvSchedule,
 )
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import as_integers
+from kiln.lowering.cpu.contraction.bf16 import as_integers, interleave
 from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, depth_of
 from kiln.lowering.cpu.matmul.problem import Size, known
 
-__all__ = ["Order", "Pack", "order_of", "packed_layout", "staging_words"]
-
-_STAGED = 288
-"""Weights of an output that are transposed at once: 32 channels of a window of 3 x 3. In f32, 16 lanes of them take
-18 KiB of a first-level cache, which has 32 KiB or more."""
+__all__ = ["Order", "Pack", "order_of", "packed_layout"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Order:
 
     place(m, o, c, y, z): the word, and the place in it, of output o of the block, channel c, row y of the window (of
     all planes) and column z, in the arithmetic of a Builder or of `_Maps`. pair: the dim whose neighbours are a word,
-    "c" or "z"; None: those of no dim. gaps: words may hold nothing, and are zero.
+    "c" or "z". mixed: dims of which a word may hold any indices. gaps: words may hold nothing, and are zero.
     """
 
     lanes: int
@@ -51,6 +47,7 @@ class Order:
     place: Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
     group: int = 1
     pair: str | None = None
+    mixed: str = ""
     gaps: bool = False
 
 
@@ -108,7 +105,8 @@ def _tiles_order(p: ConvProblem, s: AmxConvSchedule) -> Order:
 
     pair = {"channels": "c", "columns": "z"}.get(s.order)
     gaps = s.order != "channels" or p.channels % BLOCK != 0
-    return Order(tiles * ROWS, depth.elements * tiles * ROWS // 2, place, 2, pair, gaps)
+    mixed = "cz" if s.order == "windows" else ""
+    return Order(tiles * ROWS, depth.elements * tiles * ROWS // 2, place, 2, pair, mixed, gaps)
 
 
 def packed_layout(p: ConvProblem, schedule: ConvSchedule, rank: int) -> tuple[ir.AffineMap, int]:
@@ -151,33 +149,32 @@ class _Dim(NamedTuple):
     rows: int = 1
 
 
-class Pack:
-    """Packs blocks of weights into scratch: at 0 of `target` are the words of one, at `staging` those on their way.
+_Word = Sequence[Index | None]
+"""The offsets in memory of the elements of a word; None: there is no such element."""
 
-    Weights of an output that lie without gaps are read a vector at a time and transposed in registers; where they are
-    more than a vector, of several dims, they go through `staging`, so that the loop that puts them in order is short.
-    Others, and outputs that are neighbours, are gathered, vectors of `width` outputs.
+
+class Pack:
+    """Packs blocks of weights into scratch, from 0 of `target` on.
+
+    Some indices of the innermost dims are written out (`_chunks`), so that it is known which elements are a word; loops
+    walk the others. Words of `width` outputs are put in order in registers and transposed; of outputs that are
+    neighbours, and where no elements are, they are gathered.
     """
 
-    def __init__(
-        self, b: Builder, p: ConvProblem, order: Order, width: int, weight: ir.Value, target: ir.Value, staging: int
-    ):
-        self.b, self.p, self.order, self.width, self.weight = b, p, order, width, weight
-        self.target, self.staging = target, staging
-        self.unit = width * order.group
-        self.outer, self.run, self.chunk = _loops(p, order, self.unit)
-        size = {"c": p.channels, "z": p.kernel[1], None: 1}[order.pair]
-        self.pair = order.pair if size % 2 == 0 and order.pair in [d.name for d in self.run or self.outer] else None
-        is_line = len(self.run) == 1 and (order.group == 1 or self.run[0].name == self.pair)
-        is_square = order.group == 1 and self.chunk * prod(d.size for d in self.run[1:]) <= width
-        self.is_copied = bool(self.run) and (is_line or is_square)
+    def __init__(self, b: Builder, p: ConvProblem, order: Order, width: int, weight: ir.Value, target: ir.Value):
+        self.b, self.p, self.order, self.width, self.weight, self.target = b, p, order, width, weight, target
+        self.unit, self.dims = width * order.group, _dims(p)
+        mixed = [d for d in self.dims if d.name in order.mixed]
+        has_gaps = any(d.stride != prod(inner.size for inner in mixed[:i]) for i, d in enumerate(mixed))
+        self.is_near = p.weight_strides[0] != 1 and self.dims[0].stride == 1 and not has_gaps
+        self.chunks = _chunks(self.dims, order, self.unit if self.is_near else 1)
 
     def pack(self, start: Index, count: Index) -> None:
         """The block of `count` outputs, the first of which begins at `start`. Lanes that are none repeat the last one,
         or are zero: nothing reads what is computed from them.
         """
         b, order = self.b, self.order
-        if order.gaps or order.group > 1 and not self.pair:
+        if order.gaps:
             zero = b.zero(b.vec(self.width, b.i32))
             b.for_(0, order.words, self.width, lambda i: b.vstore(zero, self.target, i))
         b.for_(0, order.lanes, self.width, lambda lane: self.strip(start, count, lane))
@@ -190,162 +187,130 @@ class Pack:
             rows = [b.addi(start, b.muli(i, stride)) for i in range(self.width)]
         else:
             rows = [b.addi(start, b.muli(b.mini(b.addi(lane, i), last), stride)) for i in range(self.width)]
-        mask = b.mask_below(b.maxi(b.subi(count, lane), 0), self.width) if not self.run else None
+        mask = None if self.is_near else b.mask_below(b.maxi(b.subi(count, lane), 0), self.width)
 
-        def some(index: dict[_Dim, Index], at: Index = 0) -> None:
-            if self.run:
-                base = b.sum_(*(b.muli(i, known(d.stride)) for d, i in index.items()))
-                outermost = self.run[0]
-                whole: Index = self.chunk
-                if outermost.size % self.chunk:
-                    whole = b.mini(b.subi(outermost.size, at), self.chunk)
-                base = b.addi(base, b.muli(at, known(outermost.stride)))
-                self.transpose(rows, base, b.muli(whole, known(outermost.stride)), lane, {**index, outermost: at})
-                if not self.is_copied:
-                    loops = [(d, whole if d is outermost else d.size) for d in self.run]
-                    self.loop(loops, {}, lambda i: self.word(lane, index, i, at, rows[0], mask))
-            else:
-                self.word(lane, {}, index, 0, rows[0], mask)
+        def chunk(at: dict[str, Index], base: Index, sizes: list[int]) -> None:
+            first, _ = self.order.place(b, lane, *at.values())
+            words = self.words(sizes)
+            if not self.is_near:
+                for to, word in words.items():
+                    b.vstore(self.gathered(word, b.addi(rows[0], base), mask), self.target, b.addi(first, to))
+                return
+            for square in self.squares(words):
+                made = transpose_registers(b, self.loaded([words[to] for to in square], rows, base))
+                for to, x in zip(square, made, strict=False):
+                    b.vstore(x, self.target, b.addi(first, to))
 
-        def chunks(index: dict[_Dim, Index]) -> None:
-            if self.run:
-                b.for_(0, self.run[0].size, self.chunk, lambda at: some(index, at))
-            else:
-                some(index)
+        self.walk(len(self.dims), {"c": 0, "y": 0, "z": 0}, 0, [], chunk)
 
-        self.loop([(d, d.size) for d in self.outer], {}, chunks)
-
-    def loop(
-        self, dims: Sequence[tuple[_Dim, Index]], index: dict[_Dim, Index], body: Callable[[dict[_Dim, Index]], None]
-    ) -> None:
-        """body(index) for all indices of some dims; of that of pairs, for the first ones of pairs."""
-        if not dims:
-            body(index)
-            return
-        (dim, size), *rest = dims
-        step = 2 if dim.name == self.pair else 1
-        self.b.for_(0, size, step, lambda i: self.loop(rest, {**index, dim: i}, body))
-
-    def transpose(self, rows: list[Index], base: Index, count: Index, lane: Index, index: dict[_Dim, Index]) -> None:
-        """`count` weights of each row from `base` on as vectors of words along the outputs, to target or staging."""
-        b, order = self.b, self.order
-
-        zeros: dict[_Dim, Index] = dict.fromkeys(index, 0)
-        origin = self.place(0, zeros)[0]
-        element = ir.MemRefType(self.target.type).element_type
-
-        def behind(n: int) -> Index:
-            """Words from that of a square's first weight to that of its n-th: orders are linear within a square."""
-            if not self.is_copied:
-                return n // order.group * self.width
-            here, rest = dict(zeros), n
-            for dim in reversed(self.run[1:]):
-                rest, here[dim] = divmod(rest, dim.size)
-            here[self.run[0]] = rest
-            return b.subi(self.place(0, here)[0], origin)
-
-        def square(q: Index, left: Index | None = None) -> None:
-            mask = None if left is None else b.mask_below(left, self.unit)
-            at = b.addi(base, q)
-            loaded = [b.vload(self.weight, b.addi(row, at), self.unit, mask) for row in rows]
-            words = [as_integers(b, x) if order.group > 1 else b.cast_float(x, element) for x in loaded]
-            if self.is_copied:
-                to, _ = self.place(lane, {**index, self.run[0]: b.addi(index[self.run[0]], q)})
-            else:
-                to = b.addi(b.muli(b.divi(q, order.group), self.width), self.staging)
-            for n, x in enumerate(transpose_registers(b, words)):
-                n *= order.group
-                there = not self.is_copied or left is None or b.cmpi("slt", n, left)
-                b.if_(there, lambda x=x, n=n: b.vstore(x, self.target, b.addi(to, behind(n))))
-
-        full = b.round_down(count, self.unit)
-        tail = b.subi(count, full)
-        b.for_(0, full, self.unit, square)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: square(full, tail))
-
-    def place(self, lane: Index, index: dict[_Dim, Index]) -> tuple[Index, Index]:
-        """The word of a weight of outputs from `lane` on, and its place in the word."""
-        at: dict[str, Index] = {"c": 0, "y": 0, "z": 0}
-        for dim, i in index.items():
-            at[dim.name] = self.b.addi(at[dim.name], self.b.muli(i, dim.rows))
-        return self.order.place(self.b, lane, *at.values())
-
-    def word(
-        self, lane: Index, outer: dict[_Dim, Index], index: dict[_Dim, Index], chunk: Index, row: Index,
-        mask: ir.Value | None,
+    def walk(
+        self, dims: int, at: dict[str, Index], base: Index, sizes: list[int],
+        body: Callable[[dict[str, Index], Index, list[int]], None],
     ) -> None:  # fmt: skip
-        """One word of some outputs; `index`: within the run, whose first dim begins with `chunk`."""
-        b = self.b
-        q = b.sum_(*(b.muli(i, known(d.stride)) for d, i in index.items()))
-        here = {
-            d: b.addi(i, chunk) if self.run and d is self.run[0] else i for d, i in (*outer.items(), *index.items())
-        }
-        to, part = self.place(lane, here)
-        stride = next((known(d.stride) for d in index if d.name == self.pair), 0)
-        if self.order.group == 1 or self.run and self.pair == self.run[-1].name:
-            x = self.element(row, q, mask) if self.order.group == 1 else self.staged(q)
-        elif self.pair:
-            low, high = self.element(row, q, mask), self.element(row, b.addi(q, stride), mask)
-            x = arith.ori(low, arith.shli(high, b.int_(16, high.type)))
-        else:
-            x = arith.shli(self.element(row, q, mask), self.shift(part))
-            x = arith.ori(x, b.vload(self.target, to, self.width))
-        b.vstore(x, self.target, to)
+        """body(index, its offset in memory, number of indices in each dim) for the chunks of the first `dims` dims."""
+        if not dims:
+            body(at, base, sizes)
+            return
+        b, dim, chunk = self.b, self.dims[dims - 1], self.chunks[dims - 1]
 
-    def staged(self, q: Index) -> ir.Value:
-        """The word of weight q of the run."""
-        b = self.b
-        at = b.addi(b.muli(b.divi(q, self.order.group), self.width), self.staging)
-        return b.vload(self.target, at, self.width)
+        def some(i: Index, size: int = chunk) -> None:
+            here = {**at, dim.name: b.addi(at[dim.name], b.muli(i, dim.rows))}
+            self.walk(dims - 1, here, b.addi(base, b.muli(i, known(dim.stride))), [size, *sizes], body)
 
-    def shift(self, part: Index) -> ir.Value:
-        """The bits before a place in a word."""
-        b = self.b
-        bits = b.muli(part, 16)
-        one = b.int_(bits, b.i32) if isinstance(bits, int) else arith.index_cast(b.i32, bits)
-        return b.broadcast(one, self.width)
+        full = dim.size // chunk * chunk
+        b.for_(0, full, chunk, some)
+        if full < dim.size:
+            some(full, dim.size - full)
 
-    def element(self, row: Index, q: Index, mask: ir.Value | None) -> ir.Value:
-        """Weight q of some outputs: a number, or, of words of several, the low bits of an integer."""
-        b, group = self.b, self.order.group
-        if self.run:
-            x = self.staged(q)
-            if group == 1:
-                return x
-            return arith.andi(arith.shrui(x, self.shift(b.remi(q, group))), b.int_(0xFFFF, x.type))
-        x = b.gather(self.weight, b.addi(row, q), known(self.p.weight_strides[0]), self.width, mask)
-        if group == 1:
-            return b.cast_float(x, ir.MemRefType(self.target.type).element_type)
-        return arith.extui(b.vec(self.width, b.i32), vector.bitcast(b.vec(self.width, b.i16), x))
+    def words(self, sizes: list[int]) -> dict[int, list[Index | None]]:
+        """The words of a chunk, by their distance from its first one."""
+        b, words = self.b, dict[int, list[Index | None]]()
+        for index in product(*map(range, reversed(sizes))):
+            at, offset = {"c": 0, "y": 0, "z": 0}, 0
+            for dim, i in zip(reversed(self.dims), index, strict=True):
+                at[dim.name] += i * dim.rows
+                offset = b.addi(offset, b.muli(i, known(dim.stride)))
+            to, part = self.order.place(b, 0, *at.values())
+            words.setdefault(to, [None] * self.order.group)[part] = offset
+        return words
+
+    def gathered(self, word: _Word, row: Index, mask: ir.Value | None) -> ir.Value:
+        """One word of some outputs, the first of which begins at `row`."""
+        b, stride = self.b, known(self.p.weight_strides[0])
+        element = ir.MemRefType(self.weight.type).element_type
+        zero = b.zero(b.vec(self.width, element))
+        x = [zero if e is None else b.gather(self.weight, b.addi(row, e), stride, self.width, mask) for e in word]
+        return self.word(x[0] if len(x) == 1 else interleave(b, *x))
+
+    def word(self, x: ir.Value) -> ir.Value:
+        """Elements as words in scratch."""
+        if self.order.group > 1:
+            return as_integers(self.b, x)
+        return self.b.cast_float(x, ir.MemRefType(self.target.type).element_type)
+
+    def squares(self, words: dict[int, list[Index | None]]) -> Iterator[list[int]]:
+        """Places of words that are transposed together: their elements lie in two vectors of an output, or one."""
+        square: list[int] = []
+        for to in words:
+            if len(square) == self.width or not _vectors([words[i] for i in (*square, to)], self.unit):
+                yield square
+                square = []
+            square.append(to)
+        yield square
+
+    def loaded(self, words: Sequence[_Word], rows: list[Index], base: Index) -> list[ir.Value]:
+        """Vectors of the words of each output."""
+        b, unit, starts = self.b, self.unit, _vectors(words, self.unit)
+        offsets = [x if isinstance(x, int) else None for word in words for x in word]
+        lanes = [
+            unit if x is None else next(n * unit + x - s for n, s in enumerate(starts) if s <= x < s + unit)
+            for x in offsets
+        ]
+        lanes += range(len(lanes), unit)
+        ends = [1 + max(x for x in offsets if x is not None and s <= x < s + unit) - s for s in starts]
+
+        def row(at: Index) -> ir.Value:
+            x = [
+                b.vload(self.weight, b.addi(at, s), unit, b.mask_between(0, end, unit))
+                for s, end in zip(starts, ends, strict=True)
+            ]
+            if lanes == list(range(unit)):
+                return self.word(x[0])
+            return self.word(b.shuffle(x[0], x[1] if len(x) > 1 else b.zero(x[0].type), lanes))
+
+        return [row(b.addi(at, base)) for at in rows]
 
 
-def _loops(p: ConvProblem, order: Order, unit: int) -> tuple[list[_Dim], list[_Dim], int]:
-    """Dims that are walked one by one, and those of a run, which lie without gaps, with how many indices of its first
-    dim are transposed at once; no run where lanes are gathered. unit: weights of a vector of words.
+def _vectors(words: Sequence[_Word], unit: int) -> list[int]:
+    """Where vectors of `unit` elements begin that hold all of some words; none where two are not enough, with a vector
+    of zeros where there is no element.
     """
+    starts: list[int] = []
+    for x in sorted(x for word in words for x in word if isinstance(x, int)):
+        if not starts or x >= starts[-1] + unit:
+            starts.append(x)
+    return starts if len(starts) + any(None in word for word in words) <= 2 else []
+
+
+def _dims(p: ConvProblem) -> list[_Dim]:
+    """Those with more than one index, from the one whose indices are nearest in memory, if that is known."""
     rows = [prod(axis.kernel for axis in p.lines[i + 1 :]) for i in range(len(p.lines))]
     dims = [_Dim("c", p.channels, p.weight_strides[1]), _Dim("z", p.kernel[1], p.weight_strides[3])]
     dims += [_Dim("y", axis.kernel, axis.weight_stride, n) for axis, n in zip(p.lines, rows, strict=True)]
     dims = [d for d in dims if d.size > 1] or [dims[0]._replace(stride=1)]
-    if p.weight_strides[0] == 1 or not all(isinstance(d.stride, int) for d in dims):
-        return dims, [], 1
-    dims.sort(key=lambda d: -known(d.stride))  # type: ignore[operator] - all are ints
-    first, inner, count = len(dims), 1, 1
-    while first and dims[first - 1].stride == count and count <= _STAGED:
-        first, inner = first - 1, count
-        count *= dims[first].size
-    outer, run = dims[:first], dims[first:]
-    if not run:
-        return dims, [], 1
-    chunk = max(1, _STAGED // inner)
-    for whole in (unit, order.group):
-        chunk = chunk // whole * whole or chunk
-    if run[0].name == order.pair:
-        chunk = max(chunk, order.group)
-    return outer, run, min(chunk, run[0].size)
+    if all(isinstance(d.stride, int) for d in dims):
+        dims.sort(key=lambda d: known(d.stride))  # type: ignore[operator] - all are ints
+    return dims
 
 
-def staging_words(p: ConvProblem, order: Order, width: int) -> int:
-    """Words of scratch for the weights on their way to a block."""
-    _, run, chunk = _loops(p, order, width * order.group)
-    return round_up(chunk * prod(d.size for d in run[1:]), width * order.group) // order.group * width if run else 0
+def _chunks(dims: Sequence[_Dim], order: Order, most: int) -> list[int]:
+    """How many indices of each dim are written out: of those without gaps up to `most` elements, and what a word needs.
+    Of dims whose indices a word or a block of a sum pairs, a power of two.
+    """
+    chunks: list[int] = []
+    for d in dims:
+        elements = prod(chunks)
+        fits = max(1, most // elements) if d.stride == elements else 1
+        least = d.size if d.name in order.mixed else 2 if d.name == order.pair else 1
+        chunks.append(min(d.size, max(least, fits if d.name == "y" or d.size <= fits else 1 << fits.bit_length() - 1)))
+    return chunks

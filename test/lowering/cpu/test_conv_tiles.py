@@ -106,8 +106,9 @@ def test_single_elements_of_a_planar_image() -> None:
     ],
     ids=str,
 )
-def test_few_channels(case, x_format) -> None:
-    order = run(case, x_format, ROWS, LAST).order
+@pytest.mark.parametrize("weight_format", [LAST, ROWS], ids=str)
+def test_few_channels(case, x_format, weight_format) -> None:
+    order = run(case, x_format, weight_format, LAST).order
     assert order == ("windows" if x_format == LAST else "columns")
 
 
