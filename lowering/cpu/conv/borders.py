@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 from math import gcd
+from sys import maxsize
 from typing import NamedTuple
 
 from kiln.lowering.cpu.builder import Builder, Index
@@ -51,11 +52,13 @@ class Phase:
         """Those of all columns of the window."""
         return [self.reach(t) for t in range(self.count)] or [0]
 
-    def valid(self, width: int, start: int, count: int, t: int) -> tuple[int, int]:
-        """The pixels of a tile, relative to its start, for which a column of the window lies inside of the input."""
-        low = max(0, -(self.reach(t) // self.stride) - start)
-        high = min(count, (width - 1 - self.reach(t)) // self.stride + 1 - start)
-        return (low, high) if low < high else (0, 0)
+    def valid(self, width: int, start: int, count: int) -> Valid:
+        """The pixels of a tile, relative to its start, for which each column of the window lies inside of the input."""
+        valid = [
+            (max(0, -(x // self.stride) - start), min(count, (width - 1 - x) // self.stride + 1 - start))
+            for x in map(self.reach, range(self.count))
+        ]
+        return tuple((low, high) if low < high else (0, 0) for low, high in valid)
 
     @property
     def left(self) -> int:
@@ -64,7 +67,7 @@ class Phase:
 
     def left_tile(self, count: int) -> Valid:
         """What `valid` is for the first tile of a row that finds no padding at the right border."""
-        return tuple((min(count, max(0, -(reach // self.stride))), count) for reach in self.reaches)
+        return self.valid(maxsize, 0, count)
 
     def right_tile(self, count: int, padding: int) -> Valid | None:
         """What `valid` is for the last tile of a row of stride 1, `padding` of whose columns find padding at the right
@@ -72,8 +75,8 @@ class Phase:
         """
         if self.stride > 1:
             return None
-        behind = count - padding + max(self.reaches)
-        return tuple((0, min(count, max(0, behind - reach))) for reach in self.reaches)
+        start = -min(0, *self.reaches)
+        return self.valid(start + count - padding + max(self.reaches), start, count)
 
     def interior(self, b: Builder, axis: Axis, last: Index) -> tuple[Index, Index]:
         """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
@@ -128,7 +131,7 @@ def find_phases(p: ConvProblem) -> list[Phase]:
 
 @dataclass(frozen=True)
 class Run:
-    """Tiles [first, last) of a row that one piece of code computes: `count` pixels each, all with the same padding."""
+    """Columns [first, last) of a phase whose tiles, of `count` pixels, one piece of code computes: of equal padding."""
 
     first: int
     last: int
@@ -157,14 +160,14 @@ def tile_runs(p: ConvProblem, phase: Phase, mr: int) -> list[Run] | None:
     t, tiles = 0, -(-columns // mr)
     while t < tiles:
         if first <= t < last:
-            runs.append(Run(t, last, mr, everywhere(mr, phase.count)))
+            runs.append(Run(t * mr, last * mr, mr, everywhere(mr, phase.count)))
             t = last
             continue
         count = min(mr, columns - t * mr)
-        valid = tuple(phase.valid(p.width, t * mr, count, z) for z in range(phase.count))
+        valid = phase.valid(p.width, t * mr, count)
         if runs and runs[-1].count == count and runs[-1].valid == valid:
-            runs[-1] = Run(runs[-1].first, t + 1, count, valid)
+            runs[-1] = Run(runs[-1].first, t * mr + count, count, valid)
         else:
-            runs.append(Run(t, t + 1, count, valid))
+            runs.append(Run(t * mr, t * mr + count, count, valid))
         t += 1
     return runs

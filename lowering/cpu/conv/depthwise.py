@@ -64,19 +64,16 @@ class Depthwise(RowKernel):
         """Channels [first, last) of one row of the result."""
         b, p = self.b, self.p
         self.task = image, row, first, last
-        window = Window(b, p, b.addi(self.operands.x_offset, b.muli(image, self.x_image)), row)
-        if self.known:
-            self.known_row(window, 0)
-        else:
-            self.row(window, 0, known(p.columns))
+        window = Window(b, p, self.image_at(image, 0), row)
+        self.row(window, 0, known(p.columns))
 
     @override
     def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
-        b, p = self.b, self.p
+        b = self.b
         image, row, first, last = self.task
         x = self.at(column)
 
-        def vector(c: Index, mask: ir.Value | None = None) -> None:
+        def vector(c: Index, mask: ir.Value | None) -> None:
             def products(line: Index, y: Sequence[Index], acc: list[ir.Value]) -> list[ir.Value]:
                 return self.products(count, meets, window.flat(y), c, line, mask, acc)
 
@@ -85,14 +82,7 @@ class Depthwise(RowKernel):
                 for r, value in enumerate(acc):
                     pixel(b.addi(column, r), value)
 
-        extent = b.subi(last, first)
-        if p.groups % self.width == 0 and self.s.span % self.width == 0:
-            b.for_(first, last, self.width, vector)
-            return
-        full = b.addi(first, b.round_down(extent, self.width))
-        b.for_(first, full, self.width, vector)
-        tail = b.subi(last, full)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, b.tail_mask(tail, self.width)))
+        self.vectors(first, last, vector)
 
     def products(
         self,

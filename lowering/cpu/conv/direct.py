@@ -64,7 +64,7 @@ class Direct(RowKernel, BlockKernel):
         super().__init__(*arguments)
         b, p, s, ctx = self.b, self.p, self.s, self.ctx
         self.layout, self.order = direct_layout(p, s), order_of(p, s)
-        self.nv, self.tiles, self.lanes = s.nv, s.tiles, self.order.lanes
+        self.nv, self.lanes = s.nv, self.order.lanes
         self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
         self.sums = self.layout["sums"]
         self.weights, is_pairs = self.operands.weight, self.order.pair is not None
@@ -111,26 +111,20 @@ class Direct(RowKernel, BlockKernel):
     ) -> None:
         """A part of one row of the result: sums into scratch, then the epilogue."""
         b, p = self.b, self.p
-        x = b.sum_(
-            self.operands.x_offset,
-            b.muli(image, self.x_image),
-            b.muli(b.muli(group, p.channels), self.x_channel),
-        )
-        window = Window(b, p, x, row)
+        window = Window(b, p, self.image_at(image, b.muli(group, p.channels)), row)
         columns = known(p.columns)
-        if self.known:
+        if isinstance(columns, int) and isinstance(p.width, int):
             start = b.muli(part, self.span)
             stop = b.mini(b.addi(start, self.span), columns)
-            self.known_row(window, b.muli(part, self.tiles), self.tiles)
         else:
-            start, stop = b.divi(b.muli(part, columns), parts), b.divi(b.muli(b.addi(part, 1), columns), parts)
-            self.row(window, start, stop)
+            start, stop = b.split(part, parts, columns)
+        self.row(window, start, stop)
         self.finish(image, row, channel, count, start, b.subi(stop, start))
 
     @property
     def span(self) -> int:
         """Columns of the result in a part of a row: `tiles` tiles of each phase."""
-        return self.mr * self.tiles * self.runs[0][0].period
+        return self.mr * self.s.tiles * self.runs[0][0].period
 
     def place(self, at: Index, r: int) -> Index:
         """Where the sums of a part's pixel at + r of the phase are, in scratch."""

@@ -61,7 +61,7 @@ class BlockKernel(ConvKernel):
             self.finish_planar(image, row, channel, count, start, pixels)
             return
 
-        def vectors(j: Index, mask: ir.Value | None = None) -> None:
+        def some(j: Index, mask: ir.Value | None) -> None:
             with self.epilogue.channels(b, image, row, b.addi(channel, j), self.width, mask) as pixel:
 
                 def one(i: Index) -> None:
@@ -70,10 +70,7 @@ class BlockKernel(ConvKernel):
 
                 b.for_(0, pixels, 1, one)
 
-        full = b.round_down(count, self.width)
-        b.for_(0, full, self.width, vectors)
-        tail = b.subi(count, full)
-        b.if_(b.cmpi("sgt", tail, 0), lambda: vectors(full, b.tail_mask(tail, self.width)))
+        self.vectors(0, count, some)
 
     def finish_planar(
         self, image: Index, row: Index, channel: Index, count: Index, start: Index, pixels: Index
@@ -83,18 +80,14 @@ class BlockKernel(ConvKernel):
 
         source = Place(self.scratch, self.sums, self.lanes)
         transpose_block(b, source, Place(self.scratch, self.layout["turned"], pitch), pixels, self.lanes, width)
-        full = b.round_down(pixels, width)
-        tail = b.subi(pixels, full)
-        mask = b.tail_mask(tail, width)
 
         def one(c: Index) -> None:
             line = b.addi(self.layout["turned"], b.muli(c, pitch))
             with self.epilogue.columns(b, image, row, b.addi(channel, c)) as store:
 
-                def vector(i: Index, mask: ir.Value | None = None) -> None:
+                def vector(i: Index, mask: ir.Value | None) -> None:
                     store(b.addi(start, i), width, b.vload(self.scratch, b.addi(line, i), width), mask)
 
-                b.for_(0, full, width, vector)
-                b.if_(b.cmpi("sgt", tail, 0), lambda: vector(full, mask))
+                self.vectors(0, pixels, vector)
 
         b.for_(0, count, 1, one)

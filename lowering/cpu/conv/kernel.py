@@ -4,7 +4,6 @@
 """What kernels of convolutions in vectors begin with, and the walk along a row where lanes are channels."""
 
 from collections.abc import Callable, Iterator, Sequence
-from sys import maxsize
 from typing import Any
 
 from torch_mlir import ir
@@ -50,6 +49,19 @@ class ConvKernel:
         """Emits the loops of this thread's share."""
         raise NotImplementedError
 
+    def image_at(self, image: Index, channel: Index) -> Index:
+        """Where a channel of an image begins in memory."""
+        b = self.b
+        return b.sum_(self.operands.x_offset, b.muli(image, self.x_image), b.muli(channel, self.x_channel))
+
+    def vectors(self, low: Index, high: Index, body: Callable[[Index, ir.Value | None], None]) -> None:
+        """body(start, mask) for vectors of the indices from `low` to `high`."""
+        b = self.b
+        rest = b.remi(b.subi(high, low), self.width)
+        full = b.subi(high, rest)
+        b.for_(low, full, self.width, lambda i: body(i, None))
+        b.if_(b.cmpi("sgt", rest, 0), lambda: body(full, b.tail_mask(rest, self.width)))
+
 
 class RowKernel(ConvKernel):
     """Tiles of `mr` pixels of a row, in all phases (borders.py).
@@ -68,43 +80,34 @@ class RowKernel(ConvKernel):
         """The tiles of a row."""
         self.mr = self.s.mr
         self.runs = [(phase, tile_runs(self.p, phase, self.mr)) for phase in find_phases(self.p)]
-        self.known = all(runs is not None for _, runs in self.runs)
 
     def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
         """The sums of `count` pixels from `column` of the phase on, the part of whose row begins with column `base`."""
         raise NotImplementedError
 
-    def known_row(self, window: Window, begin: Index, tiles: int = maxsize) -> None:
-        """`tiles` tiles of each phase of a row, from `begin` on."""
-        b, base = self.b, self.b.muli(begin, self.mr)
-        for phase, runs in self.runs:
-            self.phase, self.origin = phase, phase.remainder
-            for run in runs or ():
-                single = isinstance(begin, int) and begin == 0 and run.last <= tiles
-                low = run.first if single else b.maxi(run.first, begin)
-                high = run.last if single else b.mini(run.last, b.addi(begin, tiles))
-
-                def tile(t: Index, run: Run = run) -> None:
-                    self.tile(run.count, run.valid, window, b.muli(t, self.mr), base)
-
-                b.for_(low, high, 1, tile)
-
     def row(self, window: Window, start: Index, stop: Index) -> None:
-        """Columns [start, stop) of a row of a size that is not known: whole tiles inside, single pixels at borders."""
+        """Columns [start, stop) of a row, from the first column of a tile of each phase on where its size is known."""
         b = self.b
-        for phase, _ in self.runs:
+        for phase, runs in self.runs:
             self.phase, self.origin = phase, 0
             first, last = start, stop
             if phase.period > 1:
                 above = phase.remainder - phase.period + 1
                 first, last = (b.divi(b.maxi(b.subi(x, above), 0), phase.period) for x in (start, stop))
                 self.origin = b.subi(b.addi(b.muli(first, phase.period), phase.remainder), start)
-            self.pixels(window, first, last)
+            if runs is None:
+                self.pixels(window, first, last)
+            for run in runs or ():
+
+                def tile(column: Index, run: Run = run, base: Index = first) -> None:
+                    self.tile(run.count, run.valid, window, column, base)
+
+                b.for_(b.maxi(run.first, first), b.mini(run.last, last), self.mr, tile)
 
     def pixels(self, window: Window, start: Index, stop: Index) -> None:
-        """Columns [start, stop) of a phase: a tile at each border whose padding is known, whole tiles between them, and
-        single pixels where a row is too short for these. Tiles overlap the ones before them rather than leave pixels:
-        an epilogue must not read what another one has written.
+        """Columns [start, stop) of a phase of a row of a size that is not known: a tile at each border whose padding is
+        known, whole tiles between them, and single pixels where a row is too short for these. Tiles overlap the ones
+        before them rather than leave pixels: an epilogue must not read what another one has written.
         """
         b, p, mr, phase = self.b, self.p, self.mr, self.phase
         low, high = phase.interior(b, p.column_axis, known(p.columns) if phase.period == 1 else stop)

@@ -49,13 +49,8 @@ class Planar(ConvKernel):
     def row(self, image: Index, channel: Index, row: Index) -> None:
         """Emit one row of one channel of the result."""
         b, p = self.b, self.p
-        x = b.sum_(
-            self.operands.x_offset,
-            b.muli(image, self.x_image),
-            b.muli(channel, self.x_channel),
-        )
         weight = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
-        window = Window(b, p, x, row)
+        window = Window(b, p, self.image_at(image, channel), row)
         columns = known(p.columns)
         with self.epilogue.columns(b, image, row, channel) as store:
 

@@ -127,10 +127,8 @@ class Tiles(BlockKernel):
             stop = b.mini(b.addi(start, self.s.units), last)
 
             def group(g: Index) -> None:
-                channels = b.muli(b.muli(g, p.channels), known(p.x_strides[1]))
-
                 def origin(image: Index) -> Index:
-                    return b.sum_(self.operands.x_offset, channels, b.muli(image, known(p.x_strides[0])))
+                    return self.image_at(image, b.muli(g, p.channels))
 
                 def copy(u: Index) -> None:
                     image, band = place(u)

@@ -260,7 +260,7 @@ def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dila
     assert runs is not None
     seen = []
     for run in runs:
-        for start in range(run.first * mr, run.last * mr, mr):
+        for start in range(run.first, run.last, mr):
             seen += range(start, start + run.count)
             for z, (low, high) in enumerate(run.valid):
                 for r in range(run.count):
@@ -274,7 +274,7 @@ class Recorded(Builder, RowKernel):
 
     def __init__(self, p: ConvProblem, mr: int) -> None:
         self._facts, self._loops = {}, {}
-        self.b, self.p, self.mr, self.known_row = self, p, mr, None
+        self.b, self.p, self.mr = self, p, mr
         self.runs = [(phase, None) for phase in find_phases(p)]
         self.tiles: list[tuple[int, list[list[bool]]]] = []
 

@@ -194,7 +194,7 @@ def test_phases_of_a_row(
         runs = tile_runs(problem, phase, mr)
         assert runs is not None
         for run in runs:
-            for start in range(run.first * mr, run.last * mr, mr):
+            for start in range(run.first, run.last, mr):
                 for r in range(run.count):
                     column = (start + r) * stride + phase.remainder
                     assert column not in met
