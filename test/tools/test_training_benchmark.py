@@ -7,11 +7,13 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.training import __main__ as command
 from benchmarks.training.cases import Case, cases
 from benchmarks.training.measure import Row, measure
 from benchmarks.training.networks import mamba2, mixture
+from benchmarks.training.saved import backward_peak, built, partition
 
 
 @pytest.mark.parametrize("build", [mixture, mamba2])
@@ -53,3 +55,14 @@ def test_the_gain_is_of_the_best_modes():
     row = Row("a", "float32", step_ms={"eager": 3.0, "inductor": 2.0, "kiln": 1.5, "kiln-graphs": 1.0})
     assert row.gain(row.step_ms) == 2.0
     assert Row("a", "float32", step_ms={"eager": 3.0}).gain({"eager": 3.0}) is None
+
+
+def test_what_is_saved_of_a_step_and_what_its_plan_holds() -> None:
+    case = next(c for c in cases("cpu") if c.name == "resnet50 x1")
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        module, inputs = built(case)
+        ours, theirs = (partition(module, inputs, is_kiln=is_kiln) for is_kiln in (True, False))
+        peak = backward_peak(ours)
+    assert 0 < ours.bytes <= 1.1 * theirs.bytes
+    assert ours.bytes < peak < 5 * ours.bytes  # gradients of parameters, more than pixels here
+    assert any(readers == "convolution_backward.default" for *_, readers in ours.groups)
