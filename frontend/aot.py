@@ -37,6 +37,7 @@ from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
 from kiln.frontend.saved_channels_last import keep_channels_last
+from kiln.frontend.scans import differentiate_scans
 from kiln.frontend.size_operands import share_size_operands
 
 __all__ = ["compile_dynamo_graph"]
@@ -50,6 +51,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     """
     replace_prims_views(gm)
     fold_constant_masks(gm)
+    differentiate_scans(gm)
     try:
         with keeping_traces(example_inputs, options), short_gradients():
             return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))
