@@ -11,16 +11,28 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.charts import svg as lines
 from benchmarks.report_page.__main__ import DOCS, main, stale
 from benchmarks.report_page.bars import Bars, svg
 from benchmarks.report_page.data import FOLDER, Run, load, standing
 from benchmarks.report_page.record import runs_of, write_run
+from benchmarks.training.curves import CHART, RESULTS, curve_charts
 
 SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def test_the_page_is_fresh() -> None:
     assert stale() == [], "run python -m benchmarks.report_page"
+
+
+def test_the_chart_of_losses_is_fresh() -> None:
+    document = json.loads(RESULTS.read_text(encoding="utf-8"))
+    assert CHART.read_text(encoding="utf-8") == lines(curve_charts(document)), "run benchmarks.training.curves --record"
+    page = (DOCS / "numerics.md").read_text(encoding="utf-8")
+    for run in document["runs"]:
+        cells = [f"{run['largest_difference'][f'{name} - float64']:.2g}" for name in ("eager", "Inductor", "Kiln")]
+        row = next(line for line in page.splitlines() if line.startswith(f"| {run['precision']} |"))
+        assert [float(cell) for cell in row.split("|")[2:5]] == pytest.approx([float(cell) for cell in cells], rel=0.1)
 
 
 def test_the_page_fits() -> None:

@@ -8,14 +8,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from benchmarks.training.cases import Case, Loss
 
-__all__ = ["CONTENDERS", "Row", "measure"]
+__all__ = ["CONTENDERS", "Row", "measure", "without_dropout"]
+
+M = TypeVar("M", bound=nn.Module)
 
 CONTENDERS: dict[str, tuple[str, str | None]] = {
     "eager": ("", None),
@@ -74,11 +76,18 @@ class _Trained:
         self.update()
 
 
-def measure(case: Case, device: str, dtype: torch.dtype, contenders: Sequence[str], rounds: int) -> Row:
-    """One row; a contender that fails is left out, with its reason."""
+def measure(
+    case: Case,
+    device: str,
+    dtype: torch.dtype,
+    contenders: Sequence[str],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Row:
+    """One row, timed by ``clock`` (seconds); a contender that fails is left out, with its reason."""
     torch.manual_seed(0)
     network, make = case.build(**case.sizes)
-    module = _without_dropout(Loss(network, case.loss))
+    module = without_dropout(Loss(network, case.loss))
     module.to(device).train()
     inputs = [_cast(t.to(device), dtype) for t in make(torch.Generator().manual_seed(1))]
     module.to(dtype)
@@ -102,8 +111,8 @@ def measure(case: Case, device: str, dtype: torch.dtype, contenders: Sequence[st
         except Exception as error:  # noqa: BLE001 - the table says so
             row.failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     del exact
-    row.backward_ms = _times({n: t.backward for n, t in trained.items()}, device, rounds)
-    row.step_ms = _times({n: t.step for n, t in trained.items()}, device, rounds)
+    row.backward_ms = _times({n: t.backward for n, t in trained.items()}, device, rounds, clock)
+    row.step_ms = _times({n: t.step for n, t in trained.items()}, device, rounds, clock)
     return row
 
 
@@ -116,8 +125,8 @@ def _prepare(name: str, module: nn.Module, inputs: Sequence[torch.Tensor]) -> _T
     return _Trained(module, inputs, call, torch.compile(update, backend=backend), mode is not None)
 
 
-def _without_dropout(module: Loss) -> Loss:
-    """Gradients of one step can be compared then; running statistics stay those of training."""
+def without_dropout(module: M) -> M:
+    """Gradients of one step can be compared then; running statistics stay those of training. Changes the module."""
     for inner in module.modules():
         if isinstance(inner, nn.Dropout):
             inner.p = 0.0
@@ -152,7 +161,9 @@ def _peak(trained: _Trained) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def _times(calls: dict[str, Callable[[], None]], device: str, rounds: int) -> dict[str, float]:
+def _times(
+    calls: dict[str, Callable[[], None]], device: str, rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """Median milliseconds; contenders take turns at being the first, each after an untimed call of its own."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
@@ -161,10 +172,10 @@ def _times(calls: dict[str, Callable[[], None]], device: str, rounds: int) -> di
         for name in (*names[first:], *names[:first]):
             calls[name]()
             _wait(device)
-            start = time.perf_counter()
+            start = clock()
             calls[name]()
             _wait(device)
-            times[name].append((time.perf_counter() - start) * 1e3)
+            times[name].append((clock() - start) * 1e3)
     return {name: statistics.median(found) for name, found in times.items()}
 
 
