@@ -302,4 +302,6 @@ class Builder(KnownIntegers):
 
     def split(self, tid: Index, nt: Index, total: Index) -> tuple[Index, Index]:
         """This thread's share [lo, hi) of `total` units, sizes equal to within one."""
-        return self.divi(self.muli(tid, total), nt), self.divi(self.muli(self.addi(tid, 1), total), nt)
+        lo, hi = self.divi(self.muli(tid, total), nt), self.divi(self.muli(self.addi(tid, 1), total), nt)
+        most = self.known(total)[1]  # as tid < nt
+        return self._learn(lo, 0, most, 1), self._learn(hi, 0, most, 1)

@@ -271,6 +271,8 @@ class Traversal(Scopes, ABC):
             if lo != zero or hi != zero:
                 mask = self.within(e, lo, self.loops.simplify(lo + size), mask)
         source = tuple(self.loops.simplify(e - lo) for e, lo in zip(indices, low, strict=True))
+        if mask is False:
+            return self.scalar(op.operands[1])
         inner = self.eval(op.operands[0], source, self._guard(mask, indices, guard))
         return self.b.select(mask, inner, self.scalar(op.operands[1]))
 
@@ -283,8 +285,11 @@ class Traversal(Scopes, ABC):
             stop = self.loops.simplify(start + self.body.dims(piece)[dim])
             mask = self.within(indices[dim], start, stop, guard.mask if guard else True)
             source = tuple(self.loops.simplify(e - start) if i == dim else e for i, e in enumerate(indices))
+            start = stop
+            if mask is False:
+                continue  # another piece of a loop that is cut here
             inner = self.eval(piece, source, self._guard(mask, indices, guard))
             result = inner if result is None else self.b.select(mask, inner, result)
-            start = stop
-        assert result is not None
+        if result is None:  # below a guard that is never true
+            result = self.fill(ir.RankedTensorType(op.results[0].type).element_type)
         return result

@@ -62,7 +62,13 @@ class Evaluator(Memory, Traversal):
         """As the traversal's; lanes on a rising line are told from two numbers, not one by one in 64 bits."""
         b, lane = self.b, self.lane
         moved = self.loops.simplify(expr - low)
-        line = None if lane.dim is None or self.is_uniform([moved]) else lane.line(moved)
+        if self.is_uniform([moved]):
+            # Not by `position`: a value has lost what is known of the integer, which may decide the comparison.
+            at = self.index(moved)
+            if low != ir.AffineConstantExpr.get(0):
+                guard = b.andc(guard, b.cmpi("sge", at, 0))
+            return b.andc(guard, b.cmpi("slt", at, self.index(self.loops.simplify(high - low))))
+        line = lane.line(moved)
         step = line[0].maybe_downcast() if line is not None else None
         if line is None or not isinstance(step, ir.AffineConstantExpr) or step.value <= 0:
             return super().within(expr, low, high, guard)

@@ -10,6 +10,7 @@ stored where their own dims are bound, outside of the remaining loops.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch_mlir import ir
 
@@ -17,6 +18,7 @@ from kiln.dialects import affine
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
@@ -36,11 +38,14 @@ TILE = 64
 PARALLEL_UNITS = 64
 """Outer iterations that are enough to share among threads; with fewer the vector loop is split instead."""
 
+PIECE_UNITS = 8
+"""The same of each piece of a loop that is cut."""
+
 
 _TAKEN = paths.group(
     "cpu loops",
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
-    "narrow blocks at the end",
+    *("narrow blocks at the end", "cut at concatenations"),
 )
 
 
@@ -64,6 +69,7 @@ class Nest:
     reductions: what the roots need reduced, inner ones first, at which index.
     tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, where the
         operand is transposed a tile at a time (stage.py).
+    cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
     """
 
     roots: list[Root]
@@ -74,6 +80,7 @@ class Nest:
     split_lane: bool
     reductions: list[tuple[ir.Value, Indices]]
     tile: tuple[int, int] | None = None
+    cut: Cut | None = None
 
 
 def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
@@ -110,7 +117,9 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
     tile = None if accesses.reduced or lane is None else _tile(e, accesses, outer, lane)
     if tile is not None:
         outer[outer.index(tile[0])] = tile[1]
-    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer), reductions, tile)
+    cut = None if tile is not None else choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
+    pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
+    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer, pieces), reductions, tile, cut)
 
 
 def _rows_nest(
@@ -150,15 +159,15 @@ def _tile(e: Evaluator, accesses: Accesses, outer: list[int], lane: int) -> tupl
     return None
 
 
-def _few_units(e: Evaluator, outer: list[int]) -> bool:
-    """Whether the outer loops are known to have too few iterations to share."""
+def _few_units(e: Evaluator, outer: list[int], pieces: int) -> bool:
+    """Whether the outer loops are known to have too few iterations to share, in all or in each of their pieces."""
     units = 1
     for d in outer:
         extent = e.loops.extents[d]
         if not isinstance(extent, ir.AffineConstantExpr):
             return False
         units *= extent.value
-    return units < PARALLEL_UNITS
+    return units < PARALLEL_UNITS or (pieces > 1 and units < PIECE_UNITS * pieces)
 
 
 def _collect(
@@ -214,6 +223,7 @@ class NestEmitter:
             ("without vectors", self.nest.lane is None),
             ("transposed tiles", self.nest.tile is not None),
             ("lanes among threads", self.nest.split_lane),
+            ("cut at concatenations", self.nest.cut is not None),
         ):
             if is_so:
                 _TAKEN(path)
@@ -257,16 +267,21 @@ class NestEmitter:
         if self.nest.split_lane and self.nest.lane is not None:
             self._sequential(dims, lambda: self._level(k + 1))
             return
-        units: ir.AffineExpr = ir.AffineConstantExpr.get(1)
-        for d in dims:
-            units = units * e.loops.extents[d]
-        lo, hi = b.split(self.tid, self.nt, e.index(units))
+        cut, pieces = self.nest.cut, [(0, e.loops.extents[dims[0]] if dims else ir.AffineConstantExpr.get(1))]
+        if cut is not None and cut[0] in dims:
+            dims = [cut[0], *(d for d in dims if d != cut[0])]
+            pieces = [(low, ir.AffineConstantExpr.get(high - low)) for low, high in pairwise(cut[1])]
+        for first, units in pieces:
+            for d in dims[1:]:
+                units = units * e.loops.extents[d]
 
-        def unit(i: Index) -> None:
-            with e.inside_flat(i, dims):
-                self._level(k + 1)
+            def unit(i: Index, first: int = first) -> None:
+                with e.inside_flat(i, dims):
+                    if first:
+                        e.values[dims[0]] = b.addi(e.values[dims[0]], first)
+                    self._level(k + 1)
 
-        b.for_(lo, hi, 1, unit)
+            b.for_(*b.split(self.tid, self.nt, e.index(units)), 1, unit)
 
     def _sequential(self, dims: Sequence[int], leaf: Callable[[], None]) -> None:
         if not dims:
@@ -277,7 +292,11 @@ class NestEmitter:
             with self.e.inside({dims[0]: i}):
                 self._sequential(dims[1:], leaf)
 
-        self.e.b.for_(0, self.e.index(self.e.loops.extents[dims[0]]), 1, body)
+        borders: list[Index] = [0, self.e.index(self.e.loops.extents[dims[0]])]
+        if self.nest.cut is not None and self.nest.cut[0] == dims[0]:
+            borders = list(self.nest.cut[1])
+        for low, high in pairwise(borders):
+            self.e.b.for_(low, high, 1, body)
 
     def _tile(self, k: int) -> None:
         assert self.nest.tile is not None

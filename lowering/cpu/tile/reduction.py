@@ -9,6 +9,7 @@ reduction, a pooling window). Reductions of one level over one space share their
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 from torch_mlir import ir
@@ -19,6 +20,7 @@ from kiln.dialects.walk import defining_op
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Spilled
 from kiln.lowering.tile.access import Accesses, Indices
@@ -82,11 +84,14 @@ class _Loops:
             point[d] = expr
         self.point = point
         self.combiners = [combiners(r.op) for r in group]
+        self.cut: Cut | None = None
         self.lane: int | None = None
         self.width = e.lane.width
         self.chains = 1
         if vectorise:
             self.lane, self.width, self.chains = self._choose_lane()
+        others = [d for d in self.dims if d != self.lane]
+        self.cut = choose_cut(e, [], [(r.op, self.point) for r in group], others)
 
     def _choose_lane(self) -> tuple[int, int, int]:
         """The dim, the lanes of a vector, and how many vectors at once are summed, each by itself.
@@ -209,9 +214,13 @@ class _Loops:
                     return self._combine(carried, self._nest(dims[1:], self._start(), leaf))
                 return self._nest(dims[1:], carried, leaf)
 
-        if self._cascades() and len(dims) == 1 and leaf == self._step:
-            return self._chunked(0, extent, 1, accs, body)
-        return e.b.for_(0, extent, 1, body, accs)
+        borders: list[Index] = [0, extent] if self.cut is None or self.cut[0] != d else list(self.cut[1])
+        for low, high in pairwise(borders):
+            if self._cascades() and len(dims) == 1 and leaf == self._step:
+                accs = self._chunked(low, high, 1, accs, body)
+            else:
+                accs = e.b.for_(low, high, 1, body, accs)
+        return accs
 
     def _long(self, dims: list[int]) -> bool:
         """Whether loops over `dims` are worth a sum of their own (those of a pooling window are not)."""

@@ -276,3 +276,44 @@ func.func @windows(%x: tensor<6x6x64xf32>) -> tensor<16x576xf32> {
   } -> tensor<16x576xf32>
   return %r : tensor<16x576xf32>
 }
+
+// -----
+
+// The loop over a concatenated dim is one loop for each piece, which loads its own operand without masks.
+
+// CHECK-LABEL: func.func @cat
+// CHECK-NOT: maskedload
+// CHECK: %[[X:.*]] = vector.load %arg0
+// CHECK-NOT: arith.select
+// CHECK: vector.store %[[X]], %arg2
+// CHECK-NOT: arith.select
+// CHECK: %[[Y:.*]] = vector.load %arg1
+// CHECK: vector.store %[[Y]], %arg2
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @cat_of_rows(%x: tensor<100x64xf32>, %y: tensor<122x64xf32>) -> tensor<222x64xf32> {
+  %c = "kiln.cat"(%x, %y) {dim = 0 : i64, shape = affine_map<() -> (222, 64)>} : (tensor<100x64xf32>, tensor<122x64xf32>) -> tensor<222x64xf32>
+  return %c : tensor<222x64xf32>
+}
+
+// -----
+
+// The same for the reduced dim of a sum of columns.
+
+// CHECK-LABEL: func.func @cat_generic
+// CHECK-NOT: maskedload
+// CHECK: vector.load %arg0
+// CHECK-NOT: arith.select
+// CHECK: vector.load %arg1
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @sum_of_cat(%x: tensor<2x64xf32>, %y: tensor<3x64xf32>) -> tensor<64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %c = "kiln.cat"(%x, %y) {dim = 0 : i64, shape = affine_map<() -> (5, 64)>} : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<5x64xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%c : tensor<5x64xf32>) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %1 = arith.addf %a, %b : f32
+    linalg.yield %1 : f32
+  } -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}

@@ -1,0 +1,169 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Where a loop is cut, so that each piece knows which operands of a concatenation (or the inside of a pad) it reads.
+
+A loop over a concatenated dim would compute every operand at each iteration and keep one. Cut at the borders of the
+operands, each piece of the loop has the code of its own operand, without masks. The code does not grow much, because
+the operands' code is in either form written once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.dialects.kiln import name_of, opdef
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.tile.access import Indices, compose
+from kiln.lowering.tile.body import indexing_maps, invert, output_map
+
+__all__ = ["Cut", "choose_cut"]
+
+MOST_PIECES = 256
+"""Pieces of one loop: each is a loop of its own."""
+MORE_CODE = 1.5
+"""How much more code, by ops, the pieces may have than the whole loop."""
+
+Cut = tuple[int, list[int]]
+"""A loop dim, and where its pieces begin; the last number is the dim's extent."""
+
+
+@dataclass(eq=False)
+class _Node:
+    """A value at an index. weight: ops that it takes. reads: what it is computed from; where a pad or concatenation
+    lies between, with its number and the range of each loop dim in which the operand is read, as far as it is known.
+    """
+
+    weight: int
+    reads: list[tuple["_Node", int, dict[int, tuple[int, int]]]] = field(
+        default_factory=list[tuple["_Node", int, dict[int, tuple[int, int]]]]
+    )
+
+
+class _Reach:
+    """What values at indices are computed from, and the borders of the pads and concatenations between."""
+
+    def __init__(self, e: Evaluator) -> None:
+        self.e = e
+        self.nodes: dict[tuple[ir.Value, Indices], _Node] = {}
+        self.borders: dict[int, set[int]] = {}
+        self.guards = 0
+
+    def node(self, value: ir.Value, indices: Indices) -> _Node:
+        key = value, indices
+        if key not in self.nodes:
+            self.nodes[key] = _Node(1)
+            if self.e.body.argument_position(value) is None:
+                self._expand(self.nodes[key], value, indices)
+        return self.nodes[key]
+
+    def operands(self, op: ir.OpView, point: Sequence[ir.AffineExpr | None]) -> list[_Node]:
+        """What a `linalg.generic` reads at a point."""
+        count = len(op.operands) - len(op.results)
+        return [
+            self.node(v, compose(m, point, self.e.loops))
+            for v, m in list(zip(op.operands, indexing_maps(op), strict=True))[:count]
+            if isinstance(v.type, ir.RankedTensorType)
+        ]
+
+    def _expand(self, node: _Node, value: ir.Value, indices: Indices) -> None:
+        op = value.owner.opview
+        name, body = name_of(op), self.e.body
+        if name == "kiln.view":
+            view = compose(body.local_map(op, "map"), indices, self.e.loops)
+            node.reads.append((self.node(op.operands[0], view), 0, {}))
+        elif name == "linalg.generic" and body.reduction(value) is None:
+            node.weight = len(op.regions[0].blocks[0].operations)
+            node.reads += [(read, 0, {}) for read in self.operands(op, invert(output_map(op), indices))]
+        elif name == "kiln.cat":
+            self._expand_cat(node, op, indices)
+        elif opdef(op).is_guarded:
+            low = body.local_map(op, "low").results
+            zero = ir.AffineConstantExpr.get(0)
+            sizes = body.dims(op.operands[0])
+            moved = [
+                d
+                for d, (lo, hi) in enumerate(zip(low, body.local_map(op, "high").results, strict=True))
+                if lo != zero or hi != zero
+            ]
+            self._guarded(node, op.operands[0], indices, [(d, low[d], low[d] + sizes[d]) for d in moved])
+
+    def _expand_cat(self, node: _Node, op: ir.OpView, indices: Indices) -> None:
+        dim = ir.IntegerAttr(op.operation.attributes["dim"]).value
+        start: ir.AffineExpr = ir.AffineConstantExpr.get(0)
+        for piece in op.operands:
+            if isinstance(piece.type, ir.RankedTensorType):
+                stop = start + self.e.body.dims(piece)[dim]
+                self._guarded(node, piece, indices, [(dim, start, stop)])
+                start = stop
+
+    def _guarded(
+        self, node: _Node, value: ir.Value, indices: Indices, where: Iterable[tuple[int, ir.AffineExpr, ir.AffineExpr]]
+    ) -> None:
+        """A read of `value` that holds `where` an index of the result lies in a range, from whose start it counts."""
+        self.guards += 1
+        ranges: dict[int, tuple[int, int]] = {}
+        inner = list(indices)
+        for dim, low, high in where:
+            inner[dim] = self.e.loops.simplify(indices[dim] - low)
+            bounds = affine.constant_of(low), affine.constant_of(high)
+            line = affine.linear_coefficients(indices[dim])
+            offset = affine.constant_of(line[0]) if line is not None else None
+            if line is None or offset is None or bounds[0] is None or bounds[1] is None:
+                continue
+            if len(line[1]) == 1 and all(affine.constant_of(c) == 1 for c in line[1].values()):
+                d = next(iter(line[1]))
+                ranges[d] = bounds[0] - offset, bounds[1] - offset
+                self.borders.setdefault(d, set()).update(ranges[d])
+        node.reads.append((self.node(value, tuple(inner)), self.guards, ranges))
+
+
+def _code(nodes: Iterable[_Node], dim: int = -1, low: int = 0, high: int = 0) -> int:
+    """Ops of the code for some values; of a piece of the loop over `dim`, if one is given. What lies behind a guard is
+    code apart from that behind others.
+    """
+    seen = {(node, 0) for node in nodes}
+    work, total = list(seen), 0
+    while work:
+        node, scope = work.pop()
+        total += node.weight
+        for read, guard, ranges in node.reads:
+            start, stop = ranges.get(dim, (low, high))
+            if guard and dim in ranges and (stop <= low or start >= high):
+                continue
+            always = not guard or (ranges.keys() == {dim} and start <= low and high <= stop)
+            key = read, scope if always else hash((scope, guard))
+            if key not in seen:
+                seen.add(key)
+                work.append(key)
+    return total
+
+
+def choose_cut(
+    e: Evaluator,
+    values: Sequence[tuple[ir.Value, Indices]],
+    points: Sequence[tuple[ir.OpView, Sequence[ir.AffineExpr | None]]],
+    dims: Sequence[int],
+) -> Cut | None:
+    """The one of `dims` whose loop is cut, if any; `values` at indices, and ops at points, are computed in it."""
+    if not any(opdef(op).is_guarded for op in e.body.operations):
+        return None
+    reach = _Reach(e)
+    nodes = [reach.node(value, indices) for value, indices in values]
+    nodes += [node for op, point in points for node in reach.operands(op, point)]
+    found: list[tuple[int, Cut]] = []
+    whole = _code(nodes)
+    for d in dims:
+        extent = affine.constant_of(e.loops.extents[d])
+        if extent is None or d not in reach.borders:
+            continue
+        borders = sorted({0, extent, *(x for x in reach.borders[d] if 0 < x < extent)})
+        if not 3 <= len(borders) <= MOST_PIECES + 1:
+            continue
+        code = sum(_code(nodes, d, low, high) for low, high in pairwise(borders))
+        if code <= MORE_CODE * whole:
+            found.append((code, (d, borders)))
+    return min(found)[1] if found else None
