@@ -19,6 +19,7 @@ from unittest.mock import patch
 import torch
 import torch.nn.functional as F
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import detect_fake_mode
 from torch._functorch import config
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx import GraphModule, Node
@@ -85,11 +86,16 @@ class _Found(Exception):
 
 def _attention(q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, **settings: Any) -> Any:
     """What `scaled_dot_product_attention` is on a GPU, whatever device the tensors of a trace are on."""
-    if attn_mask is not None or settings.pop("enable_gqa", False):
-        raise NotImplementedError("attention with a mask or with groups of heads")
-    return torch.ops.aten._scaled_dot_product_flash_attention(
-        q, k, v, dropout_p, settings.get("is_causal", False), scale=settings.get("scale")
-    )[0]
+    if settings.get("enable_gqa"):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+    is_causal, scale = settings.get("is_causal", False), settings.get("scale")
+    if attn_mask is None:
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, scale=scale)[0]
+    if attn_mask.dtype is torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(~attn_mask, float("-inf"))
+    added = attn_mask.expand(*q.shape[:3], k.shape[2])
+    run = torch.ops.aten._scaled_dot_product_efficient_attention
+    return run(q, k, v, added, True, dropout_p, is_causal, scale=scale)[0]
 
 
 def partition(module: torch.nn.Module, inputs: Sequence[torch.Tensor], *, is_kiln: bool) -> Saved:
@@ -128,16 +134,14 @@ def _with_kiln(gm: GraphModule, given: Sequence[torch.Tensor], keeping: Callable
 def _with_inductor(gm: GraphModule, given: Sequence[torch.Tensor], keeping: Callable[..., Any]) -> Any:
     from torch._inductor.compile_fx import partition_fn
     from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.virtualized import V
 
     def nothing(gm: GraphModule, inputs: Sequence[Any]) -> Any:
         return gm
 
-    return aot_autograd(
-        fw_compiler=nothing,
-        bw_compiler=nothing,
-        partition_fn=keeping(partition_fn),
-        decompositions=select_decomp_table(),
-    )(gm, given)
+    settings = dict(fw_compiler=nothing, bw_compiler=nothing, partition_fn=keeping(partition_fn))
+    with V.set_fake_mode(detect_fake_mode(given)):
+        return aot_autograd(**settings, decompositions=select_decomp_table())(gm, given)
 
 
 def backward_peak(saved: Saved, arch: str = "sm_90") -> int:
