@@ -36,7 +36,9 @@ def traced(program: Program, device: str) -> list[Layouts]:
             FakeTensorMode.cache_clear()  # which has other traces' strides for the same ops
             try:
                 found.append(trace(program, device, is_dynamic))
-            except RuntimeError:  # padding by less than nothing takes no symbolic sizes in PyTorch 2.11
+            # Padding by less than nothing takes no symbolic sizes in PyTorch 2.11, and a symbol for a scale that only
+            # PyTorch's own pass looks up is none that it knows (interpolate, 2.11 to 2.13).
+            except (RuntimeError, KeyError):
                 continue
     return found
 

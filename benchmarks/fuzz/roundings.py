@@ -64,7 +64,7 @@ class Runs:
         """All values in float64."""
 
         def compare(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found = call(*args, **kwargs)
+            found = (rms_norm if _name(call) == "rms_norm" else call)(*args, **kwargs)
             is_apart = self._for_gpu and _bias(call, args) is not None
             if self._errors[number] and not is_apart and _is_exact(self._results[number], found.detach()):
                 self._errors[number] = 2.0**-24 if _EXACT_BY_CHANCE.search(_name(call)) else 0.0
@@ -123,6 +123,15 @@ class _Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._count += 1
         return self._handle(func, args, kwargs or {}, self._count - 1)
+
+
+def rms_norm(
+    x: torch.Tensor, sizes: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
+) -> torch.Tensor:
+    """`F.rms_norm` by its definition: CUDA's kernel gives NaN for all numbers of a row with an infinite one."""
+    mean = x.square().mean([*range(-len(sizes), 0)], keepdim=True)
+    normal = x * torch.rsqrt(mean + (torch.finfo(x.dtype).eps if eps is None else eps))
+    return normal if weight is None else normal * weight
 
 
 def _name(call: Callable[..., Any]) -> str:

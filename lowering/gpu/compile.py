@@ -108,12 +108,12 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
     problem = triton_problem()
     if problem is not None:
         raise CompileError(problem)
+    wanted = gpu_target(target)
     wrong = _no_kernel(text)
     if wrong is not None:
         raise CompileError(f"Triton cannot compile for {target}: {wrong}")
     import triton
 
-    wanted = gpu_target(target)
     chosen = {"enable_fp_fusion": True, **(options or {})}
     with tempfile.TemporaryDirectory() as folder:
         is_scheduled = '"ttg.num-warps"' in text

@@ -3,6 +3,7 @@
 
 """The fuzzer's judge lets pass what roundings can do, and nothing else."""
 
+import math
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import torch.nn.functional as F
 
 from benchmarks.fuzz.gradients import check_gradients, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
-from benchmarks.fuzz.layouts import traced
+from benchmarks.fuzz.layouts import _of_graph, traced
 from benchmarks.fuzz.program import Input, Program
+from benchmarks.fuzz.roundings import rms_norm
 
 BF16 = torch.bfloat16
 
@@ -164,3 +166,22 @@ def test_scores_of_nan_are_no_numbers() -> None:
     check(found, program.make("cpu"), [torch.where(value == 0, torch.nan, value)])
     with pytest.raises(WrongResult):
         check(found, program.make("cpu"), [torch.full_like(value, torch.nan)])
+
+
+def test_rms_norms_by_definition() -> None:
+    x, w = torch.randn(5, 3, 7, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+    torch.testing.assert_close(rms_norm(x, (3, 7), w), F.rms_norm(x, (3, 7), w))
+    torch.testing.assert_close(rms_norm(x, (7,), eps=0.25), F.rms_norm(x, (7,), eps=0.25))
+    x[1, 2, 3] = math.inf
+    row = rms_norm(x, (7,))[1, 2]
+    assert row[3].isnan() and (row[[0, 1, 2, 4, 5, 6]] == 0).all()
+
+
+def test_strides_of_programs_that_pytorch_cannot_trace_with_symbols() -> None:
+    """The symbol of a scale is unknown to a pass of PyTorch's: other traces still say the strides."""
+    given = [Input((2, 3, 7, 7), torch.float32, 1), Input((5, 3, 1, 1), torch.float32, 2)]
+    lines = ["F.conv2d(v0, v1, None, 2)", "F.interpolate(v2, scale_factor=2, mode='nearest')", "v3.mean()"]
+    program = Program(given, lines, [3, 4])
+    with pytest.raises(KeyError):
+        _of_graph(program, "cpu", is_dynamic=True)
+    assert all(layouts[3] == [320, 64, 8, 1] for layouts in traced(program, "cpu"))
