@@ -114,7 +114,7 @@ def test_two_scans_one_after_the_other() -> None:
     with collect() as reports:
         found = torch.autograd.grad(torch.compile(model, backend=kiln.backend)(*given), given)
     torch.testing.assert_close(found, expected)
-    assert kinds(reports[0]).count("recurrence") == 2
+    assert set(kinds(reports[0])) == {"recurrence", "reduction"}  # no steps
 
 
 def test_without_vmap_along_another_dim() -> None:
