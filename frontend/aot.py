@@ -31,6 +31,7 @@ from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
+from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.options import Options
 from kiln.frontend.prims_views import replace_prims_views
@@ -91,6 +92,8 @@ def _partition(
     drop_detaches(joint)
     write_no_log_softmax(joint)
     mark_distances(joint)
+    if not options.emulate_precision_casts:
+        keep_statistics(joint)
     share_size_operands(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)
