@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch._higher_order_ops.associative_scan import (
-    generic_associative_scan,  # pyright: ignore[reportUnknownVariableType]
+    generic_associative_scan,  # pyright: ignore[reportUnknownVariableType] - PyTorch's, not annotated
 )
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node

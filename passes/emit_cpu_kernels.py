@@ -55,11 +55,10 @@ class EmitCpuKernels(Pass):
           %2 = arith.divui %arg3, %arg4 : index
           %3 = arith.addi %arg3, %c1 : index
           %4 = arith.divui %3, %arg4 : index
-          %5 = arith.minsi %4, %c1 : index
-          %6 = arith.cmpi eq, %4, %c1 : index
-          %7 = arith.cmpi slt, %2, %4 : index
-          %8 = arith.andi %6, %7 : i1
-          scf.for %arg5 = %2 to %5 step %c1 {
+          %5 = arith.cmpi eq, %4, %c1 : index
+          %6 = arith.cmpi slt, %2, %4 : index
+          %7 = arith.andi %5, %6 : i1
+          scf.for %arg5 = %2 to %4 step %c1 {
           }
           return
         }

@@ -67,11 +67,10 @@ class EmitKernels(KernelPass):
                 %1 = arith.divui %arg3, %arg4 : index
                 %2 = arith.addi %arg3, %c1 : index
                 %3 = arith.divui %2, %arg4 : index
-                %4 = arith.minsi %3, %c1 : index
-                %5 = arith.cmpi eq, %3, %c1 : index
-                %6 = arith.cmpi slt, %1, %3 : index
-                %7 = arith.andi %5, %6 : i1
-                scf.for %arg5 = %1 to %4 step %c1 {
+                %4 = arith.cmpi eq, %3, %c1 : index
+                %5 = arith.cmpi slt, %1, %3 : index
+                %6 = arith.andi %4, %5 : i1
+                scf.for %arg5 = %1 to %3 step %c1 {
                 }
                 return
               }

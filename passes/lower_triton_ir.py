@@ -58,17 +58,15 @@ class LowerTritonIR(KernelPass):
           %5 = arith.muli %4, %c8 : index
           %6 = arith.divui %5, %arg3 : index
           scf.for %arg4 = %3 to %6 step %c1 {
-            %7 = arith.divui %arg4, %c8 : index
-            %8 = arith.remui %arg4, %c8 : index
-            %9 = arith.index_cast %8 : index to i32
-            %10 = arith.index_cast %c0 : index to i32
-            %11 = arith.index_cast %7 : index to i32
-            %12 = arith.index_cast %arg4 : index to i64
-            %13 = arith.extsi %9 : i32 to i64
-            %14 = llvm.getelementptr %1[%13] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-            %15 = llvm.load %14 : !llvm.ptr -> f32
-            %16 = math.exp %15 : f32
-            llvm.store %16, %14 : f32, !llvm.ptr
+            %7 = arith.index_cast %arg4 : index to i32
+            %8 = arith.index_cast %c0 : index to i32
+            %9 = arith.index_cast %c0 : index to i32
+            %10 = arith.index_cast %arg4 : index to i64
+            %11 = arith.extsi %7 : i32 to i64
+            %12 = llvm.getelementptr %1[%11] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+            %13 = llvm.load %12 : !llvm.ptr -> f32
+            %14 = math.exp %13 : f32
+            llvm.store %14, %12 : f32, !llvm.ptr
           }
           return
         }

@@ -66,6 +66,24 @@ def test_a_suite_of_ones_own(folder: Path) -> None:
     assert done.returncode == 0 and "PASS: passes :: test.mlir" in done.stdout, done.stdout + done.stderr
 
 
+def test_in_the_pipeline_of_a_model(folder: Path) -> None:
+    insert = next(block for block in blocks("py") if "kiln.Insert" in block)
+    code = (
+        "import torch, kiln\n"
+        "from kiln.frontend.report import collect\n"
+        "from drop_double_transpose import DropDoubleTranspose\n"
+        "model = lambda x: x.transpose(0, 1).exp().transpose(0, 1)\n"
+        f"exec({insert!r})\n"
+        "x = torch.randn(3, 4)\n"
+        "with collect() as reports:\n"
+        "    found = torch.compile(model, backend='kiln', options={**options, 'fallback': False, 'cache': False})(x)\n"
+        "torch.testing.assert_close(found, x.exp())\n"
+        "assert any(name.startswith('drop-double-transpose') for name in reports[0].stages), reports[0].stages\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+
+
 def commands() -> list[list[str]]:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith("kiln-opt")]

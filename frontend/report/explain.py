@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from kiln.frontend.backend import kiln as backend
 from kiln.frontend.report import CompileReport, collect
-from kiln.frontend.report.inspection import names_in_location
+from kiln.notes import names_in_location
 
 __all__ = ["Explanation", "explain"]
 

@@ -19,7 +19,7 @@ from kiln.passes.prove_kernels import ProveKernels
 from kiln.runtime.plan import AtenStep, Launch, Plan
 from kiln.runtime.statistics import memory_report
 
-__all__ = ["describe_plan", "names_in_location", "report_calls", "report_passes"]
+__all__ = ["describe_plan", "report_calls", "report_passes"]
 
 
 def report_passes(report: CompileReport, passes: Sequence[Pass]) -> None:

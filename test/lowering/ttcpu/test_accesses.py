@@ -284,6 +284,7 @@ def test_dims_that_are_read_backwards_start_at_their_last_element(dynamic):
         torch.testing.assert_close(run(x), x.flip(0).cumsum(1))
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("steps", [7, -1])
 def test_a_load_outside_of_a_tensor_that_is_read_backwards(monkeypatch, steps):
     loads = Builder.load
