@@ -93,7 +93,7 @@ def _partition(
     write_no_log_softmax(joint)
     mark_distances(joint)
     if not options.emulate_precision_casts:
-        keep_statistics(joint)
+        keep_statistics(joint, settings["num_fwd_outputs"])
     share_size_operands(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)

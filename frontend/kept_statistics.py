@@ -6,13 +6,16 @@
 Norms of 16 bits return their mean and reciprocal deviation in 16 bits on the CPU, and PyTorch's decompositions round
 them so; the gradient makes them f32 again. A mean that is rounded is not the mean of what the gradient subtracts it
 from: divided by a small deviation, gradients that cancel are off by more than all other roundings together. The numbers
-are few, so the gradient is given those of f32.
+are few, so the gradient is given those of f32. What a forward result depends on stays rounded: there the program, and
+not autograd, asked for 16 bits.
 """
 
 import operator
+from collections.abc import Iterable
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 __all__ = ["keep_statistics"]
 
@@ -35,12 +38,19 @@ _OF_STATISTICS = (
 """What leads from a norm's reduction to the numbers that it returns."""
 
 
-def keep_statistics(joint: GraphModule) -> int:
-    """Let what makes rounded statistics f32 again read the ones that were rounded, in place; returns how many did."""
-    found = 0
+def keep_statistics(joint: GraphModule, num_fwd_outputs: int) -> int:
+    """Let what makes rounded statistics f32 again read the ones that were rounded, in place; returns how many did.
+
+    num_fwd_outputs: how many of the joint graph's results are the forward graph's.
+    """
+    forward, found = _behind(tree_leaves(joint.graph.output_node().args[0])[:num_fwd_outputs]), 0
     for node in joint.graph.find_nodes(op="call_function", target=aten._to_copy.default):
         (narrow,) = node.all_input_nodes
-        if narrow.target is not aten._to_copy.default or _kind(narrow)[0] not in (torch.bfloat16, torch.float16):
+        if (
+            narrow in forward
+            or narrow.target is not aten._to_copy.default
+            or _kind(narrow)[0] not in (torch.bfloat16, torch.float16)
+        ):
             continue
         (source,) = narrow.all_input_nodes
         if _kind(node) == _kind(source) == (torch.float32, _kind(narrow)[1]) and _is_statistic(source):
@@ -51,6 +61,17 @@ def keep_statistics(joint: GraphModule) -> int:
                 joint.graph.erase_node(narrow)
     if found:
         joint.recompile()
+    return found
+
+
+def _behind(results: Iterable[object]) -> set[Node]:
+    """What results are computed from, with themselves."""
+    found, pending = set[Node](), [result for result in results if isinstance(result, Node)]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes
     return found
 
 

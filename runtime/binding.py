@@ -44,6 +44,14 @@ class Segment:
         step = self.aten or self.launches[0]
         return step.check if len(self.steps) == 1 else None
 
+    @property
+    def buffers(self) -> list[int]:
+        """The numbers of the plan's buffers that it reads or writes; some more than once."""
+        used = [p.buffer for launch in self.launches for p in launch.pointers]
+        if self.aten is not None:
+            used += [o.buffer for o in self.aten.operands] + [r for r in self.aten.results if r >= 0]
+        return used
+
 
 def segments(plan: Plan, *, alone: bool = False) -> list[Segment]:
     """Splits a plan's steps at its ATen calls; `alone`: each launch is a segment of its own."""

@@ -112,11 +112,7 @@ class _Writer:
         """Buffer -> index of the last segment that needs its tensor; buffers returned are never dropped."""
         last: dict[int, int] = {}
         for k, part in enumerate(self.parts):
-            for launch in part.launches:
-                last.update((p.buffer, k) for p in launch.pointers)
-            if part.aten is not None:
-                last.update((o.buffer, k) for o in part.aten.operands)
-                last.update((r, k) for r in part.aten.results if r >= 0)
+            last.update(dict.fromkeys(part.buffers, k))
         for output in self.plan.outputs:
             if output.tensor is not None:
                 last[output.tensor.buffer] = len(self.parts)

@@ -88,10 +88,7 @@ def _peak_of_tensors(plan: Plan, sizes: Sequence[int]) -> int:
     last: dict[int, int] = {}
     parts = segments(plan)
     for k, part in enumerate(parts):
-        used = [p.buffer for launch in part.launches for p in launch.pointers]
-        if part.aten is not None:
-            used += [o.buffer for o in part.aten.operands] + [r for r in part.aten.results if r >= 0]
-        for buffer in used:
+        for buffer in part.buffers:
             first.setdefault(buffer, k)
             last[buffer] = k
     for output in plan.outputs:

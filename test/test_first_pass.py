@@ -41,6 +41,11 @@ def kiln_opt(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
+def run(code: str, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+
+
 def test_the_op_that_is_made_computes_the_same_where_it_says(folder: Path) -> None:
     merge = next(block for block in blocks("py") if block.startswith("def merge"))
     namespace = {"ir": ir, "kiln": dialect, "affine": affine}
@@ -80,8 +85,7 @@ def test_in_the_pipeline_of_a_model(folder: Path) -> None:
         "torch.testing.assert_close(found, x.exp())\n"
         "assert any(name.startswith('drop-double-transpose') for name in reports[0].stages), reports[0].stages\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+    run(code, folder)
 
 
 def commands() -> list[list[str]]:
@@ -114,14 +118,13 @@ def test_the_example_in_the_docstring_is_what_it_does(folder: Path) -> None:
         "example = example_of(registered_passes()['drop-double-transpose'])\n"
         "assert canonical(example.before) != result_of(example) == canonical(example.after)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=120)
+    run(code, folder)
 
 
 def test_the_lit_test_passes(folder: Path) -> None:
-    run = re.search(r"RUN: kiln-opt (.*) %s \| filecheck %s", (folder / "test.mlir").read_text())
-    assert run is not None
-    done = kiln_opt([*shlex.split(run[1]), "test.mlir"], folder)
+    line = re.search(r"RUN: kiln-opt (.*) %s \| filecheck %s", (folder / "test.mlir").read_text())
+    assert line is not None
+    done = kiln_opt([*shlex.split(line[1]), "test.mlir"], folder)
     assert done.returncode == 0, done.stderr
     check = [sys.executable, "-m", "filecheck", "test.mlir"]
     subprocess.run(check, cwd=folder, input=done.stdout, text=True, check=True, timeout=60)

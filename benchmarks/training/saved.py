@@ -171,10 +171,7 @@ def _peak(plan: Plan, saved: Saved) -> int:
     owned: dict[int, list[int]] = {}
     parts = segments(plan)
     for k, part in enumerate(parts):
-        used = [p.buffer for launch in part.launches for p in launch.pointers]
-        if part.aten is not None:
-            used += [o.buffer for o in part.aten.operands] + [r for r in part.aten.results if r >= 0]
-        for number in used:
+        for number in part.buffers:
             buffer = plan.buffers[number]
             if buffer.kind == "input":
                 last[_memory(arguments[buffer.index])] = k

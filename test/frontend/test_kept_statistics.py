@@ -45,3 +45,17 @@ def test_not_where_eagers_roundings_are_asked_for() -> None:
     exact = gradients(norm, [x.double() for x in given])
     found, theirs = gradients(run, given)[1], gradients(norm, given)[1]
     assert (found.double() - theirs.double()).norm() < 0.1 * (theirs.double() - exact[1]).norm()
+
+
+def test_means_that_the_program_rounds() -> None:
+    """They are in the result, also in training."""
+
+    def centred(x: torch.Tensor) -> torch.Tensor:
+        mean = x.float().mean(-1, keepdim=True).bfloat16()
+        return (x.float() - mean.float()) * 100
+
+    torch.manual_seed(0)
+    x = (torch.randn(64, 256) + 30).bfloat16().requires_grad_()
+    torch._dynamo.reset()
+    run = torch.compile(centred, backend=kiln.backend, fullgraph=True, options={"fallback": False})
+    torch.testing.assert_close(run(x), centred(x))

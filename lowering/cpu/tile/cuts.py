@@ -23,9 +23,9 @@ from kiln.lowering.tile.body import indexing_maps, invert, output_map
 __all__ = ["Cut", "choose_cut"]
 
 MOST_PIECES = 256
-"""Pieces of one loop: each is a loop of its own."""
+"""Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
 MORE_CODE = 1.5
-"""How much more code, by ops, the pieces may have than the whole loop."""
+"""How much more code, by ops, the pieces may have than the whole loop. Not measured, as above."""
 
 Cut = tuple[int, list[int]]
 """A loop dim, and where its pieces begin; the last number is the dim's extent."""
