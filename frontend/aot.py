@@ -34,6 +34,7 @@ from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.options import Options
+from kiln.frontend.pooling_offsets import keep_offsets
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
@@ -94,6 +95,7 @@ def _partition(
     mark_distances(joint)
     if not options.emulate_precision_casts:
         keep_statistics(joint, settings["num_fwd_outputs"])
+    keep_offsets(joint)
     share_size_operands(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     round_recomputed(forward, backward)

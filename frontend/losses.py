@@ -15,7 +15,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import Argument
+
+from kiln.frontend.graph_ops import call, cast_to, value_of
 
 __all__ = ["loss_decompositions", "write_no_log_softmax"]
 
@@ -111,27 +112,27 @@ def write_no_log_softmax(gm: GraphModule) -> None:
 def _is_picked_from(node: Node) -> bool:
     """Whether elements of a log-softmax are gathered, and it need not be in memory for something else."""
     is_returned = any(user.op == "output" for user in node.users)
-    value = _value(node)
+    value = value_of(node)
     has_classes = value.dim() > 0 and value.shape[cast(int, node.args[1])] != 0
     return has_classes and not is_returned and any(_gathers(user, node) for user in node.users)
 
 
 def _take_apart(graph: Graph, node: Node) -> None:
     logits, dim = cast(Node, node.args[0]), cast(int, node.args[1])
-    dtype = _value(node).dtype
+    dtype = value_of(node).dtype
     wide = torch.float32 if dtype.itemsize < 4 else dtype
     with graph.inserting_before(node):
-        x = _cast(graph, logits, wide)
-        most = _call(graph, aten.amax.default, x, [dim], True)
-        sums = _call(graph, aten.sum.dim_IntList, _call(graph, aten.exp.default, _minus(graph, x, most)), [dim], True)
-        log = _call(graph, aten.log.default, sums)
-        whole = _cast(graph, _minus(graph, _minus(graph, x, most), log), dtype)
+        x = cast_to(graph, logits, wide)
+        most = call(graph, aten.amax.default, x, [dim], True)
+        sums = call(graph, aten.sum.dim_IntList, call(graph, aten.exp.default, _minus(graph, x, most)), [dim], True)
+        log = call(graph, aten.log.default, sums)
+        whole = cast_to(graph, _minus(graph, _minus(graph, x, most), log), dtype)
     for user in list(node.users):
         if _gathers(user, node):
             with graph.inserting_before(user):
-                element = _call(graph, aten.gather.default, _source(logits), *user.args[1:])
-                gathered = _cast(graph, _cast(graph, element, _value(logits).dtype), wide)
-                picked = _cast(graph, _minus(graph, _minus(graph, gathered, most), log), dtype)
+                element = call(graph, aten.gather.default, _source(logits), *user.args[1:])
+                gathered = cast_to(graph, cast_to(graph, element, value_of(logits).dtype), wide)
+                picked = cast_to(graph, _minus(graph, _minus(graph, gathered, most), log), dtype)
             user.replace_all_uses_with(picked)
             graph.erase_node(user)
     node.replace_all_uses_with(whole)
@@ -142,7 +143,7 @@ def _gathers(user: Node, node: Node) -> bool:
     """Whether an op reads of each row of a log-softmax as many elements as it has indices, along its dim."""
     if user.target != aten.gather.default or user.args[0] is not node:
         return False
-    value, index = _value(node), _value(cast(Node, user.args[2]))
+    value, index = value_of(node), value_of(cast(Node, user.args[2]))
     dim = cast(int, node.args[1]) % max(value.dim(), 1)
     if value.dim() != index.dim() or value.dim() == 0 or cast(int, user.args[1]) % value.dim() != dim:
         return False
@@ -153,8 +154,8 @@ def _source(logits: Node) -> Node:
     """The tensor that was converted to what a log-softmax reads: an element of it is converted as well alone."""
     converts = logits.target in (aten._to_copy.default, prims.convert_element_type.default)
     source = logits.args[0] if converts else None
-    same = isinstance(source, Node) and _value(source).device == _value(logits).device
-    return cast(Node, source) if same and _value(cast(Node, source)).is_floating_point() else logits
+    same = isinstance(source, Node) and value_of(source).device == value_of(logits).device
+    return cast(Node, source) if same and value_of(cast(Node, source)).is_floating_point() else logits
 
 
 def _one_element(node: Node) -> tuple[Node, Node, int] | None:
@@ -168,57 +169,37 @@ def _one_element(node: Node) -> tuple[Node, Node, int] | None:
     if condition.target != aten.eq.Tensor or not _is_zero(other):
         return None
     classes, index = condition.args
-    rank, count = _value(chosen).dim(), _value(chosen).shape[_CLASSES] if _value(chosen).dim() > 1 else 0
+    rank, count = value_of(chosen).dim(), value_of(chosen).shape[_CLASSES] if value_of(chosen).dim() > 1 else 0
     if len(dims) != 1 or dims[0] % rank != _CLASSES or not isinstance(count, int) or not isinstance(index, Node):
         return None
-    narrow = all(_value(n).dim() == rank and _value(n).shape[_CLASSES] == 1 for n in (index, row))
-    same = _value(row).shape == _value(node).shape and _value(row).dtype == _value(node).dtype
+    narrow = all(value_of(n).dim() == rank and value_of(n).shape[_CLASSES] == 1 for n in (index, row))
+    same = value_of(row).shape == value_of(node).shape and value_of(row).dtype == value_of(node).dtype
     counts = isinstance(classes, Node) and _counts(classes, count, rank)
-    return (index, row, count) if narrow and same and counts and not _value(index).is_floating_point() else None
+    return (index, row, count) if narrow and same and counts and not value_of(index).is_floating_point() else None
 
 
 def _take_element(graph: Graph, node: Node, index: Node, row: Node, count: int) -> None:
     """The row's number in place of the sum, or 0 where the index is that of no class."""
     with graph.inserting_before(node):
-        below = _call(graph, aten.lt.Scalar, index, count)
-        inside = _call(graph, aten.bitwise_and.Tensor, _call(graph, aten.ge.Scalar, index, 0), below)
+        below = call(graph, aten.lt.Scalar, index, count)
+        inside = call(graph, aten.bitwise_and.Tensor, call(graph, aten.ge.Scalar, index, 0), below)
         zero = cast(Node, cast(Node, node.args[0]).args[2])
-        node.replace_all_uses_with(_call(graph, aten.where.self, inside, row, zero))
+        node.replace_all_uses_with(call(graph, aten.where.self, inside, row, zero))
     graph.erase_node(node)
 
 
 def _counts(classes: Node, count: int, rank: int) -> bool:
     """Whether a tensor is 0, 1, ..., count - 1 along the dim of the classes of tensors with `rank` dims."""
-    shape = tuple(_value(classes).shape)
+    shape = tuple(value_of(classes).shape)
     if shape != (count, *[1] * (rank - _CLASSES - 1)):
         return False
     source = cast(Node, classes.args[0]) if classes.target == aten.view.default else classes
-    return source.target == aten.arange.default and tuple(_value(source).shape) == (count,)
+    return source.target == aten.arange.default and tuple(value_of(source).shape) == (count,)
 
 
 def _is_zero(node: Node) -> bool:
     return node.target == aten.zeros.default or (node.target == aten.full.default and bool(node.args[1] == 0))
 
 
-def _value(node: Node) -> Tensor:
-    return cast(Tensor, node.meta["val"])
-
-
 def _minus(graph: Graph, x: Node, y: Node) -> Node:
-    return _call(graph, aten.sub.Tensor, x, y)
-
-
-def _cast(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
-    if _value(x).dtype == dtype:
-        return x
-    return _call(graph, prims.convert_element_type.default, x, dtype)
-
-
-def _call(graph: Graph, target: Any, *args: Argument) -> Node:
-    """An op with the value that it has for fake tensors."""
-    node = graph.call_function(target, args)
-    values = [_value(a) if isinstance(a, Node) else a for a in args]
-    mode = next(v.fake_mode for v in values if isinstance(v, torch._subclasses.FakeTensor))
-    with mode:
-        node.meta["val"] = target(*values)
-    return node
+    return call(graph, aten.sub.Tensor, x, y)

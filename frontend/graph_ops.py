@@ -1,0 +1,37 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Ops that rewrites of FX graphs add, with the values that they have for fake tensors."""
+
+from typing import Any, cast
+
+import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.fx import Graph, Node
+from torch.fx.node import Argument
+
+__all__ = ["call", "cast_to", "value_of"]
+
+
+def call(graph: Graph, target: Any, *args: Argument, mode: FakeTensorMode | None = None, **named: Argument) -> Node:
+    """A call of an op at the graph's place to insert, with ``meta["val"]``.
+
+    mode: of the graph's fake tensors; needed where no operand is one.
+    """
+    node = graph.call_function(target, args, named)
+    values = [argument.meta["val"] if isinstance(argument, Node) else argument for argument in args]
+    with mode or next(v.fake_mode for v in values if isinstance(v, FakeTensor)):
+        node.meta["val"] = target(*values, **named)
+    return node
+
+
+def cast_to(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
+    """A tensor in another type, or itself."""
+    if value_of(x).dtype == dtype:
+        return x
+    return call(graph, torch.ops.prims.convert_element_type.default, x, dtype)
+
+
+def value_of(node: Node) -> torch.Tensor:
+    """The fake tensor of a node's result."""
+    return cast(torch.Tensor, node.meta["val"])
