@@ -38,7 +38,6 @@ __all__ = [
     "PhasesSchedule",
     "PlanarConvSchedule",
     "Split",
-    "StreamSchedule",
     "VendorSchedule",
     "VnniBf16ColumnsConvSchedule",
     "VnniBf16ConvSchedule",
@@ -51,15 +50,6 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class GemmSchedule(Schedule):
     """Of one product of matrices."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamSchedule(GemmSchedule, kernel="cpu.gemm.stream"):
-    """One row, a rhs with unit stride along n: `nc` columns at a time, `depth` rows of the rhs in flight."""
-
-    width: PowerOfTwo
-    nc: Positive
-    depth: Positive
 
 
 @dataclass(frozen=True, kw_only=True)

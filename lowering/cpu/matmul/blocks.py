@@ -21,6 +21,7 @@ __all__ = [
     "is_large",
     "packed_blocks",
     "piece_steps",
+    "stream_schedule",
 ]
 
 _ROWS = 256
@@ -169,6 +170,20 @@ def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedul
         unroll=2 if mr == 1 else 1,
         prefetch=8 if not pack_rhs and small_n and m > 1 and bytes_ < 64 else 0,
     )
+
+
+def stream_schedule(problem: MatmulProblem, isa: Isa, nc: int | None = None, depth: int = 8) -> BlockedSchedule:
+    """One row by a rhs [k, n] that is read in place, `depth` rows of it at a time, in runs of `nc` columns.
+
+    Tiles that run down all of k touch another page at every step, and for strides that are a multiple of 4 KiB another
+    line of one and the same cache set. Hardware prefetchers follow a few long runs side by side. By default sums of a
+    block stay in the first-level cache; a long row has few and longer runs.
+    """
+    if nc is None:
+        nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
+    width = isa.vector_bytes // problem.sum_bytes
+    half = problem.dtype in ("bf16", "f16")  # widened once
+    return BlockedSchedule(mr=1, nv=2, width=width, mc=1, nc=nc, kc=depth, pack_lhs=half, pack_rhs=False, unroll=depth)
 
 
 def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[int, int]:

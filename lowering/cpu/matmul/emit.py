@@ -18,7 +18,6 @@ from kiln.dialects.schedules.cpu import (
     GemmSchedule,
     Int8DotSchedule,
     Int8Schedule,
-    StreamSchedule,
     VendorSchedule,
     VnniBf16Schedule,
 )
@@ -27,7 +26,6 @@ from kiln.lowering.cpu.builder import Builder, Condition
 from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
 from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
-from kiln.lowering.cpu.matmul.stream import emit_stream, stream_layout
 from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
 
@@ -41,7 +39,6 @@ KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
     AmxBf16Schedule: (Tiles.emit_kernel, tiles_layout),
     AmxBf16x3Schedule: (FloatTiles.emit_kernel, tiles_layout),
     VendorSchedule: (emit_vendor, vendor_layout),
-    StreamSchedule: (emit_stream, stream_layout),
     Int8Schedule: (Tiles.emit_kernel, tiles_layout),
     AmxInt8Schedule: (Tiles.emit_kernel, tiles_layout),
     Int8DotSchedule: (Tiles.emit_kernel, tiles_layout),
@@ -104,8 +101,6 @@ def _missing(problem: MatmulProblem, schedule: GemmSchedule) -> str | None:
     lhs_k, rhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-2], problem.rhs_strides[-1]
     if isinstance(schedule, DotTileSchedule):
         return None if lhs_k == rhs_k == 1 else "unit stride along k in both operands; use 'cpu.gemm.blocked'"
-    if isinstance(schedule, StreamSchedule):
-        return None if problem.m == rhs_n == 1 else "one row and a rhs with unit stride along n; use 'cpu.gemm.blocked'"
     if isinstance(schedule, (BlockedSchedule, VnniBf16Schedule)):
         is_read = rhs_n == 1 or schedule.pack_rhs or schedule.packed
         return None if is_read else "pack_rhs for a rhs without unit stride along n"

@@ -3,7 +3,7 @@
 
 """Which matmul kernel, with which tiles.
 
-Few rows of a rhs [n, k] are dot products, one row of [k, n] is streamed; more rows are register tiles, with the rhs in
+Few rows of a rhs [n, k] are dot products; more rows are register tiles, with the rhs in
 place or packed; many rows are blocks of the vendor's gemm, which compiles in a third of the time, where that uses the
 CPU's widest vectors (`Isa.library_bytes`; on AMD's processors MKL keeps to AVX2). With vectors of 64 bytes
 `choose_panels` comes first, for known sizes. blocks.py and tiles_schedule.py have the tiles and blocks.
@@ -20,7 +20,6 @@ from kiln.dialects.schedules.cpu import (
     GemmSchedule,
     Int8DotSchedule,
     PanelSchedule,
-    StreamSchedule,
     VendorSchedule,
     VnniBf16Schedule,
 )
@@ -32,6 +31,7 @@ from kiln.lowering.cpu.matmul.blocks import (
     choose_panels,
     integer_blocks,
     packed_blocks,
+    stream_schedule,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
@@ -165,9 +165,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     if has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
         return choose_tiles(problem, m, isa) or choose_pairs(problem, m)
     if problem.m == 1 and rhs_n == 1:
-        # Sums of one column block: in the first-level cache, or for a long row few and long runs of the matrix.
-        nc = 65536 if isinstance(problem.n, int) and problem.n > 16384 else 4096
-        return StreamSchedule(width=isa.vector_bytes // problem.sum_bytes, nc=nc, depth=8)
+        return stream_schedule(problem, isa)
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes

@@ -14,11 +14,10 @@ from kiln.dialects.schedules.cpu import (
     DotSchedule,
     GemmSchedule,
     Int8Schedule,
-    StreamSchedule,
     VendorSchedule,
 )
 from kiln.lowering.cpu.contraction.sizes import round_up
-from kiln.lowering.cpu.matmul.blocks import blocked_schedule
+from kiln.lowering.cpu.matmul.blocks import blocked_schedule, stream_schedule
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
 from kiln.lowering.cpu.matmul.schedule import choose_packed_schedule
@@ -159,6 +158,5 @@ def _dot(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[GemmSchedule]:
 def _stream(problem: MatmulProblem, isa: Isa) -> Iterator[GemmSchedule]:
     if problem.m != 1 or problem.rhs_strides[-1] != 1:
         return
-    width = isa.vector_bytes // problem.sum_bytes
     for nc, depth in ((4096, 8), (65536, 8), (1024, 8), (4096, 4), (4096, 16)):
-        yield StreamSchedule(width=width, nc=nc, depth=depth)
+        yield stream_schedule(problem, isa, nc, depth)

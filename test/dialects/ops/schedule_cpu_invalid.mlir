@@ -49,22 +49,22 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.gemm.by_rows field 'small' cpu.gemm.stream field 'nc': expected an integer of at least 1, found 0}}
+  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.gemm.by_rows field 'small' cpu.gemm.int8_dot field 'nc': expected an integer of at least 1, found 0}}
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4xf32>):
     "kiln.yield"(%a) : (tensor<4xf32>) -> ()
-  }) {kind = "pointwise", name = "f", schedule = {kernel = "cpu.gemm.by_rows", large = {kc = 64 : i64, kernel = "cpu.gemm.blocked", mc = 16 : i64, mr = 4 : i64, nc = 48 : i64, nv = 3 : i64, pack_lhs = false, pack_rhs = true, width = 8 : i64}, limit = 12 : i64, small = {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 0 : i64, width = 16 : i64}}} : (tensor<4xf32>) -> tensor<4xf32>
+  }) {kind = "pointwise", name = "f", schedule = {kernel = "cpu.gemm.by_rows", large = {kc = 64 : i64, kernel = "cpu.gemm.blocked", mc = 16 : i64, mr = 4 : i64, nc = 48 : i64, nv = 3 : i64, pack_lhs = false, pack_rhs = true, width = 8 : i64}, limit = 12 : i64, small = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 0 : i64, nr = 4 : i64, width = 16 : i64}}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.gemm.vendor field 'fallback' field 'kernel': expected one of cpu.gemm.blocked, found "cpu.gemm.stream"}}
+  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.gemm.vendor field 'fallback' field 'kernel': expected one of cpu.gemm.blocked, found "cpu.gemm.int8_dot"}}
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4xf32>):
     "kiln.yield"(%a) : (tensor<4xf32>) -> ()
-  }) {kind = "pointwise", name = "f", schedule = {fallback = {depth = 8 : i64, kernel = "cpu.gemm.stream", nc = 4096 : i64, width = 16 : i64}, kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}} : (tensor<4xf32>) -> tensor<4xf32>
+  }) {kind = "pointwise", name = "f", schedule = {fallback = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}, kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 

@@ -13,7 +13,6 @@ from kiln.dialects.schedules.cpu import (
     BlockedSchedule,
     ByRowsSchedule,
     DotSchedule,
-    StreamSchedule,
     VendorSchedule,
     VnniBf16Schedule,
 )
@@ -89,17 +88,18 @@ matmul(OUTER, (64, 1), (32, 1), m=None)
 # CHECK:       arith.addf
 matmul(DotSchedule(mr=2, nr=2, width=8, mc=4, nc=32, kc=64), (64, 1), (1, 64))
 
-# One row streamed through the matrix, two rows of it at a time.
+# One row by two rows of the matrix at a time, whose products start from zero.
 # CHECK-LABEL: func.func @kernel
-# CHECK:       memref.load %arg0
-# CHECK:       memref.load %arg0
 # CHECK:       scf.for
-# CHECK:       vector.load %arg1
+# CHECK:       scf.for
+# CHECK:       memref.load %arg0
 # CHECK:       vector.fma
-# CHECK:       vector.load %arg1
+# CHECK:       memref.load %arg0
 # CHECK:       vector.fma
+# CHECK:       arith.addf
 # CHECK:       vector.store {{.*}} %view
-matmul(StreamSchedule(width=8, nc=32, depth=2), (64, 1), (32, 1), m=1)
+STREAM = BlockedSchedule(mr=1, nv=1, width=8, mc=1, nc=32, kc=2, pack_lhs=False, pack_rhs=False, unroll=2)
+matmul(STREAM, (64, 1), (32, 1), m=1)
 
 # The vendor's gemm on a block of the output itself, since the epilogue only stores: nothing is left to do after it.
 # CHECK-LABEL: func.func private @sgemm_

@@ -5,20 +5,20 @@
 
 // Schedules of another target or kernel. The verifier takes them, since they are schedules; the emitter cannot.
 
-// CHECK: error: {{.*}}no kernel for a schedule cpu.gemm.stream
+// CHECK: error: {{.*}}no kernel for a schedule cpu.gemm.int8_dot
 func.func @product_of_a_cpu(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
   %0 = "kiln.fusion"(%x, %w) ({
   ^bb0(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>):
     %r = "kiln.matmul"(%a, %b) {transpose_lhs = false, transpose_rhs = false} : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
     "kiln.yield"(%r) : (tensor<4x16xf32>) -> ()
-  }) {kind = "matmul", name = "product_of_a_cpu", schedule = {kernel = "cpu.gemm.stream", width = 8 : i64, nc = 64 : i64, depth = 8 : i64}}
+  }) {kind = "matmul", name = "product_of_a_cpu", schedule = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}}
     : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
 
 // -----
 
-// CHECK: error: {{.*}}no kernel for a schedule cpu.gemm.stream
+// CHECK: error: {{.*}}no kernel for a schedule cpu.gemm.int8_dot
 func.func @product_for_loops(%x: tensor<64xf32>) -> tensor<64xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<64xf32>):
@@ -31,7 +31,7 @@ func.func @product_for_loops(%x: tensor<64xf32>) -> tensor<64xf32> {
     } -> tensor<64xf32>
     "kiln.yield"(%r) : (tensor<64xf32>) -> ()
   }) {kind = "pointwise", name = "product_for_loops",
-      schedule = {kernel = "cpu.gemm.stream", width = 8 : i64, nc = 64 : i64, depth = 8 : i64}} : (tensor<64xf32>) -> tensor<64xf32>
+      schedule = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}} : (tensor<64xf32>) -> tensor<64xf32>
   return %0 : tensor<64xf32>
 }
 

@@ -8,8 +8,8 @@
 
 // What is made for a CPU does not depend on the one that it is made on.
 
-// AVX2: kernel = "cpu.gemm.stream", {{.*}}width = 8 : i64
-// AVX512: kernel = "cpu.gemm.stream", {{.*}}width = 16 : i64
+// AVX2: kernel = "cpu.gemm.blocked", {{.*}}width = 8 : i64
+// AVX512: kernel = "cpu.gemm.blocked", {{.*}}width = 16 : i64
 // UNKNOWN: kiln-opt: error: unknown cpu 'zen4'; known are x86-64, x86-64-v2, x86-64-v3, x86-64-v4
 // FACT: kiln-opt: error: cpu 'x86-64-v4+l4=1': expected one of l2, cores, library and a number, found 'l4=1'
 func.func @main(%x: tensor<1x64xf32>, %w: tensor<64x32xf32>) -> tensor<1x32xf32> {
