@@ -31,6 +31,7 @@ from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
+from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
 from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.options import Options
@@ -54,9 +55,11 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     replace_prims_views(gm)
     fold_constant_masks(gm)
     differentiate_scans(gm)
+    names = argument_names(gm)
     try:
         with keeping_traces(example_inputs, options), short_gradients():
-            return savable(_dispatch(gm, example_inputs, _settings(options, partial(serializable, options=options))))
+            settings = _settings(options, names, partial(serializable, options=options))
+            return savable(_dispatch(gm, example_inputs, settings))
     except (KilnError, TorchDynamoException):  # the latter are how Dynamo is asked to trace anew, or to leave it
         raise
     except Exception as error:  # noqa: BLE001 - of PyTorch's cache, if it does not come again without
@@ -64,20 +67,25 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
             raise
         with collect() as reports, keeping_no_traces(), short_gradients():
             try:
-                compiled = _dispatch(gm, example_inputs, _settings(options, lambda compiler: compiler))
+                compiled = _dispatch(gm, example_inputs, _settings(options, names, lambda compiler: compiler))
             except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history
                 raise error from None
         not_kept(reports, error)
         return compiled
 
 
-def _settings(options: Options, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> dict[str, Any]:
+def _settings(
+    options: Options, names: Names, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> dict[str, Any]:
     """What AOTAutograd is called with; ``wrap`` is applied to each compiler."""
-    inference = _freezing if options.freezing and not torch.is_grad_enabled() else partial(_compile, kind="inference")
+    compiler = partial(_compile, options=options, names=names)
+    inference = partial(compiler, kind="inference")
+    if options.freezing and not torch.is_grad_enabled():
+        inference = partial(_freezing, options=options)
     return dict(
-        fw_compiler=wrap(_reporting_strides(partial(_compile, options=options, kind="forward"))),
-        bw_compiler=wrap(partial(_compile, options=options, kind="backward")),
-        inference_compiler=wrap(partial(inference, options=options)),
+        fw_compiler=wrap(_reporting_strides(partial(compiler, kind="forward"))),
+        bw_compiler=wrap(partial(compiler, kind="backward")),
+        inference_compiler=wrap(inference),
         partition_fn=partial(_partition, options=options),
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
@@ -139,7 +147,10 @@ def _untraced(compiler: Any) -> Any:
     return compile_untraced
 
 
-def _compile(gm: GraphModule, inputs: Sequence[Any], *, options: Options, kind: str) -> Callable[..., Any]:
+def _compile(
+    gm: GraphModule, inputs: Sequence[Any], *, options: Options, names: Names, kind: str
+) -> Callable[..., Any]:
+    gm.meta[NAMES] = names
     if kind == "inference":
         write_no_log_softmax(gm)
         mark_distances(gm)

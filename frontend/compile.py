@@ -27,6 +27,8 @@ __all__ = ["compile_graph", "forget_warnings"]
 
 log = logging.getLogger("kiln")
 _warned: set[str] = set()
+_WANTED = (NumericsError, ProofError, BackendOptionError)
+"""What a graph that would run with ATen must not hide: what the user asked to look for, or got wrong."""
 
 
 def compile_graph(
@@ -83,7 +85,7 @@ def _fall_back(
         raise error
     if isinstance(error, CompileError):
         report.reproducer = error.command or error.reproducer or ""
-    if not options.fallback or (error is not None and isinstance(error.__cause__, (NumericsError, ProofError))):
+    if not options.fallback or (error is not None and isinstance(error.__cause__, _WANTED)):
         if isinstance(error, CompileError):
             raise error
         raise CompileError(f"the {report.graph} graph does not compile: {reason}") from error

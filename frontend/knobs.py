@@ -24,6 +24,7 @@ __all__ = [
     "check",
     "dump_dir",
     "fallback",
+    "override_dir",
     "target",
     "tt_cpu",
     "tuned_dir",
@@ -56,6 +57,7 @@ KNOBS = (
         "file or none",
         "rates that `kiln-tune --machine` measured; none: those of no file of the user's",
     ),
+    Knob("KILN_OVERRIDE", "folder", "a dump with edited files, which are compiled in place of what passes make"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
     Knob("KILN_TT_CPU", "settings", "what target tt-cpu does like a GPU: 'order=reversed seed=3', say"),
     Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),
@@ -108,6 +110,12 @@ def check() -> str:
 def dump_dir() -> Path | None:
     """``KILN_DUMP``: where stage dumps go, or None."""
     text = os.environ.get("KILN_DUMP", "").strip()
+    return Path(text) if text else None
+
+
+def override_dir() -> Path | None:
+    """``KILN_OVERRIDE``: the dump whose edited stages are compiled, or None."""
+    text = os.environ.get("KILN_OVERRIDE", "").strip()
     return Path(text) if text else None
 
 

@@ -22,6 +22,7 @@ from kiln.frontend.calls.signature import Signature
 from kiln.frontend.compiler_import import no_full_collections
 from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
 from kiln.frontend.options import Options
+from kiln.frontend.overrides import check_unedited, overridden
 from kiln.frontend.report import CompileReport
 from kiln.frontend.report.announce import is_traced
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
@@ -107,6 +108,8 @@ def _plan(
     with imported.module.context:
         first, made = _steps(target, options)
         steps = [*first, *made]
+        if options.override:
+            steps = overridden(steps, imported.module, options.override, report.graph)
         shrink = PipelineStep(ShrinkSchedules(), "what Triton compiles")
     again = list(itertools.dropwhile(lambda step: not isinstance(step.pass_, KernelPass), made))
     planning = next(step.pass_ for step in steps if isinstance(step.pass_, PlanHost))
@@ -136,7 +139,10 @@ def _dump_folder(options: Options, report: CompileReport) -> Path | None:
     """``<debug_dir>/graph<N>-<kind>``, with N counting the graphs of this process."""
     if not options.debug_dir:
         return None
-    return Path(options.debug_dir) / f"graph{next(_numbers)}-{report.graph}"
+    folder = Path(options.debug_dir) / f"graph{next(_numbers)}-{report.graph}"
+    if folder.exists():
+        check_unedited(folder)
+    return folder
 
 
 def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
@@ -162,6 +168,21 @@ def _steps(target: Target, options: Options) -> tuple[list[PipelineStep], list[P
     else:
         first = pipelines.pipeline(target, options, compilation, last="schedule")
     made = pipelines.pipeline(target, options, first="emit")
+    first, made = _joined(first, made)
     steps = inserted([*first, *made], options.inserts, compilation)
     end = next(i for i, step in enumerate(steps) if step is made[0])
     return steps[:end], steps[end:]
+
+
+def _joined(first: list[PipelineStep], made: list[PipelineStep]) -> tuple[list[PipelineStep], list[PipelineStep]]:
+    """Two parts of a pipeline, of which the first may go on into the second: what it names is not done twice.
+
+    A pipeline of the user's own may end with scheduled kernels, with the host plan, or anywhere between.
+    """
+    names = [step.name.partition("{")[0] for step in made]
+    given = [step.name.partition("{")[0] for step in first]
+    start = next((i for i, name in enumerate(given) if name in names), None)
+    if start is None:
+        return first, made
+    named = [names.index(name) for name in given[start:] if name in names]
+    return first[:start], [*made[: named[0]], *first[start:], *made[max(named) + 1 :]]

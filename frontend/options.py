@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from typing_extensions import override
+import typing_extensions
 
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
@@ -82,6 +82,10 @@ class Options(PipelineOptions):
         default_factory=lambda: str(knobs.dump_dir() or ""),
         metadata={"help": "folder for the IR of every stage of every graph; empty: none"},
     )
+    override: str = field(
+        default_factory=lambda: str(knobs.override_dir() or ""),
+        metadata={"help": "folder of a dump: its edited files are compiled in place of what passes make; empty: none"},
+    )
     freezing: bool = field(
         default=False,
         metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},
@@ -138,14 +142,14 @@ class Options(PipelineOptions):
         return (*installed(), *self.passes)
 
     @property
-    @override
+    @typing_extensions.override
     def is_strict(self) -> bool:
         return not self.fallback
 
     @property
-    @override
+    @typing_extensions.override
     def shares_kernels(self) -> bool:
-        return not self.debug_dir  # a dump has the code of all kernels
+        return not self.debug_dir and not self.override  # a dump has the code of all kernels
 
     @property
     def float_parts(self) -> bool:
@@ -207,6 +211,8 @@ class Options(PipelineOptions):
             _check_pipeline(found.pipeline)
         if "debug_dir" in (options or {}):
             _check_folder(found.debug_dir)
+        if found.override and not Path(found.override).is_dir():
+            raise BackendOptionError(f"option 'override': there is no folder {found.override}")
         return found
 
 

@@ -195,6 +195,8 @@ def _why_off(options: Options) -> str:
         return "code with frozen weights is for these weights only"
     if options.debug_dir:
         return "the stages are to be dumped"
+    if options.override:
+        return "edited stages are compiled"
     return "" if options.cache else "Kiln's cache is off"
 
 

@@ -95,6 +95,8 @@ def _key(gm: GraphModule, options: Options, report: CompileReport) -> str:
         report.cache = "off"
     elif options.debug_dir:
         report.cache = "off: the stages are to be dumped"
+    elif options.override:
+        report.cache = "off: edited stages are compiled"
     else:
         try:
             with report.stage("key"):

@@ -26,6 +26,7 @@ from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
 from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec
+from kiln.frontend.import_.argument_names import NAMES, with_names
 from kiln.frontend.import_.effects import is_token
 from kiln.frontend.import_.fx_types import (
     address_strides,
@@ -118,7 +119,7 @@ class _Import:
             function = func.FuncOp(
                 func_name, ir.FunctionType.get(self.arg_types, []), loc=graph_location(self.nodes, self.context)
             )
-        block = function.add_entry_block()
+        block = function.add_entry_block(self._argument_locations())
         nodes = KilnNodeImporter(importer, self.context, importer._cc, block)
         nodes.space, nodes.placement = self.space, self.placement
         self._bind_block(nodes, block)
@@ -193,6 +194,13 @@ class _Import:
                     spec = InputSpec("constant", str(node.target))
                     attrs = {"kiln.constant": ir.StringAttr.get(str(node.target)), **small_value(tensor)}
                     self._add_tensor(spec, node, tensor, attrs)
+
+    def _argument_locations(self) -> list[ir.Location]:
+        """The name that the model has for each argument, for those who read the IR."""
+        given = self.gm.meta.get(NAMES)
+        names = with_names(self.gm, given) if given is not None else {}
+        texts = [names.get(what, "") if isinstance(what, Node) else what or "" for what in self.arg_nodes]
+        return [ir.Location.name(text) if text else ir.Location.unknown() for text in texts]
 
     def _is_lazy(self, node: Node, value: torch.Tensor) -> bool:
         """Whether a call may hand in a view that is conjugated or negated when it is read.

@@ -12,6 +12,7 @@ from typing_extensions import override
 from kiln.dialects import to_text
 from kiln.errors import KilnError
 from kiln.passes.instruments.base import Instrument
+from kiln.passes.instruments.manifest import MANIFEST, graph_digest, record
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -26,7 +27,8 @@ class StageDump(Instrument):
 
     The file of a step that completes a stage ends in that stage: ``07-fuse-elementwise.fused.mlir``. With
     ``stages_only`` just those are written, and what own passes left. Files are complete on disk before the next pass
-    starts, so that they survive a crash of the process.
+    starts, so that they survive a crash of the process. Values have the names that the model has for them, with
+    ``debug_info``. ``digests.txt`` says which graph it is, and what was written (``manifest.py``).
 
     A folder that cannot be written to is a KilnError.
     """
@@ -41,6 +43,8 @@ class StageDump(Instrument):
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            if not self._count:
+                (self.directory / MANIFEST).write_text(f"graph {graph_digest(module)}\n", encoding="utf-8")
         except OSError as error:
             raise self._failure(error) from error
         if not self._count:  # a later run goes on with the same module
@@ -56,7 +60,8 @@ class StageDump(Instrument):
     def _write(self, name: str, module: "ir.Module") -> None:
         path = self.directory / name
         try:
-            path.write_text(to_text(module, enable_debug_info=self._debug_info), encoding="utf-8")
+            text = to_text(module, enable_debug_info=self._debug_info, use_name_loc_as_prefix=self._debug_info)
+            record(path, text.encode())
         except OSError as error:
             raise self._failure(error) from error
         self.files.append(path)

@@ -11,6 +11,7 @@ from typing_extensions import override
 from kiln.dialects.kiln import KernelOp
 from kiln.errors import KilnError
 from kiln.passes.instruments.base import Instrument
+from kiln.passes.instruments.manifest import record
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -39,11 +40,11 @@ class KernelDump(Instrument):
         for kernel in kernels_of(module):
             stage = "plan" if isinstance(step.pass_, PlanHost) else step.stage
             for name, text in _texts(kernel, stage):
-                (self._directory / name).write_text(text, encoding="utf-8")
+                record(self._directory / name, text.encode())
             for name, data in _binary(kernel) if stage == "plan" else ():
-                (self._directory / name).write_bytes(data)
+                record(self._directory / name, data)
         if isinstance(step.pass_, PlanHost) and step.pass_.plan is not None:
-            (self._directory / "plan.mlir").write_text(step.pass_.plan.text, encoding="utf-8")
+            record(self._directory / "plan.mlir", step.pass_.plan.text.encode())
 
 
 def _texts(kernel: KernelOp, stage: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ import kiln
 from kiln.errors import BackendOptionError
 from kiln.frontend.compile import forget_warnings
 from kiln.frontend.options import MODES, Options
-from kiln.passes.pipelines import cpu_pipeline
+from kiln.passes.pipelines import cpu_pipeline, named_pipeline
 
 ROOT = Path(kiln.__file__).resolve().parent.parent
 
@@ -135,6 +135,22 @@ def test_debug_dir_holds_every_pass_of_an_own_pipeline(tmp_path):
         torch.compile(lambda x: x.relu() * 2, backend="kiln", options=options)(torch.ones(4, 8))
     names = {path.name.partition("-")[2] for path in tmp_path.glob("*/*.mlir")}
     assert {f"{step.name.partition('{')[0]}.mlir" for step in cpu_pipeline()} - names == {"canonicalize.mlir"}
+
+
+@pytest.mark.parametrize("last", ["", "outline-kernels", "lower-to-llvm"])
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_an_own_pipeline_may_be_whole(last, target, tmp_path):
+    """As ``kiln-opt --pipeline=cpu --print-pipeline`` prints it, or cut off: no step runs twice."""
+    steps = [step.pass_.spec() for step in named_pipeline(target)]
+    cut = [i for i, text in enumerate(steps, 1) if text.partition("{")[0] == last]
+    options = {"debug_dir": str(tmp_path), "pipeline": ",".join(steps[: cut[0]] if cut else steps), "target": target}
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        compiled = torch.compile(lambda x: x.relu() * 2, backend="kiln", options=options | {"fallback": False})
+        torch.testing.assert_close(compiled(x), x.relu() * 2)
+    names = [path.name.partition("-")[2] for path in tmp_path.glob("*/[0-9]*.mlir")]
+    assert names.count("convert-torch-to-kiln.mlir") == 1 and names.count("outline-kernels.mlir") == 1
+    assert sum(name.startswith("plan-host") for name in names) == 1
 
 
 def test_trace_prints_one_line(capsys):
