@@ -37,6 +37,7 @@ _LOSSES = (
 #: Gradients whose formula is pointwise ops and reductions.
 _BACKWARD = (
     aten.binary_cross_entropy_backward,
+    aten.diagonal_backward,
     aten.elu_backward,
     aten.gelu_backward,
     aten.glu_backward,

@@ -1,8 +1,10 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Concatenations that put together what was taken apart, and slices of concatenations."""
+"""Concatenations that put together what was taken apart, slices of concatenations, and sums of scattered slices."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -13,11 +15,12 @@ from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, 
 
 from .expressions import Match, NoMatch
 from .rules import Safety, rule
-from .values import dtype_of, escapes, sizes_of
+from .values import dtype_of, escapes, is_integral, size_exprs, sizes_of, splat_of
 
 T = "concatenations"
 EXACT = Safety.EXACT
 
+_NO_END = (1 << 63) - 1
 _SPLITS = frozenset(f"torch.aten.{name}" for name in ("split.Tensor", "split_with_sizes", "chunk"))
 
 
@@ -73,7 +76,7 @@ def _slice(op: ir.Operation, value: ir.Value) -> _Piece | None:
         return _Piece(op.operands[0], dim % len(whole), start, start + length)
     # Of a dynamic size: all that follows, if it says so.
     end = python_value(op.operands[3])
-    return _Piece(op.operands[0], dim % len(whole), start, None) if end in (None, 2**63 - 1) else None
+    return _Piece(op.operands[0], dim % len(whole), start, None) if end in (None, _NO_END) else None
 
 
 @rule("cat-one", "cat(xs)", "x  (one tensor)", EXACT, "a list of one tensor", T)
@@ -153,3 +156,75 @@ def slice_cat(m: Match) -> ir.Value:
             return m.build("slice.Tensor", element, *bounds)
         begin += length
     raise NoMatch("the slice holds parts of several tensors")
+
+
+@rule(
+    "add-scatters",
+    "add(slice_scatter(x, a), slice_scatter(y, b))",
+    "slice_scatter(slice_scatter(x, a + 0), b + 0)  (x, y = 0)",
+    EXACT,
+    "disjoint slices of zeros, as gradients of slices are; + 0, since -0.0 + 0.0 is +0.0",
+    T,
+)
+def add_scatters(m: Match) -> ir.Value:
+    """The sum of disjoint slices, written into zeros each, is one tensor into which all of them are written."""
+    whole = sizes_of(m.result)
+    writes, other = list(_writes(m.operand(0))), list(_writes(m.operand(1)))
+    if whole is None or not writes or not other:
+        raise NoMatch("")
+    bases = [m.like_root(chain[-1].operands[0]) for chain in (writes, other)]
+    zeros = [splat_of(base) for base in bases]
+    m.need(all(z == 0 and math.copysign(1, z) == 1 for z in zeros if z is not None) and None not in zeros, "not zeros")
+    m.need(all(len(list(op.results[0].uses)) == 1 for op in (*writes, *other)), "a summand is read elsewhere")
+    places = [[_written(op, whole) for op in chain] for chain in (writes, other)]
+    for one in places[0]:
+        for two in places[1]:
+            m.need(_are_disjoint(one, two), "the slices may overlap")
+    found = bases[0]
+    for op in (*reversed(writes), *reversed(other)):
+        found = m.build("slice_scatter", found, _plus_zero(m, op.operands[1]), *list(op.operands)[2:])
+    return found
+
+
+def _writes(value: ir.Value) -> Iterator[ir.Operation]:
+    """The scatters of slices that make a value, the last first."""
+    op = defining_op(value)
+    while op is not None and op_name(op) == "torch.aten.slice_scatter":
+        yield op
+        op = defining_op(op.operands[0])
+
+
+def _written(op: ir.Operation, whole: tuple[int | str, ...]) -> tuple[int, range]:
+    """The dim and the indices along it that a scatter of a slice writes; those of a dynamic size end nowhere.
+
+    (self, src, dim, start, end, step).
+    """
+    dim, start, end, step = (python_value(op.operands[k]) for k in (2, 3, 4, 5))
+    start, end = 0 if start is None else start, _NO_END if end is None else end
+    if not (isinstance(dim, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int)):
+        raise NoMatch("bounds are known only at run time")
+    size = whole[dim % len(whole)]
+    if isinstance(size, int):
+        return dim % len(whole), range(*slice(start, end, step).indices(size))
+    if start < 0 or end < 0:
+        raise NoMatch("bounds are counted from an end that is known only at run time")
+    return dim % len(whole), range(start, end, step)
+
+
+def _are_disjoint(one: tuple[int, range], two: tuple[int, range]) -> bool:
+    (dim, a), (other, b) = one, two
+    if dim != other:
+        return False
+    if not a or not b or a[-1] < b[0] or b[-1] < a[0]:
+        return True
+    return (a.start - b.start) % math.gcd(a.step, b.step) != 0
+
+
+def _plus_zero(m: Match, piece: ir.Value) -> ir.Value:
+    op, shape = defining_op(piece), size_exprs(piece)
+    is_sum = op is not None and op_name(op) == "torch.aten.add.Scalar" and splat_of(op.operands[1]) == 0
+    if is_sum or is_integral(piece):
+        return piece
+    if shape is None:
+        raise NoMatch("a slice of unknown sizes")
+    return m.build_shaped("add.Scalar", [piece, m.number(0), m.number(1)], *shape)

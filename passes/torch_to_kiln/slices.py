@@ -1,12 +1,10 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Slices, splits and windows as ``kiln.view``; writing into a slice as ``kiln.cat``.
+"""Slices, splits and windows as ``kiln.view``.
 
 PyTorch clamps the bounds of a slice. With symbolic sizes the trace has decided whether they were clamped, and the
 size of the result tells how: :func:`slice_start` checks its candidates against it.
 """
-
-from itertools import pairwise
 
 from torch_mlir import ir
 
@@ -16,7 +14,7 @@ from .aten_fallback import is_row_major, op_strides
 from .context import LoweringContext
 from .registry import lowers, op_name
 from .reshape import SizeAlgebra, same_size
-from .shape_ops import cat, list_unpack
+from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
 from .views import ALIASING, copy
 
@@ -158,52 +156,6 @@ def lower_unfold(cx: LoweringContext) -> ir.Value:
     indices: list[Expr] = [dim(k) for k in range(rank)]
     indices[at] = dim(at) * step + dim(rank)
     return cx.view(x, indices, cx.result_shape())
-
-
-def write_slice(cx: LoweringContext, x: ir.Value, piece: ir.Value, at: int, start: Expr, size: Expr) -> ir.Value:
-    """``x`` with ``size`` elements along ``at`` from ``start`` on replaced by ``piece``, as a concatenation."""
-    total = cx.shape(x)[at]
-    end = start + size
-    parts = [
-        slice_view(cx, x, at, as_expr(0), start) if constant_of(start) != 0 else None,
-        piece,
-        slice_view(cx, x, at, end, total - end) if not same_size(end, total) else None,
-    ]
-    return cat(cx, [part for part in parts if part is not None], at, cx.shape(x))
-
-
-def _refuse_shared_memory(cx: LoweringContext) -> None:
-    """ATen writes into a copy with the base's strides: where elements of windows share memory (``unfold``), what is
-    written to one changes others.
-    """
-    strides = [constant_of(s) for s in op_strides(cx.op, 0) or []]
-    sizes = [constant_of(n) for n in cx.result_shape()] if strides else []
-    walked = sorted((s, n) for s, n in zip(strides, sizes, strict=True) if s is not None and n is not None and n > 1)
-    if any(step < inner * count for (inner, count), (step, _) in pairwise(walked)):
-        cx.unsupported("elements of the result share memory")
-
-
-@lowers("torch.aten.slice_scatter")
-def lower_slice_scatter(cx: LoweringContext) -> ir.Value:
-    """``slice_scatter(x, src, dim, start, end, step)`` with step 1."""
-    _refuse_shared_memory(cx)
-    x, piece = cx.tensor(0), cx.tensor(1)
-    at = cx.dim(2, cx.rank(x))
-    if cx.const_int(5, 1) != 1:
-        cx.unsupported("slice_scatter with a step")
-    size = cx.shape(piece)[at]
-    start = slice_start(cx, cx.shape(x)[at], cx.index(3, 0), cx.index(4, None), 1, size)
-    return write_slice(cx, x, cx.cast(piece, cx.dtype(x)), at, start, size)
-
-
-@lowers("torch.aten.select_scatter")
-def lower_select_scatter(cx: LoweringContext) -> ir.Value:
-    """``select_scatter(x, src, dim, index)``."""
-    _refuse_shared_memory(cx)
-    x = cx.tensor(0)
-    at = cx.dim(2, cx.rank(x))
-    piece = cx.keep_dims(cx.cast(cx.tensor(1), cx.dtype(x)), [at])
-    return write_slice(cx, x, piece, at, index_start(cx, cx.shape(x)[at], cx.index(3)), as_expr(1))
 
 
 @lowers("torch.aten.as_strided")

@@ -1887,6 +1887,37 @@ func.func @slice_cat(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,
 
 // -----
 
+// add(slice_scatter(x, a), slice_scatter(y, b)) -> slice_scatter(slice_scatter(x, a + 0), b + 0)  (x, y = 0)
+// CHECK-LABEL: func.func @add_scatters(
+// SAFE: torch.aten.add.Scalar %arg0
+// SAFE: torch.aten.add.Scalar %arg1
+// CHECK: %[[X:.+]] = torch.aten.slice_scatter %{{.+}}, %{{.+}}, %int1, %int0, %int8, %int2
+// CHECK: %[[Y:.+]] = torch.aten.slice_scatter %[[X]], %{{.+}}, %int1, %int1, %int4, %int2
+// SAFE: torch.aten.add.Scalar %arg2
+// CHECK: torch.aten.slice_scatter %[[Y]], %{{.+}}, %int1, %int5, %none, %int2
+// CHECK-NOT: torch.aten.add.Tensor
+// CHECK: return
+func.func @add_scatters(%arg0: !torch.vtensor<[3,4],f32>, %arg1: !torch.vtensor<[3,2],f32>, %arg2: !torch.vtensor<[3,2],f32>) -> !torch.vtensor<[3,8],f32> {
+  %int0 = torch.constant.int 0
+  %int1 = torch.constant.int 1
+  %int2 = torch.constant.int 2
+  %int3 = torch.constant.int 3
+  %int4 = torch.constant.int 4
+  %int5 = torch.constant.int 5
+  %int8 = torch.constant.int 8
+  %none = torch.constant.none
+  %sizes = torch.prim.ListConstruct %int3, %int8 : (!torch.int, !torch.int) -> !torch.list<int>
+  %zeros = torch.aten.zeros %sizes, %none, %none, %none, %none : !torch.list<int>, !torch.none, !torch.none, !torch.none, !torch.none -> !torch.vtensor<[3,8],f32>
+  %0 = torch.aten.slice_scatter %zeros, %arg0, %int1, %int0, %int8, %int2 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,4],f32>, !torch.int, !torch.int, !torch.int, !torch.int -> !torch.vtensor<[3,8],f32>
+  %1 = torch.aten.slice_scatter %zeros, %arg1, %int1, %int1, %int4, %int2 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,2],f32>, !torch.int, !torch.int, !torch.int, !torch.int -> !torch.vtensor<[3,8],f32>
+  %2 = torch.aten.slice_scatter %zeros, %arg2, %int1, %int5, %none, %int2 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,2],f32>, !torch.int, !torch.int, !torch.none, !torch.int -> !torch.vtensor<[3,8],f32>
+  %3 = torch.aten.add.Tensor %0, %1, %int1 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,8],f32>, !torch.int -> !torch.vtensor<[3,8],f32>
+  %4 = torch.aten.add.Tensor %3, %2, %int1 : !torch.vtensor<[3,8],f32>, !torch.vtensor<[3,8],f32>, !torch.int -> !torch.vtensor<[3,8],f32>
+  return %4 : !torch.vtensor<[3,8],f32>
+}
+
+// -----
+
 // cast(x) -> x  (same element type)
 // CHECK-LABEL: func.func @cast_same(
 // CHECK-NOT: torch.aten._to_copy 

@@ -16,7 +16,7 @@ def scatter(g: Grower) -> None:
         return
     d = g.number(0, v.rank - 1)
     n = v.tensor.shape[d]
-    kind = g.number(0, 5)
+    kind = g.number(0, 7)
     if kind == 0:
         index = g.input(v.tensor.shape, torch.int64, high=n)
         g.add(f"torch.scatter_add({v.name}, {d}, {index.name}, {v.name})")
@@ -31,8 +31,18 @@ def scatter(g: Grower) -> None:
         g.add(f"torch.index_fill({v.name}, {d}, {index.name}, 1)", v.exact)
     elif kind == 4:
         g.add(f"torch.select_scatter({v.name}, {v.name}.select({d}, 0) * 2, {d}, {n - 1})")
-    else:
+    elif kind == 5:
         g.add(f"torch.slice_scatter({v.name}, {v.name}.narrow({d}, 0, {n // 2}) * 2, {d}, {n - n // 2}, {n})")
+    elif kind == 6:
+        step = g.number(2, 4)
+        start = g.number(0, min(n, 2 * step) - 1)
+        count = len(range(start, end := g.one_of((n, n, max(start + 1, n - step))), step))
+        piece = f"{v.name}.narrow({d}, 0, {count}) * 2"
+        g.add(f"torch.slice_scatter({v.name}, {piece}, {d}, {start}, {end}, {step})")
+    elif v.rank >= 2:
+        other, offset = (d + 1) % v.rank, g.number(-2, 2)
+        where = f"{offset}, {d}, {other}"
+        g.add(f"torch.diagonal_scatter({v.name}, torch.diagonal({v.name}, {where}) * 2, {where})")
 
 
 def accumulate(g: Grower) -> None:

@@ -92,11 +92,16 @@ def take_apart(g: Grower) -> None:
 
 
 def rotate(g: Grower) -> None:
-    """Rotary positions."""
+    """Rotary positions: of halves, or of neighbours."""
     v = g.pick(lambda v: v.is_float and v.rank >= 2 and v.shape[-1] % 2 == 0 and v.tensor.numel() > 0)
     if v is None:
         return
     half = v.shape[-1] // 2
+    if g.chance(2):
+        cos, sin = (f"torch.{f}({g.input((v.shape[-2], half), v.dtype).name})" for f in ("cos", "sin"))
+        x, y = f"{v.name}[..., ::2]", f"{v.name}[..., 1::2]"
+        g.add(f"torch.stack([{x} * {cos} - {y} * {sin}, {x} * {sin} + {y} * {cos}], -1).flatten(-2)")
+        return
     cos, sin = (g.input(v.shape[-2:], torch.float32).name for _ in range(2))
     turned = f"torch.cat([-{v.name}[..., {half}:], {v.name}[..., :{half}]], -1)"
     g.add(f"({v.name} * torch.cos({cos}) + {turned} * torch.sin({sin})).to({v.name}.dtype)")

@@ -53,6 +53,30 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "pad_replicate": (lambda x: F.pad(x, (2, 1, 1, 3), mode="replicate"), (IMAGE,)),
     "triangle": (lambda x: (x.tril(), x.triu(), x.tril(-1), x.triu(2), x.bool().tril()), (CUBE,)),
     "slice_scatter": (lambda x, y: (x.slice_scatter(y, 1, 2, 5), x.slice_scatter(y, 1, -3)), (X, noise(4, 3))),
+    "slice_scatter_step": (
+        lambda x, y: (
+            x.slice_scatter(y, 1, 0, None, 2),  # 7 elements: the last group of two has one
+            x[:, 1:].slice_scatter(y[:, 1:], 1, 1, None, 2),
+            x.slice_scatter(y[:, 2:], 1, 2, 6, 2),
+            x.slice_scatter(y[:, :2], 1, 3, None, 3),
+            x.slice_scatter(y[:, :1], 1, 5, 6, 4),
+            x.slice_scatter(y[:, :0], 1, 5, 5, 2),
+        ),
+        (X, noise(4, 4)),
+    ),
+    "slice_scatter_rows": (lambda x, y: x.slice_scatter(y, 0, 1, None, 3), (noise(6, 2, 3), noise(2, 2, 3))),
+    "slice_scatter_cast": (lambda x, y: x.slice_scatter(y, 1, 1, 7, 2), (X.long(), noise(4, 3))),
+    "diagonal_scatter": (
+        lambda x, y: (
+            torch.diagonal_scatter(x, y),
+            torch.diagonal_scatter(x, y, 2),
+            torch.diagonal_scatter(x, y[:2], 2, 1, 0),
+            torch.diagonal_scatter(x, y[:2], -2),
+            torch.diagonal_scatter(x, y[:0], 7),
+        ),
+        (X, noise(4)),
+    ),
+    "diagonal_scatter_batch": (lambda x, y: torch.diagonal_scatter(x, y, -1, 0, 2), (CUBE, noise(4, 2))),
     "select_scatter": (lambda x, y: (x.select_scatter(y, 1, 3), x.select_scatter(y, 1, -1)), (X, noise(4))),
     "clone": (lambda x: (x.clone(), x.detach(), x.T.contiguous()), (X,)),
     "zero_size": (lambda x: (x.reshape(0, 3), x.t(), torch.cat([x, x])), (torch.empty(3, 0),)),
