@@ -4,15 +4,19 @@
 """``mode="reduce-overhead"``: a graph's calls recorded once, then replayed as one CUDA graph.
 
 A recording is made at the second call with given sizes. Inputs that were at the same addresses in both calls
-(parameters, activations of other recordings) are read where they are, the others are copied to memory of the
-recording first. An input that later comes at another address makes a new recording, in which it is copied.
+(parameters) or are results of a recording (what a forward graph saves for its backward graph) are read where they are,
+the others are copied to memory of the recording first. An input that later comes at another address makes a new
+recording, in which it is copied, unless it is a recording's result there.
 
-Outputs are the recording's memory, which the next replay overwrites: as long as one of them is alive, calls run
-without the recording. Nothing that a caller holds ever changes under it.
+Outputs are the recording's memory, which the next replay overwrites: a call that finds one of them alive runs without
+the recording, and from then on that output is copied to memory of the caller's (the loss of ``loss = step(x)`` in a
+loop lives until the next call is over). Nothing that a caller holds ever changes under it. No two recordings share
+memory: what is workspace for one would else be what another one's caller holds.
 """
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -31,6 +35,9 @@ _MAX_RECORDINGS = 8
 _MAX_SIZES = 16
 """Sizes of which recordings are kept."""
 
+_MAX_MISSES = 3
+"""Calls in a row that run without a recording because what it reads in another one's memory is not there."""
+
 Run = Callable[[Sequence[Any]], list[Any]]
 
 
@@ -47,24 +54,19 @@ class Capture(Protocol):
 
 
 class CudaCapture:
-    """Recordings as CUDA graphs on one GPU. Those of one stream share a memory pool: they never run at once."""
+    """Recordings as CUDA graphs on one GPU, each with a memory pool of its own."""
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self._pools: dict[object, Any] = {}
 
     def place(self) -> object:
-        """The current stream, by its handle: graphs of different streams share no memory."""
+        """The current stream, by its handle."""
         return torch._C._cuda_getCurrentRawStream(self._device)
 
     def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
-        """Record `work` as a CUDA graph in the stream's pool; returns its replay and the static outputs."""
-        place = self.place()
-        if place not in self._pools:
-            self._pools[place] = torch.cuda.graph_pool_handle()
+        """Record `work` as a CUDA graph; returns its replay and the static outputs."""
         graph = torch.cuda.CUDAGraph()
-        pool = self._pools[place]
-        with torch.cuda.device(self._device), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+        with torch.cuda.device(self._device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             outputs = work()
         return graph.replay, outputs
 
@@ -85,13 +87,32 @@ class _View:
         return tensor.as_strided(self.size, self.stride, tensor.storage_offset() + self.offset)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Recording:
     replay: Callable[[], None]
     inputs: dict[int, torch.Tensor]  # memory that inputs are copied to
     outputs: list[Any]  # as recorded; None for views of inputs
     views: "dict[int, _View]"  # by number of the output
-    uses: list[int]  # references to the outputs' memory when nobody else has one
+    storages: list[torch.UntypedStorage]  # the outputs' memory
+    uses: list[tuple[int, int]]  # by storage: its handle, and how many references nobody else holds
+
+    def in_use(self) -> set[int]:
+        """Handles of the memory of outputs that a caller still has."""
+        return {handle for handle, n in self.uses if _count(handle) > n}
+
+
+_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+_recordings = weakref.WeakSet[_Recording]()
+"""All that are alive, in any graph."""
+
+_among_recordings = threading.Lock()
+
+
+def _recorded_memory() -> set[int]:
+    """Addresses of the memory in which recordings leave their results."""
+    with _among_recordings:
+        return {storage.data_ptr() for recording in _recordings for storage in recording.storages}
 
 
 @dataclass
@@ -99,9 +120,12 @@ class _Sizes:
     """What is known of calls with given sizes in a given place."""
 
     addresses: list[int]
-    copied: set[int] = field(default_factory=set[int])
+    copied: set[int] = field(default_factory=set[int])  # inputs
+    kept: set[int] = field(default_factory=set[int])  # outputs that callers were found to keep
+    shared: set[int] = field(default_factory=set[int])  # inputs that are results of a recording
     recording: _Recording | None = None
     recorded: int = 0
+    misses: int = 0
 
 
 class GraphedRun:
@@ -148,16 +172,20 @@ class GraphedRun:
             return self._plain(inputs)
         moved = {i for i, a, b in zip(self._tensors, addresses, known.addresses, strict=True) if a != b}
         if known.recording is None or not moved <= known.copied:
-            if known.recorded >= _MAX_RECORDINGS or (known.recording is not None and self._in_use(known.recording)):
+            if not self._may_record(known, moved):
                 return self._plain(inputs)
             known.recording = None  # its memory can serve the next one
-            known.copied |= moved
+            memory = _recorded_memory()
+            known.shared = {i for i in self._tensors if inputs[i].untyped_storage().data_ptr() in memory}
+            known.copied |= moved - known.shared
             known.addresses = addresses
             if not self._record(known, inputs):
                 return self._plain(inputs)
         recording = known.recording
         assert recording is not None
-        if self._in_use(recording):
+        known.misses = 0
+        if in_use := recording.in_use():
+            known.kept |= {i for i in self._own if recording.outputs[i].untyped_storage()._cdata in in_use}
             return self._plain(inputs)
         for i in known.copied:
             recording.inputs[i].copy_(inputs[i])
@@ -165,7 +193,16 @@ class GraphedRun:
         for i in self._written:
             if i in known.copied:
                 inputs[i].copy_(recording.inputs[i])
-        return self._outputs(recording, inputs)
+        return self._outputs(recording, inputs, known.kept)
+
+    def _may_record(self, known: _Sizes, moved: set[int]) -> bool:
+        """Whether a call whose inputs have moved is worth another recording."""
+        if known.recording is None:
+            return known.recorded < _MAX_RECORDINGS
+        known.misses += 1
+        if known.misses < _MAX_MISSES and moved - known.copied <= known.shared:
+            return False  # the recording in whose memory they were was not used this time
+        return known.recorded < _MAX_RECORDINGS and not known.recording.in_use()
 
     def _symbols(self, inputs: Sequence[Any]) -> list[int]:
         found: list[int] = []
@@ -193,22 +230,25 @@ class GraphedRun:
             offset = value.storage_offset() - base.storage_offset()
             views[i] = _View(source, value is base, value.size(), value.stride(), offset)
             outputs[i] = None  # the caller's memory is not kept alive
-        known.recording = _Recording(replay, own, outputs, views, [])
-        known.recording.uses = [_references(outputs[i]) for i in self._own]
+        storages = [outputs[i].untyped_storage() for i in self._own]
+        uses = [(storage._cdata, _count(storage._cdata)) for storage in storages]
+        known.recording = _Recording(replay, own, outputs, views, storages, uses)
+        with _among_recordings:
+            _recordings.add(known.recording)
         return True
 
-    def _in_use(self, recording: _Recording) -> bool:
-        """Whether a caller still has an output of the last replay."""
-        outputs = recording.outputs
-        return any(_references(outputs[i]) > n for i, n in zip(self._own, recording.uses, strict=True))
-
-    def _outputs(self, recording: _Recording, inputs: Sequence[Any]) -> list[Any]:
-        """The results for the caller: new tensors on the recording's memory, or on the caller's inputs."""
+    def _outputs(self, recording: _Recording, inputs: Sequence[Any], kept: set[int]) -> list[Any]:
+        """The results for the caller: new tensors on the recording's memory, on the caller's inputs, or copies."""
         results: list[Any] = []
+        copies: dict[int, torch.Tensor] = {}
         for i, value in enumerate(recording.outputs):
             view = recording.views.get(i)
             if view is not None:
                 results.append(view.of(inputs[view.input]))
+            elif i in kept:
+                if id(value) not in copies:
+                    copies[id(value)] = _empty_like(value).copy_(value)
+                results.append(copies[id(value)])
             else:
                 results.append(value.detach() if isinstance(value, torch.Tensor) else value)
         return results
@@ -217,11 +257,6 @@ class GraphedRun:
 def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
     """Memory with the same strides."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-
-
-def _references(tensor: torch.Tensor) -> int:
-    """How many tensors share the tensor's memory."""
-    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
 
 
 def _written_inputs(plan: Plan) -> set[int]:

@@ -3,6 +3,7 @@
 
 """Recordings of whole graphs, made on the CPU by a capture that runs the work again on the same memory."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,31 @@ def test_a_result_that_is_kept_never_changes(capture):
     assert capture.replayed == 2
 
 
+def test_a_result_that_lives_until_the_next_one_is_there_is_copied(capture):
+    graphed = GraphedRun(plan_of(SUM), added, capture)
+    weight = torch.randn(4)
+    inputs = [torch.randn(4) for _ in range(8)]
+    for i, x in enumerate(inputs):
+        result = graphed.run([weight, x])[0]  # in a loop, the one before is alive
+        assert torch.equal(result, weight + x)
+        assert capture.replayed == (0, 1, 1, 2, 3, 4, 5, 6)[i]
+    assert capture.recorded == 1
+
+
+def test_results_that_are_one_tensor_are_one_copy(capture):
+    def run(inputs):
+        result = inputs[0] + inputs[1]
+        return [result, result]
+
+    graphed = GraphedRun(plan_of([Output(Operand(2)), Output(Operand(2))]), run, capture)
+    a, b = torch.randn(4), torch.randn(4)
+    kept = [graphed.run([a, b]) for _ in range(3)]
+    del kept
+    kept = [graphed.run([a, b])]
+    assert kept[0][0] is kept[0][1]
+    assert torch.equal(kept[0][0], a + b)
+
+
 def test_a_view_of_a_result_keeps_it_as_well(capture):
     graphed = GraphedRun(plan_of(SUM), added, capture)
     a, b, other = torch.randn(4), torch.randn(4), torch.randn(4)
@@ -116,6 +142,63 @@ def test_an_input_that_moves_makes_one_more_recording(capture):
     assert torch.equal(graphed.run([moved, b])[0], moved + b)
     assert torch.equal(graphed.run([a, b])[0], a + b)
     assert capture.recorded == 2
+
+
+class ByAddress(Recorder):
+    """A recorder of `added` that keeps no tensor alive but its result, as a CUDA graph does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[int] = []
+
+    def run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        self.read = [value.data_ptr() for value in inputs]
+        return added(inputs)
+
+    def record(self, work: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+        self.recorded += 1
+        outputs = work()
+        read = self.read
+
+        def replay() -> None:
+            self.replayed += 1
+            self.read = read
+            outputs[0].copy_(
+                sum(torch.frombuffer((ctypes.c_float * 4).from_address(a), dtype=torch.float) for a in read)
+            )
+
+        return replay, outputs
+
+
+def forward_and_backward() -> tuple[ByAddress, ByAddress, GraphedRun, GraphedRun]:
+    one, two = ByAddress(), ByAddress()
+    return one, two, GraphedRun(plan_of(SUM), one.run, one), GraphedRun(plan_of(SUM), two.run, two)
+
+
+def test_what_a_recording_leaves_is_read_where_it_is():
+    one, two, forward, backward = forward_and_backward()
+    weight, alive = torch.randn(4), []
+    for i in range(8):
+        alive.append(torch.randn(4))
+        (saved,) = forward.run([weight, alive[-1]])
+        (gradient,) = backward.run([weight, saved])
+        assert torch.equal(gradient, weight + (weight + alive[-1])), i
+        assert two.read == [weight.data_ptr(), saved.data_ptr()], i
+        del saved, gradient
+    assert (one.recorded, one.replayed, two.recorded, two.replayed) == (1, 7, 1, 7)
+
+
+def test_a_call_without_the_other_recording_costs_no_recording():
+    _, two, forward, backward = forward_and_backward()
+    weight, x, elsewhere = torch.randn(4), torch.randn(4), torch.randn(4)
+    for i in range(12):
+        saved = elsewhere if i in (3, 6, 7) else forward.run([weight, x])[0]
+        assert torch.equal(backward.run([weight, saved])[0], weight + saved), i
+        del saved
+    assert (two.recorded, two.replayed) == (1, 8)
+    for _ in range(4):  # from now on it comes from elsewhere
+        assert torch.equal(backward.run([weight, elsewhere])[0], weight + elsewhere)
+    assert (two.recorded, two.replayed) == (2, 10)
 
 
 def test_a_kernel_that_writes_to_an_input_that_is_copied(capture):

@@ -150,3 +150,41 @@ def test_reduce_overhead_when_training() -> None:
             optimizer.step()
     for found, reference in zip(model.parameters(), exact.parameters(), strict=True):
         assert error(found, reference) < 1e-3
+
+
+def test_reduce_overhead_with_a_loss_that_lives_until_the_next_one() -> None:
+    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).cuda()
+    exact = copy.deepcopy(model).double()
+    run = compiled(lambda x: model(x).square().mean(), mode="reduce-overhead")
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (model, exact)]
+    for _ in range(12):
+        x = randn(32, 64)
+        loss, reference = run(x), exact(x.double()).square().mean()
+        for optimizer, value in zip(optimizers, (loss, reference), strict=True):
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        assert error(loss.detach(), reference.detach()) < 1e-4
+    for found, wide_one in zip(model.parameters(), exact.parameters(), strict=True):
+        assert error(found, wide_one) < 1e-3
+
+
+def test_reduce_overhead_of_several_sizes_shares_no_memory() -> None:
+    weight = randn(64, 256)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax((x @ weight).relu().cumsum(1), 1) @ weight.T
+
+    torch._dynamo.reset()
+    call = torch.compile(run, backend=kiln.backend, dynamic=True, mode="reduce-overhead")
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    with torch.no_grad():
+        for i in range(24):
+            x = randn((128, 512, 2048, 512)[i % 4], 64)
+            if i % 3:
+                kept.append((call(x), run(x.double().float())))
+            else:
+                call(x)
+            kept = kept[-3:]
+            for found, reference in kept:
+                assert error(found, reference) < 1e-4
