@@ -28,7 +28,7 @@ class Case:
 
 
 class Loss(nn.Module):
-    """A network and its loss: inputs and then the target -> a number, in f32."""
+    """A network and its loss: inputs and then the target -> a number, in f32, or f64 where the network is."""
 
     def __init__(self, network: nn.Module, kind: str) -> None:
         super().__init__()
@@ -36,7 +36,8 @@ class Loss(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         *given, target = inputs
-        found = self.network(*given).float()
+        found = self.network(*given)
+        found = found if found.dtype == torch.float64 else found.float()
         if self.kind == "values":
             return F.mse_loss(found, target)
         return F.cross_entropy(found if found.dim() == 4 else found.flatten(0, -2), target)

@@ -13,6 +13,7 @@ import torch
 from on_gpu_support import check, compiled, error, randn
 from torch import nn
 
+import kiln
 from kiln.runtime.cuda.driver import CudaError, driver
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
