@@ -1,7 +1,11 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""With which register tiles and blocks vectors multiply; tiles_schedule.py: tiles, schedule.py: which of them."""
+"""With which register tiles and blocks vectors multiply; tiles_schedule.py: tiles, schedule.py: which of them.
+
+Tiles fetch what comes next of a constant only where there are several below each other: one alone would wait for its
+own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rules.json.
+"""
 
 from collections.abc import Mapping
 
@@ -107,8 +111,9 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
     width = isa.vector_bytes // 4
     nv = _panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in _PANEL_HEIGHTS})
     steps = _PACKED_STEPS if packed else _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS
+    mr = -(-m // -(-m // _PANEL_HEIGHTS[nv]))
     return BlockedSchedule(
-        mr=-(-m // -(-m // _PANEL_HEIGHTS[nv])),
+        mr=mr,
         nv=nv,
         width=width,
         mc=block_rows(problem, m),
@@ -118,7 +123,7 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
         pack_rhs=not packed,
         packed=packed,
         prefetch=8 if packed else 0,
-        fetch=True,
+        fetch=not packed or m > mr,
     )
 
 
@@ -229,8 +234,9 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
     nv = _panel_vectors(problem.n, LANES) if isinstance(problem.n, int) else 4
     heights = [r for r in _HEIGHTS if r <= 24 // nv]
     in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
+    mr = min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))
     return VnniBf16Schedule(
-        mr=min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r)),
+        mr=mr,
         nv=nv,
         width=LANES,
         mc=block_rows(problem, m),
@@ -239,7 +245,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
         pack_lhs=problem.lhs_strides[-1] != 1,
         pack_rhs=not (packed or in_place),
         packed=packed,
-        fetch=not in_place and is_large(problem),
+        fetch=not in_place and is_large(problem) and (not packed or m > mr),
     )
 
 
@@ -271,8 +277,9 @@ def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = Fals
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
     in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
     steps, rows, columns = _BLOCK_IN_PLACE if in_place else _BLOCK
+    mr = min(heights, key=lambda r: (cycles(r), -r))
     return Int8Schedule(
-        mr=min(heights, key=lambda r: (cycles(r), -r)),
+        mr=mr,
         nv=nv,
         width=width,
         mc=block_rows(problem, m, rows),
@@ -280,5 +287,5 @@ def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = Fals
         kc=piece_steps(k, steps, LINE),
         packed=packed,
         in_place=in_place,
-        fetch=in_place,
+        fetch=in_place and (not packed or m > mr),
     )

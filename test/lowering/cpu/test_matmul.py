@@ -295,3 +295,12 @@ def test_any_size_and_row_padding(name: str, m: int, n: int, k: int, padding: in
     kernel(lhs, rhs, torch.zeros(n), out, symbols=(m, n, k, *strides), threads=threads)
     check(out, lhs, rhs, chain=LONGEST_CHAIN)
     assert (memory[:guard] == 7.0).all() and (memory[guard + m * n :] == 7.0).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i8"])
+def test_a_single_tile_of_rows_does_not_fetch_the_next_panel(dtype: str) -> None:
+    """Tiles further down would find what the first ones fetch; where there are none it is waited for."""
+    for rows in (4, 8, 16, 64):
+        schedule = choose_packed_schedule(MatmulProblem((), rows, 768, 768, (768, 1), (1, 768), dtype), AVX512)
+        assert isinstance(schedule, PanelSchedule)
+        assert schedule.fetch == (rows > schedule.mr)
