@@ -34,6 +34,7 @@ from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
 from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
+from kiln.frontend.norms import write_out_norms
 from kiln.frontend.options import Options
 from kiln.frontend.pooling_offsets import keep_offsets
 from kiln.frontend.prims_views import replace_prims_views
@@ -100,6 +101,7 @@ def _partition(
 
     drop_detaches(joint)
     write_no_log_softmax(joint)
+    write_out_norms(joint, settings["num_fwd_outputs"])
     mark_distances(joint)
     if not options.emulate_precision_casts:
         keep_statistics(joint, settings["num_fwd_outputs"])

@@ -8,9 +8,10 @@ from typing import Any, cast
 import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
-from torch.fx.node import Argument
+from torch.fx.node import Argument, map_arg
+from torch.utils._pytree import tree_leaves
 
-__all__ = ["call", "cast_to", "value_of"]
+__all__ = ["call", "cast_to", "size_of", "value_of"]
 
 
 def call(graph: Graph, target: Any, *args: Argument, mode: FakeTensorMode | None = None, **named: Argument) -> Node:
@@ -19,8 +20,8 @@ def call(graph: Graph, target: Any, *args: Argument, mode: FakeTensorMode | None
     mode: of the graph's fake tensors; needed where no operand is one.
     """
     node = graph.call_function(target, args, named)
-    values = [argument.meta["val"] if isinstance(argument, Node) else argument for argument in args]
-    with mode or next(v.fake_mode for v in values if isinstance(v, FakeTensor)):
+    values = [map_arg(argument, lambda n: n.meta["val"]) for argument in args]
+    with mode or next(v.fake_mode for v in tree_leaves(values) if isinstance(v, FakeTensor)):
         node.meta["val"] = target(*values, **named)
     return node
 
@@ -30,6 +31,13 @@ def cast_to(graph: Graph, x: Node, dtype: torch.dtype) -> Node:
     if value_of(x).dtype == dtype:
         return x
     return call(graph, torch.ops.prims.convert_element_type.default, x, dtype)
+
+
+def size_of(graph: Graph, x: Node, dim: int) -> Argument:
+    """A size of a tensor: a number, or a node that reads it where it is a symbol."""
+    value = value_of(x)
+    size = value.shape[dim]
+    return size if isinstance(size, int) else call(graph, torch.ops.aten.sym_size.int, x, dim % value.dim())
 
 
 def value_of(node: Node) -> torch.Tensor:

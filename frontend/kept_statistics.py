@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["keep_statistics"]
+__all__ = ["behind", "keep_statistics"]
 
 aten = torch.ops.aten
 
@@ -43,7 +43,7 @@ def keep_statistics(joint: GraphModule, num_fwd_outputs: int) -> int:
 
     num_fwd_outputs: how many of the joint graph's results are the forward graph's.
     """
-    forward, found = _behind(tree_leaves(joint.graph.output_node().args[0])[:num_fwd_outputs]), 0
+    forward, found = behind(tree_leaves(joint.graph.output_node().args[0])[:num_fwd_outputs]), 0
     for node in joint.graph.find_nodes(op="call_function", target=aten._to_copy.default):
         (narrow,) = node.all_input_nodes
         if (
@@ -64,7 +64,7 @@ def keep_statistics(joint: GraphModule, num_fwd_outputs: int) -> int:
     return found
 
 
-def _behind(results: Iterable[object]) -> set[Node]:
+def behind(results: Iterable[object]) -> set[Node]:
     """What results are computed from, with themselves."""
     found, pending = set[Node](), [result for result in results if isinstance(result, Node)]
     while pending:

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from kiln.frontend.graph_ops import call, cast_to, value_of
+from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
 
 __all__ = ["keep_offsets"]
 
@@ -121,7 +121,7 @@ class _Window:
     def _start(self, positions: Node, dim: int, dtype: torch.dtype) -> Node:
         """Where windows start in the image along a dim, negative in the padding; as a tensor that is broadcast."""
         value = value_of(positions)
-        windows = self._size(positions, dim - self.count)
+        windows = size_of(self.graph, positions, dim - self.count)
         start = self._op(aten.arange.default, windows, dtype=dtype, device=value.device)
         if dim < self.count - 1:
             start = self._op(aten.view.default, start, [-1, *[1] * (self.count - dim - 1)])
@@ -132,15 +132,9 @@ class _Window:
         """How far neighbours along each spatial dim are apart in the image."""
         found: list[Argument] = [1]
         for dim in range(1, self.count):
-            size, last = self._size(self.image, -dim), found[0]
+            size, last = size_of(self.graph, self.image, -dim), found[0]
             found.insert(0, self._op(mul, last, size) if isinstance(last, Node) else self._scaled(size, last))
         return found
-
-    def _size(self, node: Node, dim: int) -> Argument:
-        """A size of a tensor, from its last dim: a number, or a node that reads it."""
-        value = value_of(node)
-        size = value.shape[dim]
-        return size if isinstance(size, int) else self._op(aten.sym_size.int, node, value.dim() + dim)
 
     def _scaled(self, size: Argument, factor: Argument) -> Argument:
         if isinstance(size, Node):
