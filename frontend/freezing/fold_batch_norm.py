@@ -5,6 +5,9 @@
 
 ``bn(conv(x, w, b)) = conv(x, w * scale, (b - mean) * scale + beta)`` with ``scale = gamma / sqrt(var + eps)`` per
 output channel. The new parameters are computed in float64 and rounded once.
+
+Weights of 16 bits stay as they are: the program's are rounded already, and where the terms of a convolution cancel, a
+second rounding is what is left. Scale and shift, in f32, are then what the kernel does with its sums before it stores.
 """
 
 import operator
@@ -14,10 +17,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from kiln.frontend.freezing.constant_folding import add_constant, constant_of
+from kiln.frontend.graph_ops import call, cast_to, value_of
 
 __all__ = ["fold_batch_norms"]
 
 aten = torch.ops.aten
+_WIDE = (torch.float32, torch.float64)
 
 
 def fold_batch_norms(gm: GraphModule) -> tuple[int, int, int]:
@@ -73,7 +78,7 @@ def _into_convolution(gm: GraphModule, node: Node, scale: torch.Tensor, shift: t
     if not isinstance(conv, Node) or conv.target is not aten.convolution.default or len(conv.users) != 1:
         return None
     weight, bias = constant_of(gm, conv.args[1]), constant_of(gm, conv.args[2])
-    if weight is None or (bias is None and conv.args[2] is not None):
+    if weight is None or weight.dtype not in _WIDE or (bias is None and conv.args[2] is not None):
         return None
     transposed, groups = bool(conv.args[6]), int(conv.args[8])  # type: ignore[arg-type] - a number, by the schema of the op
     wide = weight.detach().double()
@@ -101,19 +106,25 @@ def _into_convolution(gm: GraphModule, node: Node, scale: torch.Tensor, shift: t
 def _as_scale_and_shift(
     gm: GraphModule, node: Node, scale: torch.Tensor, shift: torch.Tensor
 ) -> tuple[Node, int] | None:
-    """``x * scale + shift``, where that is computed in the type of ``x`` (bf16 and f16 norms compute in f32)."""
-    x = node.args[0]
+    """``x * scale + shift``, in f32 for 16 bits. The constant bias of a convolution goes into the shift."""
+    x, fold = node.args[0], False
     value: Any = x.meta["val"] if isinstance(x, Node) else None
-    if not isinstance(x, Node) or value is None or value.dtype not in (torch.float32, torch.float64):
+    if not isinstance(x, Node) or value is None or value.dtype not in (*_WIDE, torch.bfloat16, torch.float16):
         return None
+    if value.dtype not in _WIDE and x.target is aten.convolution.default and len(x.users) == 1:
+        bias = constant_of(gm, x.args[2])
+        fold = bias is not None
+        shift = shift if bias is None else bias.detach().double() * scale + shift
     shape = (-1, *[1] * (value.ndim - 2))
-    tensors = [t.to(value.dtype).reshape(shape) for t in (scale, shift)]
-    constants = [add_constant(gm, t, node, value.new_empty(t.shape)) for t in tensors]
-    result = node.meta["val"][0]
+    dtype = value.dtype if value.dtype in _WIDE else torch.float32
+    tensors = [t.to(dtype).reshape(shape) for t in (scale, shift)]
+    constants = [add_constant(gm, t, node, value.new_empty(t.shape, dtype=dtype)) for t in tensors]
+    if fold:
+        x.update_arg(2, None)
     with gm.graph.inserting_before(node):
-        product = gm.graph.call_function(aten.mul.Tensor, (x, constants[0]))
-        total = gm.graph.call_function(aten.add.Tensor, (product, constants[1]))
-    for new in (product, total):
-        new.meta.update(node.meta)
-        new.meta["val"] = result
-    return total, sum(t.nbytes for t in tensors)
+        product = call(gm.graph, aten.mul.Tensor, cast_to(gm.graph, x, dtype), constants[0])
+        total = call(gm.graph, aten.add.Tensor, product, constants[1])
+        last = cast_to(gm.graph, total, value.dtype)
+    for new in (product, total, last):
+        new.meta = {**node.meta, "val": value_of(new)}
+    return last, sum(t.nbytes for t in tensors)

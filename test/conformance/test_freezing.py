@@ -104,6 +104,22 @@ def test_other_dtypes(dtype):
     assert relative_error(result, model, x) < (1e-14 if dtype == torch.float64 else 1e-2)
 
 
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_of_16_bits_are_not_rounded_twice(dtype, target):
+    """Where the terms of a convolution cancel, what is left is as exact as its weights are."""
+    model = trained(nn.Sequential(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4)).to(dtype))
+    model[0].weight.copy_(torch.tensor([1.0, -3.0]).reshape(1, 2, 1, 1).expand(4, 2, 1, 1))
+    model[1].weight.copy_(torch.tensor([1.1, 0.9, -1.3, 0.7]))
+    x = torch.tensor([3.0, 1.0]).reshape(1, 2, 1, 1).expand(2, 2, 3, 5).to(dtype) * 100
+    options = {**FREEZING, "target": target}
+    freezing = kiln.explain(model, x, options=options).graphs[0].freezing
+    assert (freezing.convolutions, freezing.scales) == (0, 1)
+    result = torch.compile(model, backend="kiln", options=options)(x)
+    assert relative_error(result, model, x) < torch.finfo(dtype).eps
+    assert result.dtype == dtype
+
+
 def test_what_is_computed_from_parameters_alone_is_computed_once():
     class Model(nn.Module):
         def __init__(self):
