@@ -108,8 +108,12 @@ def check() -> str:
 
 
 def dump_dir() -> Path | None:
-    """``KILN_DUMP``: where stage dumps go, or None."""
+    """``KILN_DUMP``: where stage dumps go, or None. With TORCH_COMPILE_DEBUG=1: PyTorch's folder of this process."""
     text = os.environ.get("KILN_DUMP", "").strip()
+    if not text and os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
+        from torch._dynamo.utils import get_debug_dir
+
+        return Path(get_debug_dir()) / "kiln"
     return Path(text) if text else None
 
 

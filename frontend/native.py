@@ -26,6 +26,7 @@ from kiln.frontend.overrides import check_unedited, overridden
 from kiln.frontend.report import CompileReport
 from kiln.frontend.report.announce import is_traced
 from kiln.frontend.report.inspection import describe_plan, report_calls, report_passes
+from kiln.frontend.report.pass_log import PassLog, is_logged
 from kiln.frontend.report.progress import showing_progress
 from kiln.frontend.report.stage_trace import StageTrace
 from kiln.frontend.runners import make_runner
@@ -154,6 +155,8 @@ def _instruments(options: Options, report: CompileReport) -> list[Instrument]:
         instruments.append(VerifyNumerics())
     if is_traced():
         instruments.append(StageTrace(report.graph))
+    if is_logged():
+        instruments.append(PassLog())
     if folder is not None:
         stages_only = not options.pipeline  # the text of a pipeline does not say which passes complete stages
         instruments += [StageDump(folder, stages_only=stages_only, debug_info=True), KernelDump(folder)]

@@ -67,6 +67,9 @@ class Executor:
     compiled for, and whatever an ATen operator raises.
     """
 
+    has_regions = False
+    """Whether it tells of each launch itself, and need not ask for PyTorch's profiler."""
+
     def __init__(
         self,
         plan: Plan,
@@ -76,7 +79,8 @@ class Executor:
         checker: Checker | None = None,
     ) -> None:
         self.plan = plan
-        self.constants = [_constant(plan, i, constants or {}) for i in range(len(plan.constants))]
+        self._regions: Executor | None = None
+        self.constants = self._loaded_constants(constants or {})
         parts = segments(plan, alone=checker is not None)
         self._zones = _zones(plan) if checker is not None and plan.device == "cpu" else None
         self._launched = {p.buffer for part in parts for launch in part.launches for p in launch.pointers}
@@ -87,7 +91,9 @@ class Executor:
         self._free: list[_State] = []
         self._check = check
         self._parts = parts
-        program = write_program(plan, parts, self._layout, is_checked=checker is not None)
+        is_split = self.has_regions or checker is not None or plan.device != "cpu"
+        regions = not is_split and hasattr(torch.autograd.profiler, "_is_profiler_enabled")
+        program = write_program(plan, parts, self._layout, is_checked=checker is not None, asks_profiler=regions)
         self.source = program.source
         namespace = {name: self._resolve(name, value) for name, value in program.namespace.items()}
         namespace |= {
@@ -103,6 +109,8 @@ class Executor:
             "constants": self.constants,
             "owned": OwnedInputs,
             "launch": launch,
+            "profiler": torch.autograd.profiler,
+            "profiled": self._profiled,
             **self._device_functions(),
             **({} if checker is None else {"before": checker.before, "after": checker.after, "memory": _memory}),
         }
@@ -116,6 +124,17 @@ class Executor:
     def workspace_bytes(self) -> int:
         """Bytes of workspace held between calls (one per call that ever ran at the same time as others)."""
         return sum(sum(state.sizes) for state in self._free)
+
+    def _loaded_constants(self, constants: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        return [_constant(self.plan, i, constants) for i in range(len(self.plan.constants))]
+
+    def _profiled(self, inputs: Sequence[Any]) -> list[Any]:
+        """A call while PyTorch's profiler runs: launches are regions of it."""
+        if self._regions is None:
+            from kiln.runtime.split import RegionExecutor
+
+            self._regions = RegionExecutor(self)
+        return self._regions.run(inputs)
 
     # -- what depends on the device ------------------------------------------------------------------
 

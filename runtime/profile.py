@@ -3,21 +3,20 @@
 
 """How long each launch of a plan and each of its ATen calls takes, on the CPU."""
 
-import array
 import contextlib
 import contextvars
-import ctypes
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
 
 import torch
+from typing_extensions import override
 
-from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
-from kiln.runtime.executor import Executor
-from kiln.runtime.plan import AtenStep, Plan
+from kiln.runtime.binding import Binding
+from kiln.runtime.plan import AtenStep, Launch, Plan
+from kiln.runtime.split import Groups, SplitExecutor
 
 __all__ = ["LaunchTimes", "ProfilingExecutor", "Recording", "current_recording", "recording"]
 
@@ -27,7 +26,8 @@ class LaunchTimes:
     """One launch or ATen call of a graph: the kernel's name and kind ("aten" for a call), seconds of each time it ran.
 
     threads: how many share it (0: the operator decides). results: the shapes of what it writes. work: its elementary
-    operations (multiplications with an addition, in a product), -1 where that is not known.
+    operations (multiplications with an addition, in a product), -1 where that is not known. moved: bytes that it reads
+    and writes, 0 where that is not known.
     """
 
     name: str
@@ -35,6 +35,7 @@ class LaunchTimes:
     threads: int = 0
     results: tuple[tuple[int, ...], ...] = ()
     work: int = -1
+    moved: int = 0
     seconds: list[float] = field(default_factory=list[float])
 
     @property
@@ -78,38 +79,27 @@ def recording(clock: Callable[[], float] = time.perf_counter) -> Generator[Recor
         _current.reset(token)
 
 
-class ProfilingExecutor(Executor):
-    """An executor that calls native code once per launch, with a clock around each.
+class ProfilingExecutor(SplitExecutor):
+    """An executor with a clock around each launch.
 
-    Each launch is a parallel region of its own, and what it costs to call native code is not counted. The sum is thus
-    the time of the kernels alone; a call as a whole takes longer by Python's part, and may take less where threads
-    stay together over several launches.
+    What it costs to call native code is not counted. The sum is thus the time of the kernels alone; a call as a whole
+    takes longer by Python's part, and may take less where threads stay together over several launches.
     """
+
+    has_regions = True
 
     def __init__(self, plan: Plan, constants: Mapping[str, torch.Tensor], into: Recording) -> None:
         self._into = into
         self._seen: dict[tuple[int, int], LaunchTimes] = {}
-        self._tables: dict[int, tuple[int, Binding]] = {}
         super().__init__(plan, constants)
 
-    def _load(self, parts: Sequence[Segment]) -> tuple[Binder, Callable[[int], Any] | None]:
-        binder, launch = super()._load(parts)
-        binder.regions = False
-        if launch is None:
-            return binder, None
-
-        def timed(state: int) -> None:
-            table_word = ctypes.c_int64.from_address(state + 8 * StateLayout.TABLE)
-            table = table_word.value
-            block, *groups = _groups(table)
-            self._seconds(launch, state, table_word, [block, 0])  # brings the launcher's code back into the caches
-            empty = self._seconds(launch, state, table_word, [block, 0])
-            for i, group in enumerate(groups):
-                seconds = self._seconds(launch, state, table_word, [block, *group, 0])
-                self._launch_times(table, i, group[0]).append(max(0.0, seconds - empty))
-            table_word.value = table
-
-        return binder, timed
+    @override
+    def each(self, groups: Groups) -> None:
+        self._seconds(groups)  # brings the launcher's code back into the caches
+        empty = self._seconds(groups)
+        for i, group in enumerate(groups.groups):
+            seconds = self._seconds(groups, group)
+            self._launch_times(groups.table, i, group[0]).append(max(0.0, seconds - empty))
 
     def _resolve(self, name: str, value: object) -> object:
         resolved = super()._resolve(name, value)
@@ -130,30 +120,21 @@ class ProfilingExecutor(Executor):
 
         return timed
 
-    def _bind(self, epoch: int, *rest: Any, **named: Any) -> Binding:
-        binding = super()._bind(epoch, *rest, **named)
-        self._tables |= {address: (segment, binding) for segment, address in binding.tables.items()}
-        return binding
-
-    def _seconds(
-        self, launch: Callable[[int], Any], state: int, table_word: ctypes.c_int64, words: Sequence[int]
-    ) -> float:
-        """How long native code takes for a table."""
-        table = array.array("q", words)
-        table_word.value = table.buffer_info()[0]
+    def _seconds(self, groups: Groups, group: Sequence[int] = ()) -> float:
+        """How long native code takes for a launch."""
         clock = self._into.clock
         start = clock()
-        launch(state)
+        groups.run(group)
         return clock() - start
 
     def _launch_times(self, table: int, number: int, threads: int) -> list[float]:
         def describe() -> LaunchTimes:
-            segment, binding = self._tables[table]
-            launch = self._parts[segment].launches[number]
+            launch, binding = self.launch_of(table, number)
             kernel = self.plan.kernels[launch.kernel]
             written = launch.pointers[len(launch.pointers) - launch.results :]
             shapes = tuple(binding.shape(self.plan.buffers[p.buffer]) for p in written)
-            return LaunchTimes(kernel.name, kernel.kind, threads, shapes, binding.values[launch.work])
+            work = binding.values[launch.work]
+            return LaunchTimes(kernel.name, kernel.kind, threads, shapes, work, _moved(launch, binding))
 
         return self._record((table, number), describe)
 
@@ -164,19 +145,11 @@ class ProfilingExecutor(Executor):
         return self._seen[key].seconds
 
 
+def _moved(launch: Launch, binding: Binding) -> int:
+    """Bytes of the distinct tensors that a launch reads and writes."""
+    read = {(p.buffer, binding.values[p.bytes], binding.values[p.size]) for p in launch.pointers}
+    return sum(max(0, size) for _, _, size in read)
+
+
 def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(t.shape) for t in tensors)
-
-
-def _groups(table: int) -> Iterator[Any]:
-    """The first word of a launch table (lowering/host/launcher.py), then each of its groups as a list."""
-
-    def word(at: int) -> int:
-        return ctypes.c_int64.from_address(table + 8 * at).value
-
-    yield word(0)
-    at = 1
-    while word(at):
-        length = word(at + 1)
-        yield [word(at + i) for i in range(length)]
-        at += length

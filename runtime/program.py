@@ -26,17 +26,23 @@ class Program:
     namespace: dict[str, object] = field(default_factory=dict[str, object])
 
 
-def write_program(plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, is_checked: bool = False) -> Program:
-    """Writes the program of a plan; with `is_checked` one that calls a checker before and behind each step.
+def write_program(
+    plan: Plan, parts: Sequence[Segment], layout: StateLayout, *, is_checked: bool = False, asks_profiler: bool = False
+) -> Program:
+    """Writes the program of a plan; with `is_checked` one that calls a checker before and behind each step; with
+    `asks_profiler` one that leaves a call to ``profiled`` while PyTorch's profiler runs.
 
     The source uses these names, which the executor provides: ``bound``, ``bind``, ``threads``, ``free``,
     ``make_state``, ``bad_index``, ``bad_access``, ``launch``, ``empty``, ``as_planned``, ``constants``,
     ``owned`` (`kiln.runtime.owned_inputs.OwnedInputs`), ``call_K`` (ATen calls), ``pack_K``, for plans of a GPU
     ``workspace``, ``within``, ``aligned`` and ``for_attention``, and for a checked one ``before``, ``after`` and
-    ``memory`` (`kiln.runtime.executor.Checker`), on
+    ``memory`` (`kiln.runtime.executor.Checker`), ``profiler`` (`torch.autograd.profiler`) and ``profiled``, on
     a CPU ``fill_zones`` and ``look_at_zones`` as well (`kiln.runtime.checked.zones`).
     """
-    return _Writer(plan, parts, layout, is_checked).write()
+    writer = _Writer(plan, parts, layout, is_checked)
+    if asks_profiler:
+        writer.lines.append("if profiler._is_profiler_enabled: return profiled(inputs)")
+    return writer.write()
 
 
 class _Writer:

@@ -17,6 +17,8 @@ from torch.fx import GraphModule
 
 from kiln.dialects.kiln import opdef_of_kind
 from kiln.frontend.backend import kiln as backend
+from kiln.frontend.options import Options
+from kiln.frontend.report.roof import host_roof
 from kiln.runtime.profile import LaunchTimes, recording
 
 __all__ = ["Profile", "profile"]
@@ -26,12 +28,17 @@ __all__ = ["Profile", "profile"]
 class Profile:
     """The launches of a call in their order, with the time of each; ``print(profile)`` shows them as a table.
 
-    ``call``: median seconds of a whole call as it is compiled, without a clock between its launches.
+    GB/s are the bytes of a kernel's operands and results in its time. "of roof" is how much of its time it would take
+    at the machine's rates; what is left is what a better kernel could save.
+
+    ``call``: median seconds of a whole call as it is compiled, without a clock between its launches. ``target``: that
+    of the options.
     """
 
     call: float = 0.0
     threads: int = 1
     launches: list[LaunchTimes] = field(default_factory=list[LaunchTimes])
+    target: str = "cpu"
 
     @property
     def kernels(self) -> float:
@@ -42,11 +49,11 @@ class Profile:
         """The table as plain text: a row per kernel and shape, slowest first; ``verbose``: per launch, in order."""
         console = Console(file=StringIO(), width=width, highlight=False, no_color=True)
         table = Table(
-            "kernel", "kind", "results", "times", "us each", "share", "GFLOP/s",
+            "kernel", "kind", "results", "times", "us each", "share", "GFLOP/s", "GB/s", "of roof",
             title=f"{len(self.launches)} launches take {1e3 * self.kernels:.3f} ms with {self.threads} threads, "
             f"a call {1e3 * self.call:.3f} ms", title_justify="left",
         )  # fmt: skip
-        total = self.kernels or 1.0
+        total, roof = self.kernels or 1.0, host_roof()
         for group in self._groups(verbose):
             each = sum(launch.median for launch in group) / len(group)
             first = group[0]
@@ -55,8 +62,16 @@ class Profile:
             rate = f"{2e-9 * first.work / each:.1f}" if is_product and first.work > 0 and each else ""
             shapes = ", ".join("x".join(map(str, shape)) for shape in first.results)
             share = f"{100 * each * len(group) / total:.1f} %"
-            table.add_row(first.name, first.kind, shapes, str(len(group)), f"{1e6 * each:.1f}", share, rate)
+            bandwidth = f"{1e-9 * first.moved / each:.1f}" if first.moved and each else ""
+            least = roof.seconds(first) if first.kind != "aten" and each else 0.0
+            left = f"{min(100.0, 100 * least / each):.0f} %" if least else ""
+            table.add_row(
+                first.name, first.kind, shapes, str(len(group)), f"{1e6 * each:.1f}", share, rate, bandwidth, left
+            )
         console.print(table)
+        if self.target == "tt-cpu":
+            console.print("These are a GPU's kernels as loops on the CPU: the times are no GPU's (docs/tt-cpu.md).")
+        console.print(f"Roof: {roof.name}.", markup=False)
         assert isinstance(console.file, StringIO)
         return console.file.getvalue()
 
@@ -120,4 +135,4 @@ def profile(
         whole(*inputs, **kwargs)
         seconds.append(clock() - start)
     launches = [launch for launch in recorded.launches if launch.seconds]
-    return Profile(median(seconds), torch.get_num_threads(), launches)
+    return Profile(median(seconds), torch.get_num_threads(), launches, Options.build(mode, options).target or "cpu")

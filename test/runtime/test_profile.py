@@ -1,6 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -26,6 +27,55 @@ def test_every_launch_and_call_is_timed() -> None:
     text = profile.to_text()
     assert f"{len(kinds)} launches" in text and "48x64" in text and "aten.linalg_matrix_exp" in text
     assert current_recording() is None
+
+
+def test_the_roof() -> None:
+    """Bytes and operations at the machine's rates: a kernel that is slower by a factor has that share of the roof."""
+    from kiln.frontend.report.profile import Profile
+    from kiln.frontend.report.roof import Roof
+    from kiln.lowering.cpu.rates import generic
+    from kiln.runtime.profile import LaunchTimes
+
+    rates = generic()
+    copied = LaunchTimes("copy", "pointwise", 2, ((1000, 25000),), 25_000_000, 200_000_000)
+    assert Roof(rates, False).seconds(copied) == pytest.approx(1e-9 * 200_000_000 / rates.memory_rate / 2)
+    product = LaunchTimes("mm", "matmul", 1, ((512, 512),), 512**3, 3 << 20)
+    assert Roof(rates, False).seconds(product) == pytest.approx(1e-9 * 2 * 512**3 / rates.product_rate)
+    copied.seconds = [0.1]
+    assert "2.0" in Profile(0.2, 2, [copied]).to_text().split("\n")[4]
+
+
+def test_times_of_a_gpus_kernels_on_a_cpu_are_no_gpus() -> None:
+    x, w, v = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8, 8)
+    text = kiln.profile(model, x, w, v, calls=1, options={"target": "tt-cpu"}).to_text()
+    assert "the times are no GPU's" in text
+    assert "no GPU's" not in kiln.profile(model, x, w, v, calls=1).to_text()
+
+
+def test_kernels_are_regions_of_pytorchs_profiler() -> None:
+    """One for each launch of forward and backward, with the line of the model; none where no profiler runs."""
+    torch.manual_seed(0)
+    x, w, v = torch.randn(48, 32, requires_grad=True), torch.randn(32, 64), torch.randn(64, 48)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(F.gelu(x @ w) @ v)
+
+    compiled = torch.compile(function, backend="kiln", options={"fallback": False, "cache": False})
+    compiled(x).sum().backward()
+    expected, x.grad = x.grad, None
+    with torch.profiler.profile() as profiler:
+        result = compiled(x)
+        result.sum().backward()
+    assert x.grad is not None and expected is not None
+    torch.testing.assert_close(result, function(x))
+    torch.testing.assert_close(x.grad, expected)
+    names = [event.key for event in profiler.key_averages()]
+    assert "kiln forward" in names and "kiln backward" in names
+    assert any(name.startswith("mm_gelu (test_profile.py:") for name in names), names
+    with torch.profiler.profile() as profiler:
+        pass
+    compiled(x)
+    assert not profiler.key_averages()
 
 
 def test_what_is_timed_computes_the_same() -> None:

@@ -5,9 +5,14 @@
 
 import io
 import logging
+import os
+import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 
+import pytest
 import torch
 from torch._logging._internal import trace_log
 
@@ -15,6 +20,9 @@ import kiln
 from kiln.frontend.options import Options
 from kiln.frontend.report.progress import showing_progress
 from kiln.passes.pipelines import cpu_pipeline
+
+ROOT = Path(__file__).parents[3]
+SCHEDULE_AND_CODE = ("kiln.passes.schedule_cpu", "kiln.passes.lower_to_llvm")
 
 
 def model(x):
@@ -45,6 +53,50 @@ def test_passes_log_what_they_note(caplog):
     compiled()
     assert {record.name for record in caplog.records if record.name.startswith("kiln.")} == {"kiln.passes.fuse"}
     assert any("fused into the kernel of" in record.getMessage() for record in caplog.records)
+
+
+def test_schedules_and_code_are_logged_where_they_are_asked_for(caplog, tmp_path):
+    caplog.set_level(logging.DEBUG, "kiln.passes.schedule_cpu")
+    caplog.set_level(logging.DEBUG, "kiln.passes.lower_to_llvm")
+    compiled(debug_dir=str(tmp_path))  # otherwise kernels of earlier graphs are taken
+    found = [r.getMessage() for r in caplog.records if r.name in SCHEDULE_AND_CODE]
+    (schedule,) = (text for text in found if text.startswith('"mul_softmax" ("reduction"): '))
+    (code,) = (text for text in found if text.startswith("code of mul_softmax_"))
+    assert schedule.endswith(("by the rules of its kind", "}"))
+    assert "behind lower-to-llvm:\n" in code and "llvm.func" in code
+
+
+def test_all_of_kiln_is_logged_without_code(caplog):
+    caplog.set_level(logging.DEBUG, "kiln")
+    compiled()
+    assert "kiln.passes.fuse" in {record.name for record in caplog.records}
+    assert "llvm.func" not in caplog.text
+
+
+def test_torch_compile_debug_has_the_stages(tmp_path):
+    """In PyTorch's folder of the process, beside Dynamo's log."""
+    program = "import torch, kiln; torch.compile(lambda x: x.relu() * 2, backend='kiln')(torch.ones(4, 8))"
+    environment = {**os.environ, "TORCH_COMPILE_DEBUG": "1", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    (folder,) = tmp_path.glob("torch_compile_debug/run_*")
+    assert (folder / "torchdynamo").is_dir()
+    assert len(list(folder.glob("kiln/graph0-inference/*.fused.mlir"))) == 1
+
+
+@pytest.mark.skipif(shutil.which("tlparse") is None, reason="needs tlparse (pip install tlparse)")
+def test_tlparse_shows_stages_and_the_report(tmp_path):
+    program = "import torch, kiln; torch.compile(lambda x: x.relu() * 2, backend='kiln')(torch.ones(4, 8))"
+    environment = {**os.environ, "TORCH_TRACE": str(tmp_path / "trace"), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
+    (log,) = (tmp_path / "trace").iterdir()
+    command = ["tlparse", str(log), "-o", str(tmp_path / "page"), "--no-browser"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page" / "index.html").read_text()
+    for stage in ("graph", "kiln", "fused", "sched", "llvm", "plan", "report"):
+        assert f"kiln_inference_{stage}" in page
+    (fused,) = tmp_path.glob("page/*/kiln_inference_fused*")
+    assert "kiln.fusion" in fused.read_text()
 
 
 def test_the_trace_has_stages_and_the_report(monkeypatch):
