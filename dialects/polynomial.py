@@ -176,7 +176,17 @@ def _divide_rest(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly]:
             assert h is not None
             quotient, remainder = divmod_(a, h, ranges)
             return quotient, recombine(add(mul(g, remainder), b), ranges)
-    return atom(("f", p, k)), atom(("m", p, k))
+    plain = _without_mods(p, k)
+    return atom(("f", p, k)), atom(("m", p, k)) if plain == p else divmod_(plain, k, ranges)[1]
+
+
+def _without_mods(p: Poly, k: Poly) -> Poly:
+    """What has the same remainder by `k`: (x mod (k * h) + y) mod k = (x + y) mod k, as in a roll of a roll."""
+    plain = p
+    for m, c in p:
+        if len(m) == 1 and m[0][0] == "m" and not _is_undefined(m[0][2]) and divide_exact(m[0][2], k) is not None:
+            plain = add(sub(plain, ((m, c),)), scale(m[0][1], c))
+    return plain
 
 
 def _common_factors(p: Poly, k: Poly) -> list[Poly]:
@@ -219,8 +229,8 @@ def _nested(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly] | None:
 
 
 def recombine(p: Poly, ranges: Ranges) -> Poly:
-    """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k) mod b) + x mod k` is `x mod (k * b)`, at any
-    common factor.
+    """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k + y) mod b) + x mod k` is `(x + k * y) mod (k * b)`,
+    at any common factor.
     """
     while (found := _recombined(p, ranges)) is not None:
         p = found
@@ -247,10 +257,11 @@ def _recombined(p: Poly, ranges: Ranges) -> Poly | None:
                 return _with_pair(p, (m, c), (partner, factor), mul(((rest, c),), x))
             for other, coefficient in p:
                 last = divide_mono(other, tuple(sorted(rest + by))) if coefficient == factor else None
-                if last is None or len(last) != 1 or last[0][0] != "m" or last[0][1] != quotient:
+                if last is None or len(last) != 1 or last[0][0] != "m" or quotient[0] not in last[0][1]:
                     continue
                 if not _is_undefined(last[0][2]):
-                    remainder = divmod_(x, mul(k, last[0][2]), ranges)[1]
+                    moved = add(x, mul(k, sub(last[0][1], quotient)))
+                    remainder = divmod_(moved, mul(k, last[0][2]), ranges)[1]
                     return _with_pair(p, (m, c), (other, factor), mul(((rest, c),), remainder))
     return None
 

@@ -15,11 +15,24 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, math, memref, vector
 
 from kiln.dialects.elements import element_of
+from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.known_integers import KnownIntegers
 from kiln.lowering.float8 import is_float8
 from kiln.lowering.ir_builder import Condition, Index
 
-__all__ = ["Builder", "Condition", "Index"]
+__all__ = ["INTERLEAVED", "Builder", "Condition", "Index", "is_interleaved"]
+
+INTERLEAVED = 8
+"""The greatest stride of lanes whose elements are loaded with all that lies between them, and shuffled."""
+
+
+def is_interleaved(stride: int, width: int, element: ir.Type) -> bool:
+    """Whether `Builder.gather` loads what lies between the lanes, of which a machine vector has at least two then.
+    Bytes have no cheap shuffles.
+    """
+    bits = getattr(element, "width", 64)
+    most = 2 if bits <= 8 else min(INTERLEAVED, isa.target().vector_bytes * 4 // bits)
+    return width > 2 and width & (width - 1) == 0 and 2 <= stride <= most
 
 
 class Builder(KnownIntegers):
@@ -118,16 +131,19 @@ class Builder(KnownIntegers):
         """Store a scalar at an index of a 1-D buffer."""
         memref.store(value, buffer, [self.value(index)])
 
-    def vload(self, buffer: ir.Value, index: Index, width: int, mask: ir.Value | None = None) -> ir.Value:
-        """`width` consecutive elements; masked-off lanes read as zero and touch no memory."""
+    def vload(
+        self, buffer: ir.Value, index: Index, width: int, mask: ir.Value | None = None, off: ir.Value | None = None
+    ) -> ir.Value:
+        """`width` consecutive elements; masked-off lanes touch no memory and are those of `off`, or zero."""
         type_ = self.vec(width, ir.MemRefType(buffer.type).element_type)
         if mask is None:
             return vector.load(type_, buffer, [self.value(index)])
         if isinstance(type_.element_type, ir.BF16Type):
             bits = self.vec(width, self.i16)
-            lanes = llvm.intr_masked_load(bits, self._address(buffer, index, 2), mask, 2, pass_thru=self.zero(bits))
+            rest = vector.bitcast(bits, off) if off is not None else self.zero(bits)
+            lanes = llvm.intr_masked_load(bits, self._address(buffer, index, 2), mask, 2, pass_thru=rest)
             return vector.bitcast(type_, lanes)
-        return vector.maskedload(type_, buffer, [self.value(index)], mask, self.zero(type_))
+        return vector.maskedload(type_, buffer, [self.value(index)], mask, off or self.zero(type_))
 
     def vstore(self, value: ir.Value, buffer: ir.Value, index: Index, mask: ir.Value | None = None) -> None:
         """Stores consecutive elements; masked-off lanes are not written."""
@@ -148,17 +164,20 @@ class Builder(KnownIntegers):
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
 
     def gather(
-        self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None
+        self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None, phase: int = 0
     ) -> ir.Value:
-        """Elements index + lane * stride (stride 0 broadcasts, 1 is a plain load); masked-off lanes are zero."""
+        """Elements index + lane * stride (stride 0 broadcasts, 1 is a plain load); masked-off lanes are zero.
+
+        phase: elements before `index` that are in the buffer, too.
+        """
         if isinstance(stride, int) and stride == 1:
             return self.vload(buffer, index, width, mask)
         element = ir.MemRefType(buffer.type).element_type
         type_ = self.vec(width, element)
         if isinstance(stride, int) and stride == 0 and mask is None:
             return self.broadcast(self.load(buffer, index), width)
-        if isinstance(stride, int) and stride == 2 and width > 2 and width % 2 == 0:
-            return self._every_other(buffer, index, width, mask)
+        if isinstance(stride, int) and is_interleaved(stride, width, element):
+            return self._interleaved(buffer, index, stride, width, mask, phase % stride)
         lanes = self.muliv(self.step(width), self.broadcast(self.value(stride), width))
         mask = (
             mask
@@ -170,17 +189,44 @@ class Builder(KnownIntegers):
         )
         return vector.gather(type_, buffer, [self.value(index)], lanes, mask, self.zero(type_))
 
-    def _every_other(self, buffer: ir.Value, index: Index, width: int, mask: ir.Value | None) -> ir.Value:
-        """Elements index + 2 * lane, by two loads that end at the last one: a sixth of a gather's time."""
-        first: ir.Value | None = None
-        second: ir.Value | None = None
-        if mask is not None:
-            off = self.zero(mask.type)
-            first = self.shuffle(mask, off, [i // 2 if i % 2 == 0 else width + i // 2 for i in range(width)])
-            second = self.shuffle(mask, off, [(width - 1 + i) // 2 if i % 2 else width + i // 2 for i in range(width)])
-        low = self.vload(buffer, index, width, first)
-        high = self.vload(buffer, self.addi(index, width - 1), width, second)
-        return self.shuffle(low, high, [*range(0, width, 2), *range(width + 1, 2 * width, 2)])
+    def _interleaved(
+        self, buffer: ir.Value, index: Index, stride: int, width: int, mask: ir.Value | None, phase: int
+    ) -> ir.Value:
+        """Elements index + stride * lane, a machine vector at a time."""
+        type_ = self.vec(width, ir.MemRefType(buffer.type).element_type)
+        lanes = min(width, isa.target().vector_bytes * 8 // type_.element_type.width)
+        result: ir.Value | None = None
+        for first in range(0, width, lanes):
+            on = None if mask is None else self.shuffle(mask, mask, range(first, first + lanes))
+            part = self._every(buffer, self.addi(index, first * stride), stride, lanes, on, phase)
+            if lanes == width:
+                return part
+            result = vector.insert_strided_slice(part, result or self.zero(type_), [first], [1])
+        assert result is not None
+        return result
+
+    def _every(
+        self, buffer: ir.Value, index: Index, stride: int, width: int, mask: ir.Value | None, phase: int
+    ) -> ir.Value:
+        """The same by `stride` loads, the first from `phase` elements before, where those of another slice may begin,
+        too; the last one ends at the last lane's element, behind which there may be nothing.
+        """
+        result: ir.Value | None = None
+        places = [phase + stride * lane for lane in range(width)]
+        for k in range(stride):
+            start = k * width if k < stride - 1 else places[-1] - width + 1
+            held = {i: p - start for i, p in enumerate(places) if p // width == k}
+            on = None
+            if mask is not None:
+                wanted = {place: i for i, place in held.items()}
+                on = self.shuffle(mask, self.zero(mask.type), [wanted.get(i, width) for i in range(width)])
+            part = self.vload(buffer, self.addi(index, start - phase), width, on)
+            if result is None:
+                result = self.shuffle(part, part, [held.get(i, 0) for i in range(width)])
+            else:
+                result = self.shuffle(result, part, [width + held[i] if i in held else i for i in range(width)])
+        assert result is not None
+        return result
 
     def prefetch(self, buffer: ir.Value, index: Index, locality: int = 3, write: bool = False) -> None:
         """Software prefetch of the line that holds the element (locality 3: L1, 2: L2, 1: L3)."""

@@ -60,6 +60,9 @@ def parse(text: str) -> ir.AffineExpr:
         ("d0 mod 4", {}, "d0 mod 4"),
         ("(d0 - 1) mod 4", {0: 4}, "(d0 + 3) mod 4"),
         ("(d0 + 4) mod 8", {0: 4}, "d0 + 4"),
+        ("((d0 + 68) mod 70 + 65) mod 70", {0: 70}, "(d0 + 63) mod 70"),
+        ("((d0 + s0 - 3) mod s0 + s0 - 2) mod s0", {0: "s0"}, "(d0 - 5) mod s0"),
+        ("((d0 + (d1 + 41) floordiv 70) mod 27) * 70 + (d1 + 41) mod 70", {}, "(d0 * 70 + d1 + 41) mod 1890"),
     ],
 )
 def test_known(text: str, extents: dict[int, int | str], expected: str) -> None:

@@ -26,6 +26,8 @@ MOST_PIECES = 256
 """Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
 MORE_CODE = 1.5
 """How much more code, by ops, the pieces may have than the whole loop. Not measured, as above."""
+GUARD = 4
+"""Ops by which a loop tells at run time whether it reads an operand: two comparisons, a mask and a select."""
 
 Cut = tuple[int, list[int]]
 """A loop dim, and where its pieces begin; the last number is the dim's extent."""
@@ -136,6 +138,8 @@ def _code(nodes: Iterable[_Node], dim: int = -1, low: int = 0, high: int = 0) ->
                 continue
             always = not guard or (ranges.keys() == {dim} and start <= low and high <= stop)
             key = read, scope if always else hash((scope, guard))
+            if not always:
+                total += GUARD
             if key not in seen:
                 seen.add(key)
                 work.append(key)

@@ -11,12 +11,16 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.dialects.elements import element_of, with_element
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering import paths
+from kiln.lowering.cpu.builder import Builder, Index, is_interleaved
+from kiln.lowering.cpu.tile.lines import Bend
 from kiln.lowering.cpu.tile.scopes import Scopes
 from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.scopes import Guard
+
+_TAKEN = paths.group("cpu loads", "two lines", "interleaved")
 
 
 class Memory(Scopes):
@@ -60,8 +64,30 @@ class Memory(Scopes):
         linear = lane.line(offset)
         if linear is not None:
             stride, base = linear
-            return b.gather(buffer, self.index(base), self.index(stride), lane.width, mask)
+            by = affine.constant_of(stride)
+            if by is not None and is_interleaved(by, lane.width, ir.MemRefType(buffer.type).element_type):
+                _TAKEN("interleaved")
+            return b.gather(buffer, self.index(base), self.index(stride), lane.width, mask, _phase(base, stride))
+        bend = lane.bend(offset)
+        if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
+            return self._load_bent(buffer, bend, mask)
         return self.gather(buffer, self.index_value(offset), mask)
+
+    def _load_bent(self, buffer: ir.Value, bend: Bend, mask: ir.Value | None) -> ir.Value:
+        """Neighbours up to where their line jumps, and neighbours from there on."""
+        b, width = self.b, self.lane.width
+        base, at = self.index(bend.base), self.index(bend.at)
+        below = b.mask_below(at, width)
+        if below is None:
+            return b.vload(buffer, base, width, mask)
+        _TAKEN("two lines")
+        above = arith.xori(below, b.int_(-1, below.type))
+        if mask is not None:
+            below, above = arith.andi(below, mask), arith.andi(above, mask)
+        first = b.vload(buffer, base, width, below)
+        # A load of no lanes still takes long where nothing is mapped: it stays where the first one was.
+        jumped = b.select_index(b.cmpi("slt", at, width), b.addi(base, self.index(bend.jump)), base)
+        return b.vload(buffer, jumped, width, above, first)
 
     def gather(self, buffer: ir.Value, offsets: ir.Value, mask: ir.Value | None) -> ir.Value:
         """Elements at a vector of offsets."""
@@ -143,6 +169,15 @@ class Memory(Scopes):
             return None
         start = self.b.addi(base, self.index(line[1]))
         return self.b.gather(buffer, start, self.index(line[0]), self.lane.width, self.mask(guard))
+
+
+def _phase(base: ir.AffineExpr, stride: ir.AffineExpr) -> int:
+    """How many elements before `base`, which is not negative, the last multiple of the stride is."""
+    by, linear = affine.constant_of(stride), affine.linear_coefficients(base)
+    first = affine.constant_of(linear[0]) if linear is not None else None
+    if not by or linear is None or first is None or not all(affine.is_multiple(c, by) for c in linear[1].values()):
+        return 0
+    return first % by
 
 
 class Scratch:

@@ -11,6 +11,8 @@ from torch_mlir.dialects import arith, vector
 
 from kiln.dialects import affine
 from kiln.lowering.cpu import isa
+from kiln.lowering.cpu.builder import INTERLEAVED
+from kiln.lowering.cpu.tile.lines import bent_line
 from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
@@ -54,8 +56,12 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
     linear = lane_coefficient(offset, lane, width)
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         return count / width
-    if linear is not None and linear[0] == ir.AffineConstantExpr.get(2):
-        return 3 * count / width  # two loads and a shuffle (`Builder.gather`)
+    stride = affine.constant_of(linear[0]) if linear is not None else None
+    if stride is not None and 2 <= stride <= INTERLEAVED and not stored:
+        return (2 * stride - 1) * count / width  # so many loads, and shuffles between them (`Builder.gather`)
+    bend = bent_line(offset, lane, width, width) if linear is None and not stored else None
+    if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
+        return 3 * count / width  # two masked loads
     # A gather costs about what its elements cost one by one, and it touches a cache line for each. What is loaded may
     # be transposed in registers instead (stage.py); what is stored is scattered.
     return count * (3.0 if stored else 1.5)

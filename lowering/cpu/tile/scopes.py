@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.tile.lines import Bend, bent_line
 from kiln.lowering.tile import scopes as shared
 from kiln.lowering.tile.access import lane_coefficient
 from kiln.lowering.tile.scopes import Guard
@@ -55,6 +56,11 @@ class Lane:
         assert self.dim is not None
         return lane_coefficient(expr, self.dim, self.width if self.aligned else UNALIGNED)
 
+    def bend(self, expr: ir.AffineExpr) -> Bend | None:
+        """`expr` as a line of the lanes that jumps once, or None if it is no such line."""
+        assert self.dim is not None
+        return bent_line(expr, self.dim, self.width, self.width if self.aligned else UNALIGNED)
+
 
 class Scopes(shared.Scopes):
     """The open loops of a kernel, one of whose dims may be the lanes of vectors."""
@@ -86,14 +92,23 @@ class Scopes(shared.Scopes):
             return self.b.value(self.index(expr))
         linear = self.lane.line(expr)
         if linear is not None:
-            stride, base = linear
-            lanes = self.b.step(self.lane.width)
-            if stride != ir.AffineConstantExpr.get(1):
-                lanes = arith.muli(lanes, self.splat(self.b.value(self.index(stride))))
-            return arith.addi(lanes, self.splat(self.b.value(self.index(base))))
+            return self._on_line(*linear)
+        bend = self.lane.bend(expr)
+        if bend is not None:
+            line = self._on_line(bend.stride, bend.base)
+            below = self.b.mask_below(self.index(bend.at), self.lane.width)
+            return (
+                line if below is None else arith.select(below, line, self._on_line(bend.stride, bend.base + bend.jump))
+            )
         return self.b.value(
             self.combine(expr, self.splat(self.index_value(expr.lhs)), self.splat(self.index_value(expr.rhs)))
         )
+
+    def _on_line(self, stride: ir.AffineExpr, base: ir.AffineExpr) -> ir.Value:
+        lanes = self.b.step(self.lane.width)
+        if stride != ir.AffineConstantExpr.get(1):
+            lanes = arith.muli(lanes, self.splat(self.b.value(self.index(stride))))
+        return arith.addi(lanes, self.splat(self.b.value(self.index(base))))
 
     def splat(self, value: ir.Value) -> ir.Value:
         """A vector; a uniform value is broadcast."""

@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Lanes that lie on a line with a jump, and lanes a few elements apart: what is loaded is what eager reads."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import kiln
+from kiln.lowering import paths
+
+Program = Callable[[torch.Tensor], list[torch.Tensor]]
+
+
+def _columns(x: torch.Tensor) -> list[torch.Tensor]:
+    """Sums of neighbours: columns of tables of 2 to 9, from their first and their last column, whole and in part."""
+    found: list[torch.Tensor] = []
+    for n in range(2, 10):
+        table = x.reshape(-1)[: x.numel() // n * n].view(-1, n)
+        found += [table[:, 0] + table[:, -1], table[1:-1, n // 2] + 1]
+    return found
+
+
+PROGRAMS: dict[str, tuple[Program, str]] = {
+    "rolls": (lambda x: [torch.roll(x, s, d) + x for s in (1, -1, 16, 31, -32) for d in (0, 1)], "two lines"),
+    "rolls of rolls": (lambda x: [torch.roll(torch.roll(x, (3, 5), (0, 1)) + 1, (2, -7), (0, 1)) * 2], "two lines"),
+    "rolls of all": (lambda x: [torch.roll(x, 29) + torch.roll(x, -1)], "two lines"),
+    "sums of rolls": (lambda x: [torch.roll(x, 2, 1).sum(1), (torch.roll(x, 2, 1) + x).sum(0)], "two lines"),
+    "rolls in pads": (lambda x: [F.pad(torch.roll(x, 3, 1), (2, 1, 1, 0)) + 1], "two lines"),
+    "parts of rows, flat": (lambda x: [x[:, 2:].reshape(-1) + x[:, :-2].reshape(-1)], "two lines"),
+    "columns": (_columns, "interleaved"),
+    "every other": (lambda x: [x[:, ::2] + 1, x[:, 1::3] + 1, x[::2, 2::4] + x[::2, 1:-1:4]], "interleaved"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8])
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("columns", [35, 70])
+def test_as_eager(name: str, dtype: torch.dtype, columns: int) -> None:
+    program, path = PROGRAMS[name]
+    x = torch.randint(-40, 40, (27, columns)).to(dtype)
+    torch._dynamo.reset()
+    paths.reset()
+    found = torch.compile(program, backend=kiln.backend, options={"fallback": False})(x)
+    for a, b in zip(found, program(x), strict=True):
+        assert torch.equal(a, b)
+    if dtype == torch.float32 and columns == 70:
+        assert paths.taken().get(f"cpu loads: {path}")
