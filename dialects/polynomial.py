@@ -229,8 +229,8 @@ def _nested(p: Poly, k: Poly, ranges: Ranges) -> tuple[Poly, Poly] | None:
 
 
 def recombine(p: Poly, ranges: Ranges) -> Poly:
-    """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k + y) mod b) + x mod k` is `(x + k * y) mod (k * b)`,
-    at any common factor.
+    """`k * (x floordiv k) + x mod k` is `x`, and `k * ((x floordiv k + y) mod b) + x mod k` is
+    `(x + k * y) mod (k * b)`, at any common factor.
     """
     while (found := _recombined(p, ranges)) is not None:
         p = found

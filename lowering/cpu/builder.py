@@ -27,12 +27,15 @@ INTERLEAVED = 8
 
 
 def is_interleaved(stride: int, width: int, element: ir.Type) -> bool:
-    """Whether `Builder.gather` loads what lies between the lanes, of which a machine vector has at least two then.
-    Bytes have no cheap shuffles.
+    """Whether `Builder.gather` loads what lies between the lanes, of which a machine vector has at least two then, and
+    shuffles. Bytes have no cheap shuffles, and LLVM does not come to an end where 64 of them are turned around and
+    doubled.
     """
     bits = getattr(element, "width", 64)
-    most = 2 if bits <= 8 else min(INTERLEAVED, isa.target().vector_bytes * 4 // bits)
-    return width > 2 and width & (width - 1) == 0 and 2 <= stride <= most
+    if bits <= 8:
+        return stride == 2 and width > 2 and width % 2 == 0
+    most = min(INTERLEAVED, isa.target().vector_bytes * 4 // bits)
+    return width > 2 and width & (width - 1) == 0 and stride != 1 and 1 <= abs(stride) <= most
 
 
 class Builder(KnownIntegers):
@@ -167,6 +170,7 @@ class Builder(KnownIntegers):
         self, buffer: ir.Value, index: Index, stride: Index, width: int, mask: ir.Value | None = None, phase: int = 0
     ) -> ir.Value:
         """Elements index + lane * stride (stride 0 broadcasts, 1 is a plain load); masked-off lanes are zero.
+        Backwards it is what forwards is, turned around.
 
         phase: elements before `index` that are in the buffer, too.
         """
@@ -176,6 +180,11 @@ class Builder(KnownIntegers):
         type_ = self.vec(width, element)
         if isinstance(stride, int) and stride == 0 and mask is None:
             return self.broadcast(self.load(buffer, index), width)
+        if isinstance(stride, int) and stride < 0 and is_interleaved(stride, width, element):
+            back = list(reversed(range(width)))
+            turned = None if mask is None else self.shuffle(mask, mask, back)
+            lanes = self.gather(buffer, self.addi(index, stride * (width - 1)), -stride, width, turned)
+            return self.shuffle(lanes, lanes, back)
         if isinstance(stride, int) and is_interleaved(stride, width, element):
             return self._interleaved(buffer, index, stride, width, mask, phase % stride)
         lanes = self.muliv(self.step(width), self.broadcast(self.value(stride), width))

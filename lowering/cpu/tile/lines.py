@@ -68,7 +68,7 @@ class _Walk:
 
 
 def bent_line(expr: ir.AffineExpr, dim: int, width: int, multiple_of: int) -> Bend | None:
-    """`expr` along `width` lanes of `dim`, whose first is a multiple of `multiple_of`; None where it is no such line."""
+    """`expr` along `width` lanes of `dim`, whose first is a multiple of `multiple_of`; None if it is no such line."""
     walk = _Walk(dim, width, multiple_of)
     found = walk.line(expr)
     if found is None or walk.crossed is None:

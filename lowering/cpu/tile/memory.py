@@ -20,7 +20,7 @@ from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memor
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.scopes import Guard
 
-_TAKEN = paths.group("cpu loads", "two lines", "interleaved")
+_TAKEN = paths.group("cpu loads", "two lines", "interleaved", "backwards")
 
 
 class Memory(Scopes):
@@ -65,8 +65,9 @@ class Memory(Scopes):
         if linear is not None:
             stride, base = linear
             by = affine.constant_of(stride)
-            if by is not None and is_interleaved(by, lane.width, ir.MemRefType(buffer.type).element_type):
-                _TAKEN("interleaved")
+            element = ir.MemRefType(buffer.type).element_type
+            if by is not None and is_interleaved(by, lane.width, element):
+                _TAKEN("interleaved" if by > 1 else "backwards")
             return b.gather(buffer, self.index(base), self.index(stride), lane.width, mask, _phase(base, stride))
         bend = lane.bend(offset)
         if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):

@@ -57,8 +57,9 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         return count / width
     stride = affine.constant_of(linear[0]) if linear is not None else None
-    if stride is not None and 2 <= stride <= INTERLEAVED and not stored:
-        return (2 * stride - 1) * count / width  # so many loads, and shuffles between them (`Builder.gather`)
+    if stride is not None and 1 <= abs(stride) <= INTERLEAVED and not stored:
+        # So many loads, and shuffles between them; backwards one more (`Builder.gather`).
+        return (2 * abs(stride) - (stride > 0)) * count / width
     bend = bent_line(offset, lane, width, width) if linear is None and not stored else None
     if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
         return 3 * count / width  # two masked loads

@@ -32,6 +32,7 @@ PROGRAMS: dict[str, tuple[Program, str]] = {
     "rolls in pads": (lambda x: [F.pad(torch.roll(x, 3, 1), (2, 1, 1, 0)) + 1], "two lines"),
     "parts of rows, flat": (lambda x: [x[:, 2:].reshape(-1) + x[:, :-2].reshape(-1)], "two lines"),
     "columns": (_columns, "interleaved"),
+    "backwards": (lambda x: [x.flip(1) + x, x[:, ::2].flip(1) + 1, x.flip((0, 1)) * 2, x.flip(1).sum(0)], "backwards"),
     "every other": (lambda x: [x[:, ::2] + 1, x[:, 1::3] + 1, x[::2, 2::4] + x[::2, 1:-1:4]], "interleaved"),
 }
 
