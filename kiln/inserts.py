@@ -7,22 +7,17 @@ torch.compile(model, backend="kiln", options={"passes": [kiln.Insert(MyPass(), a
 """
 
 import functools
-import importlib.metadata
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kiln import entry_points
 from kiln.errors import KilnError
 
 if TYPE_CHECKING:
     from kiln.passes.core import Pass
 
-__all__ = ["ENTRY_POINTS", "Insert", "installed"]
-
-ENTRY_POINTS = "kiln.passes"
-"""The group of entry points of packages whose passes stand in every pipeline: each an `Insert`, or a list of them."""
+__all__ = ["Insert", "installed"]
 
 
 @dataclass(frozen=True)
@@ -52,25 +47,11 @@ class Insert:
 @functools.cache
 def installed() -> tuple[Insert, ...]:
     """Those of installed packages. Raises KilnError for an entry point that is something else."""
-    if not _named_anywhere():
-        return ()
     found: list[Insert] = []
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        value = point.load()
+    for name, value in entry_points.load(entry_points.PASSES):
         several = cast(Sequence[object], value if isinstance(value, list | tuple) else [value])
         for insert in several:
             if not isinstance(insert, Insert):
-                raise KilnError(f"entry point {point.name!r} of {ENTRY_POINTS} is no kiln.Insert, but {insert!r}")
+                raise KilnError(f"entry point {name!r} of {entry_points.PASSES} is no kiln.Insert, but {insert!r}")
             found.append(insert)
     return tuple(found)
-
-
-def _named_anywhere() -> bool:
-    """Whether a package has such entry points. ``entry_points`` parses those of all packages, which takes 20 ms."""
-    wanted = f"[{ENTRY_POINTS}]".encode()
-    for entry in dict.fromkeys(sys.path):
-        folder = Path(entry)
-        for pattern in ("*.dist-info/entry_points.txt", "*.egg-info/entry_points.txt"):
-            if any(wanted in file.read_bytes() for file in folder.glob(pattern)):
-                return True
-    return False

@@ -13,7 +13,9 @@ import pkgutil
 import sys
 from pathlib import Path
 
+from kiln.entry_points import PASSES
 from kiln.errors import KilnError
+from kiln.inserts import installed
 from kiln.passes.core import Pass, registered_passes
 
 __all__ = ["all_passes", "find_pass", "import_all", "load_passes_from", "pass_names"]
@@ -38,7 +40,10 @@ def find_pass(name: str, *, everywhere: bool = True) -> type[Pass] | None:
 
 
 def import_all() -> dict[str, str]:
-    """Import every module of ``kiln.passes``; returns what could not be imported, module name to reason."""
+    """Import every module of ``kiln.passes``, and the passes of installed packages.
+
+    Returns what could not be imported, module name to reason.
+    """
     import kiln.passes
 
     failures: dict[str, str] = {}
@@ -48,6 +53,10 @@ def import_all() -> dict[str, str]:
                 _import(f"kiln.passes.{info.name}")
             except KilnError as error:
                 failures[f"kiln.passes.{info.name}"] = str(error)
+    try:
+        installed()  # whose modules register their passes
+    except KilnError as error:
+        failures[PASSES] = str(error)
     return failures
 
 

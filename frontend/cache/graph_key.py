@@ -11,6 +11,7 @@ from the cache shows those of the process that compiled.
 
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import operator
 import sys
@@ -23,7 +24,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
-from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text
+from kiln.entry_points import LOWERINGS, PATTERNS, is_named
+from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text, source_text
 from kiln.frontend.distances import DISTANCE
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
@@ -81,7 +83,7 @@ def _check_settings(options: Options) -> None:
 
 def _options_text(options: Options) -> str:
     text = repr(sorted((f.name, getattr(options, f.name)) for f in fields(options) if f.name not in _NOT_KEYS))
-    return text + (pass_text(options.inserts) if options.inserts else "") + _patterns_text()
+    return text + (pass_text(options.inserts) if options.inserts else "") + _patterns_text() + _rules_text()
 
 
 def graph_text(gm: GraphModule) -> str:
@@ -164,11 +166,23 @@ def _target(node: Node) -> str:
 
 def _patterns_text() -> str:
     """The patterns in force, in their order, where some are from outside (their registry has been imported then)."""
-    registry = sys.modules.get("kiln.passes.patterns.registry")
+    registry = _registry("kiln.passes.patterns.registry", PATTERNS)
     if registry is None or not registry.has_outside_patterns():
         return ""
     outside, has_builtin = registry.outside_patterns()
     return repr([[pattern_text(entry) for entry in outside], has_builtin])
+
+
+def _rules_text() -> str:
+    """The conversions of ops from outside, if there are any."""
+    registry = _registry("kiln.passes.torch_to_kiln.registry", LOWERINGS)
+    rules: list[tuple[str, Any]] = registry.outside_rules() if registry is not None else []
+    return repr([(name, source_text(rule)) for name, rule in rules]) if rules else ""
+
+
+def _registry(name: str, group: str) -> Any:
+    """A registry that somebody may have added to: one that is imported, or that installed packages have entries of."""
+    return importlib.import_module(name) if is_named(group) else sys.modules.get(name)
 
 
 def _torch_settings() -> str:

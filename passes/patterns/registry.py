@@ -5,11 +5,13 @@
 
 import contextlib
 import contextvars
+import functools
 import importlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from kiln import entry_points
 from kiln.errors import KilnError
 
 __all__ = ["RewritePattern", "active_patterns", "add", "has_outside_patterns", "outside_patterns", "scope"]
@@ -76,13 +78,26 @@ def scope(*, builtin: bool = True) -> Generator[None, None, None]:
 _NO_BUILTINS = RewritePattern("", lambda: None, lambda: None, ())
 
 
+@functools.cache
+def _load_installed() -> None:
+    """Have installed packages register their patterns, outside of any scope. Raises KilnError for no such function."""
+    for name, value in entry_points.load(entry_points.PATTERNS):
+        for register in cast(Sequence[Any], value if isinstance(value, list | tuple) else [value]):
+            if not callable(register):
+                text = f"entry point {name!r} of {entry_points.PATTERNS} is no function that registers patterns"
+                raise KilnError(f"{text}, but {register!r}")
+            contextvars.Context().run(register)
+
+
 def has_outside_patterns() -> bool:
     """Whether `active_patterns` may differ from the built-in ones."""
+    _load_installed()
     return bool(_REGISTRY or _scoped.get())
 
 
 def outside_patterns() -> tuple[list[RewritePattern], bool]:
     """Patterns from outside that are in force, in the order in which they are tried, and whether built-in ones are."""
+    _load_installed()
     scoped = _scoped.get() or {}
     found = [entry for name, entry in scoped.items() if name]
     if "" in scoped:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch_mlir import ir
 
+from kiln import entry_points
+
 if TYPE_CHECKING:
     from .context import LoweringContext
 
-__all__ = ["ELSEWHERE", "Rule", "find_rule", "load_rules", "lowers", "op_name"]
+__all__ = ["ELSEWHERE", "Rule", "find_rule", "load_rules", "lowers", "op_name", "outside_rules"]
 
 ELSEWHERE = "torch.elsewhere."
 """Before the name of an op that reads or makes a tensor on another device than the graph's, and must be a call."""
@@ -56,7 +58,17 @@ def load_rules() -> None:
     package = importlib.import_module(__package__ or "")
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         importlib.import_module(f"{package.__name__}.{info.name}")
+    entry_points.load(entry_points.LOWERINGS)  # which registers them
     _loaded = True
+
+
+def outside_rules() -> list[tuple[str, Rule]]:
+    """The rules that are no part of Kiln, by name: what conversions depend on beside Kiln's source."""
+    if entry_points.is_named(entry_points.LOWERINGS):
+        load_rules()
+    return [
+        (name, rule) for name, rule in sorted(_RULES.items()) if not str(rule.__module__).startswith(f"{__package__}.")
+    ]
 
 
 def find_rule(name: str) -> Rule | None:
