@@ -67,7 +67,7 @@ def _unscaled(q: Tensor, kt: Tensor) -> Tensor:
     return torch.bmm(q, kt)
 
 
-def _masked(q: Tensor, kt: Tensor, v: Tensor, scale: float, mask: Tensor, fill: float = float("-inf")) -> Tensor:
+def _masked(q: Tensor, kt: Tensor, v: Tensor, scale: float, mask: Tensor | None, fill: float = float("-inf")) -> Tensor:
     return written_out_attention(q, kt.transpose(-2, -1), v, mask, scale, fill)
 
 
@@ -118,7 +118,7 @@ def _spellings(
         return torch.bmm(softmax(scores(q, kt, *s)), v)
 
     def as_plain(q: Tensor, kt: Tensor, v: Tensor, *s: float) -> Tensor:
-        return _plain(q, kt, v, factor(*s))
+        return _masked(q, kt, v, factor(*s), None)
 
     def entry(
         kind: str,

@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Attention as it is written out, as one op: what patterns with a mask are replaced by.
+"""Attention as it is written out, as one op: what patterns are replaced by.
 
 ``aten.scaled_dot_product_attention`` gives zeros for a row without any key left, and has no finite score for keys that
 a mask removes; softmax written out gives NaN, and takes the score that ``masked_fill`` writes.

@@ -2,7 +2,8 @@
 // RUN: filecheck %s --check-prefix=WHY --input-file %t.remarks
 // Scores over sqrt(d).
 // CHECK-LABEL: func.func @scaled(
-// CHECK: torch.aten.scaled_dot_product_attention %arg0, %{{.*}}, %arg2
+// CHECK: %[[N:.*]] = torch.constant.none
+// CHECK: torch.operator "torch.kiln.attention"(%arg0, %{{.*}}, %arg2, %[[N]],
 // CHECK-NOT: torch.aten.bmm
 func.func @scaled(%arg0: !torch.vtensor<[2,3,5,8],f32> {kiln.shape = affine_map<() -> (2, 3, 5, 8)>, kiln.strides = affine_map<() -> (120, 40, 8, 1)>}, %arg1: !torch.vtensor<[2,3,7,8],f32> {kiln.shape = affine_map<() -> (2, 3, 7, 8)>, kiln.strides = affine_map<() -> (168, 56, 8, 1)>}, %arg2: !torch.vtensor<[2,3,7,8],f32> {kiln.shape = affine_map<() -> (2, 3, 7, 8)>, kiln.strides = affine_map<() -> (168, 56, 8, 1)>}) -> (!torch.vtensor<[2,3,5,8],f32> {kiln.strides = affine_map<() -> (120, 40, 8, 1)>}) {
   %int-2 = torch.constant.int -2
@@ -195,7 +196,7 @@ func.func @weights_returned(%arg0: !torch.vtensor<[2,3,5,8],f32> {kiln.shape = a
 
 // Near miss: normalised over the queries.
 // CHECK-LABEL: func.func @other_dim(
-// CHECK-NOT: torch.aten.scaled_dot_product_attention
+// CHECK-NOT: attention"
 // CHECK: return
 // WHY-DAG: attention-over: operand 1 of aten._softmax: -1 expected, found -2
 func.func @other_dim(%arg0: !torch.vtensor<[2,3,5,8],f32> {kiln.shape = affine_map<() -> (2, 3, 5, 8)>, kiln.strides = affine_map<() -> (120, 40, 8, 1)>}, %arg1: !torch.vtensor<[2,3,7,8],f32> {kiln.shape = affine_map<() -> (2, 3, 7, 8)>, kiln.strides = affine_map<() -> (168, 56, 8, 1)>}, %arg2: !torch.vtensor<[2,3,7,8],f32> {kiln.shape = affine_map<() -> (2, 3, 7, 8)>, kiln.strides = affine_map<() -> (168, 56, 8, 1)>}) -> (!torch.vtensor<[2,3,5,8],f32> {kiln.strides = affine_map<() -> (120, 40, 8, 1)>}) {

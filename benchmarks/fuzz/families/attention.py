@@ -32,11 +32,15 @@ def attend(g: Grower) -> None:
     names = [rows(heads, queries), rows(shared, keys), rows(shared, keys)]
     if g.chance(16):
         names[2] = names[1]
+    has_infinities = not g.for_gpu and g.chance(12)  # queries whose scores all are minus infinity, by no mask
+    if has_infinities:
+        removed = g.input((batch, 1, queries, 1), torch.bool).name
+        names[:2] = f"torch.where({removed}, -inf, {names[0]}.abs())", f"({names[1]}.abs() + 0.1)"
     extra = ", enable_gqa=True" if shared != heads else ""
     extra += masked(g, names[0], batch, heads, queries, keys, dtype)
     scale = g.one_of(("", "", ", scale=0.5", ", scale=-0.1"))
     # PyTorch's kernel for the CPU fills with minus infinity before it scales: NaN with a negative scale.
-    extra += scale.replace("-", "") if "is_causal" in extra else scale
+    extra += scale.replace("-", "") if "is_causal" in extra or has_infinities else scale
     made = g.add(f"F.scaled_dot_product_attention({', '.join(names)}{extra})")
     if made is None:  # eager's attention on a GPU does not take operands that begin anywhere
         q, k, v = names

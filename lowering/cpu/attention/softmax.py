@@ -95,8 +95,9 @@ class Softmax:
                 return [b.select(arith.cmpi(arith.CmpIPredicate.ne, m, b.zero(m.type)), x, removed)]
             m = b.cast_float(m, b.f32)
             y = b.fma(m, b.float_(_LOG2E, self.vector), x)
-            # The lowest finite mask stays finite: a row of such keys alone is their mean.
-            lost = arith.andi(b.cmpf("olt", y, lowest), b.cmpf("ogt", m, low))
+            # The lowest finite mask stays finite: a row of such keys alone is their mean. A score of -inf stays, too.
+            is_finite = arith.andi(b.cmpf("ogt", m, low), b.cmpf("ogt", x, low))
+            lost = arith.andi(b.cmpf("olt", y, lowest), is_finite)
             return [b.select(lost, lowest, y)]
 
         def partly() -> list[ir.Value]:

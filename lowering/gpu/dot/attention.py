@@ -28,7 +28,8 @@ from kiln.lowering.gpu.dot.schedule import pow2
 _LEAST = 16
 """The least side of a tile that tensor cores take."""
 _MINUS_INFINITY = float("-inf")
-_LOWEST = -3.4e38
+LOWEST = -3.4028234663852886e38
+"""The largest score of no keys, finite: of minus infinity, which scores may be, no difference may be taken."""
 """A score that is finite in f32."""
 
 
@@ -47,9 +48,9 @@ class AttentionProblem:
     with g = h // (heads / kv_heads).
 
     query [s, qk_size], key [t, qk_size] and value [t, v_size] are the matrices of the first head; the strides after
-    them are those of [*batch, heads]. `causal` removes keys t > s. A row without any key left gives zeros. With `fill`,
-    keys that the mask removes have this score, and a row of -inf gives NaN. Sums and softmax are in f32; probabilities
-    are rounded to the operands' type before they meet the values.
+    them are those of [*batch, heads]. `causal` removes keys t > s. A row whose scores all are -inf, as those of removed
+    keys, gives zeros. With `fill`, keys that the mask removes have this score, and a row of -inf gives NaN. Sums and
+    softmax are in f32; probabilities are rounded to the operands' type before they meet the values.
     """
 
     batch: tuple[Index, ...]
@@ -137,7 +138,7 @@ class _Rows:
         width = max(pow2(p.v_size), _LEAST)
         carried = [
             b.constant(0.0, tt.with_shape([height, width], b.f32)),
-            b.constant(_MINUS_INFINITY, tt.with_shape([height, 1], b.f32)),
+            b.constant(LOWEST, tt.with_shape([height, 1], b.f32)),
             b.constant(0.0, tt.with_shape([height, 1], b.f32)),
         ]
         ragged = not isinstance(p.keys, int) or p.keys % self.block != 0
@@ -193,7 +194,7 @@ class _Rows:
             given = b.load(self.mask.pointers(b, self.rows.clamped(b, p.queries), t), exists, other=0)
             if p.mask.boolean:
                 removed = (
-                    _MINUS_INFINITY if p.fill is None or p.fill == _MINUS_INFINITY else max(p.fill * factor, _LOWEST)
+                    _MINUS_INFINITY if p.fill is None or p.fill == _MINUS_INFINITY else max(p.fill * factor, LOWEST)
                 )
                 scores = b.select(b.cmpi("ne", given, 0), scores, removed)
             else:
@@ -202,10 +203,8 @@ class _Rows:
             scores = self._masked(scores, t, exists, masked)
         highest = b.expand_dims(b.reduce([scores], 1, lambda x, y: arith.maxnumf(x, y))[0], 1)
         new_top = b.maxf(top, highest if late is None else b.mulf(highest, late))
-        # While a row has no key, its maximum is minus infinity, of which no difference may be taken.
-        base = new_top if p.mask is None else b.select(b.cmpf("oeq", new_top, _MINUS_INFINITY), 0.0, new_top)
-        weights = self._power(scores if late is None else b.mulf(scores, late), base)
-        shrink = self._power(top, base)
+        weights = self._power(scores if late is None else b.mulf(scores, late), new_top)
+        shrink = self._power(top, new_top)
         total = b.addf(
             b.mulf(total, shrink), b.expand_dims(b.reduce([weights], 1, lambda x, y: arith.addf(x, y))[0], 1)
         )
@@ -224,7 +223,7 @@ class _Rows:
             return "none"
         known = isinstance(p.queries, int) and isinstance(p.keys, int) and p.queries <= p.keys
         if self.masks == "ahead" and not (p.causal and known):
-            return "behind"  # a block without keys would leave a maximum of minus infinity
+            return "behind"  # blocks without keys would be walked
         if self.masks == "branch" and ragged and not isinstance(self.key, DescribedMatrix):
             return "behind"  # the loads need the mask as well
         return self.masks

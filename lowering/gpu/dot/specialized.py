@@ -19,10 +19,13 @@ from torch_mlir.dialects import arith
 
 from kiln.dialects import tt
 from kiln.lowering.gpu.builder import Builder, Index
+from kiln.lowering.gpu.dot.attention import LOWEST
 from kiln.lowering.gpu.dot.operands import Described, split_batch
 
 HALF = 64
 """Queries of one group of warps: the rows of its product instruction."""
+LEAST = 2.0**-126
+"""In place of a sum of weights that all are zero: others are near one, or more."""
 _LINE, _MOST = 64, 128
 """Elements of a line of shared memory; sums of a query that fit into registers beside its scores."""
 
@@ -55,9 +58,10 @@ class Specialized:
     with g = h // (heads / kv_heads); all rows have `size` elements of type `element` (bf16 or f16), zeros behind those
     of the tensors among them.
 
-    scale is positive. `causal` removes keys t > s. block_n: keys of a step; num_stages: blocks of keys, and of values,
-    in shared memory. Programs walk through the blocks of `heads_together` heads (a divisor of all) side by side,
-    through the longest rows first where it is causal. pingpong: the groups take turns in starting their products.
+    scale is positive. `causal` removes keys t > s. zeros: what a row gives whose scores all are -inf, else NaN.
+    block_n: keys of a step; num_stages: blocks of keys, and of values, in shared memory. Programs walk through the
+    blocks of `heads_together` heads (a divisor of all) side by side, through the longest rows first where it is causal.
+    pingpong: the groups take turns in starting their products.
     """
 
     batch: tuple[int, ...]
@@ -69,6 +73,7 @@ class Specialized:
     element: str
     scale: float
     causal: bool
+    zeros: bool
     block_n: int
     num_stages: int
     heads_together: int
@@ -133,7 +138,7 @@ def emit_specialized(b: Builder, p: Specialized, described: Sequence[Described],
             q = query.at([*outer, inner]).load(b, row, 0)
             carried = [
                 b.constant(0.0, tt.with_shape([HALF, p.size], b.f32)),
-                b.constant(float("-inf"), tt.with_shape([HALF, 1], b.f32)),
+                b.constant(LOWEST, tt.with_shape([HALF, 1], b.f32)),
                 b.constant(0.0, tt.with_shape([HALF, 1], b.f32)),
             ]
 
@@ -146,6 +151,8 @@ def emit_specialized(b: Builder, p: Specialized, described: Sequence[Described],
 
             carried = step(0, carried, True)
             sums, _, total = b.for_(1, count, 1, lambda i, c, step=step: step(i, c, False), carried)
+            if p.zeros:
+                total = b.maxf(total, LEAST)
             out = b.cast_float(b.mulf(sums, b.divf(1.0, total)), tt.element_of(q.type))
             place = result.at([*outer, inner])
             at = [b.addi(i, first) for i, first in zip((*place.indices, row, 0), place.start, strict=True)]

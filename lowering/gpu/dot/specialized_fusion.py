@@ -107,6 +107,7 @@ def emit_specialized_fusion(kernel: "GpuKernel", attention: Attention, schedule:
         element=attention.element,
         scale=attention.scale,
         causal=attention.causal,
+        zeros=attention.fill is None,
         block_n=schedule.block_n,
         num_stages=schedule.num_stages,
         heads_together=schedule.heads_together,

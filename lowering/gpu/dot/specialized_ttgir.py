@@ -10,7 +10,8 @@ by the consumers when they have read a block. A barrier's phase is the parity of
 from collections.abc import Callable, Sequence
 from math import prod
 
-from kiln.lowering.gpu.dot.specialized import HALF, Place, Specialized
+from kiln.lowering.gpu.dot.attention import LOWEST
+from kiln.lowering.gpu.dot.specialized import HALF, LEAST, Place, Specialized
 from kiln.lowering.gpu.dot.specialized_code import Code, Number
 
 __all__ = ["specialized_ttgir"]
@@ -225,7 +226,9 @@ class _Kernel:
         (scores,) = self.wait_dots(c, 0, (self.score(c, q, slot), self.scores))
         self.arrive(c, "k_empty", slot)
         scores = self.masked(c, scores, row, count)
-        top = self.scaled(c, self.reduce(c, "maxnumf", scores), self.row)
+        lowest = c.new(f"arith.constant dense<{LOWEST}> : {self.row}")
+        best = self.scaled(c, self.reduce(c, "maxnumf", scores), self.row)
+        top = c.new(f"arith.maxnumf {lowest}, {best} : {self.row}")
         weights, total = self.powers(c, scores, top)
         narrow = self.narrowed(c, weights)
         zeros = c.new(f"arith.constant dense<0.0> : {self.sums}")
@@ -276,6 +279,9 @@ class _Kernel:
         """sums / total, through shared memory, when the stores of the tile before have read it."""
         p = self.p
         one = c.new(f"arith.constant dense<1.0> : {self.row}")
+        if p.zeros:
+            least = c.new(f"arith.constant dense<{LEAST}> : {self.row}")
+            total = c.new(f"arith.maxnumf {total}, {least} : {self.row}")
         part = c.new(f"arith.divf {one}, {total} : {self.row}")
         scaled = c.new(f"arith.mulf {sums}, {self.along_sums(c, part)} : {self.sums}")
         narrow = f"tensor<{HALF}x{p.size}x{p.element}, #sums>"

@@ -65,7 +65,7 @@ def test_what_is_shipped_computes_what_the_triton_ir_does(h, g, s, t, together, 
 def problem(**changes: Any) -> tuple[str, list[torch.Tensor], torch.Tensor]:
     """A kernel's text, its tensors, and what it is to compute."""
     places = [Place(i, (0, 1), (0, 0, 0, 0)) for i in range(4)]
-    p = Specialized((1,), 2, 2, 200, 520, 128, "bf16", 0.125, False, 128, 2, 1, True, *places)
+    p = Specialized((1,), 2, 2, 200, 520, 128, "bf16", 0.125, False, True, 128, 2, 1, True, *places)
     q, k, v = (torch.randn(1, 2, n, 128).bfloat16() for n in (200, 520, 520))
     want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), scale=0.125)
     return specialized_ttgir(p, "kernel"), [q, k, v, torch.full_like(q, torch.nan)], want

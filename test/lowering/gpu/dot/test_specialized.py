@@ -93,7 +93,7 @@ def test_numbers(h, g, s, t, together, dtype, causal):
 )
 def test_machine_code_of_other_schedules(change):
     places = [Place(i, (0, 1), (0, 1, 0, 0)) for i in range(4)]
-    p = Specialized((2,), 4, 2, 300, 300, 128, "bf16", 0.125, False, 128, 2, 4, False, *places)
+    p = Specialized((2,), 4, 2, 300, 300, 128, "bf16", 0.125, False, True, 128, 2, 4, False, *places)
     p = replace(p, **change)
     if not p.batch:
         places = [Place(i, (-1,), (0, 0)) for i in range(4)]
@@ -107,7 +107,7 @@ def test_machine_code_of_other_schedules(change):
 
 def test_the_attribute_holds_the_problem():
     places = [Place(i, (0, -1), (0, 3, 0)) for i in range(4)]
-    p = Specialized((2,), 4, 2, 300, 300, 128, "bf16", 0.125, True, 128, 2, 4, False, *places)
+    p = Specialized((2,), 4, 2, 300, 300, 128, "bf16", 0.125, True, True, 128, 2, 4, False, *places)
     assert Specialized.from_dict(p.to_dict()) == p
 
 
