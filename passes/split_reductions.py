@@ -3,8 +3,9 @@
 
 """Splits long reductions with few results, so that threads have something to share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from torch_mlir import ir
 from typing_extensions import override
@@ -12,6 +13,7 @@ from typing_extensions import override
 from kiln.dialects import affine, kiln
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.lowering import paths
+from kiln.lowering.gpu.schedule import reduction_parts
 from kiln.lowering.host.channels_last import is_made_channels_last
 from kiln.lowering.tile.body import indexing_maps, output_map, reduction_dims
 from kiln.lowering.tile.combiner import Combiner, combiners
@@ -19,24 +21,23 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.loops import generic
 from kiln.passes.rewrites import may_rewrite
 
-_COLUMN_PART = 64
-"""Elements that a part of a column has at least."""
 _FEWEST = 8
-"""Parts of a few results' long sums: fewer are not worth the second reduction. Not measured."""
+"""Parts of a few results' long sums on a CPU: fewer are not worth the second reduction. Not measured."""
 
 
-_TAKEN = paths.group("gpu split-reductions", "columns", "few results")
+_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims")
 
 
 @register_pass
 @dataclass
 class SplitReductions(Pass):
-    """Reduce in two steps where one step would be the work of one thread.
+    """Reduce in two steps where one step would be the work of one thread, or of few programs of a GPU.
 
     A `linalg.generic` reduction whose results number at most `max_results` while it reads at least `min_elements` is
     split along a reduction dim of static extent: `parts` partial results, then the reduction of these by the
-    combiner alone. Sums of floats are reassociated, as every parallel sum is. Reductions by an unknown combiner, or
-    whose extents have no divisor near `parts`, stay.
+    combiner alone. For a GPU, the number of parts is what keeps it busy (`reduction_parts`), and several dims are split
+    where one has too few divisors: the images and the rows of a batch, say. Sums of floats are reassociated, as every
+    parallel sum is. Reductions by an unknown combiner, or whose extents have no divisors near that number, stay.
 
     Before::
 
@@ -101,10 +102,8 @@ class SplitReductions(Pass):
     parts: int = 64
     max_results: int = 8
     min_elements: int = 1 << 16
-    columns: int = 0
-    """Partial results that reductions get which keep their operand's innermost dim, the last or the channels of an
-    image: neighbours are walked together, so that many results make few programs of a GPU. 0 splits none of more than
-    `max_results`."""
+    sms: int = 0
+    """Multiprocessors of the GPU that the parts are for; 0: they are for a CPU's threads, as the other options say."""
 
     @override
     def run(self, module: ir.Module) -> None:
@@ -123,12 +122,15 @@ class SplitReductions(Pass):
         if extents is None:
             return False
         reduced = reduction_dims(op)
-        results, elements = 1, 1
-        for d, n in enumerate(extents):
-            elements *= n
-            results *= 1 if d in reduced else n
-        limit = max(self.max_results, self.columns // 2) if _keeps_neighbours(op) else self.max_results
-        if results > limit or elements < self.min_elements:
+        results, length = (
+            prod(n for d, n in enumerate(extents) if (d in reduced) == inside) for inside in (False, True)
+        )
+        neighbours = _neighbours(op, extents)
+        if self.sms:
+            parts = reduction_parts(results, length, neighbours, self.sms)
+        else:
+            parts = self.parts if results <= self.max_results and results * length >= self.min_elements else 1
+        if parts < 2:
             return False
         found = combiners(op)
         if any(c.identity is None for c in found) or len(op.results) != 1:
@@ -137,41 +139,53 @@ class SplitReductions(Pass):
         if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
             self.note(op, "the body computes with its loop's index")
             return False
-        choice = self._choice(extents, reduced, results, elements)
-        if choice is None:
+        splits = self._splits(extents, reduced, parts)
+        if not splits:
             self.note(op, "no extent has a divisor that would make enough parts")
             return False
         if not may_rewrite(op):
             return False
         with op.operation.location:
-            _rewrite(op, extents, *choice, found[0])
+            _rewrite(op, extents, splits, found[0])
         self.count("split")
-        _TAKEN("columns" if results > self.max_results else "few results")
+        _TAKEN("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
         return True
 
-    def _choice(
-        self, extents: Sequence[int], reduced: Sequence[int], results: int, elements: int
-    ) -> tuple[int, int] | None:
-        """The dim to split and the number of its parts, or None."""
-        if results <= self.max_results:
+    def _splits(self, extents: Sequence[int], reduced: Sequence[int], parts: int) -> dict[int, int]:
+        """The dims to split, each with the number of its parts."""
+        if not self.sms:
             # The outermost that will do: parts are long runs of memory.
-            found = [(d, p) for d in reduced if (p := _divisor(extents[d], self.parts)) >= _FEWEST]
-            return found[0] if found else None
-        # Not more than it takes, and parts of some length: what they leave is written and read again.
-        parts = min(self.parts, self.columns // results, elements // results // _COLUMN_PART)
-        count, dim = max((_divisor(extents[d], parts), -d) for d in reduced)
-        return (-dim, count) if count > 1 else None
+            few: dict[int, int] = {}
+            return next(({d: p} for d in reduced if (p := _divisor(extents[d], parts)) >= _FEWEST), few)
+        several: dict[int, int] = {}
+        for d in reduced:
+            count = _divisor(extents[d], parts // prod(several.values()))
+            if count > 1:
+                several[d] = count
+        # One dim alone may come nearer: of 6 x 1024 in 8 parts, 8 of the second and not 6 of the first.
+        single = ({d: count} for d in reduced if (count := _divisor(extents[d], parts)) > 1)
+        return max((several, *single), key=lambda splits: prod(splits.values()))
 
 
-def _keeps_neighbours(op: ir.OpView) -> bool:
-    """Whether no reduced loop walks the innermost dim of the operand of the highest rank: its channels, or its last."""
+def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:
+    """How many results lie next to each other in the operand of the highest rank, by its last dims or, of an image with
+    its channels last, these; 1 where a reduced loop walks the innermost dim.
+    """
     reduced = set(reduction_dims(op))
     inputs = zip(op.operands, indexing_maps(op)[: len(op.operands) - len(op.results)], strict=False)
     value, map_ = max(inputs, key=lambda pair: len(pair[1].results), default=(None, None))
+    count = 1
     if value is None or map_ is None or not map_.results:
-        return False
-    inner = map_.results[1 if is_made_channels_last(value) else -1]
-    return not affine.dims_in(inner) & reduced
+        return count
+    order = list(map_.results)
+    if is_made_channels_last(value):
+        order = [order[0], *order[2:], order[1]]
+    for e in reversed(order):
+        dims = affine.dims_in(e)
+        if dims & reduced:
+            break
+        count *= prod(extents[d] for d in dims)
+    return count
 
 
 def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
@@ -191,41 +205,41 @@ def _divisor(extent: int, parts: int) -> int:
     return next((p for p in range(min(parts, extent), 1, -1) if extent % p == 0), 1)
 
 
-def _rewrite(op: ir.OpView, extents: Sequence[int], dim: int, parts: int, combiner: Combiner) -> None:
+def _rewrite(op: ir.OpView, extents: Sequence[int], splits: Mapping[int, int], combiner: Combiner) -> None:
+    """Replaces the result: `splits` gives dims the number of their parts, which divides their extents."""
     rank = len(extents)
-    inner = extents[dim] // parts
+    within = [d for d in splits if splits[d] < extents[d]]
     out = output_map(op)
     element = ir.RankedTensorType(op.results[0].type).element_type
-    # Loops of the first step: those of the op, with `dim` walking within a part, and last the part.
-    part = ir.AffineDimExpr.get(rank)
-    whole = part * inner + ir.AffineDimExpr.get(dim)
-    moved = [whole if d == dim else ir.AffineDimExpr.get(d) for d in range(rank)]
+    # Loops of the first step: those of the op, with split dims walking within a part, and last the parts. A dim whose
+    # parts are single elements is parallel itself.
+    loops = rank + len(within)
+    part = {d: ir.AffineDimExpr.get(d if d not in within else rank + within.index(d)) for d in splits}
+    moved: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    for d in within:
+        moved[d] = part[d] * (extents[d] // splits[d]) + moved[d]
     count = len(op.operands) - 1
-    maps = [
-        ir.AffineMap.get(rank + 1, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]
-    ]
-    result_dims = [e for e in out.results]
-    sizes = [_extent(e, extents) for e in result_dims]
+    maps = [ir.AffineMap.get(loops, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)[:count]]
+    sizes = [_extent(e, extents) for e in out.results]
     with ir.InsertionPoint(op):
-        carrier = kiln.empty(element, [inner])
-        assert combiner.identity is not None, "checked by the caller"
-        partial_out = _fill(element, [*sizes, parts], combiner.identity)
-        kinds = ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)] + ["parallel"]
         # The extent of a part is not the size of any operand: a tensor without contents carries it.
+        carriers = [kiln.empty(element, [extents[d] // splits[d]]) for d in within]
+        assert combiner.identity is not None, "checked by the caller"
+        partial_out = _fill(element, [*sizes, *splits.values()], combiner.identity)
+        reduced = set(reduction_dims(op)) - (splits.keys() - set(within))
         partial = generic(
-            [*list(op.operands)[:count], carrier],
+            [*list(op.operands)[:count], *carriers],
             partial_out,
-            [*maps, _dims(rank + 1, [dim]), ir.AffineMap.get(rank + 1, 0, [*result_dims, part])],
-            kinds,
+            [*maps, *(_dims(loops, [d]) for d in within), ir.AffineMap.get(loops, 0, [*out.results, *part.values()])],
+            ["reduction" if d in reduced else "parallel" for d in range(loops)],
         )
-        _copy_body(op, partial, count)
-        final_rank = len(sizes) + 1
-        all_dims = list(range(final_rank))
+        _copy_body(op, partial, count, len(carriers))
+        final_rank = len(sizes) + len(splits)
         final = generic(
             [partial.results[0]],
             op.operands[count],
-            [_dims(final_rank, all_dims), _dims(final_rank, all_dims[:-1])],
-            ["parallel"] * len(sizes) + ["reduction"],
+            [_dims(final_rank, range(final_rank)), _dims(final_rank, range(len(sizes)))],
+            ["parallel"] * len(sizes) + ["reduction"] * len(splits),
         )
         block = final.regions[0].blocks.append(element, element, arg_locs=[op.operation.location] * 2)
         with ir.InsertionPoint(block):
@@ -258,16 +272,16 @@ def _fill(element: ir.Type, sizes: Sequence[int], value: ir.Attribute) -> ir.Val
     return fill.results[0]
 
 
-def _copy_body(op: ir.OpView, into: ir.Operation, count: int) -> None:
-    """The op's body, with one more (unused) argument for the carrier of the extent."""
+def _copy_body(op: ir.OpView, into: ir.Operation, count: int, carriers: int) -> None:
+    """The op's body, with more (unused) arguments for the carriers of extents."""
     source = op.regions[0].blocks[0]
     types = [a.type for a in source.arguments]
     element = types[-1]
     block = into.regions[0].blocks.append(
-        *types[:count], element, element, arg_locs=[op.operation.location] * (count + 2)
+        *types[:count], *[element] * (carriers + 1), arg_locs=[op.operation.location] * (count + carriers + 1)
     )
     env: dict[ir.Value, ir.Value] = dict(
-        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + 1]], strict=True)
+        zip(source.arguments, [*list(block.arguments)[:count], block.arguments[count + carriers]], strict=True)
     )
     with ir.InsertionPoint(block):
         for inner in source.operations:

@@ -17,7 +17,6 @@ from kiln.lowering.gpu.dot.choice import product_reason
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
-from kiln.lowering.gpu.schedule import column_results
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import ALONE, Library, Step, Steps, Target, braced, strict
 from kiln.lowering.tune.trials import Judge, Trials
@@ -123,7 +122,7 @@ class GpuTarget(Target):
             *self.expand(list(kernel_kinds("gpu"))),
             *self.clean(),
             Step(
-                f"split-reductions{{parts=256 max-results=64 columns={column_results(machine(self.arch))}}}",
+                f"split-reductions{{sms={self.machine.sms}}}",
                 "long sums with few results get programs that share them",
             ),
             Step(

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions" | filecheck %s
-// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions{parts=256 columns=33792}" | filecheck %s --check-prefix=COLUMNS
+// RUN: kiln-opt %s --split-input-file --mlir-print-local-scope --pass-pipeline="split-reductions{sms=132}" | filecheck %s --check-prefix=GPU
 
 // A sum over everything: 64 partial sums, then their sum by the combiner alone.
 
@@ -32,7 +32,7 @@ func.func @sum(%x: tensor<1048576xf32>) -> tensor<f32> {
 
 // -----
 
-// Columns of which there are many have work for all threads already; short sums are not worth it.
+// Columns of which there are many have work for all threads of a CPU already; short sums are not worth it.
 
 // CHECK-LABEL: func.func @kept
 // CHECK-COUNT-2: linalg.generic
@@ -103,17 +103,17 @@ func.func @index(%x: tensor<1048576xf32>) -> tensor<f32> {
 
 // -----
 
-// Many results, neighbours in memory: split on request, into as many parts as make enough of them. Rows never are.
+// Many results, neighbours in memory: split for a GPU, into as many parts as make enough of them. Many rows never are.
 
 // CHECK-LABEL: func.func @columns
 // CHECK-NOT: "parallel", "parallel"
 // CHECK: return
-// COLUMNS-LABEL: func.func @columns
-// COLUMNS: outs(%{{.*}} : tensor<1024x32xf32>)
-// COLUMNS: return
-// COLUMNS-LABEL: func.func @rows
-// COLUMNS-NOT: "parallel", "parallel"
-// COLUMNS: return
+// GPU-LABEL: func.func @columns
+// GPU: outs(%{{.*}} : tensor<1024x32xf32>)
+// GPU: return
+// GPU-LABEL: func.func @rows
+// GPU-NOT: "parallel", "parallel"
+// GPU: return
 func.func @columns(%x: tensor<8192x1024xf32>) -> tensor<1024xf32> {
   %z = arith.constant 0.0 : f32
   %e = "kiln.empty"() {shape = affine_map<() -> (1024)>} : () -> tensor<1024xf32>
@@ -149,10 +149,10 @@ func.func @rows(%x: tensor<1024x8192xf32>) -> tensor<1024xf32> {
 
 // Of two reduced dims the one that gives more parts is split; 3,072 columns are few programs, too.
 
-// COLUMNS-LABEL: func.func @two_dims
-// COLUMNS: affine_map<(d0, d1, d2, d3) -> (d0, d3 * 128 + d1, d2)>
-// COLUMNS-SAME: iterator_types = ["reduction", "reduction", "parallel", "parallel"]
-// COLUMNS-SAME: outs(%{{.*}} : tensor<3072x8xf32>)
+// GPU-LABEL: func.func @two_dims
+// GPU: affine_map<(d0, d1, d2, d3) -> (d0, d3 * 128 + d1, d2)>
+// GPU-SAME: iterator_types = ["reduction", "reduction", "parallel", "parallel"]
+// GPU-SAME: outs(%{{.*}} : tensor<3072x8xf32>)
 func.func @two_dims(%x: tensor<6x1024x3072xf32>) -> tensor<3072xf32> {
   %z = arith.constant 0.0 : f32
   %e = "kiln.empty"() {shape = affine_map<() -> (3072)>} : () -> tensor<3072xf32>
@@ -173,10 +173,10 @@ func.func @two_dims(%x: tensor<6x1024x3072xf32>) -> tensor<3072xf32> {
 
 // Channels of an image are columns where they are neighbours: of an argument, and of what loops and calls make of it.
 
-// COLUMNS-LABEL: func.func @channels
-// COLUMNS: ins(%{{.*}}, %{{.*}} : tensor<64x256x56x56xf32>, tensor<1xf32>) outs(%{{.*}} : tensor<256x64xf32>)
-// COLUMNS-LABEL: func.func @planar_channels
-// COLUMNS-NOT: x64xf32
+// GPU-LABEL: func.func @channels
+// GPU: ins(%{{.*}}, %{{.*}} : tensor<64x256x56x56xf32>, tensor<28xf32>) outs(%{{.*}} : tensor<256x64x2xf32>)
+// GPU-LABEL: func.func @planar_channels
+// GPU-NOT: tensor<256x64x
 func.func @channels(%x: tensor<64x256x56x56xf32> {kiln.strides = affine_map<() -> (802816, 1, 14336, 256)>}) -> tensor<256xf32> {
   %f = "kiln.empty"() {shape = affine_map<() -> (64, 256, 56, 56)>} : () -> tensor<64x256x56x56xf32>
   %y = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, c, h, w)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<64x256x56x56xf32>) outs(%f : tensor<64x256x56x56xf32>) {
@@ -201,4 +201,55 @@ func.func @planar_channels(%x: tensor<64x256x56x56xf32>) -> tensor<256xf32> {
     linalg.yield %0 : f32
   } -> tensor<256xf32>
   return %r : tensor<256xf32>
+}
+
+// -----
+
+// Few channels: images are parts, and rows of these. The results of one image would be 16 programs.
+
+// GPU-LABEL: func.func @few_channels
+// GPU: affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4 * 4 + d2, d3)>
+// GPU-SAME: affine_map<(d0, d1, d2, d3, d4) -> (d1, d0, d4)>
+// GPU-SAME: iterator_types = ["parallel", "parallel", "reduction", "reduction", "parallel"]
+// GPU-SAME: outs(%{{.*}} : tensor<64x8x64xf32>)
+// GPU: iterator_types = ["parallel", "reduction", "reduction"]
+func.func @few_channels(%x: tensor<8x64x256x256xf32> {kiln.strides = affine_map<() -> (4194304, 1, 16384, 64)>}) -> tensor<64xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%x : tensor<8x64x256x256xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+
+// -----
+
+// Rows that a program holds stay whole, with what follows in their kernel: 64 tokens of 4096 values. Of few
+// neighbours, strips go on with the next part, and more parts are needed.
+
+// GPU-LABEL: func.func @tokens
+// GPU-NOT: "parallel", "parallel"
+// GPU: return
+// GPU-LABEL: func.func @points
+// GPU: outs(%{{.*}} : tensor<3x10000xf32>)
+func.func @tokens(%x: tensor<64x4096xf32>) -> tensor<64xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x4096xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+func.func @points(%x: tensor<1000000x3xf32>) -> tensor<3xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (3)>} : () -> tensor<3xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<1000000x3xf32>) outs(%e : tensor<3xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<3xf32>
+  return %r : tensor<3xf32>
 }

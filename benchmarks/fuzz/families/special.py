@@ -202,8 +202,32 @@ def onto_zeros(g: Grower) -> None:
     g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
 
 
+def long_reductions(g: Grower) -> None:
+    """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout."""
+    dtype = g.one_of((torch.float32, torch.float32, torch.bfloat16))
+    kind = g.number(0, 3)
+    if kind == 0:
+        shape, dims = g.one_of(((1, 100_003), (3, 65536), (7, 40000))), "-1"
+    elif kind == 1:
+        shape, dims = (g.one_of((16384, 20000, 49999)), g.one_of((1, 3, 16, 24, 65))), "0"
+    elif kind == 2:
+        shape, dims = g.one_of(((8, 2048, 3), (3, 4099, 20), (16, 1536, 40))), g.one_of(("1", "(0, 1)"))
+    else:
+        shape, dims = g.one_of(((6, 64, 28, 28), (9, 16, 56, 56), (3, 48, 35, 35))), "(0, 2, 3)"
+    layout = g.one_of(("channels_last", "plain")) if kind == 3 else "plain"
+    x = g.input(shape, dtype, layout=layout)
+    text = f"torch.relu({x.name}).float()" if g.chance(2) else f"{x.name}.float()"
+    if g.chance(3):
+        g.add(f"torch.var({text}, {dims})")
+        return
+    g.add(f"{text}.{g.one_of(('sum', 'mean', 'amax'))}({dims})")
+    if g.chance(2):
+        y = g.input(shape, dtype, layout=layout)
+        g.add(f"({text} * {y.name}).sum({dims})")
+
+
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
-    integers, onto_zeros,
+    integers, onto_zeros, long_reductions, long_reductions,
 )  # fmt: skip

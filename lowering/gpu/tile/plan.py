@@ -22,9 +22,6 @@ from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
 from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients
 
-STRIP = 16
-"""Elements of a dim from which on a program's columns are all along it."""
-
 _TAKEN = paths.group(
     "gpu loops",
     *("flat", "transposed", "gathers", "rows in registers", "rows in blocks", "columns in registers"),
@@ -352,7 +349,7 @@ class _Planner:
             for d in outer
         }
         best = max(outer, key=lambda d: weights[d])
-        return best if self.loops.count(best) >= STRIP else None
+        return best if self.loops.count(best) >= rules.LEAST_STRIP else None
 
     def _volume(self, access: Access) -> int:
         """Bytes that an access touches in all: what a norm's rows have in common is little beside what they hold."""

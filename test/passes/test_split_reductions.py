@@ -1,0 +1,51 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Long reductions in two steps: what the emulated GPU computes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import kiln
+
+
+def compiled(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return torch.compile(f, backend=kiln.backend, fullgraph=True, options={"target": "tt-cpu", "fallback": False})
+
+
+def image(layout: torch.memory_format) -> torch.Tensor:
+    return torch.randn(6, 64, 28, 28).bfloat16().to(memory_format=layout)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_channels_of_images(layout: torch.memory_format) -> None:
+    """Statistics of 64 channels; images, and rows of these, are parts of the sums where channels are neighbours."""
+    x = image(layout)
+    found = compiled(lambda x: torch.stack(torch.var_mean(x.float(), (0, 2, 3))))(x)
+    exact = torch.stack(torch.var_mean(x.double(), (0, 2, 3)))
+    assert (found - exact).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((3, 65536), -1), ((20000, 3), 0), ((16384, 24), 0), ((8, 2048, 3), 1), ((100, 9, 512), 1)]
+)
+def test_few_results(shape: tuple[int, ...], dim: int) -> None:
+    """Rows, columns of which few are neighbours, columns of matrices."""
+    x = torch.randn(shape)
+    found = compiled(lambda x: torch.stack((x.exp().sum(dim), x.amax(dim))))(x)
+    exact = torch.stack((x.double().exp().sum(dim), x.double().amax(dim)))
+    assert ((found - exact).abs() / exact.abs().clamp_min(1)).max() < 1e-5
+
+
+def test_a_row_that_a_program_holds_is_one_kernel() -> None:
+    """A norm of a few tokens."""
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x, (8192,))
+
+    x = torch.randn(16, 8192)
+    graph = kiln.explain(norm, x, options={"target": "tt-cpu"}).graphs[0]
+    assert len([k for k in graph.kernels if k.kind != "library"]) == 1
+    assert (compiled(norm)(x) - norm(x.double())).abs().max() < 1e-5
