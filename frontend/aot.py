@@ -29,6 +29,7 @@ from kiln.frontend.constant_masks import fold_constant_masks
 from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
+from kiln.frontend.donated import donated_arguments, mark_donated, mark_made
 from kiln.frontend.formulas import short_gradients
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
@@ -108,6 +109,7 @@ def _partition(
     keep_offsets(joint)
     share_size_operands(joint)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
+    mark_made(forward, backward)
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):
         keep_channels_last(forward, backward, settings["num_fwd_outputs"])
@@ -153,6 +155,8 @@ def _compile(
     gm: GraphModule, inputs: Sequence[Any], *, options: Options, names: Names, kind: str
 ) -> Callable[..., Any]:
     gm.meta[NAMES] = names
+    if kind == "backward":
+        mark_donated(gm, donated_arguments())
     if kind == "inference":
         write_no_log_softmax(gm)
         mark_distances(gm)

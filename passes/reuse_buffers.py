@@ -37,7 +37,8 @@ class ReuseBuffers(Pass):
 
     Attribute ``in_place = array<i64: operand, result, ...>`` of a fusion, tensor operands counted alone: the result
     has the memory of that operand. Only where the operand is not read again, has the result's layout and size, and
-    the kernel reads each element before it writes it (see lowering/tile/overwrite.py).
+    the kernel reads each element before it writes it (see lowering/tile/overwrite.py). Arguments of the function are
+    operands that die if they are ``kiln.donated``; no result of the function is written there.
 
     Attribute ``writes = array<i64: result, argument, ...>``: the result, which eager copies to the function's
     argument at the end (``kiln.mutates``), is written there at once: nothing reads the argument later.
@@ -320,17 +321,26 @@ class _Function:
         """Memory of the operands that nothing reads after this step."""
         found: dict[ir.Value, None] = {}
         for root in roots:
-            if root is None or isinstance(root.owner, ir.Block) or root in self.held or self.last.get(root) != step:
+            if root is None or root in self.held or self.last.get(root) != step:
+                continue
+            if isinstance(root.owner, ir.Block):
+                if self._is_donated(root):
+                    found[root] = None
                 continue
             owner = root.owner.operation
             if name_of(owner) == "kiln.fusion" or (name_of(owner) == "kiln.aten" and _is_fresh(owner)):
                 found[root] = None
         return list(found)
 
+    def _is_donated(self, root: ir.Value) -> bool:
+        return self.graph.argument_attribute(ir.BlockArgument(root).arg_number, "kiln.donated") is not None
+
     def _take(self, root: ir.Value, result: ir.Value) -> bool:
         """Gives the memory of `root` to `result`, unless a tensor cannot be both."""
-        is_aten = name_of(root.owner) == "kiln.aten"
-        memory = self.memory.get(root) or _Memory(root, root in self.owned or is_aten)
+        is_tensor = isinstance(root.owner, ir.Block) or name_of(root.owner) == "kiln.aten"
+        memory = self.memory.get(root) or _Memory(root, root in self.owned or is_tensor)
+        if isinstance(memory.first.owner, ir.Block) and result in self.returned:
+            return False  # autograd refers to the argument while the graph runs
         first, mine = self.graph.strided_layout(memory.first), self.graph.strided_layout(result)
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         owned = memory.is_owned or result in self.owned

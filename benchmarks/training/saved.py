@@ -26,6 +26,7 @@ from torch.fx import GraphModule, Node
 
 from benchmarks.training.cases import Case, Loss, cases
 from kiln.frontend import aot, native
+from kiln.frontend.donated import mark_donated
 from kiln.frontend.options import Options
 from kiln.frontend.report import CompileReport
 from kiln.lowering.gpu.compile import Artifacts
@@ -80,6 +81,10 @@ def _memory(node: Node) -> object:
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
+def _results(gm: GraphModule) -> list[Any]:
+    return list(gm.graph.output_node().args[0])
+
+
 class _Found(Exception):
     pass
 
@@ -104,7 +109,12 @@ def partition(module: torch.nn.Module, inputs: Sequence[torch.Tensor], *, is_kil
 
     def keeping(split: Callable[..., tuple[GraphModule, GraphModule]]) -> Callable[..., Any]:
         def keep(joint: GraphModule, given: Sequence[Any], **settings: Any) -> Any:
-            found.append(Saved.of(*split(joint, given, **settings)))
+            forward, backward = split(joint, given, **settings)
+            found.append(Saved.of(forward, backward))
+            results = [*_results(forward)[: settings["num_fwd_outputs"]], *_results(backward)]
+            theirs = {_memory(node) for node in results if isinstance(node, Node)}
+            arguments = backward.graph.find_nodes(op="placeholder")
+            mark_donated(backward, [i for i, node in enumerate(arguments) if _memory(node) not in theirs])
             raise _Found
 
         return keep

@@ -27,6 +27,7 @@ from torch.fx.node import map_aggregate
 from kiln.entry_points import LOWERINGS, PATTERNS, is_named
 from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text, source_text
 from kiln.frontend.distances import DISTANCE
+from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.options import Options, matmul_precision
 from kiln.frontend.recomputed import ROUNDED
@@ -102,7 +103,7 @@ class _Writer:
             return f"output {self.argument(node.args)}"
         value = self.value(node.meta.get("val"))
         if node.op == "placeholder":
-            return f"{node.name} = input : {value}"
+            return f"{node.name} = input : {value}{f' {DONATED}' if DONATED in node.meta else ''}"
         if node.op == "get_attr":
             return f"{node.name} = constant {node.target} {self.constant(str(node.target))} : {value}"
         if node.op != "call_function":

@@ -8,7 +8,8 @@ kept beside the module, as :class:`OutputSpec`: outputs that are inputs, None, n
 
 Argument order: the tensors and sizes the graph itself takes, in its order; symbols bound to a size or stride of an
 argument; derived symbols; constants. Attributes of an argument: ``kiln.shape`` and ``kiln.strides`` (tensors),
-``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one).
+``kiln.symbol`` (``!torch.int``), ``kiln.constant`` (lifted attributes; ``kiln.value``, the elements of a small one),
+``kiln.donated`` (tensors whose memory may be written to once they have been read).
 Attributes of a result: ``kiln.strides``, and ``kiln.mutates = i`` where the result must be written to argument ``i``
 after everything else has read it, with ``kiln.kept`` where it is an output as well, or written to several.
 """
@@ -26,6 +27,7 @@ from torch_mlir.dialects import func
 from torch_mlir.extras.fx_importer import FxImporter
 
 from kiln.frontend.calls.signature import FoundSymbol, InputSpec, OutputSpec
+from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.argument_names import NAMES, with_names
 from kiln.frontend.import_.effects import is_token
 from kiln.frontend.import_.fx_types import (
@@ -171,9 +173,8 @@ class _Import:
             if is_token(node):
                 continue
             if isinstance(value, torch.Tensor):
-                self._add_tensor(
-                    InputSpec("tensor", node.name, index, is_lazy=self._is_lazy(node, value)), node, value, {}
-                )
+                spec = InputSpec("tensor", node.name, index, is_lazy=self._is_lazy(node, value))
+                self._add_tensor(spec, node, value, {"kiln.donated": ir.UnitAttr.get()} if DONATED in node.meta else {})
             elif isinstance(value, torch.SymInt):
                 name = str(cast(Any, value.node).expr)
                 if value.node.expr.is_Symbol and name not in bound and name in self.space.base:

@@ -118,3 +118,31 @@ func.func @mutation(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<8xf32>) -> 
   }) {kind = "pointwise", name = "kept"} : (tensor<8xf32>) -> tensor<8xf32>
   return %0, %1, %2 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Donated arguments are written over like intermediates, but for results of the function.
+
+// CHECK-LABEL: func.func @donated
+// CHECK-NOT: in_place
+// CHECK: name = "kept"
+// CHECK: in_place = array<i64: 0, 0>
+// CHECK-SAME: name = "written"
+// CHECK: in_place = array<i64: 2, 0>
+// CHECK-SAME: name = "returned"
+func.func @donated(%x: tensor<8xf32>, %y: tensor<8xf32> {kiln.donated}, %z: tensor<8xf32> {kiln.donated})
+    -> tensor<8xf32> {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "kept"} : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = "kiln.fusion"(%y, %x, %0) ({
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "written"} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %2 = "kiln.fusion"(%z, %1, %0) ({
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<8xf32>):
+    "kiln.yield"(%a) : (tensor<8xf32>) -> ()
+  }) {kind = "pointwise", name = "returned"} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
