@@ -114,6 +114,10 @@ class Target:
         """Whether the kernel of a convolution needs an image with neighbouring channels."""
         return False
 
+    def wants_rows(self, op: "ir.Operation") -> bool:
+        """Whether the kernel of a convolution is much slower on an image with neighbouring channels."""
+        return False
+
     def pipeline(self, options: PipelineOptions, first: str = PHASES[0], last: str = PHASES[-1]) -> list[Step]:
         """Phases in a row, from one to another: by default all."""
         phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]

@@ -159,6 +159,10 @@ class _Connections:
             if _is_convolution(op, self.target):
                 net = found.setdefault(self._find(op.results[0]), _Net())
                 net.convolutions.append(op)
+                if find_target(self.target)().wants_rows(op):
+                    net.paid += sum(2 * self._bytes(v) for v in (op.operands[0], op.results[0]))
+                    net.borders.append("few channels have windows of their own")
+                    continue
                 inner = [v for v in (op.operands[0], op.results[0]) if self._stays(v)]
                 net.saved += sum(2 * self._bytes(v) for v in inner)
         for value in self.members:

@@ -127,11 +127,12 @@ def channel_norm(g: Grower) -> None:
 
 
 def pool(g: Grower) -> None:
-    """Pooling, global ones among them; larger images."""
+    """Pooling, global ones among them; larger images; windows as columns, and back."""
     v = g.pick(image)
     if v is None:
         return
     k, s = g.number(2, 3), g.number(1, 2)
+    window = f"{k}, {g.number(1, 3 - s)}, {g.number(0, 1)}, {s}"
     g.add(g.one_of((
         f"F.max_pool2d({v.name}, {k}, {s}, {g.number(0, 1)})",
         f"F.avg_pool2d({v.name}, {k}, {s}, {g.number(0, 1)}, ceil_mode={g.chance(2)}, count_include_pad={g.chance(2)})",
@@ -139,6 +140,8 @@ def pool(g: Grower) -> None:
         f"{v.name}.mean((2, 3), keepdim=True)",
         f"{v.name}.mean((2, 3))",
         f"F.interpolate({v.name}, scale_factor=2, mode={g.one_of(('nearest', 'bilinear'))!r})",
+        f"F.unfold({v.name}, {window})",
+        f"F.fold(F.unfold({v.name}, {window}) * 0.5, {v.name}.shape[-2:], {window})",
     )))  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.conv.tiles_plan import fits_tiles
 from kiln.lowering.cpu.named_kernels import no_kernel
 
-__all__ = ["vendor_reason", "wants_channels_last"]
+__all__ = ["vendor_reason", "wants_channels_last", "wants_rows"]
 
 _FEW_CHANNELS = 4
 
@@ -29,8 +29,7 @@ def vendor_reason(op: ir.Operation) -> str | None:
         return f"oneDNN: {missing}"
     x, weight = (ir.RankedTensorType(v.type) for v in op.operands)
     groups = ir.IntegerAttr(op.attributes["groups"]).value
-    depthwise = weight.shape[0] == groups and weight.shape[1] == 1
-    if not isinstance(x.element_type, ir.BF16Type) or depthwise:
+    if not isinstance(x.element_type, ir.BF16Type) or _is_depthwise(weight, groups):
         return None
     if isa.target().has("amx-bf16"):
         return None if _fits_tiles(op) else "oneDNN: its products of bf16 run on units for them"
@@ -45,6 +44,21 @@ def wants_channels_last(op: ir.Operation) -> bool:
     multiplies_pairs = target.has("avx512bf16") and not target.has("amx-bf16")
     is_bf16 = isinstance(ir.RankedTensorType(op.operands[1].type).element_type, ir.BF16Type)
     return is_bf16 and multiplies_pairs and channels > _FEW_CHANNELS and channels % 2 == 0
+
+
+def wants_rows(op: ir.Operation) -> bool:
+    """Whether a convolution has a window for each of few channels, which fill less than half of a vector: of a row of
+    columns they are all of it.
+    """
+    weight = ir.RankedTensorType(op.operands[1].type)
+    groups = ir.IntegerAttr(op.attributes["groups"]).value
+    if not _is_depthwise(weight, groups) or bool(ir.IntegerAttr(op.attributes["transposed"]).value):
+        return False
+    return 2 * groups < isa.target().vector_bytes // (8 if isinstance(weight.element_type, ir.F64Type) else 4)
+
+
+def _is_depthwise(weight: ir.RankedTensorType, groups: int) -> bool:
+    return weight.shape[0] == groups and weight.shape[1] == 1
 
 
 def _channels(op: ir.Operation) -> int:
