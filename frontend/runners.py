@@ -39,7 +39,11 @@ def make_runner(
             return Executor(plan, constants, checker=_checker(plan, options)).run
         return (Executor(plan, constants) if into is None else ProfilingExecutor(plan, constants, into)).run
     from kiln.runtime.cuda.executor import CudaExecutor
+    from kiln.runtime.profile import current_recording
 
+    into = current_recording()
+    if into is not None:
+        into.plans.append(plan)
     checker = _checker(plan, options) if options.check else None
     run = CudaExecutor(plan, constants, checker=checker, replays=options.replays).run
     if options.mode not in _GRAPHED or checker is not None:

@@ -27,7 +27,7 @@ class LaunchTimes:
 
     threads: how many share it (0: the operator decides). results: the shapes of what it writes. work: its elementary
     operations (multiplications with an addition, in a product), -1 where that is not known. moved: bytes that it reads
-    and writes, 0 where that is not known.
+    and writes, 0 where that is not known. dtype: the element type of its first operand ("bfloat16").
     """
 
     name: str
@@ -36,6 +36,7 @@ class LaunchTimes:
     results: tuple[tuple[int, ...], ...] = ()
     work: int = -1
     moved: int = 0
+    dtype: str = ""
     seconds: list[float] = field(default_factory=list[float])
 
     @property
@@ -53,6 +54,8 @@ class Recording:
 
     clock: Callable[[], float] = time.perf_counter
     launches: list[LaunchTimes] = field(default_factory=list[LaunchTimes])
+    plans: list[Plan] = field(default_factory=list[Plan])
+    """Those for GPUs, whose launches the driver times."""
 
     def clear(self) -> None:
         """Forgets the times, as those of warm-up calls."""
@@ -134,7 +137,8 @@ class ProfilingExecutor(SplitExecutor):
             written = launch.pointers[len(launch.pointers) - launch.results :]
             shapes = tuple(binding.shape(self.plan.buffers[p.buffer]) for p in written)
             work = binding.values[launch.work]
-            return LaunchTimes(kernel.name, kernel.kind, threads, shapes, work, _moved(launch, binding))
+            dtype = self.plan.buffers[launch.pointers[0].buffer].dtype if launch.pointers else ""
+            return LaunchTimes(kernel.name, kernel.kind, threads, shapes, work, _moved(launch, binding), dtype)
 
         return self._record((table, number), describe)
 

@@ -18,7 +18,9 @@ from torch.fx import GraphModule
 from kiln.dialects.kiln import opdef_of_kind
 from kiln.frontend.backend import kiln as backend
 from kiln.frontend.options import Options
-from kiln.frontend.report.roof import host_roof
+from kiln.frontend.report.device_times import device_launches, kernel_events
+from kiln.frontend.report.roof import GpuRoof, Roof, gpu_roof, host_roof
+from kiln.runtime.plan import Plan
 from kiln.runtime.profile import LaunchTimes, recording
 
 __all__ = ["Profile", "profile"]
@@ -39,6 +41,7 @@ class Profile:
     threads: int = 1
     launches: list[LaunchTimes] = field(default_factory=list[LaunchTimes])
     target: str = "cpu"
+    roof: Roof | GpuRoof = field(default_factory=host_roof)
 
     @property
     def kernels(self) -> float:
@@ -50,10 +53,10 @@ class Profile:
         console = Console(file=StringIO(), width=width, highlight=False, no_color=True)
         table = Table(
             "kernel", "kind", "results", "times", "us each", "share", "GFLOP/s", "GB/s", "of roof",
-            title=f"{len(self.launches)} launches take {1e3 * self.kernels:.3f} ms with {self.threads} threads, "
+            title=f"{len(self.launches)} launches take {1e3 * self.kernels:.3f} ms {self._where()}, "
             f"a call {1e3 * self.call:.3f} ms", title_justify="left",
         )  # fmt: skip
-        total, roof = self.kernels or 1.0, host_roof()
+        total, roof = self.kernels or 1.0, self.roof
         for group in self._groups(verbose):
             each = sum(launch.median for launch in group) / len(group)
             first = group[0]
@@ -63,7 +66,7 @@ class Profile:
             shapes = ", ".join("x".join(map(str, shape)) for shape in first.results)
             share = f"{100 * each * len(group) / total:.1f} %"
             bandwidth = f"{1e-9 * first.moved / each:.1f}" if first.moved and each else ""
-            least = roof.seconds(first) if first.kind != "aten" and each else 0.0
+            least = roof.seconds(first) if first.kind not in ("aten", "library") and each else 0.0
             left = f"{min(100.0, 100 * least / each):.0f} %" if least else ""
             table.add_row(
                 first.name, first.kind, shapes, str(len(group)), f"{1e6 * each:.1f}", share, rate, bandwidth, left
@@ -74,6 +77,9 @@ class Profile:
         console.print(f"Roof: {roof.name}.", markup=False)
         assert isinstance(console.file, StringIO)
         return console.file.getvalue()
+
+    def _where(self) -> str:
+        return f"on {self.roof.name}" if isinstance(self.roof, GpuRoof) else f"with {self.threads} threads"
 
     def _groups(self, verbose: bool) -> list[list[LaunchTimes]]:
         if verbose:
@@ -97,7 +103,9 @@ def profile(
     cpu_time: bool = False,
     **kwargs: Any,
 ) -> Profile:
-    """Compile ``model(*inputs, **kwargs)`` for the CPU, call it, and tell how long each of its launches takes.
+    """Compile ``model(*inputs, **kwargs)``, call it, and tell how long each of its launches takes.
+
+    On a GPU the times are the driver's, by PyTorch's profiler, and rows of kind "library" are other kernels that ran.
 
     Args:
         model: a module or a function.
@@ -128,6 +136,8 @@ def profile(
         recorded.clear()
         for _ in range(calls):
             timed(*inputs, **kwargs)
+    if recorded.plans:
+        return _of_gpu(compiled, lambda run: run(*inputs, **kwargs), recorded.plans, calls, options)
     whole = compiled()
     seconds: list[float] = []
     for _ in range(calls):
@@ -136,3 +146,24 @@ def profile(
         seconds.append(clock() - start)
     launches = [launch for launch in recorded.launches if launch.seconds]
     return Profile(median(seconds), torch.get_num_threads(), launches, Options.build(mode, options).target or "cpu")
+
+
+def _of_gpu(
+    compiled: Callable[[], Callable[..., Any]],
+    call: Callable[[Callable[..., Any]], Any],
+    plans: list[Plan],
+    calls: int,
+    options: dict[str, Any] | None,
+) -> Profile:
+    """The profile of a model on a GPU. plans: those of its graphs."""
+    run = compiled()
+    seconds: list[float] = []
+    for _ in range(calls):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call(run)
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    launches = device_launches(plans, kernel_events(lambda: call(run), calls), calls)
+    settings = Options.build(options=options)
+    return Profile(median(seconds), 0, launches, "cuda", gpu_roof(tf32=settings.tf32))

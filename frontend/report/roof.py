@@ -4,13 +4,23 @@
 """The least time that a launch could take on this processor, by the rates in a machine's file (docs/machines.md)."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
 
 from kiln.dialects.kiln import opdef_of_kind
 from kiln.lowering.cpu.rates import CpuRates, generic, known, measured
 from kiln.lowering.machine_files import user_file
 from kiln.runtime.profile import LaunchTimes
 
-__all__ = ["Roof", "host_roof"]
+if TYPE_CHECKING:
+    from kiln.lowering.gpu.dot.machine import Machine
+
+__all__ = ["GpuRoof", "Roof", "gpu_roof", "host_roof"]
+
+
+_SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int8": "i8", "uint8": "i8"}
+"""Element types as machines' files name them."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +38,46 @@ class Roof:
     def seconds(self, launch: LaunchTimes) -> float:
         """What memory and arithmetic take at least, the longer of the two; 0 where neither is known.
 
-        Tensors that fit into a core's cache are taken to be there. A product's rate is that of f32.
+        Tensors that fit into a core's cache are taken to be there.
         """
-        threads = max(1, launch.threads)
-        rate = self.rates.cache_rate if launch.moved <= self.rates.cache_bytes * threads else self.rates.memory_rate
-        is_product = opdef_of_kind(launch.kind).flops is not None
-        operations = 2 * launch.work / self.rates.product_rate if is_product else launch.work / self.rates.vector_rate
+        rates, threads = self.rates, max(1, launch.threads)
+        rate = rates.cache_rate if launch.moved <= rates.cache_bytes * threads else rates.memory_rate
+        known = {"bfloat16": rates.bf16_rate, "int8": rates.int8_rate, "uint8": rates.int8_rate}
+        product_rate = known.get(launch.dtype, 0.0) or rates.product_rate
+        operations = 2 * launch.work / product_rate if _is_product(launch) else launch.work / rates.vector_rate
         return 1e-9 * max(launch.moved / rate, operations, 0.0) / threads
+
+
+@dataclass(frozen=True)
+class GpuRoof:
+    """A GPU's memory, and its tensor cores. tf32: whether products of f32 may use them."""
+
+    machine: "Machine"
+    tf32: bool
+
+    @property
+    def name(self) -> str:
+        """The machine, for a title."""
+        return self.machine.name
+
+    def seconds(self, launch: LaunchTimes) -> float:
+        """As `Roof.seconds`; small tensors may come from the second-level cache faster than this says."""
+        dtype = _SHORT.get(launch.dtype, "bf16")
+        rate = self.machine.rate_of("tf32" if dtype == "f32" and self.tf32 else dtype) * self.machine.sms
+        products = launch.work / rate if _is_product(launch) else 0.0
+        return 1e-9 * max(launch.moved / self.machine.memory_rate, products, 0.0)
+
+
+def _is_product(launch: LaunchTimes) -> bool:
+    return opdef_of_kind(launch.kind).flops is not None
+
+
+def gpu_roof(*, tf32: bool) -> GpuRoof:
+    """That of the current GPU, by its architecture."""
+    from kiln.lowering.gpu.dot.machine import machine
+
+    major, minor = torch.cuda.get_device_capability()
+    return GpuRoof(machine(f"sm_{major}{minor}"), tf32)
 
 
 def host_roof() -> Roof:

@@ -45,6 +45,47 @@ def test_the_roof() -> None:
     assert "2.0" in Profile(0.2, 2, [copied]).to_text().split("\n")[4]
 
 
+def test_events_of_a_gpu_are_the_launches_of_plans() -> None:
+    """By the names of functions, in turn where launches share one; what is no kernel of a plan is a library's."""
+    from kiln.frontend.report.device_times import device_launches
+    from kiln.frontend.report.profile import Profile
+    from kiln.frontend.report.roof import GpuRoof
+    from kiln.lowering.gpu.dot.machine import machine
+    from kiln.runtime.executor import Executor
+
+    plans = []
+    original = Executor.__init__
+
+    def noting(self, plan, *args, **kwargs):
+        plans.append(plan)
+        original(self, plan, *args, **kwargs)
+
+    w = torch.randn(64, 64)
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(Executor, "__init__", noting)
+        torch.compile(lambda x: torch.relu(x @ w), backend="kiln", options={"cache": False})(w)
+    plans[0].steps *= 2
+    (plan,) = plans
+    (entry,) = {plan.kernels[step.kernel].entry for step in plan.steps}
+    events = [(entry, 1e-6), ("cublas", 5e-6), (entry, 3e-6)] * 4
+    first, second, other = device_launches(plans, events, 4)
+    assert (
+        (first.median, second.median) == (1e-6, 3e-6)
+        and first.results == ((64, 64),)
+        and first.moved == 2 * 64 * 64 * 4
+    )
+    assert other.name == "cublas" and other.kind == "library" and len(other.seconds) == 4
+    (merged,) = device_launches(plans, [(entry, 1e-6)] * 7, 4)
+    assert len(merged.seconds) == 7
+    first.work, first.dtype = 10**9, "bfloat16"
+    h200 = machine("sm_90")
+    assert GpuRoof(h200, True).seconds(first) == pytest.approx(1e-9 * h200.peak_time(10**9))
+    first.dtype = "float32"
+    assert GpuRoof(h200, True).seconds(first) == pytest.approx(1e-9 * h200.peak_time(10**9) / h200.tf32_share)
+    text = Profile(1e-4, 0, [first, second, other], "cuda", GpuRoof(h200, True)).to_text()
+    assert "on NVIDIA H200" in text and "cublas" in text
+
+
 def test_times_of_a_gpus_kernels_on_a_cpu_are_no_gpus() -> None:
     x, w, v = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8, 8)
     text = kiln.profile(model, x, w, v, calls=1, options={"target": "tt-cpu"}).to_text()

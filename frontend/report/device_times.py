@@ -1,0 +1,84 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Times of a GPU's kernels, as PyTorch's profiler has them from the driver, by the launches of plans."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from kiln.runtime.plan import Expr, Kernel, Launch, Plan
+from kiln.runtime.profile import LaunchTimes
+
+__all__ = ["device_launches", "kernel_events"]
+
+
+def kernel_events(call: Callable[[], object], calls: int) -> list[tuple[str, float]]:
+    """Names and seconds of all that a GPU does in some calls, in the order in which it does it."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profiler:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    found: list[Any] = list(profiler.events() or ())
+    events = [event for event in found if str(event.device_type).endswith("CUDA")]
+    events.sort(key=_start)
+    return [(event.name, 1e-6 * event.time_range.elapsed_us()) for event in events]
+
+
+def _start(event: Any) -> float:
+    return event.time_range.start
+
+
+def device_launches(plans: Iterable[Plan], events: Sequence[tuple[str, float]], calls: int) -> list[LaunchTimes]:
+    """The launches of plans with the times of ``calls`` calls, and what else ran there (libraries, PyTorch's kernels).
+
+    Kernels are known by the name of their function. The events of one that several launches have are theirs in turn;
+    where they are more or fewer than the calls explain (a plan that runs several times in a call), they are one row.
+    """
+    times: dict[str, list[float]] = {}
+    for name, seconds in events:
+        times.setdefault(name, []).append(seconds)
+    found: list[LaunchTimes] = []
+    launched = _launched(plans)
+    for entry, launches in launched.items():
+        seconds = times.pop(entry, [])
+        if len(seconds) == calls * len(launches):
+            parts = [seconds[i :: len(launches)] for i in range(len(launches))]
+        else:
+            launches, parts = launches[:1], [seconds]
+        for (plan, kernel, launch), part in zip(launches, parts, strict=True):
+            found.append(_times(plan, kernel, launch, part))
+    found += [LaunchTimes(name, "library", seconds=seconds) for name, seconds in times.items()]
+    return [launch for launch in found if launch.seconds]
+
+
+_Launches = dict[str, list[tuple[Plan, Kernel, Launch]]]
+
+
+def _launched(plans: Iterable[Plan]) -> _Launches:
+    """Launches of kernels of Kiln's own, by the function's name."""
+    found: _Launches = {}
+    for plan in plans:
+        own: _Launches = {}
+        for step in plan.steps:
+            if isinstance(step, Launch) and plan.kernels[step.kernel].kind != "library":
+                kernel = plan.kernels[step.kernel]
+                own.setdefault(kernel.entry, []).append((plan, kernel, step))
+        for entry, launches in own.items():
+            found.setdefault(entry, []).extend(launches)
+    return found
+
+
+def _times(plan: Plan, kernel: Kernel, launch: Launch, seconds: list[float]) -> LaunchTimes:
+    """Sizes that are known at run time only are left out."""
+    written = launch.pointers[len(launch.pointers) - launch.results :]
+    shapes = tuple(tuple(map(_known, plan.buffers[p.buffer].shape)) for p in written)
+    moved = sum(size for _, _, size in {(p.buffer, p.bytes, _known(p.size)) for p in launch.pointers})
+    dtype = plan.buffers[launch.pointers[0].buffer].dtype if launch.pointers else ""
+    return LaunchTimes(kernel.name, kernel.kind, 0, shapes, _known(launch.work), moved, dtype, seconds)
+
+
+def _known(size: Expr) -> int:
+    return size if isinstance(size, int) else 0
