@@ -67,7 +67,8 @@ def _emit(kernel: Kernel) -> None:
         if kind in _TAKEN.paths:  # those of ops from outside are not
             _TAKEN(kind)
         special.accepted(kernel.schedule, kernel.body.fusion)
-        special.emit(kernel)
+        with kernel.body.location:
+            special.emit(kernel)
         return
     if kernel.schedule is not None:
         where = str(kernel.body.fusion.location)

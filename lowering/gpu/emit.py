@@ -97,8 +97,15 @@ class GpuKernel:
     def section(
         self, programs: ir.AffineExpr, emit: Callable[[Index], None], num_warps: int = 4, num_stages: int = 3
     ) -> None:
-        """`programs` programs of the grid run `emit(number of the program)`."""
-        self.sections.append((programs, emit))
+        """`programs` programs of the grid run `emit(number of the program)`, in the location that is current now."""
+        location = ir.Location.current
+        assert location is not None, "kernels are emitted in a location"
+
+        def located(program: Index) -> None:
+            with location:
+                emit(program)
+
+        self.sections.append((programs, located))
         self.num_warps = max(self.num_warps, num_warps)
         self.num_stages = max(self.num_stages, num_stages) if len(self.sections) > 1 else num_stages
 
@@ -216,7 +223,8 @@ def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
     body = kernel.body
     special = _special(body)
     if special is not None:
-        special.emit(kernel, special.accepted(schedule, body.fusion))
+        with body.location:
+            special.emit(kernel, special.accepted(schedule, body.fusion))
         return
     if schedule is not None and not isinstance(schedule, LoopsSchedule):
         raise UnsupportedError("kiln.fusion", str(body.fusion.location), f"no kernel for a schedule {schedule.kernel}")

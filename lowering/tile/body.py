@@ -9,7 +9,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from kiln.dialects import affine
+from kiln.dialects import affine, kiln
 from kiln.dialects.memo import PerContext
 from kiln.dialects.shapes import SymbolicShapes
 from kiln.dialects.walk import defining_op
@@ -95,6 +95,12 @@ class FusionBody:
         if len(numbers) < 2 or self.part is not None:
             return [self]
         return [FusionBody(self.fusion, number) for number in numbers]
+
+    @property
+    def location(self) -> ir.Location:
+        """That of the named op whose kernel this is; where there is none, of the fusion: of all ops in it."""
+        named = next((op for op in self.operations if kiln.opdef(op).has_kernel), self.fusion)
+        return named.location
 
     # -- values ----------------------------------------
 

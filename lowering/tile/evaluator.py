@@ -115,7 +115,8 @@ class Traversal(Scopes, ABC):
         name = name_of(op)
         if name == "linalg.generic":
             if self.body.reduction(value) is not None:
-                return self.emit_reduction(value, indices, guard)
+                with op.location:
+                    return self.emit_reduction(value, indices, guard)
             return self._generic(op, value, indices, guard)
         if name == "kiln.view":
             m = self.body.local_map(op, "map")
@@ -183,14 +184,27 @@ class Traversal(Scopes, ABC):
         outs = len(op.operands) - len(op.results)
         # linalg.index stays an expression until something other than an address wants its value.
         env: dict[ir.Value, Any] = dict(given or {})
-        for k, (operand, m) in enumerate(zip(op.operands, indexing_maps(op), strict=True)):
-            argument = block.arguments[k]
-            if argument in env or not list(argument.uses) or (k >= outs and self.body.reduction(op.results[0])):
-                continue
-            if not isinstance(operand.type, ir.RankedTensorType):
-                env[argument] = self.scalar(operand)
-            else:
-                env[argument] = self.eval(operand, compose(m, point, self.loops), guard)
+        with op.location:  # what a kernel computes leads to the model's op, not to all ops of the fusion
+            for k, (operand, m) in enumerate(zip(op.operands, indexing_maps(op), strict=True)):
+                argument = block.arguments[k]
+                if argument in env or not list(argument.uses) or (k >= outs and self.body.reduction(op.results[0])):
+                    continue
+                if not isinstance(operand.type, ir.RankedTensorType):
+                    env[argument] = self.scalar(operand)
+                else:
+                    env[argument] = self.eval(operand, compose(m, point, self.loops), guard)
+            return self._emit_body(op, block, point, guard, env, alias)
+
+    def _emit_body(
+        self,
+        op: ir.OpView,
+        block: ir.Block,
+        point: Sequence[ir.AffineExpr | None],
+        guard: Guard | None,
+        env: dict[ir.Value, Any],
+        alias: dict[ir.Value, ir.Value],
+    ) -> list[ir.Value]:
+        """What the ops of `block` yield, `env` being the values of its arguments."""
         for inner in block.operations:
             name = inner.operation.name
             if name == "linalg.yield":

@@ -105,7 +105,8 @@ class Lowering:
         """Lowers a block's ops up to its terminator, which is returned."""
         operations = list(block.operations)
         for view in operations[:-1]:
-            self.lower(view.operation)
+            with view.operation.location:
+                self.lower(view.operation)
         return operations[-1].operation
 
     def lower(self, op: ir.Operation) -> None:
@@ -207,7 +208,8 @@ class Lowering:
         for number, result in enumerate(op.results):
 
             def compute(cursor: Cursor, index: tuple[ir.Value, ...], number: int = number) -> ir.Value:
-                return self.apply(op, [cursor.value(o, index) for o in operands])[number]
+                with op.location:  # elements are computed where they are used
+                    return self.apply(op, [cursor.value(o, index) for o in operands])[number]
 
             type_ = ir.RankedTensorType(result.type)
             self.define(result, Block(type_.shape, scalar_type(type_), compute, cost))
