@@ -26,6 +26,7 @@ __all__ = [
     "fallback",
     "override_dir",
     "target",
+    "trace_html",
     "tt_cpu",
     "tuned_dir",
     "verbose",
@@ -59,6 +60,7 @@ KNOBS = (
     ),
     Knob("KILN_OVERRIDE", "folder", "a dump with edited files, which are compiled in place of what passes make"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
+    Knob("KILN_TRACE", "HTML file", "write the trace of every compiled graph there (docs/trace.md)"),
     Knob("KILN_TT_CPU", "settings", "what target tt-cpu does like a GPU: 'order=reversed seed=3', say"),
     Knob("KILN_VERBOSE", "0 or 1", "1: print one line per compiled graph to stderr"),
 )
@@ -131,6 +133,11 @@ def fallback() -> bool:
 def target() -> str:
     """``KILN_TARGET``: what to compile for; empty: by where a graph's tensors are."""
     return os.environ.get("KILN_TARGET", "").strip()
+
+
+def trace_html() -> str:
+    """``KILN_TRACE``: the HTML file for the trace of every graph; empty: none."""
+    return os.environ.get("KILN_TRACE", "").strip()
 
 
 def tt_cpu() -> str:

@@ -29,6 +29,7 @@ from kiln.frontend.report.inspection import describe_plan, report_calls, report_
 from kiln.frontend.report.pass_log import PassLog, is_logged
 from kiln.frontend.report.progress import showing_progress
 from kiln.frontend.report.stage_trace import StageTrace
+from kiln.frontend.report.trace.session import recorders, tell
 from kiln.frontend.runners import make_runner
 from kiln.frontend.targets import choose_target
 from kiln.lowering.cpu import isa
@@ -80,8 +81,9 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
     report.symbols, report.opaque = list(imported.symbols), imported.opaque
     text = to_text(imported.module, enable_debug_info=True) if options.verify else ""
     num_inputs = sum(node.op == "placeholder" for node in gm.graph.nodes)
+    recorded = recorders(options, report, target.name)
     with showing_progress(f"{report.graph} graph of {report.nodes} ops") as progress:
-        plan = _plan(imported, target, options, report, num_inputs, progress)
+        plan = _plan(imported, target, options, report, num_inputs, [*progress, *recorded])
     with report.stage("load"):
         run = make_runner(plan, imported.constants, options)
     if options.verify:
@@ -90,6 +92,7 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
         verified = functools.partial(_steps, target, options)
         run = GivenInputs(run, text, lambda: verified()[0], imported.inputs, imported.constants)
     describe_plan(report, imported.module, plan, gm)
+    tell(recorded, gm, plan, options)
     signature = Signature(
         imported.inputs, imported.outputs, imported.mutations, shared_results(imported, plan), imported.found
     )

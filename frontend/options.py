@@ -12,6 +12,7 @@ import typing_extensions
 
 from kiln.errors import BackendOptionError, KilnError
 from kiln.frontend import knobs
+from kiln.frontend.report.trace.session import is_gathering
 from kiln.inserts import Insert, installed
 from kiln.lowering.cpu import isa
 from kiln.lowering.options import PipelineOptions
@@ -86,6 +87,10 @@ class Options(PipelineOptions):
         default_factory=lambda: str(knobs.override_dir() or ""),
         metadata={"help": "folder of a dump: its edited files are compiled in place of what passes make; empty: none"},
     )
+    trace_html: str = field(
+        default_factory=knobs.trace_html,
+        metadata={"help": "an HTML file to write the trace of every graph to (docs/trace.md); empty: none"},
+    )
     freezing: bool = field(
         default=False,
         metadata={"help": "parameters and buffers become constants of inference graphs (grad mode off)"},
@@ -149,7 +154,9 @@ class Options(PipelineOptions):
     @property
     @typing_extensions.override
     def shares_kernels(self) -> bool:
-        return not self.debug_dir and not self.override  # a dump has the code of all kernels
+        if self.debug_dir or self.override:  # a dump has the code of all kernels
+            return False
+        return not (self.trace_html or is_gathering())
 
     @property
     def float_parts(self) -> bool:
@@ -198,7 +205,7 @@ class Options(PipelineOptions):
         if found.verify not in VERIFY:
             message = f"option 'verify' must be one of {', '.join(map(repr, VERIFY))}, found {found.verify!r}"
             raise BackendOptionError(message, found.verify, VERIFY)
-        if found.verify:  # passes do not run for a graph that is loaded
+        if found.verify or found.trace_html:  # passes do not run for a graph that is loaded
             found = replace(found, cache=False)
         if found.check not in CHECKS:
             message = f"option 'check' must be True, False, 'error' or 'warn', found {found.check!r}"

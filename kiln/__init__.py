@@ -4,7 +4,7 @@
 """Kiln: a ``torch.compile`` backend in which every pass is Python on real MLIR.
 
 ``torch.compile(model, backend="kiln")`` compiles a model; :func:`kiln.explain` reports what became of each op,
-and :func:`kiln.profile` how long each kernel takes.
+:func:`kiln.profile` how long each kernel takes, and :func:`kiln.trace` keeps the graph at every stage.
 Attributes are loaded on first use, so that ``import kiln`` (and ``kiln-opt``) does not import torch.
 """
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from kiln.frontend.backend import kiln as backend
     from kiln.frontend.report.explain import explain
     from kiln.frontend.report.profile import profile
+    from kiln.frontend.report.trace.notebook import trace
     from kiln.inserts import Insert
 
 __version__ = "0.2.0"
 
-__all__ = ["Insert", "__version__", "backend", "explain", "patterns", "profile"]
+__all__ = ["Insert", "__version__", "backend", "explain", "patterns", "profile", "trace"]
 
 # Public name -> (module, attribute there; None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
@@ -31,6 +32,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "explain": ("kiln.frontend.report.explain", "explain"),
     "patterns": ("kiln.patterns", None),
     "profile": ("kiln.frontend.report.profile", "profile"),
+    "trace": ("kiln.frontend.report.trace.notebook", "trace"),
 }
 
 

@@ -18,12 +18,16 @@ __all__ = ["Rewrite", "RewriteCounter", "counted_rewrites", "may_rewrite", "unco
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One application: ``number`` counts from 1 within the pass, ``op`` is the op's text on one line, shortened."""
+    """One application: ``number`` counts from 1 within the pass, ``op`` is the op's text on one line, shortened.
+
+    ``location``: file, line and column; ``provenance``: the whole location, with the names of FX nodes.
+    """
 
     number: int
     rule: str
     op: str
     location: str
+    provenance: str = ""
 
     def __str__(self) -> str:
         rule = f"{self.rule}: " if self.rule else ""
@@ -84,4 +88,5 @@ def _describe(number: int, op: Any, rule: str) -> Rewrite:
     operation = op.operation
     types = ", ".join(str(result.type) for result in operation.results)
     text = f"{name_of(operation)} -> {types}" if types else name_of(operation)
-    return Rewrite(number, rule, text[:200], location_text(operation.location))
+    location = operation.location
+    return Rewrite(number, rule, text[:200], location_text(location), str(location))

@@ -36,10 +36,13 @@ def build(source: Path, kind: str, out: Path) -> Path:
     return out / done.stdout.strip().splitlines()[-1]
 
 
+_PACKAGED = ("py", "toml", "js", "css", "j2")
+
+
 def modules() -> set[str]:
-    """Every module and table of the checkout as a path in the wheel."""
+    """Every module, table and part of a page of the checkout as a path in the wheel."""
     files = {
-        f"kiln/{p.relative_to(ROOT)}" for f in FOLDERS for kind in ("py", "toml") for p in (ROOT / f).rglob(f"*.{kind}")
+        f"kiln/{p.relative_to(ROOT)}" for f in FOLDERS for kind in _PACKAGED for p in (ROOT / f).rglob(f"*.{kind}")
     }
     return files | {f"kiln/{p.name}" for p in (ROOT / "kiln").glob("*.py")}
 

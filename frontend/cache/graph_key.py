@@ -38,7 +38,7 @@ __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_
 _PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
 _FUNCTIONS = ("_operator", "math", "torch")
 """Modules whose functions (getitem, arithmetic on sizes, torch.sym_max) mean the same in every process."""
-_NOT_KEYS = ("debug_dir", "override", "trace", "cache", "passes")
+_NOT_KEYS = ("debug_dir", "override", "trace", "trace_html", "cache", "passes")
 """Options that change no code, or have a text of their own."""
 
 

@@ -46,11 +46,11 @@ class Spelling:
     cache_policy: bool = True
 
 
-def to_ttir(func: ir.OpView, spelling: Spelling | None = None) -> str:
+def to_ttir(func: ir.OpView, spelling: Spelling | None = None, *, debug_info: bool = False) -> str:
     """The kernel as a module in Triton's text form, without what describes its launch; TTGIR for one with the attribute
     `kiln.specialized`.
 
-    `spelling` is that of the installed Triton unless given.
+    `spelling` is that of the installed Triton unless given. `debug_info`: with locations, for people.
     """
     if func.operation.name != "tt.func":
         raise InvalidIRError(f"expected a tt.func, found {func.operation.name}", func.operation.location)
@@ -65,7 +65,7 @@ def to_ttir(func: ir.OpView, spelling: Spelling | None = None) -> str:
             if name.startswith("kiln.") or name in _LAUNCH_ATTRIBUTES:
                 del copy.attributes[name]
         _multiply_for_negations(copy)
-        text = kiln.to_text(module.operation, print_generic_op_form=True)
+        text = kiln.to_text(module.operation, print_generic_op_form=True, enable_debug_info=debug_info)
     if "!tt.tensordesc" not in text and not _HINT.search(text):
         return text
     spelling = spelling or installed_spelling()

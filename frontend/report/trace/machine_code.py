@@ -1,0 +1,123 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Instructions of a kernel and the lines of IR that they come from.
+
+Kernels run without debug info. For a trace LLVM compiles a kernel once more with a table of lines, and the table is
+used only where the instructions are the same.
+"""
+
+import re
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+from kiln.dialects import create_context, parse
+from kiln.errors import CompileError
+from kiln.lowering.cpu import jit
+from kiln.lowering.cpu.disassembly import disassembled
+
+__all__ = ["Instruction", "assembly", "hot_loop", "ptx"]
+
+_LINE = re.compile(r"^(?:; )?-:(\d+)")
+_TOLD = re.compile(r"^; |^[\w.$]+\(\):$")
+"""What disassemblers write between instructions where lines are asked for: the function they are in."""
+_ADDRESS = re.compile(r"^\s+([0-9a-f]+):\s+(.*)$")
+_JUMP = re.compile(r"^j\w+\s+(?:0x)?([0-9a-f]+)\b")
+_LABEL = re.compile(r"^(\$?L\w+):")
+_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$?L\w+)")
+_LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
+_WORK = re.compile(r"^(?:v\w*(?:ps|pd|ss|sd|ph)\b|vp\w*dp\w*|tdp\w+|f\w*ml\w*|fma|mma|wgmma|mul|add|ld|st)")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A line of assembly, and the line (from 1) of the IR that it comes from; 0 where that is not known."""
+
+    text: str
+    line: int = 0
+
+
+def assembly(code: str, llvm: str, name: str, level: int) -> tuple[list[Instruction], str]:
+    """The lines of a CPU kernel's disassembly.
+
+    Args:
+        code: the disassembly of what runs.
+        llvm: the kernel's module in the LLVM dialect, as text without locations.
+        name: the kernel's. level: LLVM's -O level that it is compiled with.
+
+    Returns:
+        The instructions, and why their lines are not known; empty: they are.
+    """
+    plain = [Instruction(line) for line in code.splitlines()]
+    try:
+        with create_context(), ir.Location.unknown():
+            module = parse(llvm)
+            scopes = PassManager.parse("builtin.module(ensure-debug-info-scope-on-llvm-func)")
+            scopes.run(module.operation)
+            data = jit.object_bytes(module, f"{name}_entry", level)
+    except (CompileError, ir.MLIRError) as error:
+        return plain, f"the kernel does not compile with a table of lines: {error}"
+    if disassembled(data) != code:
+        return plain, "with a table of lines LLVM chooses other instructions"
+    found: list[Instruction] = []
+    line = 0
+    for text in (disassembled(data, lines=True) or "").splitlines():
+        told = _LINE.match(text)
+        if told is not None:
+            line = int(told[1])
+        elif not _TOLD.match(text):
+            found.append(Instruction(text, line if _ADDRESS.match(text) else 0))
+            line = 0 if text.endswith(">:") else line
+    if [i.text for i in found] != code.splitlines():
+        return plain, "the disassembler writes other text with lines"
+    return found, ""
+
+
+def ptx(code: str) -> list[Instruction]:
+    """The lines of PTX; each instruction has the line of Triton's input that ``.loc`` in front of it names."""
+    found: list[Instruction] = []
+    line = 0
+    for text in code.splitlines():
+        told = _LOC.match(text)
+        if told is not None:
+            line = int(told[1])
+            continue
+        is_instruction = text.startswith("\t") and not text.lstrip().startswith((".", "//"))
+        found.append(Instruction(text, line if is_instruction else 0))
+    return found
+
+
+def hot_loop(lines: list[str]) -> tuple[int, int] | None:
+    """First and last line (from 0) of the innermost loop with most arithmetic on vectors; None without a loop.
+
+    A loop is what a jump back leads around. Where trips are not known, the longest innermost body is the best guess.
+    """
+    loops = _loops(lines)
+    inner = [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
+    return max(inner, key=lambda loop: _work(lines[loop[0] : loop[1] + 1]), default=None)
+
+
+def _loops(lines: list[str]) -> list[tuple[int, int]]:
+    places: dict[str, int] = {}
+    found: set[tuple[int, int]] = set()
+    for i, text in enumerate(lines):
+        if text.endswith(">:"):
+            places.clear()  # another function: addresses may begin anew
+        label, address = _LABEL.match(text), _ADDRESS.match(text)
+        if label is not None:
+            places[label[1]] = i
+        instruction = text.strip()
+        if address is not None:
+            places[address[1]] = i
+            instruction = address[2]
+        jump = _JUMP.match(instruction) or _BRANCH.search(instruction)
+        if jump is not None and jump[1] in places:
+            found.add((places[jump[1]], i))
+    return sorted(found)
+
+
+def _work(lines: list[str]) -> int:
+    texts = (found[2] if (found := _ADDRESS.match(line)) else line.strip() for line in lines)
+    return sum(1 for text in texts if _WORK.match(text))

@@ -1,0 +1,178 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln.trace``: the stages of a model to print, compare, rerun, time and check; in a notebook, as the page."""
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from typing_extensions import override
+
+from kiln.frontend.backend import kiln as backend
+from kiln.frontend.report.trace.diffing import diff_text
+from kiln.frontend.report.trace.locations import located_lines
+from kiln.frontend.report.trace.page import page, write_page
+from kiln.frontend.report.trace.records import HOST, GraphTrace, StepRecord
+from kiln.frontend.report.trace.session import gathering
+from kiln.runtime.plan import AtenStep
+from kiln.runtime.profile import LaunchTimes, Recording, recording
+
+__all__ = ["Stage", "Trace", "TracedGraph", "trace"]
+
+_HEIGHT = 800
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The module behind one pass. ``print(stage)`` shows it without locations."""
+
+    name: str
+    step: StepRecord
+    source: str
+    """The text with locations; behind ``outline-kernels``, that of the functions."""
+
+    @property
+    def text(self) -> str:
+        """The IR as MLIR prints it."""
+        return "\n".join(line.text for line in located_lines(self.source))
+
+    def diff(self, other: "Stage | str") -> str:
+        """What differs from another stage, or from text: lines with ``-`` (there only) and ``+`` (here only)."""
+        text = other if isinstance(other, str) else other.text
+        return diff_text(text.splitlines(), self.text.splitlines())
+
+    @override
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass
+class TracedGraph:
+    """One graph: ``record`` has all that was recorded of it."""
+
+    record: GraphTrace
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The module as imported, then behind each pass that changed it."""
+        found: list[Stage] = []
+        text = ""
+        for step in self.record.steps:
+            text = step.parts.get(HOST, text)
+            if step.has_changed or step.stage:
+                found.append(Stage(step.stage or step.name.partition("{")[0], step, text))
+        return found
+
+    def stage(self, name: str) -> Stage:
+        """The module where a stage is complete, or behind a pass (the last time it changed something).
+
+        Raises KilnError, naming those that there are, for another name.
+        """
+        from kiln.errors import KilnError, did_you_mean
+
+        stages = self.stages
+        found = [s for s in stages if name in (s.step.stage, s.step.name.partition("{")[0])]
+        if not found:
+            names = list(dict.fromkeys(s.name for s in stages))
+            raise KilnError(f"no stage or pass {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
+        return found[-1]
+
+    def kernel(self, name: str, stage: str) -> str:
+        """A kernel's code at a stage (``vector``, ``llvm``, ``ttir``), or as machine code (``s``, ``ptx``).
+
+        ``name``: the kernel's, or the beginning of it. Raises KilnError where there is none.
+        """
+        from kiln.errors import KilnError
+
+        full = next((kernel for kernel in self.record.kernels() if kernel.startswith(name)), None)
+        if full is None:
+            raise KilnError(f"no kernel {name!r}; there are {', '.join(self.record.kernels())}")
+        code = self.record.code.get(full, {}).get(stage)
+        if code is not None:
+            return code
+        text = self.record.part_at(full, stage)
+        if text is None:
+            raise KilnError(f"kernel {full} has no stage {stage!r}")
+        return "\n".join(line.text for line in located_lines(text))
+
+
+@dataclass
+class Trace:
+    """The graphs that a call compiled. In Jupyter and marimo it shows itself as the page."""
+
+    graphs: list[TracedGraph]
+    title: str = "Kiln trace"
+
+    def html(self) -> str:
+        """The page, as one text."""
+        return page([graph.record for graph in self.graphs], self.title)
+
+    def save(self, path: str | Path) -> None:
+        """Write the page. Raises KilnError for a file that cannot be written."""
+        write_page(path, [graph.record for graph in self.graphs], self.title)
+
+    def _repr_html_(self) -> str:
+        document = html.escape(self.html())
+        return f'<iframe srcdoc="{document}" style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
+
+
+def trace(
+    model: Callable[..., Any],
+    *inputs: Any,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+    calls: int = 5,
+    **kwargs: Any,
+) -> Trace:
+    """Compile and run ``model(*inputs, **kwargs)``, and keep what it was at every stage.
+
+    Args:
+        model: a module or a function.
+        inputs, kwargs: its arguments.
+        mode, options, dynamic: as for ``torch.compile``.
+        calls: how often it is called to measure its kernels, on a CPU; 0: they are not measured.
+
+    Raises:
+        BackendOptionError: an unknown mode or option.
+    """
+    if isinstance(model, torch._dynamo.eval_frame.OptimizedModule):
+        model = model._orig_mod
+    settings = {**(options or {}), "cache": False}
+
+    # A backend of its own, and no kept ones: neither Dynamo's cache for "kiln" nor its files are used or filled.
+    def tracing(gm: GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        return backend(gm, example_inputs, mode=mode, options=settings)
+
+    with gathering() as traces, recording() as recorded, torch._dynamo.config.patch(caching_precompile=False):
+        compiled = torch.compile(model, backend=tracing, dynamic=dynamic)
+        compiled(*inputs, **kwargs)
+        recorded.clear()
+        for _ in range(calls):
+            compiled(*inputs, **kwargs)
+    _assign(traces, recorded)
+    name = type(model).__name__ if isinstance(model, torch.nn.Module) else getattr(model, "__name__", "model")
+    return Trace([TracedGraph(found) for found in traces], f"Kiln trace of {name}")
+
+
+def _assign(traces: list[GraphTrace], recorded: Recording) -> None:
+    """Give each step of a plan its times: launches are recorded in the order in which they first ran."""
+    left = list(recorded.launches)
+    for found in traces:
+        plan = found.plan
+        found.times = []
+        for step in plan.steps if plan is not None else ():
+            name = step.op if isinstance(step, AtenStep) else found.kernel_of(step)
+            times = next((launch for launch in left if launch.name == name), None)
+            found.times.append(_known(times))
+            if times is not None:
+                left = [launch for launch in left if launch is not times]
+
+
+def _known(times: LaunchTimes | None) -> LaunchTimes | None:
+    return times if times is not None and times.seconds else None

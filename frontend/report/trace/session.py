@@ -1,0 +1,74 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Who wants traces: blocks that gather them, and the option ``trace_html``. Costs nothing where nobody does."""
+
+import contextlib
+import contextvars
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from kiln.frontend.report.compile_report import CompileReport
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from kiln.frontend.options import Options
+    from kiln.frontend.report.trace.records import GraphTrace
+    from kiln.passes.instruments import Instrument
+    from kiln.runtime.plan import Plan
+
+__all__ = ["gathering", "is_gathering", "recorders", "tell"]
+
+_gathered: "contextvars.ContextVar[list[GraphTrace] | None]" = contextvars.ContextVar("kiln_traces", default=None)
+_written: "dict[str, list[GraphTrace]]" = {}
+"""The graphs in each file that this process has written."""
+
+
+def is_gathering() -> bool:
+    """Whether a block wants the traces of graphs that are compiled now."""
+    return _gathered.get() is not None
+
+
+@contextlib.contextmanager
+def gathering() -> "Generator[list[GraphTrace], None, None]":
+    """Gather the traces of every graph that is compiled inside the block."""
+    traces: list[GraphTrace] = []
+    token = _gathered.set(traces)
+    try:
+        yield traces
+    finally:
+        _gathered.reset(token)
+
+
+def recorders(options: "Options", report: CompileReport, target: str) -> "list[Instrument]":
+    """The instrument that records a graph, if somebody wants its trace."""
+    if not (options.trace_html or is_gathering()):
+        return []
+    from kiln.frontend.report.trace.recorder import Recorder
+    from kiln.frontend.report.trace.records import GraphTrace
+
+    return [Recorder(GraphTrace(report, target))]
+
+
+def tell(recorded: "list[Instrument]", gm: "GraphModule", plan: "Plan", options: "Options") -> None:
+    """Hand a graph's trace to whoever wants it, once its report is complete.
+
+    Raises KilnError for a file that cannot be written.
+    """
+    from kiln.frontend.report.trace.model_source import nodes_of
+    from kiln.frontend.report.trace.recorder import Recorder
+
+    for recorder in recorded:
+        assert isinstance(recorder, Recorder)
+        trace = recorder.trace
+        trace.nodes, trace.plan = nodes_of(gm), plan
+        gathered = _gathered.get()
+        if gathered is not None:
+            gathered.append(trace)
+        if options.trace_html:
+            from kiln.frontend.report.trace.page import write_page
+
+            traces = _written.setdefault(options.trace_html, [])
+            traces.append(trace)
+            write_page(options.trace_html, traces)

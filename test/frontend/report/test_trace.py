@@ -1,0 +1,263 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""``kiln.trace``, the option ``trace_html`` and ``kiln-trace``: what is recorded, and where each line comes from."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import kiln
+from kiln.dialects import create_context, parse, to_text
+from kiln.errors import KilnError
+from kiln.frontend.options import Options
+from kiln.frontend.report import CompileReport
+from kiln.frontend.report.trace.diffing import changed_lines
+from kiln.frontend.report.trace.graph_data import graph_data
+from kiln.frontend.report.trace.locations import located_lines, places
+from kiln.frontend.report.trace.machine_code import hot_loop, ptx
+from kiln.frontend.report.trace.session import recorders
+
+TARGETS = ("cpu", "tt-cpu")
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(self.norm(x))
+        y = nn.functional.gelu(y)
+        return y + x
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+def traced(target: str = "cpu", model: nn.Module | None = None, **options: Any):
+    model = Block().eval() if model is None else model
+    return kiln.trace(model, torch.randn(8, 64), options={"target": target, "fallback": False, **options}, calls=2)
+
+
+def nodes_of(data: dict[str, Any], numbers: list[int]) -> set[str]:
+    return {data["nodes"][n]["name"] for s in numbers if s >= 0 for n in data["sets"][s]}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_op_leads_to_instructions_and_back(target: str):
+    data = graph_data(traced(target).graphs[0].record)
+    levels = [level for kernel in data["kernels"] for level in kernel["levels"]]
+    for title in ("linalg", "loops", "LLVM IR", "assembly"):
+        mine = [level for level in levels if level["title"] == title]
+        found = set[str]().union(*(nodes_of(data, level["sets"]) for level in mine))
+        assert {"native_layer_norm", "addmm", "gelu", "add"} <= found, title
+    assert not any(level.get("note") for level in levels)
+    # Instructions of one kernel come from different ops, each by itself: not all from the kernel as a whole.
+    alone = {
+        tuple(data["sets"][s]) for level in levels if level["title"] == "assembly" for s in level["sets"] if s >= 0
+    }
+    names = {data["nodes"][nodes[0]]["name"] for nodes in alone if len(nodes) == 1}
+    assert {"native_layer_norm", "addmm", "gelu"} <= names
+    lines = {line for node in data["nodes"] if node["name"] == "gelu" for _, line in node["frames"]}
+    source = Path(__file__).read_text().splitlines()
+    assert any("functional.gelu(y)" in source[line - 1] for line in lines)
+
+
+def test_assembly_refers_to_lines_of_llvm_ir():
+    data = graph_data(traced().graphs[0].record)
+    for kernel in data["kernels"]:
+        assembly = next(level for level in kernel["levels"] if level["title"] == "assembly")
+        llvm = kernel["levels"][assembly["of"]]
+        texts, ir = assembly["text"].split("\n"), llvm["text"].split("\n")
+        products = [ir[r] for text, r in zip(texts, assembly["refs"], strict=True) if "fmadd" in text and r >= 0]
+        assert all("intr.fma" in line or "fmul" in line or "fadd" in line for line in products)
+        stores = [ir[r] for text, r in zip(texts, assembly["refs"], strict=True) if "maskmov" in text and r >= 0]
+        assert all("masked" in line for line in stores)
+        assert any(r >= 0 for r in assembly["refs"])
+
+
+def test_equal_kernels_lead_to_all_layers():
+    record = traced(model=Layers().eval()).graphs[0].record
+    data = graph_data(record)
+    launched = [[x["name"] for x in data["launches"] if x["kernel"] == i] for i in range(len(data["kernels"]))]
+    shared = max(range(len(launched)), key=lambda i: len(launched[i]))
+    assert len(launched[shared]) >= 3
+    for level in data["kernels"][shared]["levels"]:
+        names = nodes_of(data, level["sets"])
+        assert sum(name.startswith("gelu") for name in names) == len(launched[shared]), level["title"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tracing_changes_no_code(target: str, tmp_path: Path):
+    model, x = Block().eval(), torch.randn(8, 64)
+    options = {"target": target, "fallback": False}
+    torch.compile(model, backend="kiln", options={**options, "debug_dir": str(tmp_path)})(x)
+    dumped = {file.stem: file.read_text() for file in tmp_path.glob("*/*.s")}
+    torch._dynamo.reset()
+    record = traced(target, model).graphs[0].record
+    assert dumped and dumped == {name: code["s"] for name, code in record.code.items()}
+
+
+def test_stages_and_diffs():
+    graph = traced().graphs[0]
+    names = [stage.name for stage in graph.stages]
+    assert names[0] == "input" and {"graph", "kiln", "fused", "sched", "kernels"} <= set(names)
+    assert "kiln.fusion" in graph.stage("fused").text and "loc(" not in str(graph.stage("fused"))
+    diff = graph.stage("fuse").diff(graph.stage("graph"))
+    assert any(line.startswith("+") and "kiln.fusion" in line for line in diff.splitlines())
+    with pytest.raises(KilnError, match="did you mean 'fuse' or 'fused'"):
+        graph.stage("fusde")
+    name = graph.record.kernels()[0]
+    assert "vector" in graph.kernel(name[:12], "vector") and "Disassembly" in graph.kernel(name, "s")
+    with pytest.raises(KilnError, match="has no stage 'ptx'"):
+        graph.kernel(name, "ptx")
+
+
+def test_calls_lead_to_their_ops():
+    data = graph_data(kiln.trace(lambda x: torch.linalg.det(x.sin()) + 1, torch.randn(4, 4)).graphs[0].record)
+    calls = [launch for launch in data["launches"] if launch["kind"] == "aten"]
+    assert calls and all(call["reason"] and nodes_of(data, [call["set"]]) for call in calls)
+
+
+def test_rewrites_notes_and_times_are_recorded():
+    record = kiln.trace(lambda x: torch.relu(x.t().t() * 1.0).sum(), torch.randn(5, 7), calls=3).graphs[0].record
+    algebra = [r for step in record.steps if step.name.startswith("simplify-algebra") for r in step.rewrites]
+    assert algebra and all(r.rewrite.rule and "simplify_algebra.py:" in r.source for r in algebra)
+    assert all(places(r.rewrite.provenance) for r in algebra)
+    data = graph_data(record)
+    assert [launch["measured"] > 0 and launch["estimate"] > 0 for launch in data["launches"]] == [True] * len(
+        data["launches"]
+    )
+    assert len(data["launches"]) == len(record.plan.steps)
+
+
+def test_lines_are_those_without_debug_info():
+    with create_context() as context:
+        stages = traced().graphs[0].stages
+        modules = stages[: next(i for i, stage in enumerate(stages) if stage.name == "kernels")]
+        for stage in modules:
+            assert to_text(parse(stage.source, context)) == stage.text + "\n"
+        assert len(modules) > 8
+
+
+def test_places_in_locations():
+    text = "\n".join(
+        [
+            "#loc = loc(unknown)",
+            '#loc1 = loc("a (b).py":3:0)',
+            '  %0 = "x"(%a) : () -> () loc(#loc2)',
+            '  ^bb0(%in: f32 loc("gelu"(#loc1)), %b: f32 loc(unknown)):',
+            '  "y"() {text = "a loc(b"} : () -> () loc(fused[#loc2, #loc3])',
+            '#loc2 = loc("mul"(#loc1))',
+            '#loc3 = loc("t"(unknown))',
+        ]
+    )
+    first, second, third = located_lines(text)
+    assert first.text == '  %0 = "x"(%a) : () -> ()' and places(first.location) == [("mul", "a (b).py", 3)]
+    assert second.text == "  ^bb0(%in: f32, %b: f32):" and not second.location
+    assert places(third.location) == [("mul", "a (b).py", 3), ("t", "", 0)]
+    assert third.text == '  "y"() {text = "a loc(b"} : () -> ()'
+
+
+def test_a_new_number_is_no_change():
+    old = ["%0 = a(%x)", "%1 = b(%0)", "%2 = c(%1, %0)"]
+    assert changed_lines(old, ["%7 = a(%x)", "%8 = b(%7)", "%9 = c(%8, %7)"]) == []
+    removed = [line for line in changed_lines(old, ["%0 = a(%x)", "%1 = c(%0, %0)"]) if line.kind != " "]
+    assert [line.kind for line in removed] == ["-", "-", "+"]  # c reads another value now
+    other = changed_lines(["#map = f", "%0 = a(#map)"], ["#map1 = f", "%0 = a(#map1)"])
+    assert other == [] and changed_lines(["#map = f", "%0 = a(#map)"], ["#map = g", "%0 = a(#map)"])
+
+
+def test_the_hot_loop_is_the_inner_one():
+    code = [
+        "f>:",
+        "   0: \tnop",
+        "   1: \tvaddps %a",
+        "   2: \tvmulps %a",
+        "   3: \tjne\t0x1 <f>",
+        "   4: \tjmp\t0x0 <f>",
+    ]
+    assert hot_loop(code) == (2, 4)
+    assert hot_loop(code[:4]) is None
+    assert hot_loop(["$L__BB0_1:", "\tfma.rn.f32 %f1;", "\t@%p1 bra $L__BB0_1;"]) == (0, 2)
+
+
+def test_ptx_refers_to_triton_ir():
+    from kiln.lowering.gpu.compile import compile_ttir, triton_problem
+
+    if triton_problem():
+        pytest.skip(str(triton_problem()))
+    record = traced("tt-cpu").graphs[0].record
+    source = next(text for name, text in record.ttir.items() if "gelu" in name)
+    lines = [line.text for line in located_lines(source)]
+    found = ptx(compile_ttir("\n".join(lines) + "\n", "sm_90").ptx)
+    stores = [lines[i.line - 1] for i in found if "st.global" in i.text and i.line]
+    assert stores and all("tt.store" in line for line in stores)
+
+
+def test_the_option_writes_a_page(tmp_path: Path):
+    file = tmp_path / "deep" / "out.html"
+    options = {"trace_html": str(file), "fallback": False}
+    torch.compile(Block().eval(), backend="kiln", options=options)(torch.randn(8, 64))
+    text = file.read_text()
+    assert (
+        text.startswith("<!doctype html>") and "DecompressionStream" in text and "http" not in text.split("<script")[0]
+    )
+    torch._dynamo.reset()
+    torch.compile(lambda x: x.sin(), backend="kiln", options=options)(torch.randn(8))
+    assert len(file.read_text()) > len(text)  # both graphs
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Exception, match="cannot write the trace"):
+        options = {"trace_html": str(tmp_path / "file" / "out.html"), "fallback": False}
+        torch.compile(lambda x: x.sin(), backend="kiln", options=options)(torch.randn(8))
+
+
+def test_nothing_is_recorded_unless_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    report = CompileReport("inference")
+    monkeypatch.delenv("KILN_TRACE", raising=False)
+    assert recorders(Options(), report, "cpu") == [] and Options().shares_kernels
+    monkeypatch.setenv("KILN_TRACE", str(tmp_path / "x.html"))
+    found = Options.build()
+    assert len(recorders(found, report, "cpu")) == 1 and not found.shares_kernels and not found.cache
+
+
+def test_a_notebook_shows_the_page():
+    shown = traced()._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and "&lt;!doctype html&gt;" in shown
+
+
+def test_the_command(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Linear(4, 4), (torch.randn(2, 4),)\n"
+    )
+    command = [sys.executable, "-m", "kiln.tools.kiln_trace"]
+    done = subprocess.run([*command, "mine:make", "-o", "t.html"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 graphs" in done.stdout and (tmp_path / "t.html").exists(), done.stderr
+    done = subprocess.run([*command, "mine:other"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "has no function" in done.stderr
