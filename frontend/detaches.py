@@ -13,7 +13,11 @@ from typing import cast
 import torch
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["drop_detaches"]
+
+_TAKEN = paths.group("any detaches", "gone")
 
 
 def drop_detaches(gm: GraphModule) -> int:
@@ -27,6 +31,7 @@ def drop_detaches(gm: GraphModule) -> int:
             if user.op != "output":
                 user.replace_input_with(node, cast(Node, node.args[0]))
         if not node.users:
+            _TAKEN("gone")
             graph.erase_node(node)
             gone += 1
     if gone:

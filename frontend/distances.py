@@ -14,9 +14,13 @@ import operator
 import torch
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["DISTANCE", "mark_distances"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any distances", "from a mean")
 
 DISTANCE = "kiln_distance"
 """Key in a node's `meta`: its difference is rounded by itself."""
@@ -47,6 +51,7 @@ def mark_distances(gm: GraphModule) -> None:
     """Mark the differences of floats of which one is a mean, also where it is reshaped, expanded or converted."""
     for node in gm.graph.find_nodes(op="call_function", target=aten.sub.Tensor):
         if all(_is_float(n) for n in (node, *node.args)) and any(_is_mean(n) for n in node.args):
+            _TAKEN("from a mean")
             node.meta[DISTANCE] = True
 
 

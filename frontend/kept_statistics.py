@@ -17,9 +17,13 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
+from kiln.lowering import paths
+
 __all__ = ["behind", "keep_statistics"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("cpu kept-statistics", "kept")
 
 _REDUCTIONS = (aten.mean.default, aten.mean.dim, aten.var_mean.correction, aten.var.correction)
 _OF_STATISTICS = (
@@ -54,6 +58,7 @@ def keep_statistics(joint: GraphModule, num_fwd_outputs: int) -> int:
             continue
         (source,) = narrow.all_input_nodes
         if _kind(node) == _kind(source) == (torch.float32, _kind(narrow)[1]) and _is_statistic(source):
+            _TAKEN("kept")
             node.replace_all_uses_with(source)
             joint.graph.erase_node(node)
             found += 1

@@ -27,9 +27,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from kiln.lowering import paths
+
 __all__ = ["differentiate_scans"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any differentiate-scans", "one tensor", "several tensors")
 
 _SHORTEST = 4
 """Elements along the scanned dim: of fewer, the function's results are not sliced, which tells which they are."""
@@ -144,6 +148,7 @@ def _replace(gm: GraphModule, scan: _Written, name: str) -> bool:
     whole = _cut(steps, scan.leaves, scan.roots, is_batched=True)
     if combine is None or whole is None or not _is_scan(combine, whole, scan):
         return False
+    _TAKEN("one tensor" if len(scan.leaves) == 1 else "several tensors")
     gm.add_submodule(name, combine)
     with gm.graph.inserting_before(steps[0]):
         call = gm.graph.call_function(_scan, (gm.graph.get_attr(name), scan.dim, *scan.leaves))

@@ -14,9 +14,13 @@ import torch
 from torch._functorch.partitioners import get_default_op_list
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["share_size_operands"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any size-operands", "shared")
 
 _READ_SIZES_OF = {
     aten.max_pool2d_with_indices_backward.default: 1,
@@ -48,6 +52,7 @@ def share_size_operands(joint: GraphModule) -> int:
             continue
         other = next((n for n in _made_from(operand, is_cheap) if _is_read(n, operand, late, is_cheap)), None)
         if other is not None:
+            _TAKEN("shared")
             node.update_arg(number, other)
             changed += 1
     if changed:

@@ -10,7 +10,17 @@ from random import Random
 import torch
 
 from benchmarks.fuzz.execute import Setting
-from benchmarks.fuzz.families import any_rank, attention, images, indices, movement, rows, small_networks, special
+from benchmarks.fuzz.families import (
+    any_rank,
+    attention,
+    images,
+    indices,
+    movement,
+    rows,
+    small_networks,
+    special,
+    training,
+)
 from benchmarks.fuzz.families.sizes import (
     BATCHES,
     CHANNELS,
@@ -87,7 +97,7 @@ def generate(number: int, target: str) -> Case:
     random = Random(number)
     theme = random.choices(list(THEMES), [weight for weight, _ in _WEIGHTS[target]])[0]
     program = grow(random, THEMES[theme], _SHARE[target], target == "cuda")
-    return Case(number, program, setting(random, theme, target))
+    return Case(number, program, setting(random, theme, target, program.is_for_training))
 
 
 def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), for_gpu: bool = False) -> Program:
@@ -105,13 +115,13 @@ def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), 
     return g.finish(extra)
 
 
-def setting(random: Random, theme: str, target: str) -> Setting:
+def setting(random: Random, theme: str, target: str, is_for_training: bool = False) -> Setting:
     """How a program of a theme is compiled for a target."""
     options: dict[str, object] = {} if target == "cuda" else {"target": target}
     kinds = {"static": 12, "dynamic": 2 + 4 * (theme == "small"), "training": 3}
     if target == "cpu":
         kinds |= {"freezing": 3}
-    kind = random.choices(list(kinds), list(kinds.values()))[0]
+    kind = "training" if is_for_training else random.choices(list(kinds), list(kinds.values()))[0]
     if kind == "freezing":
         options["freezing"] = True
     if target == "cpu" and random.randrange(6) == 0:
@@ -204,7 +214,7 @@ THEMES = {
     "images": Theme(_IMAGES, _of_images, 5, 4e8, 3 << 20, (images.convolve,)),
     "attention": Theme(_ROWS, _none, 2, 3e8, 3 << 20, (attention.attend,)),
     "vectors": Theme(_VECTORS, _of_vectors, 5, 1e8, 1 << 21),
-    "special": Theme(special.FAMILIES, _none, 1, 7e8, 6 << 20, is_scaled=False),
+    "special": Theme((*special.FAMILIES, *training.FAMILIES), _none, 1, 7e8, 6 << 20, is_scaled=False),
     "small": Theme(_SMALL, _few, 10, 1e8, 1 << 14, is_scaled=False),
 }
 _EVEN = tuple(zip((4, 4, 2, 2, 2, 3), THEMES, strict=True))

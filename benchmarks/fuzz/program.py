@@ -94,11 +94,12 @@ class Input:
 
 @dataclass
 class Program:
-    """Inputs `v0`, `v1`, ...; then one value a line; the values returned."""
+    """Inputs `v0`, `v1`, ...; then one value a line; the values returned. is_for_training: it tests gradients."""
 
     inputs: list[Input]
     lines: list[str] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
+    is_for_training: bool = False
 
     @property
     def has_writes(self) -> bool:
