@@ -21,6 +21,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from kiln.errors import KilnError
+from kiln.frontend.bias_gradients import has_bias_gradients, sum_bias_gradients
 from kiln.frontend.cache.autograd_cache import keeping_traces, savable, serializable
 from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, keeping_no_traces, not_kept
 from kiln.frontend.calls.output_strides import output_strides
@@ -108,12 +109,21 @@ def _partition(
         keep_statistics(joint, settings["num_fwd_outputs"])
     keep_offsets(joint)
     share_size_operands(joint)
+    _sum_bias_gradients(joint, options)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     mark_made(forward, backward)
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):
         keep_channels_last(forward, backward, settings["num_fwd_outputs"])
     return forward, backward
+
+
+def _sum_bias_gradients(gm: GraphModule, options: Options) -> None:
+    if has_bias_gradients(gm):
+        from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
+
+        if has_triton_kernels(gm, options):
+            sum_bias_gradients(gm)
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:
@@ -160,6 +170,7 @@ def _compile(
     if kind == "inference":
         write_no_log_softmax(gm)
         mark_distances(gm)
+        _sum_bias_gradients(gm, options)
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
     return compile_graph(gm, options, kind, freezing)
 

@@ -50,7 +50,7 @@ def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
 
 def is_made_channels_last(value: ir.Value) -> bool:
     """Whether an image, before there are kernels, will be channels-last: as arguments and convolutions say, and as
-    loops and calls have it that read such images.
+    loops, calls and slices have it that read such images.
     """
     pending, seen = [value], set[ir.Value]()
     while pending:
@@ -67,10 +67,19 @@ def is_made_channels_last(value: ir.Value) -> bool:
         op = image.owner.operation
         if name_of(op) == "kiln.aten":
             pending += [op.operands[k] for k in _images(op)[1]]
+        elif name_of(op) == "kiln.view" and _keeps_dims(op):
+            pending.append(op.operands[0])
         elif op.name == "linalg.generic":
             tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
             pending += [v for v in tensors if ir.RankedTensorType(v.type).shape == type_.shape]
     return False
+
+
+def _keeps_dims(view: ir.Operation) -> bool:
+    """Whether each dim of a view walks the same dim of its operand, as that of a slice does."""
+    walked = enumerate(ir.AffineMapAttr(view.attributes["map"]).value.results)
+    rank = ir.RankedTensorType(view.results[0].type).rank
+    return ir.RankedTensorType(view.operands[0].type).rank == rank and all(affine.dims_in(e) <= {d} for d, e in walked)
 
 
 def _strides_before_kernels(value: ir.Value) -> Sequence[ir.AffineExpr] | None:

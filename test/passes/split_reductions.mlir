@@ -253,3 +253,20 @@ func.func @points(%x: tensor<1000000x3xf32>) -> tensor<3xf32> {
   } -> tensor<3xf32>
   return %r : tensor<3xf32>
 }
+
+// -----
+
+// Channels that a slice takes of an image lie as those of the image.
+
+// GPU-LABEL: func.func @slice
+// GPU: outs(%{{.*}} : tensor<64x8x64xf32>)
+func.func @slice(%x: tensor<8x128x256x256xf32> {kiln.strides = affine_map<() -> (8388608, 1, 32768, 128)>}) -> tensor<64xf32> {
+  %s = "kiln.view"(%x) {map = affine_map<(n, c, h, w) -> (n, c + 64, h, w)>, shape = affine_map<() -> (8, 64, 256, 256)>} : (tensor<8x128x256x256xf32>) -> tensor<8x64x256x256xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (64)>} : () -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%s : tensor<8x64x256x256xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}

@@ -23,7 +23,11 @@ def image(layout: torch.memory_format) -> torch.Tensor:
 def test_channels_of_images(layout: torch.memory_format) -> None:
     """Statistics of 64 channels; images, and rows of these, are parts of the sums where channels are neighbours."""
     x = image(layout)
-    found = compiled(lambda x: torch.stack(torch.var_mean(x.float(), (0, 2, 3))))(x)
+
+    def statistics(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack(torch.var_mean(x.float(), (0, 2, 3)))
+
+    found = compiled(statistics)(x)
     exact = torch.stack(torch.var_mean(x.double(), (0, 2, 3)))
     assert (found - exact).abs().max() < 1e-5
 
@@ -34,7 +38,11 @@ def test_channels_of_images(layout: torch.memory_format) -> None:
 def test_few_results(shape: tuple[int, ...], dim: int) -> None:
     """Rows, columns of which few are neighbours, columns of matrices."""
     x = torch.randn(shape)
-    found = compiled(lambda x: torch.stack((x.exp().sum(dim), x.amax(dim))))(x)
+
+    def reductions(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack((x.exp().sum(dim), x.amax(dim)))
+
+    found = compiled(reductions)(x)
     exact = torch.stack((x.double().exp().sum(dim), x.double().amax(dim)))
     assert ((found - exact).abs() / exact.abs().clamp_min(1)).max() < 1e-5
 
