@@ -10,6 +10,8 @@ memory no other argument of the backward graph lies in.
 
 from collections import Counter
 from collections.abc import Iterable
+from math import prod
+from typing import Any, cast
 
 import torch
 from torch._guards import TracingContext
@@ -30,7 +32,7 @@ def mark_made(forward: GraphModule, backward: GraphModule) -> None:
     count = Counter(_storage(n) for n in arguments)
     for node in arguments:
         storage = made.get(node.name)
-        if storage is not None and storage not in given and count[_storage(node)] == 1:
+        if storage is not None and storage not in given and count[_storage(node)] == 1 and _is_distinct(node):
             node.meta[_MADE] = True
 
 
@@ -55,3 +57,16 @@ def _storage(node: Node) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return value.untyped_storage()._cdata
+
+
+def _is_distinct(node: Node) -> bool:
+    """Whether a tensor's memory has an element for each of its own."""
+    value: torch.Tensor = node.meta["val"]
+    sizes, strides = ([_number(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    extent = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    return 0 not in strides and extent >= prod(sizes)
+
+
+def _number(size: int | torch.SymInt) -> int:
+    """A size, or what a symbol stood for when the graph was traced; 0 where that is not known."""
+    return size if isinstance(size, int) else cast(Any, size).node.hint or 0

@@ -200,6 +200,7 @@ class _Function:
                 self.last[root] = _END
                 self.owned.add(root)
                 self.returned.setdefault(root, []).append(number)
+        self.whole = set(self.returned)  # tensors that are all of their memory
         self._own_bases()
         self.memory: dict[ir.Value, _Memory] = {}
         self.known: dict[str, Overwriting] = {}
@@ -215,6 +216,7 @@ class _Function:
                 root = self._root(tensors[base])
                 if root is not None:
                     self.owned.add(root)
+                    self.whole.add(root)
 
     def run(self) -> None:
         for step, op in enumerate(self.graph.operations):
@@ -337,14 +339,17 @@ class _Function:
 
     def _take(self, root: ir.Value, result: ir.Value) -> bool:
         """Gives the memory of `root` to `result`, unless a tensor cannot be both."""
-        is_tensor = isinstance(root.owner, ir.Block) or name_of(root.owner) == "kiln.aten"
-        memory = self.memory.get(root) or _Memory(root, root in self.owned or is_tensor)
+        is_argument = isinstance(root.owner, ir.Block)
+        is_aten = not is_argument and name_of(root.owner) == "kiln.aten"
+        memory = self.memory.get(root) or _Memory(root, not is_argument and (root in self.owned or is_aten))
         if isinstance(memory.first.owner, ir.Block) and result in self.returned:
             return False  # autograd refers to the argument while the graph runs
         first, mine = self.graph.strided_layout(memory.first), self.graph.strided_layout(result)
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         owned = memory.is_owned or result in self.owned
-        if owned and not (plain and self._is_exact(result, first.strides)):
+        if owned and not self._is_exact(result, first.strides):
+            return False
+        if not plain and result in self.whole:
             return False
         if not plain and not _same_count(first.shape, mine.shape):
             return False  # a part of it: the whole would be kept for longer

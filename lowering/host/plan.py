@@ -236,9 +236,14 @@ class _Planner(PlanValues):
         buffer = self._buffer(layout.root, dtype)
         found = self.plan.buffers[buffer]
         cast = dtype if dtype and found.dtype != dtype else ""
-        if value == layout.root:
+        if value == layout.root and (value not in self.memory or self._is_all_of(buffer, layout)):
             return Operand(buffer, dtype=cast)
         return self._as_view(buffer, layout, layout.strides, cast)
+
+    def _is_all_of(self, buffer: int, layout: Layout) -> bool:
+        """Whether a tensor has the sizes and strides of the memory that it was written to."""
+        shape, strides = (tuple(map(self.expr, exprs)) for exprs in (layout.shape, layout.strides))
+        return (shape, strides) == (self.plan.buffers[buffer].shape, self.plan.buffers[buffer].strides)
 
     def _as_view(self, buffer: int, layout: Layout, strides: Sequence[ir.AffineExpr], dtype: str) -> Operand:
         shape = tuple(self.expr(e) for e in layout.shape)

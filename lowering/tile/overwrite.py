@@ -3,12 +3,14 @@
 
 """Which operands a kernel may find its result in: it reads each element of them before it writes that element.
 
-True of a nest, of either target, where every read of the operand is at the index that is written, or in a
-reduction over dims that one thread walks as a whole before it writes any of them (softmax over rows).
+True of a nest, of either target, where every read of the operand is at the index that is written (of an operand in
+other dims, at the address), or in a reduction over dims that one thread walks as a whole before it writes any of them
+(softmax over rows).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from torch_mlir import ir
 
@@ -23,7 +25,8 @@ __all__ = ["Overwriting", "overwritable"]
 def overwritable(body: FusionBody, layouts: Sequence[ir.AffineMap], operand: int, root: int) -> bool:
     """Whether a kernel made of loops alone may write result `root` into the memory of tensor operand `operand`.
 
-    `layouts`: of the operands, then of the results. Both must be the same map on the same sizes and element type.
+    `layouts`: of the operands, then of the results. Both must be the same map on the same sizes and element type, or
+    lead to the same addresses.
     """
     return Overwriting(body, layouts).allows(operand, root)
 
@@ -52,7 +55,8 @@ class Overwriting:
         """The tensor operands into whose memory result `root` may be written."""
         result, part = self.body.roots[root], self._part_of[root]
         dims = self.body.dims(result)
-        found = self._alike.get((result.type, dims, self.layouts[len(self.body.tensors) + root]), 0) & ~self._captured
+        layout = self.layouts[len(self.body.tensors) + root]
+        found = (self._alike.get((result.type, dims, layout), 0) | self._reshaped(result)) & ~self._captured
         # A thread may be done with one part while another thread has not begun with it.
         for number, read in self._parts.items():
             found &= -1 if number == id(part) else ~read
@@ -64,8 +68,26 @@ class Overwriting:
         nest = self._nests[key]
         if nest is None:
             return 0
+        found &= ~sum(
+            1 << i for i in nest.elsewhere if found >> i & 1 and not nest.is_at_point(i, self.layouts[i], layout)
+        )
         # Results of one point are stored in order: none after `root` may read what it has overwritten.
         return found & nest.operands & ~(nest.later[root] & ~(self._read[result] if nest.is_loaded_once else 0))
+
+    def _reshaped(self, result: ir.Value) -> int:
+        """Operands of as many elements of the result's type, whose number is known, in other dims."""
+        mine = ir.RankedTensorType(result.type)
+        if not mine.has_static_shape:
+            return 0
+        types = [ir.RankedTensorType(value.type) for value in self.body.tensors]
+        return sum(
+            1 << i
+            for i, t in enumerate(types)
+            if t.has_static_shape
+            and t.element_type == mine.element_type
+            and list(t.shape) != list(mine.shape)
+            and prod(t.shape) == prod(mine.shape)
+        )
 
     def _union(self, values: Iterable[ir.Value]) -> int:
         """Operands that any of some values is computed from, table lookups aside."""
@@ -91,9 +113,11 @@ class Overwriting:
         # What is smaller is another nest, which may run before or after this one.
         allowed &= ~self._union(smaller) & ~self._union(walk.shifted)
         used = {d for _, at in walk.reduced for e in at for d in affine.dims_in(e) if d < len(dims)}
+        elsewhere: dict[int, list[Indices]] = {}
         for operand, reads in walk.reads.items():
             if body.dims(body.tensors[operand]) != dims:
-                continue  # no result of these sizes may have it
+                elsewhere[operand] = reads
+                continue
             if any(at != indices for at in reads) and (smaller or not _rows_first(reads, indices, used)):
                 allowed &= ~(1 << operand)
         later: dict[int, int] = {}
@@ -101,18 +125,30 @@ class Overwriting:
         for i in reversed(together):
             later[i] = behind
             behind |= self._read[body.roots[i]]
-        return _Nest(allowed, later, _is_loaded_once(body))
+        return _Nest(allowed, later, _is_loaded_once(body), indices, elsewhere)
 
 
 @dataclass(frozen=True)
 class _Nest:
     """Results that one nest stores. operands: what it reads at the point that it writes, or before it writes. later:
-    operands that the results behind each one are computed from. is_loaded_once: see there.
+    operands that the results behind each one are computed from. is_loaded_once: see there. point: the indices of what
+    is stored. elsewhere: where operands of other sizes are read.
     """
 
     operands: int
     later: dict[int, int]
     is_loaded_once: bool
+    point: Indices
+    elsewhere: Mapping[int, Sequence[Indices]]
+
+    def is_at_point(self, operand: int, layout: ir.AffineMap, of_result: ir.AffineMap) -> bool:
+        """Whether each element of an operand is read where its address is that of the element that is written."""
+        written = _address(of_result, self.point)
+        return all(_address(layout, at) == written for at in self.elsewhere[operand])
+
+
+def _address(layout: ir.AffineMap, indices: Indices) -> ir.AffineExpr:
+    return affine.simplify(affine.substitute(layout.results[0], dict(enumerate(indices))))
 
 
 def _is_loaded_once(body: FusionBody) -> bool:

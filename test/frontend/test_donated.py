@@ -41,6 +41,11 @@ def sine(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return (x @ w).sin().sum()
 
 
+def reshaped(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The product is saved as a matrix, its gradient is a stack of matrices until it is multiplied."""
+    return (x.view(2, 12, 32) @ w).sin().sum()
+
+
 def read_twice(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """One product is saved as it is and transposed, and another one is saved."""
     y = x @ w
@@ -67,7 +72,7 @@ def check(function: Function, plans: list[Plan], target: str) -> int:
 
 
 @pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
-@pytest.mark.parametrize(("function", "count"), [(sine, 1), (read_twice, 1), (returned, 0)])
+@pytest.mark.parametrize(("function", "count"), [(sine, 1), (reshaped, 1), (read_twice, 1), (returned, 0)])
 def test_gradients_written_over_what_was_saved(function: Function, count: int, plans: list[Plan], target: str) -> None:
     """Only where nothing else lies in that memory, and where the gradient is not returned."""
     assert check(function, plans, target) == count

@@ -146,3 +146,30 @@ func.func @donated(%x: tensor<8xf32>, %y: tensor<8xf32> {kiln.donated}, %z: tens
   }) {kind = "pointwise", name = "returned"} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   return %2 : tensor<8xf32>
 }
+
+// -----
+
+// An operand in other dims is written over where each element keeps its address: reshaped, and not transposed.
+
+// CHECK-LABEL: func.func @other_dims
+// CHECK: in_place = array<i64: 0, 0>
+// CHECK-SAME: name = "reshaped"
+// CHECK-NOT: in_place
+// CHECK: name = "transposed"
+func.func @other_dims(%x: tensor<8x4xf32> {kiln.donated}, %y: tensor<8x4xf32> {kiln.donated}) -> tensor<4x8xf32> {
+  %0 = "kiln.fusion"(%x) ({
+  ^bb0(%a: tensor<8x4xf32>):
+    %v = "kiln.view"(%a) {map = affine_map<(d0, d1, d2) -> (d0 * 4 + d1, d2)>, shape = affine_map<() -> (2, 4, 4)>} : (tensor<8x4xf32>) -> tensor<2x4x4xf32>
+    "kiln.yield"(%v) : (tensor<2x4x4xf32>) -> ()
+  }) {kind = "pointwise", name = "reshaped"} : (tensor<8x4xf32>) -> tensor<2x4x4xf32>
+  %1 = "kiln.fusion"(%y) ({
+  ^bb0(%a: tensor<8x4xf32>):
+    %v = "kiln.view"(%a) {map = affine_map<(d0, d1) -> (d1, d0)>, shape = affine_map<() -> (4, 8)>} : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    "kiln.yield"(%v) : (tensor<4x8xf32>) -> ()
+  }) {kind = "pointwise", name = "transposed"} : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  %2 = "kiln.fusion"(%0, %1) ({
+  ^bb0(%a: tensor<2x4x4xf32>, %b: tensor<4x8xf32>):
+    "kiln.yield"(%b) : (tensor<4x8xf32>) -> ()
+  }) {kind = "pointwise", name = "last"} : (tensor<2x4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %2 : tensor<4x8xf32>
+}
