@@ -187,6 +187,26 @@ def index_among(
     return tuple(zero if affine.constant_of(size) == 1 else next(walked) for size in wanted)
 
 
+def index_in_row(
+    position: ir.AffineExpr, column: ir.AffineExpr, columns: ir.AffineExpr, wanted: Sequence[ir.AffineExpr]
+) -> Indices:
+    """The index of the element in `column` of the row at `position` (row-major among all rows) of a tensor of sizes
+    `wanted`, which has the elements of a product's result in their order: its rows may be split in another way, and
+    dims of size 1 stand behind the columns, or a column alone is no dim.
+    """
+    one = ir.AffineConstantExpr.get(1)
+    sizes = list(wanted)
+    if columns == one:
+        if not sizes or sizes[-1] != one:
+            return tuple(indices_at(position, sizes))
+        return (*indices_at(position, sizes[:-1]), column)
+    behind = 0
+    while sizes[-1] == one:
+        sizes.pop()
+        behind += 1
+    return (*indices_at(position, sizes[:-1]), column, *[ir.AffineConstantExpr.get(0)] * behind)
+
+
 def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:
     """`expr` as base + coefficient * lane where d_dim = block + lane, block a multiple of `multiple_of` = lanes.
 

@@ -15,7 +15,7 @@ from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul import Destination
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane, Scope
-from kiln.lowering.tile.access import Indices, compose_one, indices_at, linear_offset
+from kiln.lowering.tile.access import Indices, compose_one, index_in_row, linear_offset
 
 
 class FusedEpilogue:
@@ -33,7 +33,7 @@ class FusedEpilogue:
         rows: ir.AffineExpr,
         columns: ir.AffineExpr,
     ):
-        self.e, self.result = e, result
+        self.e, self.result, self.columns = e, result, columns
         self.batch = [e.loops.new(x) for x in batch]
         self.row = e.loops.new(rows)
         self.column = e.loops.new(columns)
@@ -43,8 +43,8 @@ class FusedEpilogue:
 
     def at(self, value: ir.Value) -> Indices:
         """The index of `value`, which has the product's elements in their order, for the current row and column."""
-        index = indices_at(self.position, self.e.body.dims(value)[:-1])
-        return (*(self.e.loops.simplify(x) for x in index), self.column)
+        index = index_in_row(self.position, self.column, self.columns, self.e.body.dims(value))
+        return tuple(x if x == self.column else self.e.loops.simplify(x) for x in index)
 
     def begin_tile(self, b: Builder, batch: Sequence[Index], m0: Index, n0: Index, rows: Index, cols: Index) -> None:
         """Nothing is shared between rows beyond what LLVM hoists by itself."""

@@ -13,7 +13,7 @@ from kiln.lowering.gpu.builder import Builder, Condition, Index, is_float
 from kiln.lowering.gpu.dot.operands import Line, split_batch
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
-from kiln.lowering.tile.access import Indices, index_among, indices_at, linear_offset
+from kiln.lowering.tile.access import Indices, index_among, index_in_row, linear_offset
 from kiln.lowering.tile.scopes import Scope
 
 
@@ -39,8 +39,8 @@ class FusedEpilogue:
 
     def at(self, value: ir.Value) -> Indices:
         """The index of `value`, which has the result's elements in their order, at the current row and column."""
-        index = indices_at(self.position, self.e.body.dims(value)[:-1])
-        return tuple(self.e.loops.simplify(x) for x in (*index, self.column))
+        index = index_in_row(self.position, self.column, self.columns, self.e.body.dims(value))
+        return tuple(self.e.loops.simplify(x) for x in index)
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
