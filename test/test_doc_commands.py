@@ -29,6 +29,7 @@ from kiln.dialects import create_context, parse
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {
+    "first-hour.md",
     "first-kernel.md",
     "first-op.md",
     "first-pass.md",
