@@ -6,7 +6,7 @@
 The order of a constant weight, which is packed before the kernel runs, is the same as an affine map (`packed_layout`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -23,7 +23,7 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ConvSchedule,
 )
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.bf16 import as_integers, interleave
+from kiln.lowering.cpu.contraction.bf16 import as_integers, as_pairs
 from kiln.lowering.cpu.contraction.pack import transpose_registers
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
@@ -152,21 +152,23 @@ class _Dim(NamedTuple):
 _Word = Sequence[Index | None]
 """The offsets in memory of the elements of a word; None: there is no such element."""
 
+_Elements = tuple[ir.Value, range]
+"""One element of each of some outputs: a vector, and the lanes of it that they are in."""
+
 
 class Pack:
     """Packs blocks of weights into scratch, from 0 of `target` on.
 
     Some indices of the innermost dims are written out (`_chunks`), so that it is known which elements are a word; loops
-    walk the others. Words of `width` outputs are put in order in registers and transposed; of outputs that are
-    neighbours, and where no elements are, they are gathered.
+    walk the others. Vectors of neighbours of `width` outputs are transposed in registers, and words are shuffled from
+    the results. Where outputs are neighbours themselves, their elements are gathered.
     """
 
     def __init__(self, b: Builder, p: ConvProblem, order: Order, width: int, weight: ir.Value, target: ir.Value):
         self.b, self.p, self.order, self.width, self.weight, self.target = b, p, order, width, weight, target
-        self.unit, self.dims = width * order.group, _dims(p)
-        mixed = [d for d in self.dims if d.name in order.mixed]
-        has_gaps = any(d.stride != prod(inner.size for inner in mixed[:i]) for i, d in enumerate(mixed))
-        self.is_near = p.weight_strides[0] != 1 and self.dims[0].stride == 1 and not has_gaps
+        self.dims, self.stride, self.unit = _dims(p), known(p.weight_strides[0]), width * order.group
+        strides = [d.stride for d in self.dims]
+        self.is_near = self.stride != 1 and strides[0] == 1 and all(isinstance(x, int) for x in strides)
         self.chunks = _chunks(self.dims, order, self.unit if self.is_near else 1)
 
     def pack(self, start: Index, count: Index) -> None:
@@ -181,7 +183,7 @@ class Pack:
 
     def strip(self, start: Index, count: Index, lane: Index) -> None:
         """`width` outputs from `lane` on."""
-        b, last, stride = self.b, self.b.subi(count, 1), known(self.p.weight_strides[0])
+        b, last, stride = self.b, self.b.subi(count, 1), self.stride
         if isinstance(count, int) and count % self.width == 0:
             start = b.addi(start, b.muli(lane, stride))
             rows = [b.addi(start, b.muli(i, stride)) for i in range(self.width)]
@@ -191,15 +193,11 @@ class Pack:
 
         def chunk(at: dict[str, Index], base: Index, sizes: list[int]) -> None:
             first, _ = self.order.place(b, lane, *at.values())
-            words = self.words(sizes)
-            if not self.is_near:
-                for to, word in words.items():
-                    b.vstore(self.gathered(word, b.addi(rows[0], base), mask), self.target, b.addi(first, to))
-                return
-            for square in self.squares(words):
-                made = transpose_registers(b, self.loaded([words[to] for to in square], rows, base))
-                for to, x in zip(square, made, strict=False):
-                    b.vstore(x, self.target, b.addi(first, to))
+            words, here = self.words(sizes), [b.addi(row, base) for row in rows]
+            made = self.transposed(words.values(), here) if self.is_near else {}
+            for to, word in words.items():
+                elements = [made[x] if x in made else self.gathered(here[0], x, mask) for x in word]
+                b.vstore(self.word(*elements), self.target, b.addi(first, to))
 
         self.walk(len(self.dims), {"c": 0, "y": 0, "z": 0}, 0, [], chunk)
 
@@ -234,62 +232,45 @@ class Pack:
             words.setdefault(to, [None] * self.order.group)[part] = offset
         return words
 
-    def gathered(self, word: _Word, row: Index, mask: ir.Value | None) -> ir.Value:
-        """One word of some outputs, the first of which begins at `row`."""
-        b, stride = self.b, known(self.p.weight_strides[0])
-        element = ir.MemRefType(self.weight.type).element_type
-        zero = b.zero(b.vec(self.width, element))
-        x = [zero if e is None else b.gather(self.weight, b.addi(row, e), stride, self.width, mask) for e in word]
-        return self.word(x[0] if len(x) == 1 else interleave(b, *x))
+    def transposed(self, words: Iterable[_Word], rows: Sequence[Index]) -> dict[Index | None, _Elements]:
+        """The elements of words by their offset; rows: where the outputs begin."""
+        b, unit, group = self.b, self.unit, self.order.group
+        left = sorted(x for word in words for x in word if isinstance(x, int))
+        made: dict[Index | None, _Elements] = {}
+        while left:
+            start = left[0]
+            here = [x - start for x in left if x < start + unit]
+            mask = b.mask_between(0, here[-1] + 1, unit)
+            loaded = [b.vload(self.weight, b.addi(row, start), unit, mask) for row in rows]
+            if group == 1:
+                columns = transpose_registers(b, [self.widened(x) for x in loaded])
+            else:
+                columns = [as_pairs(b, x) for x in transpose_registers(b, [as_integers(b, x) for x in loaded])]
+            made |= {start + x: (columns[x // group], range(x % group, unit, group)) for x in here}
+            left = left[len(here) :]
+        return made
 
-    def word(self, x: ir.Value) -> ir.Value:
-        """Elements as words in scratch."""
-        if self.order.group > 1:
-            return as_integers(self.b, x)
+    def gathered(self, row: Index, offset: Index | None, mask: ir.Value | None) -> _Elements:
+        """An element of some outputs, the first of which begins at `row`."""
+        b, lanes = self.b, range(self.width)
+        if offset is None:
+            return b.zero(b.vec(self.width, ir.MemRefType(self.weight.type).element_type)), lanes
+        return b.gather(self.weight, b.addi(row, offset), self.stride, self.width, mask), lanes
+
+    def word(self, first: _Elements, second: _Elements | None = None) -> ir.Value:
+        """A word of some outputs, as in scratch."""
+        (x, low), b = first, self.b
+        if second is None:
+            return self.widened(x)
+        y, high = second
+        behind = ir.VectorType(x.type).shape[0]
+        return as_integers(
+            b, b.shuffle(x, y, [lane for i, j in zip(low, high, strict=True) for lane in (i, behind + j)])
+        )
+
+    def widened(self, x: ir.Value) -> ir.Value:
+        """Elements in the type of the sums."""
         return self.b.cast_float(x, ir.MemRefType(self.target.type).element_type)
-
-    def squares(self, words: dict[int, list[Index | None]]) -> Iterator[list[int]]:
-        """Places of words that are transposed together: their elements lie in two vectors of an output, or one."""
-        square: list[int] = []
-        for to in words:
-            if len(square) == self.width or not _vectors([words[i] for i in (*square, to)], self.unit):
-                yield square
-                square = []
-            square.append(to)
-        yield square
-
-    def loaded(self, words: Sequence[_Word], rows: list[Index], base: Index) -> list[ir.Value]:
-        """Vectors of the words of each output."""
-        b, unit, starts = self.b, self.unit, _vectors(words, self.unit)
-        offsets = [x if isinstance(x, int) else None for word in words for x in word]
-        lanes = [
-            unit if x is None else next(n * unit + x - s for n, s in enumerate(starts) if s <= x < s + unit)
-            for x in offsets
-        ]
-        lanes += range(len(lanes), unit)
-        ends = [1 + max(x for x in offsets if x is not None and s <= x < s + unit) - s for s in starts]
-
-        def row(at: Index) -> ir.Value:
-            x = [
-                b.vload(self.weight, b.addi(at, s), unit, b.mask_between(0, end, unit))
-                for s, end in zip(starts, ends, strict=True)
-            ]
-            if lanes == list(range(unit)):
-                return self.word(x[0])
-            return self.word(b.shuffle(x[0], x[1] if len(x) > 1 else b.zero(x[0].type), lanes))
-
-        return [row(b.addi(at, base)) for at in rows]
-
-
-def _vectors(words: Sequence[_Word], unit: int) -> list[int]:
-    """Where vectors of `unit` elements begin that hold all of some words; none where two are not enough, with a vector
-    of zeros where there is no element.
-    """
-    starts: list[int] = []
-    for x in sorted(x for word in words for x in word if isinstance(x, int)):
-        if not starts or x >= starts[-1] + unit:
-            starts.append(x)
-    return starts if len(starts) + any(None in word for word in words) <= 2 else []
 
 
 def _dims(p: ConvProblem) -> list[_Dim]:
