@@ -30,7 +30,7 @@ from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import BlockKernel
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.conv.weights import Pack, order_of
+from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.conv.window import Window, row_count
 from kiln.lowering.cpu.matmul.problem import known
 
@@ -40,8 +40,8 @@ _UNROLLED = 12  # products in one row of a window up to here are written out: th
 def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     """Scratch areas in elements of the sum dtype, and the total `bytes`.
 
-    The packed weights of a block at 0, the sums of a row at `sums`; for a planar result the same again with lanes along
-    columns at `turned`, `pitch` elements a channel.
+    The packed weights of a block at `weights`, the sums of a row at `sums`; for a planar result the same again with
+    lanes along columns at `turned`, `pitch` elements a channel.
     """
     order = order_of(p, s)
     line = LINE // p.sum_bytes
@@ -52,7 +52,10 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     # A page apart, rows of 1024 columns would fall into the same cache sets.
     pitch += line
     elements = turned + (pitch * order.lanes if p.planar else 0)
-    return {"sums": sums, "turned": turned, "pitch": pitch, "elements": elements, "bytes": elements * p.sum_bytes}
+    return {
+        "weights": 0, "sums": sums, "turned": turned, "pitch": pitch, "elements": elements,
+        "bytes": elements * p.sum_bytes,
+    }  # fmt: skip
 
 
 class Direct(RowKernel, BlockKernel):
@@ -62,18 +65,10 @@ class Direct(RowKernel, BlockKernel):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        b, p, s, ctx = self.b, self.p, self.s, self.ctx
-        self.layout, self.order = direct_layout(p, s), order_of(p, s)
-        self.nv, self.lanes = s.nv, self.order.lanes
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], self.sum_type)
-        self.sums = self.layout["sums"]
-        self.weights, is_pairs = self.operands.weight, self.order.pair is not None
-        if is_pairs:
+        p, s = self.p, self.s
+        self.prepare(direct_layout(p, s), order_of(p, s))
+        if self.order.pair is not None:
             self.unit = float_unit("f32", self.width, pairs=True)
-        if not p.packed:
-            element = b.i32 if is_pairs else self.sum_type
-            self.weights = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], element)
-            self.packing = Pack(b, p, self.order, self.width, self.operands.weight, self.weights)
         if self.order.pair == "c":
             self.p, self.x_channel = replace(p, channels=p.channels // 2), 2
         elif self.order.pair == "z":
@@ -81,30 +76,16 @@ class Direct(RowKernel, BlockKernel):
         self.find_runs()
 
     def emit(self) -> None:
-        """This thread's share of (block of channels, row, part of the row), blocks outermost: each is packed once."""
+        """This thread's share; a unit is a part of a row of an image."""
         b, p = self.b, self.p
-        blocks_of_group = -(-p.outputs // self.lanes)
-        columns = known(p.columns)
-        parts = b.ceildivi(columns, self.span)
-        rows = row_count(b, p)
+        parts, rows = b.ceildivi(known(p.columns), self.span), row_count(b, p)
         units = b.muli(b.muli(known(p.images), rows), parts)
-        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, p.groups * blocks_of_group))
 
-        def block(index: Index) -> None:
-            group, inner = b.divi(index, blocks_of_group), b.remi(index, blocks_of_group)
-            channel, count = self.begin_block(group, inner, index)
-            begin = b.muli(index, units)
+        def unit(u: Index, group: Index, channel: Index, count: Index, start: Index) -> None:
+            line, part = b.divi(u, parts), b.remi(u, parts)
+            self.part(group, channel, count, b.divi(line, rows), b.remi(line, rows), part, parts)
 
-            def unit(u: Index) -> None:
-                line, part = b.divi(u, parts), b.remi(u, parts)
-                self.part(group, channel, count, b.divi(line, rows), b.remi(line, rows), part, parts)
-
-            b.for_(b.maxi(b.subi(low, begin), 0), b.mini(b.subi(high, begin), units), 1, unit)
-
-        if isinstance(units, int) and units == 0:
-            return
-        safe = b.maxi(units, 1)
-        b.for_(b.divi(low, safe), b.ceildivi(high, safe), 1, block)
+        self.share(units, b.maxi(units, 1), False, unit)
 
     def part(
         self, group: Index, channel: Index, count: Index, image: Index, row: Index, part: Index, parts: Index
@@ -183,6 +164,6 @@ class Direct(RowKernel, BlockKernel):
         def factors(v: int, z: Index) -> Place:
             at = b.addi(weights, b.muli(b.addi(b.muli(z, phase.step), phase.first), self.lanes))
             at = b.addi(at, v * self.width)
-            return Place(self.weights, b.muli(at, self.order.group if self.p.packed else 1))
+            return Place(self.weights, b.muli(at, self.per_word))
 
         return self.add_row(Grid(count, self.nv), meets, acc, pixel, factors)

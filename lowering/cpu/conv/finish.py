@@ -1,7 +1,9 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The epilogue on sums that lie in scratch, channels beside each other: rows of the result at a time."""
+"""The walk over blocks of outputs and units of work, and the epilogue on sums in scratch: rows of the result."""
+
+from collections.abc import Callable
 
 from torch_mlir import ir
 
@@ -18,18 +20,76 @@ __all__ = ["BlockKernel"]
 class BlockKernel(ConvKernel):
     """A kernel that computes blocks of `lanes` outputs, whose weights it packs first, and sums in scratch.
 
-    Attributes of the kernel: `scratch` in the sum type; in it, from `sums` on, `lanes` channels of each pixel. For a
-    planar result, `layout["turned"]` is where the channels lie with lanes along columns, `layout["pitch"]` elements
-    apart. Weights that are not packed already are by `packing`; the block's begin with word `panel` of `order`.
+    In `scratch`, from `sums` on, are `lanes` channels of each pixel. For a planar result they have lanes along columns
+    from `layout["turned"]` on, `layout["pitch"]` elements apart. The weights of a block begin with word `panel`.
     """
 
-    scratch: ir.Value
-    layout: dict[str, int]
-    sums: Index
-    lanes: int
-    order: Order
     packing: Pack
     panel: Index = 0
+
+    def prepare(self, layout: dict[str, int], order: Order) -> None:
+        """The areas of scratch: `elements` of the sum type, and bytes from `weights` on, unless they are packed."""
+        b, p, ctx = self.b, self.p, self.ctx
+        self.layout, self.order, self.lanes, self.nv = layout, order, order.lanes, self.s.nv
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+        self.sums: Index = layout["sums"]
+        self.weights, self.per_word = self.operands.weight, order.group
+        if not p.packed:
+            at, word = b.addi(ctx.scratch_offset, layout["weights"]), b.i32 if order.group > 1 else self.sum_type
+            self.weights, self.per_word = b.view(ctx.scratch, at, order.words, word), 1
+            self.packing = Pack(b, p, order, self.width, self.operands.weight, self.weights)
+
+    def share(
+        self,
+        units: Index,
+        together: Index,
+        by_units: bool,
+        unit: Callable[[Index, Index, Index, Index, Index], None],
+        copy: Callable[[Index, Index, Index], None] | None = None,
+    ) -> None:
+        """This thread's share of (unit of work, block of outputs): units and in these blocks (`by_units`), or the
+        reverse. Sets of `together` units go by, which share packed weights.
+
+        unit(u, group, channel, count, start): for `count` outputs from `channel` on, of the set that begins with unit
+        `start`. copy(group, start, stop): what units of a set read of a group's image.
+        """
+        b, p = self.b, self.p
+        of_group = -(-p.outputs // self.lanes)
+        blocks = p.groups * of_group
+        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, blocks))
+        if by_units:
+            first, last = b.divi(low, blocks), b.ceildivi(high, blocks)
+            groups: tuple[Index, Index] = (0, p.groups)
+        else:
+            first, last = 0, units
+            safe = b.maxi(b.muli(units, of_group), 1)
+            groups = b.divi(low, safe), b.ceildivi(high, safe)
+
+        def some(start: Index) -> None:
+            stop = b.mini(b.addi(start, together), last)
+
+            def block(group: Index, i: Index) -> None:
+                number = b.addi(b.muli(group, of_group), i)
+                if by_units:
+                    begin, end = (b.ceildivi(b.maxi(b.subi(x, number), 0), blocks) for x in (low, high))
+                else:
+                    begin, end = (b.subi(x, b.muli(number, units)) for x in (low, high))
+                begin, end = b.maxi(begin, start), b.mini(end, stop)
+
+                def here() -> None:
+                    channel, count = self.begin_block(group, i, number)
+                    b.for_(begin, end, 1, lambda u: unit(u, group, channel, count, start))
+
+                b.if_(b.cmpi("slt", begin, end), here)
+
+            def one(group: Index) -> None:
+                if copy is not None:
+                    copy(group, start, stop)
+                b.for_(0, of_group, 1, lambda i: block(group, i))
+
+            b.for_(*groups, 1, one)
+
+        b.for_(first, last, together, some)
 
     def begin_block(self, group: Index, i: Index, number: Index) -> tuple[Index, Index]:
         """The first output, and how many there are, of the i-th block of a group, the `number`-th of all; its weights

@@ -11,7 +11,6 @@ channels, and stored in scratch, where the epilogue finds them row by row (finis
 rows are of no use: two in 16 for a row of 14 pixels and a window of 3.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule
@@ -23,12 +22,12 @@ from kiln.lowering.cpu.conv.finish import BlockKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
-from kiln.lowering.cpu.conv.weights import Pack, order_of
+from kiln.lowering.cpu.conv.weights import order_of
 from kiln.lowering.cpu.matmul.problem import element_type, known
 
 __all__ = ["Tiles", "tiles_layout"]
 
-_TILE = ROWS * BLOCK
+_WORDS = ROWS * BLOCK // 2  # of a tile of weights
 
 
 def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
@@ -61,15 +60,10 @@ class Tiles(BlockKernel):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         b, p, s, operands, ctx = self.b, self.p, self.s, self.operands, self.ctx
-        self.order = order_of(p, s)
-        self.nv, self.lanes = s.nv, self.order.lanes
+        self.prepare(tiles_layout(p, s), order_of(p, s))
         self.depth = depth_of(p, s.order)
-        self.layout = tiles_layout(p, s)
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.layout["elements"], b.f32)
-        self.sums = self.layout["sums"]
         self.sizes = copy_sizes(p, s.order, s.rows)
         self.flat = is_flat(p)
-        self.blocks = -(-p.outputs // self.lanes)
         bf16 = element_type("bf16")
         if s.in_place:
             self.image = operands.x
@@ -78,13 +72,6 @@ class Tiles(BlockKernel):
             count = s.units * self.sizes["slot"]
             self.image, image_pairs = b.view(ctx.scratch, at, count, bf16), b.view(ctx.scratch, at, count // 2, b.i32)
             self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image, image_pairs)
-        if p.packed:
-            self.weights = operands.weight
-        else:
-            at = b.addi(ctx.scratch_offset, self.layout["weights"])
-            count = self.order.words
-            self.weights = b.view(ctx.scratch, at, 2 * count, bf16)
-            self.packing = Pack(b, p, self.order, ROWS, operands.weight, b.view(ctx.scratch, at, count, b.i32))
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps: list[int] = []
         for y, z in self.depth.taps:
@@ -94,85 +81,27 @@ class Tiles(BlockKernel):
             self.taps.append(plane + (row * self.sizes["pitch"] + column) * BLOCK)
 
     def emit(self) -> None:
-        """This thread's share of (unit, block of outputs): of units and in these blocks, or the reverse. Units go by in
-        sets that share packed weights.
-        """
-        b, p = self.b, self.p
+        """This thread's share; a unit is some rows of an image (pixels, where they are a line)."""
+        b, p, s, slot = self.b, self.p, self.s, self.sizes["slot"]
+        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), s.rows)
+
+        def origin(u: Index, group: Index) -> Index:
+            return self.image_at(b.divi(u, of_image), b.muli(group, p.channels))
+
+        def copy(group: Index, start: Index, stop: Index) -> None:
+            def one(u: Index) -> None:
+                self.copies.copy(origin(u, group), b.remi(u, of_image), b.muli(b.subi(u, start), slot))
+
+            if not s.in_place:
+                b.for_(start, stop, 1, one)
+
+        def unit(u: Index, group: Index, channel: Index, count: Index, start: Index) -> None:
+            x = origin(u, group) if s.in_place else b.muli(b.subi(u, start), slot)
+            self.some(b.divi(u, of_image), b.remi(u, of_image), x, channel, count)
+
         AMX_BF16.begin(b)
-        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), self.s.rows)
-        units = b.muli(known(p.images), of_image)
-        blocks = p.groups * self.blocks
-        low, high = b.split(self.ctx.tid, self.ctx.nt, b.muli(units, blocks))
-        by_units = self.s.share == "units"
-        if by_units:
-            first, last = b.divi(low, blocks), b.ceildivi(high, blocks)
-            groups: tuple[Index, Index] = (0, p.groups)
-        else:
-            first, last = 0, units
-            safe = b.maxi(b.muli(units, self.blocks), 1)
-            groups = (b.divi(low, safe), b.ceildivi(high, safe))
-
-        def share(block: Index, start: Index, stop: Index) -> tuple[Index, Index]:
-            """This thread's units of those in [start, stop) for a block."""
-            if by_units:
-                begin, end = (b.ceildivi(b.maxi(b.subi(x, block), 0), blocks) for x in (low, high))
-            else:
-                begin, end = (b.subi(x, b.muli(block, units)) for x in (low, high))
-            return b.maxi(begin, start), b.mini(end, stop)
-
-        def place(u: Index) -> tuple[Index, Index]:
-            return b.divi(u, of_image), b.remi(u, of_image)
-
-        def some(start: Index) -> None:
-            stop = b.mini(b.addi(start, self.s.units), last)
-
-            def group(g: Index) -> None:
-                def origin(image: Index) -> Index:
-                    return self.image_at(image, b.muli(g, p.channels))
-
-                def copy(u: Index) -> None:
-                    image, band = place(u)
-                    self.copies.copy(origin(image), band, b.muli(b.subi(u, start), self.sizes["slot"]))
-
-                if not self.s.in_place:
-                    b.for_(start, stop, 1, copy)
-
-                def block(i: Index) -> None:
-                    number = b.addi(b.muli(g, self.blocks), i)
-                    begin, end = share(number, start, stop)
-                    b.if_(
-                        b.cmpi("slt", begin, end), lambda: self.block(g, i, number, (begin, end), start, place, origin)
-                    )
-
-                b.for_(0, self.blocks, 1, block)
-
-            b.for_(*groups, 1, group)
-
-        b.for_(first, last, self.s.units, some)
+        self.share(b.muli(known(p.images), of_image), s.units, s.share == "units", unit, copy)
         AMX_BF16.end(b)
-
-    def block(
-        self,
-        group: Index,
-        i: Index,
-        number: Index,
-        units: tuple[Index, Index],
-        start: Index,
-        place: Callable[[Index], tuple[Index, Index]],
-        origin: Callable[[Index], Index],
-    ) -> None:
-        """A range of units for the i-th block of outputs of a group, the `number`-th of all; `start`: the first unit
-        that is copied, place: the image and part of it that is a unit, origin: where an image begins.
-        """
-        b = self.b
-        channel, count = self.begin_block(group, i, number)
-
-        def unit(u: Index) -> None:
-            image, band = place(u)
-            x = origin(image) if self.s.in_place else b.muli(b.subi(u, start), self.sizes["slot"])
-            self.some(image, band, x, channel, count)
-
-        b.for_(*units, 1, unit)
 
     def some(self, image: Index, band: Index, x: Index, channel: Index, count: Index) -> None:
         """The sums of a unit, and the epilogue on them. x: where its copy, or the image, begins."""
@@ -224,8 +153,9 @@ class Tiles(BlockKernel):
             return Place(self.image, b.sum_(left[r], source, self.taps[tap]), step)
 
         def weights(tap: int, v: int, k: Index) -> Place:
-            block = b.addi(b.muli(self.panel, 2), b.muli(b.divi(k, BLOCK), taps * nv * _TILE))
-            return Place(self.weights, b.addi(block, (tap * nv + v) * _TILE), BLOCK)
+            word = b.addi(self.panel, b.muli(b.divi(k, BLOCK), taps * nv * _WORDS))
+            word = b.addi(word, (tap * nv + v) * _WORDS)
+            return Place(self.weights, b.muli(word, self.per_word), ROWS * self.per_word)
 
         def sums(r: int, v: int) -> Place:
             place = b.muli(b.subi(starts[r], first), self.lanes)
