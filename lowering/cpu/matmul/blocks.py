@@ -234,7 +234,13 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
     nv = _panel_vectors(problem.n, LANES) if isinstance(problem.n, int) else 4
     heights = [r for r in _HEIGHTS if r <= 24 // nv]
     in_place = not packed and problem.rhs_strides[-1] == 1 and m <= _PAIRS_IN_PLACE
-    mr = min(heights, key=lambda r: (-(-max(m, 1) // r) * max(r, 3), -r))
+
+    def cost(r: int) -> tuple[int, int, int]:
+        """Products of a step of k, of which a tile takes the time of a dozen at least: their latency."""
+        tiles = -(-max(m, 1) // r)
+        return tiles * max(r * nv, 12), tiles * r, -r
+
+    mr = min(heights, key=cost)
     return VnniBf16Schedule(
         mr=mr,
         nv=nv,

@@ -78,3 +78,10 @@ def test_static_sizes(m: int, n: int, k: int, packed: bool) -> None:
 
     Kernel(["bf16"] * 3, 0, scratch_bytes(problem, schedule), emit)(lhs, given, out, threads=2)
     check(out, lhs, rhs)
+
+
+@pytest.mark.parametrize("m,n", [(49, 160), (49, 96), (49, 16), (13, 160), (100, 32)])
+def test_tiles_have_enough_sums_to_hide_their_latency(m: int, n: int) -> None:
+    """A tile of few vectors has the more rows."""
+    schedule = choose_pairs(normalise(MatmulProblem((), m, n, 512, (512, 1), (1, 512), "bf16")), m)
+    assert schedule.mr * schedule.nv >= 12
