@@ -21,6 +21,7 @@ from kiln.runtime.plan import AtenStep, Launch, Plan
 __all__ = ["graph_data"]
 
 _MOST_DIFF_LINES = 3000
+_CHOOSING = ("schedule-", "autotune-", "emit-kernels")
 _OPERATOR = re.compile(r'"kiln\.aten"\(.*\bop = "([^"]+)"')
 _OF_KERNELS = ("vector", "ttir", "llvm", "object", "plan", "kernels")
 """Stages that rewrite kernels as a whole: the levels of a kernel show them better than a diff."""
@@ -38,7 +39,7 @@ def graph_data(trace: GraphTrace) -> dict[str, Any]:
         "report": Explanation([report]).to_text(verbose=True),
         "passes": _passes(trace, known),
         "stages": _stages(trace, known),
-        "kernels": [kernel_data(trace, name, known) for name in trace.kernels()],
+        "kernels": [kernel_data(trace, name, known) | _remarks(trace, name) for name in trace.kernels()],
         "launches": _launches(trace, known),
         "memory": _memory(trace.plan),
         "host": trace.plan.text if trace.plan is not None else "",
@@ -47,6 +48,15 @@ def graph_data(trace: GraphTrace) -> dict[str, Any]:
     data["nodes"], data["files"] = _nodes(trace, known)
     data["sets"] = known.sets
     return data
+
+
+def _remarks(trace: GraphTrace, name: str) -> dict[str, list[str]]:
+    """What was noted where a kernel's schedule was chosen: what was tried, with times, and what won."""
+    first = trace.launched.index(name)
+    fusion = trace.locations[first][0] if first < len(trace.locations) else ""
+    notes = [note for step in trace.steps if step.name.startswith(_CHOOSING) for note in step.notes]
+    found = [f"{note.pass_name}: {note.reason}" for note in notes if note.location == fusion]
+    return {"notes": list(dict.fromkeys(found))}
 
 
 def _nodes(trace: GraphTrace, known: Provenance) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -90,13 +90,15 @@ def ptx(code: str) -> list[Instruction]:
 
 
 def hot_loop(lines: list[str]) -> tuple[int, int] | None:
-    """First and last line (from 0) of the innermost loop with most arithmetic on vectors; None without a loop.
+    """First and last line (from 0) of the most deeply nested loop, and of these the one with most arithmetic on
+    vectors; None without a loop.
 
-    A loop is what a jump back leads around. Where trips are not known, the longest innermost body is the best guess.
+    A loop is what a jump back leads around. How often each runs is not known, so that this is a guess.
     """
     loops = _loops(lines)
-    inner = [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
-    return max(inner, key=lambda loop: _work(lines[loop[0] : loop[1] + 1]), default=None)
+    around = {a: [b for b in loops if b != a and b[0] <= a[0] and a[1] <= b[1]] for a in loops}
+    inner = [a for a in loops if not any(a in outer for outer in around.values())]
+    return max(inner, key=lambda a: (len(around[a]), _work(lines[a[0] : a[1] + 1])), default=None)
 
 
 def _loops(lines: list[str]) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from kiln.frontend.report.trace.diffing import diff_text
 from kiln.frontend.report.trace.locations import located_lines
 from kiln.frontend.report.trace.page import page, write_page
 from kiln.frontend.report.trace.records import HOST, GraphTrace, StepRecord
+from kiln.frontend.report.trace.reruns import rerun
 from kiln.frontend.report.trace.session import gathering
 from kiln.runtime.plan import AtenStep
 from kiln.runtime.profile import LaunchTimes, Recording, recording
@@ -35,6 +36,8 @@ class Stage:
     step: StepRecord
     source: str
     """The text with locations; behind ``outline-kernels``, that of the functions."""
+    done: int
+    """How many steps of the pipeline have run."""
 
     @property
     def text(self) -> str:
@@ -62,10 +65,10 @@ class TracedGraph:
         """The module as imported, then behind each pass that changed it."""
         found: list[Stage] = []
         text = ""
-        for step in self.record.steps:
+        for done, step in enumerate(self.record.steps):
             text = step.parts.get(HOST, text)
             if step.has_changed or step.stage:
-                found.append(Stage(step.stage or step.name.partition("{")[0], step, text))
+                found.append(Stage(step.stage or step.name.partition("{")[0], step, text, done))
         return found
 
     def stage(self, name: str) -> Stage:
@@ -81,6 +84,24 @@ class TracedGraph:
             names = list(dict.fromkeys(s.name for s in stages))
             raise KilnError(f"no stage or pass {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
         return found[-1]
+
+    def rerun(
+        self, after: str = "input", passes: str = "", *, until: str | None = None, check: bool = False
+    ) -> "TracedGraph":
+        """Compile again from a stage, or from behind a pass, with other passes in between; nothing is loaded or run.
+
+        Args:
+            after: a name as of :meth:`stage`; ``input``: from the first pass on.
+            passes: text of a pipeline to run first: ``"fuse{strategy=greedy}"``.
+            until: the last stage to complete; ``""``: run ``passes`` alone; None: up to machine code.
+            check: compare numbers after each pass up to the stage ``sched`` (docs/checking.md).
+
+        Raises:
+            KilnError: an unknown stage or pass, or one behind ``sched``.
+            CompileError: a pass that fails; with ``check``, one that changes numbers.
+        """
+        found = self.stage(after)
+        return TracedGraph(rerun(self.record, found.done, found.source, passes, until, check=check))
 
     def kernel(self, name: str, stage: str) -> str:
         """A kernel's code at a stage (``vector``, ``llvm``, ``ttir``), or as machine code (``s``, ``ptx``).

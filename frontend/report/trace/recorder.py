@@ -53,6 +53,7 @@ class Recorder(Instrument):
     @override
     def before_pipeline(self, module: "ir.Module", steps: "Sequence[PipelineStep]") -> None:
         if not self.trace.steps:  # a later run goes on with the same module
+            self.trace.pipeline = [(step.pass_.spec(), step.why, step.stage) for step in steps]
             first = StepRecord("input", "input")
             self.trace.steps.append(first)
             self._take(module, first)
@@ -88,12 +89,16 @@ class Recorder(Instrument):
             self.trace.ttir.update({k.symbol: _ttir(k) for k in kernels_of(module) if k.code is not None})
         if isinstance(step.pass_, PlanHost) and step.pass_.plan is not None:
             self.trace.plan = step.pass_.plan
-            for kernel in kernels_of(module):
-                self._keep_code(kernel)
+            self.keep_code(module)
 
     @override
     def pass_failed(self, index: int, step: "PipelineStep", module: "ir.Module", error: "CompileError") -> None:
         self._counting.close()
+
+    def keep_code(self, module: "ir.Module") -> None:
+        """Record machine code, once all of it is asked for: waits for the compilers."""
+        for kernel in kernels_of(module):
+            self._keep_code(kernel)
 
     def _applied(self, rewrite: Rewrite) -> None:
         self._rewrites.append(AppliedRewrite(rewrite, _asked_by()))

@@ -69,7 +69,8 @@ class StepRecord:
 class GraphTrace:
     """One compiled graph.
 
-    ``steps``: the first is the module as imported. ``launched``: names of kernels in the order in which the functions
+    ``pipeline``: text of each pass, why it stands there, and the stage that it completes. ``steps``: the first is the
+    module as imported. ``launched``: names of kernels in the order in which the functions
     launch them; ``locations``: of the ops in the fusion of each of these launches, in order. ``ttir``: what Triton is
     given, with locations. ``code``: what compilers made of each kernel, as text, by the ending of its file. ``kinds``,
     ``schedules``, ``levels``: of the kernels' fusions, as text, and LLVM's optimisation level for each. ``times``: of
@@ -78,6 +79,7 @@ class GraphTrace:
 
     report: CompileReport
     target: str = ""
+    pipeline: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     nodes: list[Node] = field(default_factory=list[Node])
     launched: list[str] = field(default_factory=list[str])

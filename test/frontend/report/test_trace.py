@@ -26,6 +26,27 @@ from kiln.frontend.report.trace.session import recorders
 TARGETS = ("cpu", "tt-cpu")
 
 
+WRONG = '''
+from torch_mlir import ir
+
+from kiln.dialects.walk import ops_inside
+from kiln.passes.core import Pass, register_pass
+
+
+@register_pass
+class DoubleConstants(Pass):
+    """Double the constants of bodies."""
+
+    name = "double-constants"
+
+    def run(self, module: ir.Module) -> None:
+        for op in ops_inside(module.operation):
+            if op.name == "arith.constant":
+                value = ir.FloatAttr(op.attributes["value"])
+                op.attributes["value"] = ir.FloatAttr.get(value.type, 2 * value.value)
+'''
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -134,6 +155,43 @@ def test_stages_and_diffs():
     assert "vector" in graph.kernel(name[:12], "vector") and "Disassembly" in graph.kernel(name, "s")
     with pytest.raises(KilnError, match="has no stage 'ptx'"):
         graph.kernel(name, "ptx")
+
+
+def test_a_rerun_makes_the_same_code():
+    graph = traced().graphs[0]
+    again = graph.rerun()
+    assert again.record.code == graph.record.code and again.record.launched == graph.record.launched
+    assert len(graph.rerun("kiln", until="fused").stages) < len(again.stages)
+
+
+def test_a_rerun_with_another_pass():
+    graph = traced().graphs[0]
+    apart = graph.rerun("canonicalize", "fuse{strategy=none}", until="sched")
+    count = [g.stage("fused").text.count('"kiln.fusion"') for g in (graph, apart)]
+    assert count[1] > count[0]
+    with pytest.raises(KilnError, match="begin at an earlier stage"):
+        graph.rerun("vector")
+    with pytest.raises(KilnError, match="no step behind this one completes stage 'kiln'"):
+        graph.rerun("fused", until="kiln")
+
+
+def test_a_rerun_checks_numbers(tmp_path: Path):
+    from kiln.errors import CompileError
+    from kiln.passes.registry import load_passes_from
+
+    (tmp_path / "wrong.py").write_text(WRONG)
+    load_passes_from(tmp_path / "wrong.py")
+    graph = traced().graphs[0]
+    graph.rerun("kiln", until="fused", check=True)
+    assert graph.rerun("kiln", "double-constants", until="").stages
+    with pytest.raises(CompileError, match="double-constants"):
+        graph.rerun("kiln", "double-constants", until="", check=True)
+
+
+def test_kernels_have_the_notes_of_their_schedules():
+    data = graph_data(traced().graphs[0].record)
+    product = next(kernel for kernel in data["kernels"] if kernel["kind"] == "matmul")
+    assert product["schedule"] and any(note.startswith("schedule-cpu: ") for note in product["notes"])
 
 
 def test_calls_lead_to_their_ops():

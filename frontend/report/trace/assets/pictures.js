@@ -24,7 +24,7 @@ kiln.time = (seconds) => (seconds === null || seconds === undefined ? "" : `${(1
 kiln.fusionPicture = function (graph) {
   const height = 22, left = 150, launches = graph.launches;
   const longest = Math.max(...launches.flatMap((l) => [l.measured ?? 0, l.estimate ?? 0]), 1e-12);
-  const picture = kiln.svg("svg", { width: 1010, height: (launches.length + 1) * height, role: "group",
+  const picture = kiln.svg("svg", { width: 1110, height: (launches.length + 1) * height, role: "group",
     "aria-label": "Kernels and calls in the order in which they run" });
   const heads = { [left + 4]: "kernel or call", 480: "bytes", 570: "operations", 660: "estimated, measured" };
   for (const [x, text] of Object.entries(heads)) picture.append(kiln.svg("text", { x, y: 14 }, text));

@@ -183,24 +183,26 @@ kiln.table = function (heads, rows, pick) {
 
 kiln.passDetail = function (graph, current) {
   const pass = graph.passes[current], detail = kiln.make("div", { class: "detail" });
+  const last = (path) => path.split("/").at(-1);
   const select = (rows, at) => (r) => kiln.select(graph.sets[rows[r][at]] ?? [], `${pass.name}: ${rows[r][0]}`);
   detail.append(kiln.make("pre", {}, pass.spec), kiln.make("p", {}, `${pass.why ? pass.why + ". " : ""}${pass.ms.toFixed(2)} ms`));
   const counts = Object.entries(pass.counts);
   if (counts.length) detail.append(kiln.make("p", {}, counts.map(([key, count]) => `${key}: ${count}`).join(", ")));
-  if (pass.rewrites.length) {
-    detail.append(kiln.make("h2", {}, `${pass.rewrites.length} rewrites`), kiln.table(["rule", "op", "in the model", "in the compiler"],
-      pass.rewrites.slice(0, 400).map(([rule, op, where, source]) => [rule, op, where, source]), select(pass.rewrites, 4)));
-  }
-  if (pass.notes.length) {
-    detail.append(kiln.make("h2", {}, `${pass.notes.length} notes`), kiln.table(["op", "why it was or was not rewritten"],
-      pass.notes.slice(0, 400).map(([op, why]) => [op, why]), select(pass.notes, 2)));
-  }
   pass.diffs.forEach((diff, d) => {
     const id = `pass/${current}/${d}`, lines = graph.texts.get(id).lines;
     const kinds = { "+": "added", "-": "removed", "@": "cut" };
     detail.append(kiln.make("h2", {}, diff.part || "changes"),
       kiln.view(id, { gutter: () => "", classes: (i) => kinds[lines[i][0]] ?? "" }).element);
   });
+  if (pass.rewrites.length) {
+    detail.append(kiln.make("h2", {}, `${pass.rewrites.length} rewrites`), kiln.table(["rule", "op", "in the model", "in the compiler"],
+      pass.rewrites.slice(0, 400).map(([rule, op, where, source]) => [rule, op, last(where), last(source)]),
+      select(pass.rewrites, 4)));
+  }
+  if (pass.notes.length) {
+    detail.append(kiln.make("h2", {}, `${pass.notes.length} notes`), kiln.table(["op", "why it was or was not rewritten"],
+      pass.notes.slice(0, 400).map(([op, why]) => [op, why]), select(pass.notes, 2)));
+  }
   if (!pass.diffs.length && pass.changed.length) {
     detail.append(kiln.make("h2", {}, "Kernels that it rewrote"), ...pass.changed.map((name) => {
       const k = graph.kernels.findIndex((kernel) => kernel.name === name);
