@@ -34,10 +34,11 @@ class SplitReductions(Pass):
     """Reduce in two steps where one step would be the work of one thread, or of few programs of a GPU.
 
     A `linalg.generic` reduction whose results number at most `max_results` while it reads at least `min_elements` is
-    split along a reduction dim of static extent: `parts` partial results, then the reduction of these by the
-    combiner alone. For a GPU, the number of parts is what keeps it busy (`reduction_parts`), and several dims are split
-    where one has too few divisors: the images and the rows of a batch, say. Sums of floats are reassociated, as every
-    parallel sum is. Reductions by an unknown combiner, or whose extents have no divisors near that number, stay.
+    split along a reduction dim of static extent (other reduction dims may be dynamic): `parts` partial results, then
+    the reduction of these by the combiner alone. For a GPU, the number of parts is what keeps it busy
+    (`reduction_parts`), and several dims are split where one has too few divisors: the images and the rows of a batch,
+    say. Sums of floats are reassociated, as every parallel sum is. Reductions by an unknown combiner, or whose extents
+    have no divisors near that number, stay.
 
     Before::
 
@@ -118,10 +119,10 @@ class SplitReductions(Pass):
 
     def _split(self, op: ir.OpView, shapes: SymbolicShapes) -> bool:
         """Whether `op` was replaced by two steps."""
-        extents = _static_extents(op, shapes)
+        reduced = reduction_dims(op)
+        extents = _extents(op, shapes, reduced)
         if extents is None:
             return False
-        reduced = reduction_dims(op)
         results, length = (
             prod(n for d, n in enumerate(extents) if (d in reduced) == inside) for inside in (False, True)
         )
@@ -188,7 +189,10 @@ def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:
     return count
 
 
-def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
+def _extents(op: ir.OpView, shapes: SymbolicShapes, reduced: Sequence[int]) -> list[int] | None:
+    """Of the loops, with 1 for those of reduced dims that are known at run time: these are not split, and the work is
+    what the others alone have. None where a result's size is not known, or no reduced dim's is.
+    """
     maps = indexing_maps(op)
     extents: list[int | None] = [None] * maps[0].n_dims
     for value, m in zip(op.operands, maps, strict=True):
@@ -197,7 +201,9 @@ def _static_extents(op: ir.OpView, shapes: SymbolicShapes) -> list[int] | None:
         for size, e in zip(shapes.dims(value), m.results, strict=True):
             if isinstance(e, ir.AffineDimExpr) and isinstance(size, ir.AffineConstantExpr):
                 extents[e.position] = size.value
-    return None if None in extents else [n for n in extents if n is not None]
+    if all(extents[d] is None for d in reduced) or any(n is None and d not in reduced for d, n in enumerate(extents)):
+        return None
+    return [1 if n is None else n for n in extents]
 
 
 def _divisor(extent: int, parts: int) -> int:

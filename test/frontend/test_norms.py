@@ -118,3 +118,23 @@ def test_results_that_products_need_are_kept(saved: list[int]) -> None:
 
     check(function, inputs, "cpu", torch.float32, False)
     assert saved.count(ROWS[0].numel()) == 2
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_gradients_of_parameters_over_a_batch_of_any_size(target: str) -> None:
+    """Sums over a dynamic batch and a known length, which are split along the length."""
+    torch.manual_seed(0)
+
+    def function(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (32,), scale, shift)
+
+    torch._dynamo.reset()
+    run = torch.compile(function, backend=kiln.backend, options={"fallback": False, "target": target})
+    for batch in (3, 5):
+        inputs = [torch.randn(batch, 1024, 32), torch.randn(32), torch.randn(32)]
+        torch._dynamo.mark_dynamic(inputs[0], 0)
+        for ours, wanted in zip(
+            gradients(run, inputs, torch.float32), gradients(function, inputs, torch.float64), strict=True
+        ):
+            # Of thousands of numbers up to 1 that cancel.
+            assert (ours - wanted).abs().max() <= 1e-3 * wanted.abs().max()

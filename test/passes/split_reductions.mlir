@@ -270,3 +270,34 @@ func.func @slice(%x: tensor<8x128x256x256xf32> {kiln.strides = affine_map<() -> 
   } -> tensor<64xf32>
   return %r : tensor<64xf32>
 }
+
+// -----
+
+// A batch of any size is reduced within the parts of the other dim.
+
+// GPU-LABEL: func.func @batches
+// GPU: tensor<768x[[PARTS:[0-9]+]]xf32>
+// GPU: return
+// GPU-LABEL: func.func @results
+// GPU-NOT: iterator_types = ["parallel", "reduction", "parallel"]
+// GPU: return
+func.func @batches(%n: index {kiln.symbol = "n"}, %x: tensor<?x1024x768xf32> {kiln.shape = affine_map<()[s0] -> (s0, 1024, 768)>}) -> tensor<768xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (768)>} : () -> tensor<768xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d2)>], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%x : tensor<?x1024x768xf32>) outs(%e : tensor<768xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<768xf32>
+  return %r : tensor<768xf32>
+}
+func.func @results(%n: index {kiln.symbol = "n"}, %x: tensor<?x65536xf32> {kiln.shape = affine_map<()[s0] -> (s0, 65536)>}) -> tensor<?xf32> {
+  %e = "kiln.empty"(%n) {shape = affine_map<()[s0] -> (s0)>} : (index) -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x65536xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
