@@ -13,9 +13,11 @@ from torch_mlir import ir
 
 from kiln.dialects import affine
 from kiln.dialects.kiln import name_of, opdef
+from kiln.lowering import paths
 from kiln.lowering.tile.body import FusionBody, indexing_maps, invert, output_map
 
 Indices = tuple[ir.AffineExpr, ...]
+_BESIDE = paths.group("any results beside products", "no dim of a single column")
 UNKNOWN_EXTENT = 64
 """What a size known only at run time counts as in cost estimates."""
 
@@ -191,20 +193,17 @@ def index_in_row(
     position: ir.AffineExpr, column: ir.AffineExpr, columns: ir.AffineExpr, wanted: Sequence[ir.AffineExpr]
 ) -> Indices:
     """The index of the element in `column` of the row at `position` (row-major among all rows) of a tensor of sizes
-    `wanted`, which has the elements of a product's result in their order: its rows may be split in another way, and
-    dims of size 1 stand behind the columns, or a column alone is no dim.
+    `wanted`, which has the elements of a product's result in their order: its rows may be split in another way, and a
+    single column may be no dim. Raises ValueError where its last dim is not the columns.
     """
     one = ir.AffineConstantExpr.get(1)
-    sizes = list(wanted)
-    if columns == one:
-        if not sizes or sizes[-1] != one:
-            return tuple(indices_at(position, sizes))
-        return (*indices_at(position, sizes[:-1]), column)
-    behind = 0
-    while sizes[-1] == one:
-        sizes.pop()
-        behind += 1
-    return (*indices_at(position, sizes[:-1]), column, *[ir.AffineConstantExpr.get(0)] * behind)
+    if columns == one and (not wanted or wanted[-1] != one):
+        _BESIDE("no dim of a single column")
+        return tuple(indices_at(position, wanted))
+    sizes = affine.constant_of(wanted[-1]), affine.constant_of(columns)
+    if None not in sizes and sizes[0] != sizes[1]:
+        raise ValueError(f"a value of {wanted[-1]} columns beside a product of {columns}")
+    return (*indices_at(position, wanted[:-1]), column)
 
 
 def lane_coefficient(expr: ir.AffineExpr, dim: int, multiple_of: int) -> tuple[ir.AffineExpr, ir.AffineExpr] | None:

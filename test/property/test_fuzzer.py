@@ -124,6 +124,7 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),
     "siblings": (rows.siblings, "cpu", ("cpu kind: parts with one function",)),
     "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
+    "beside": (special.beside_products, "cpu", ("any results beside products: no dim of a single column",)),
 }
 
 

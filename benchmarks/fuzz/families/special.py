@@ -226,8 +226,24 @@ def long_reductions(g: Grower) -> None:
         g.add(f"({text} * {y.name}).sum({dims})")
 
 
+def beside_products(g: Grower) -> None:
+    """A value for each element of a product's result, read behind the product and a result itself: of a single column,
+    with rows that are split or dims of size 1."""
+    dtype = g.one_of((torch.float32, *_NARROW))
+    count, columns, terms = g.one_of((1, 8, 48, 240)), g.one_of((1, 1, 1, 17, 64)), g.one_of((8, 33, 64, 576))
+    x, w = g.input((count, terms), dtype), g.weight((columns, terms), dtype, terms)
+    shape = g.one_of(((count, columns), (1, count, columns, 1), (count, 1, columns), (1, count, 1, columns)))
+    beside = g.input((count,) if columns == 1 else (count, columns), dtype)
+    value = g.add(g.one_of(("torch.sigmoid({})", "torch.rsqrt({}.abs() + 0.5)", "{} * 0.5")).format(beside.name))
+    if value is None or not g.spend(count * columns * terms):
+        return
+    g.keep(value)
+    product = f"F.linear({x.name}, {w.name}).reshape({shape})"
+    g.add(f"{product if g.chance(2) else f'torch.relu({product})'} * {value.name}.reshape({shape})")
+
+
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
-    integers, onto_zeros, long_reductions, long_reductions,
+    integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products,
 )  # fmt: skip
