@@ -66,9 +66,8 @@ def outside_rules() -> list[tuple[str, Rule]]:
     """The rules that are no part of Kiln, by name: what conversions depend on beside Kiln's source."""
     if entry_points.is_named(entry_points.LOWERINGS):
         load_rules()
-    return [
-        (name, rule) for name, rule in sorted(_RULES.items()) if not str(rule.__module__).startswith(f"{__package__}.")
-    ]
+    own = f"{__package__}."
+    return sorted(item for item in _RULES.items() if not str(item[1].__module__).startswith(own))
 
 
 def find_rule(name: str) -> Rule | None:
