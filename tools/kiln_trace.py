@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", default="trace.html", help="the HTML file (trace.html)")
     parser.add_argument("--for", dest="for_target", default="", help="a target: cpu, cuda or tt-cpu")
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
-    parser.add_argument("--training", action="store_true", help="compile for training instead of inference")
+    parser.add_argument("--training", action="store_true", help="compile for training, and run backward")
     parser.add_argument("--mode", default=None, help="as in torch.compile")
     parser.add_argument("--calls", type=int, default=5, help="calls to measure kernels by; 0: none (5)")
     arguments = parser.parse_args(argv)
@@ -48,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
                 options=options,
                 dynamic=arguments.dynamic or None,
                 calls=arguments.calls,
+                backward=arguments.training,
                 **kwargs,
             )
         found.save(arguments.output)

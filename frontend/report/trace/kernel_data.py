@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kiln.frontend.report.trace.locations import Line, located_lines
-from kiln.frontend.report.trace.machine_code import Instruction, assembly, hot_loop, ptx
+from kiln.frontend.report.trace.machine_code import Instruction, assembly, hot_loop, ptx, triton_stage
 from kiln.frontend.report.trace.provenance import Provenance
 from kiln.frontend.report.trace.records import GraphTrace
 
@@ -16,7 +16,7 @@ __all__ = ["kernel_data"]
 Level = dict[str, Any]
 
 _STAGES = {"kernels": "linalg", "vector": "loops", "llvm": "LLVM IR"}
-_BY_TRITON = {"ttgir": "TTGIR", "llir": "LLVM IR"}
+_BY_TRITON = {"ttgir": "TTGIR", "llir": "LLVM IR", "ptx": "PTX"}
 
 
 def kernel_data(trace: GraphTrace, name: str, known: Provenance) -> dict[str, Any]:
@@ -33,15 +33,13 @@ def kernel_data(trace: GraphTrace, name: str, known: Provenance) -> dict[str, An
     code = trace.code.get(name, {})
     if "s" in code:
         levels.append(_assembly(trace, name, code["s"], known, levels))
-    elif "LLVM IR" in [level["title"] for level in levels]:
+    elif "LLVM IR" in [level["title"] for level in levels] and not code:
         levels.append({"title": "assembly", "text": "", "sets": [], "note": "neither llvm-objdump nor objdump is here"})
+    given = trace.ttir.get(name, "")
     for ending, title in _BY_TRITON.items():
         if ending in code:
-            levels.append(_level(title, [Line(text) for text in code[ending].splitlines()], name, known))
-    if "ptx" in code:
-        levels.append(
-            _instructions("PTX", ptx(code["ptx"]), name, known, levels, "Triton IR", trace.ttir.get(name, ""))
-        )
+            lines = ptx(code[ending]) if ending == "ptx" else triton_stage(code[ending])
+            levels.append(_instructions(title, lines, name, known, levels, "Triton IR", given))
     return {
         "name": name,
         "kind": trace.kinds.get(name, ""),
@@ -78,7 +76,7 @@ def _instructions(
         "sets": sets,
         "refs": [i.line - 1 for i in lines],
         "of": next((n for n, level in enumerate(levels) if level["title"] == of), -1),
-        "hot": hot_loop(texts),
+        "hot": hot_loop(texts) if title in ("assembly", "PTX") else None,
     }
 
 

@@ -15,10 +15,11 @@ from torch_mlir.passmanager import PassManager
 
 from kiln.dialects import create_context, parse
 from kiln.errors import CompileError
+from kiln.frontend.report.trace.locations import located_lines
 from kiln.lowering.cpu import jit
 from kiln.lowering.cpu.disassembly import disassembled
 
-__all__ = ["Instruction", "assembly", "hot_loop", "ptx"]
+__all__ = ["Instruction", "assembly", "hot_loop", "ptx", "triton_stage"]
 
 _LINE = re.compile(r"^(?:; )?-:(\d+)")
 _TOLD = re.compile(r"^; |^[\w.$]+\(\):$")
@@ -28,6 +29,9 @@ _JUMP = re.compile(r"^j\w+\s+(?:0x)?([0-9a-f]+)\b")
 _LABEL = re.compile(r"^(\$?L\w+):")
 _BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$?L\w+)")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
+_PLACE = re.compile(r'":(\d+):\d+')
+_DEBUG = re.compile(r", !dbg !(\d+)$")
+_DEBUG_LINE = re.compile(r"^!(\d+) = !DILocation\(line: (\d+)", re.M)
 _WORK = re.compile(r"^(?:v\w*(?:ps|pd|ss|sd|ph)\b|vp\w*dp\w*|tdp\w+|f\w*ml\w*|fma|mma|wgmma|mul|add|ld|st)")
 
 
@@ -87,6 +91,17 @@ def ptx(code: str) -> list[Instruction]:
         is_instruction = text.startswith("\t") and not text.lstrip().startswith((".", "//"))
         found.append(Instruction(text, line if is_instruction else 0))
     return found
+
+
+def triton_stage(code: str) -> list[Instruction]:
+    """The lines of TTGIR, or of Triton's LLVM IR; both name lines of Triton's input."""
+    scopes = {number: int(line) for number, line in _DEBUG_LINE.findall(code)}
+    if scopes:  # LLVM IR
+        found = [(text, scopes.get(at[1], 0) if (at := _DEBUG.search(text)) else 0) for text in code.splitlines()]
+        return [Instruction(_DEBUG.sub("", text), line) for text, line in found]
+    lines = located_lines(code)
+    numbers = [_PLACE.findall(line.location) for line in lines]
+    return [Instruction(line.text, int(at[-1]) if at else 0) for line, at in zip(lines, numbers, strict=True)]
 
 
 def hot_loop(lines: list[str]) -> tuple[int, int] | None:

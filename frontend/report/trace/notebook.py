@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from kiln.frontend.backend import kiln as backend
@@ -149,6 +150,7 @@ def trace(
     options: dict[str, Any] | None = None,
     dynamic: bool | None = None,
     calls: int = 5,
+    backward: bool = False,
     **kwargs: Any,
 ) -> Trace:
     """Compile and run ``model(*inputs, **kwargs)``, and keep what it was at every stage.
@@ -158,6 +160,7 @@ def trace(
         inputs, kwargs: its arguments.
         mode, options, dynamic: as for ``torch.compile``.
         calls: how often it is called to measure its kernels, on a CPU; 0: they are not measured.
+        backward: also run backward from the sum of the results, which adds to the parameters' gradients.
 
     Raises:
         BackendOptionError: an unknown mode or option.
@@ -172,13 +175,21 @@ def trace(
 
     with gathering() as traces, recording() as recorded, torch._dynamo.config.patch(caching_precompile=False):
         compiled = torch.compile(model, backend=tracing, dynamic=dynamic)
-        compiled(*inputs, **kwargs)
-        recorded.clear()
-        for _ in range(calls):
-            compiled(*inputs, **kwargs)
+        for number in range(1 + calls):
+            result = compiled(*inputs, **kwargs)
+            if backward:
+                _run_backward(result)
+            if number == 0:
+                recorded.clear()
     _assign(traces, recorded)
     name = type(model).__name__ if isinstance(model, torch.nn.Module) else getattr(model, "__name__", "model")
     return Trace([TracedGraph(found) for found in traces], f"Kiln trace of {name}")
+
+
+def _run_backward(result: Any) -> None:
+    leaves = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
+    if leaves:
+        torch.autograd.backward([x.sum() for x in leaves])
 
 
 def _assign(traces: list[GraphTrace], recorded: Recording) -> None:

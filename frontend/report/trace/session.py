@@ -4,7 +4,6 @@
 """Who wants traces: blocks that gather them, and the option ``trace_html``. Costs nothing where nobody does."""
 
 import contextlib
-import contextvars
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -20,25 +19,27 @@ if TYPE_CHECKING:
 
 __all__ = ["gathering", "is_gathering", "recorders", "tell"]
 
-_gathered: "contextvars.ContextVar[list[GraphTrace] | None]" = contextvars.ContextVar("kiln_traces", default=None)
+_gathering: "list[list[GraphTrace]]" = []
+"""Of the process: autograd may compile a backward graph in a thread of its own."""
 _written: "dict[str, list[GraphTrace]]" = {}
 """The graphs in each file that this process has written."""
 
 
 def is_gathering() -> bool:
     """Whether a block wants the traces of graphs that are compiled now."""
-    return _gathered.get() is not None
+    return bool(_gathering)
 
 
 @contextlib.contextmanager
 def gathering() -> "Generator[list[GraphTrace], None, None]":
     """Gather the traces of every graph that is compiled inside the block."""
     traces: list[GraphTrace] = []
-    token = _gathered.set(traces)
+    _gathering.append(traces)
     try:
         yield traces
     finally:
-        _gathered.reset(token)
+        # By identity: blocks inside of each other may have gathered the same.
+        _gathering[:] = [other for other in _gathering if other is not traces]
 
 
 def recorders(options: "Options", report: CompileReport, target: str) -> "list[Instrument]":
@@ -63,8 +64,7 @@ def tell(recorded: "list[Instrument]", gm: "GraphModule", plan: "Plan", options:
         assert isinstance(recorder, Recorder)
         trace = recorder.trace
         trace.nodes, trace.plan = nodes_of(gm), plan
-        gathered = _gathered.get()
-        if gathered is not None:
+        for gathered in _gathering:
             gathered.append(trace)
         if options.trace_html:
             from kiln.frontend.report.trace.page import write_page

@@ -20,7 +20,7 @@ from kiln.frontend.report import CompileReport
 from kiln.frontend.report.trace.diffing import changed_lines
 from kiln.frontend.report.trace.graph_data import graph_data
 from kiln.frontend.report.trace.locations import located_lines, places
-from kiln.frontend.report.trace.machine_code import hot_loop, ptx
+from kiln.frontend.report.trace.machine_code import hot_loop, ptx, triton_stage
 from kiln.frontend.report.trace.session import recorders
 
 TARGETS = ("cpu", "tt-cpu")
@@ -271,9 +271,14 @@ def test_ptx_refers_to_triton_ir():
     record = traced("tt-cpu").graphs[0].record
     source = next(text for name, text in record.ttir.items() if "gelu" in name)
     lines = [line.text for line in located_lines(source)]
-    found = ptx(compile_ttir("\n".join(lines) + "\n", "sm_90").ptx)
+    made = compile_ttir("\n".join(lines) + "\n", "sm_90")
+    found = ptx(made.ptx)
     stores = [lines[i.line - 1] for i in found if "st.global" in i.text and i.line]
     assert stores and all("tt.store" in line for line in stores)
+    blocks = [lines[i.line - 1] for i in triton_stage(made.ttgir) if "tt.store" in i.text and i.line]
+    assert blocks and all("tt.store" in line for line in blocks)
+    sums = [lines[i.line - 1] for i in triton_stage(made.llir) if " fadd " in i.text and i.line]
+    assert sums and all("arith." in line or "tt.dot" in line for line in sums)
 
 
 def test_the_option_writes_a_page(tmp_path: Path):
@@ -287,6 +292,14 @@ def test_the_option_writes_a_page(tmp_path: Path):
     torch._dynamo.reset()
     torch.compile(lambda x: x.sin(), backend="kiln", options=options)(torch.randn(8))
     assert len(file.read_text()) > len(text)  # both graphs
+
+
+def test_training_has_both_graphs():
+    with torch.enable_grad():
+        found = kiln.trace(Block(), torch.randn(8, 64), options={"fallback": False}, calls=1, backward=True)
+    assert [graph.record.report.graph for graph in found.graphs] == ["forward", "backward"]
+    for graph in found.graphs:
+        assert all(launch["measured"] is not None for launch in graph_data(graph.record)["launches"])
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path):
