@@ -140,6 +140,20 @@ def test_search_and_keys(tmp_path: Path) -> None:
         assert page.errors == []
 
 
+def test_the_page_in_a_notebook(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    file = tmp_path / "cell.html"
+    with torch.no_grad():
+        shown = kiln.trace(lambda x: x.sin() + 1, torch.randn(4, 20))._repr_html_()
+    file.write_text(f"<!doctype html><html data-ready=yes><meta charset=utf-8><body>{shown}")
+    with browser.chromium(tmp_path) as page:
+        page.open(file)
+        inside = "document.querySelector('iframe').contentDocument"
+        page.wait(f"{inside}?.documentElement?.dataset.ready === 'yes'")
+        assert "1 kernels" in page.value(f"{inside}.getElementById('panel').textContent")
+        assert page.errors == []
+
+
 def test_a_graph_of_a_thousand_ops(tmp_path: Path) -> None:
     def long(x: torch.Tensor) -> torch.Tensor:
         for i in range(125):
