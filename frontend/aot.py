@@ -39,6 +39,7 @@ from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.norms import write_out_norms
 from kiln.frontend.options import Options
 from kiln.frontend.pooling_offsets import keep_offsets
+from kiln.frontend.powers import write_powers_less_one
 from kiln.frontend.prims_views import replace_prims_views
 from kiln.frontend.recomputed import round_recomputed
 from kiln.frontend.report import Freezing, collect
@@ -168,6 +169,7 @@ def _compile(
     if kind == "backward":
         mark_donated(gm, donated_arguments())
     if kind == "inference":
+        write_powers_less_one(gm)
         write_no_log_softmax(gm)
         mark_distances(gm)
         _sum_bias_gradients(gm, options)

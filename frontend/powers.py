@@ -1,0 +1,56 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Differences of powers from 1, as optimizers correct their averages by: ``1 - 0.999 ** step``.
+
+Eager computes them as Python floats, a compiled step in the tensor that counts steps, which is float32: of 0.999 no
+more digits are left than of 1, and the first differences are off by 1e-5 of their size. ``expm1`` keeps them.
+"""
+
+import math
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+
+from kiln.frontend.graph_ops import call, value_of
+
+__all__ = ["write_powers_less_one"]
+
+aten = torch.ops.aten
+
+_SIGNS = {
+    aten.sub.Tensor: 1,
+    aten.sub.Scalar: 1,
+    aten.rsub.Scalar: -1,
+}
+"""Op whose operands are a power and 1 -> the sign of the power in its result."""
+
+
+def write_powers_less_one(gm: GraphModule) -> int:
+    """Rewrite, in place, ``base ** x - 1`` and ``1 - base ** x`` for a positive number `base`; returns how many."""
+    changed = 0
+    for power in gm.graph.find_nodes(op="call_function", target=aten.pow.Scalar):
+        base, exponent = cast("tuple[Any, Node]", power.args)
+        is_number = isinstance(base, int | float) and 0 < base < math.inf
+        if not is_number or not value_of(power).dtype.is_floating_point or not value_of(exponent).is_floating_point():
+            continue
+        for node in [n for n in power.users if _sign(n, power)]:
+            with gm.graph.inserting_before(node):
+                less_one = call(gm.graph, aten.expm1.default, call(gm.graph, aten.mul.Tensor, exponent, math.log(base)))
+                if _sign(node, power) < 0:
+                    less_one = call(gm.graph, aten.neg.default, less_one)
+            node.replace_all_uses_with(less_one)
+            gm.graph.erase_node(node)
+            changed += 1
+        if not power.users:
+            gm.graph.erase_node(power)
+    if changed:
+        gm.recompile()
+    return changed
+
+
+def _sign(node: Node, power: Node) -> int:
+    """The sign of a power in a difference from 1; 0 for other ops."""
+    is_difference = node.target in _SIGNS and not node.kwargs and node.args == (power, 1)
+    return _SIGNS[cast(Any, node.target)] if is_difference and not isinstance(node.args[1], bool) else 0

@@ -1,0 +1,56 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Corrections of an optimizer's averages in the first steps."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import kiln
+
+
+def compiled(function: Any, target: str) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(function, backend=kiln.backend, options={"fallback": False, "target": target})
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_differences_of_powers_from_one_keep_their_digits(target: str) -> None:
+    steps = torch.tensor([1.0, 2.0, 100.0, 5000.0])
+
+    def corrections(step: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return 1 - 0.999**step, 0.9**step - 1, 1.001**step - 1
+
+    for ours, exact in zip(compiled(corrections, target)(steps), corrections(steps.double()), strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=5e-7, atol=0)
+
+
+def test_other_differences_stay() -> None:
+    step = torch.tensor([1.0, 7.0])
+
+    def function(step: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return 2 - 0.999**step, (-2.0) ** step - 1, 0.0**step - 1, 1 - step**2.0
+
+    for ours, eager in zip(compiled(function, "cpu")(step), function(step), strict=True):
+        torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_steps_of_adamw_are_as_exact_as_eager(foreach: bool) -> None:
+    """Of parameters that are 0, so that the update is not rounded to the digits of the parameter."""
+    torch.manual_seed(0)
+    gradients = torch.randn(64, 32)
+
+    def update(dtype: torch.dtype, is_compiled: bool) -> torch.Tensor:
+        parameter = torch.nn.Parameter(torch.zeros(64, 32, dtype=dtype))
+        optimizer = torch.optim.AdamW([parameter], lr=1e-3, foreach=foreach)
+        step: Any = compiled(optimizer.step, "cpu") if is_compiled else optimizer.step
+        parameter.grad = gradients.to(dtype)
+        step()
+        return parameter.detach().double()
+
+    exact = update(torch.float64, False)
+    ours, eager = (((update(torch.float32, is_ours) - exact) / exact).abs().max() for is_ours in (True, False))
+    assert ours <= max(2 * eager, 5e-7)
