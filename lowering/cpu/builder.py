@@ -254,9 +254,18 @@ class Builder(KnownIntegers):
 
     def step(self, width: int) -> ir.Value:
         """vector<width x index> 0, 1, 2, ..."""
-        type_ = self.vec(width, self.index_type)
-        attribute = ir.DenseElementsAttr.get([ir.IntegerAttr.get(self.index_type, i) for i in range(width)], type_)
+        return self.numbers(range(width))
+
+    def numbers(self, values: Sequence[int]) -> ir.Value:
+        """A vector of index constants."""
+        type_ = self.vec(len(values), self.index_type)
+        attribute = ir.DenseElementsAttr.get([ir.IntegerAttr.get(self.index_type, i) for i in values], type_)
         return self.constant(attribute, type_)
+
+    def mask_of(self, bits: Sequence[bool]) -> ir.Value:
+        """A vector of i1 constants."""
+        type_ = self.vec(len(bits), self.i1)
+        return self.constant(ir.DenseElementsAttr.get([ir.BoolAttr.get(bit) for bit in bits], type_), type_)
 
     def mask_below(self, count: Index, width: int) -> ir.Value | None:
         """vector<width x i1>, lane < count; None when every lane is known to be on."""
@@ -269,9 +278,7 @@ class Builder(KnownIntegers):
         if isinstance(low, int) and isinstance(high, int):
             if low == 0 and high >= width:
                 return None
-            type_ = self.vec(width, self.i1)
-            bits = [ir.BoolAttr.get(low <= i < high) for i in range(width)]
-            return self.constant(ir.DenseElementsAttr.get(bits, type_), type_)
+            return self.mask_of([low <= i < high for i in range(width)])
         below = self.mask_below(high, width)
         if isinstance(low, int) and low == 0:
             return below

@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from typing_extensions import override
 
+from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.cpu.builder import Builder, Condition, Index
 from kiln.lowering.cpu.tile.bounds import emit_check
@@ -68,6 +69,9 @@ class Evaluator(Memory, Traversal):
             if low != ir.AffineConstantExpr.get(0):
                 guard = b.andc(guard, b.cmpi("sge", at, 0))
             return b.andc(guard, b.cmpi("slt", at, self.index(self.loops.simplify(high - low))))
+        inside = self._known_inside(moved, self.loops.simplify(high - low))
+        if inside is not None:
+            return b.andc(guard, inside if isinstance(inside, bool) else b.mask_of(inside))
         line = lane.line(moved)
         step = line[0].maybe_downcast() if line is not None else None
         if line is None or not isinstance(step, ir.AffineConstantExpr) or step.value <= 0:
@@ -79,6 +83,15 @@ class Evaluator(Memory, Traversal):
             start = b.ceildivi(b.maxi(b.subi(0, first), 0), step.value)
         mask = b.mask_between(start, stop, lane.width)
         return guard if mask is None else b.andc(guard, mask)
+
+    def _known_inside(self, expr: ir.AffineExpr, size: ir.AffineExpr) -> bool | list[bool] | None:
+        """Which lanes have 0 <= expr < size, or whether all or none have, where that is known."""
+        pattern, count = self.lane.pattern(expr), affine.constant_of(size)
+        start = affine.constant_of(pattern[0]) if pattern is not None else None
+        if pattern is None or start is None or count is None:
+            return None
+        inside = [0 <= start + step < count for step in pattern[1]]
+        return inside if any(inside) and not all(inside) else inside[0]
 
     @override
     def emit_reduction(self, value: ir.Value, indices: Indices, guard: Guard | None) -> ir.Value:

@@ -1,11 +1,15 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Index expressions that follow a line along the lanes of a vector, jump once, and go on in parallel.
+"""Index expressions along the lanes of a vector that are no straight lines, but need no gather either.
 
-A roll reads `(d + 127) mod 128`, a flattened slice `(d floordiv 50) * 80 + d mod 50`. Where the divisor is a constant
-not below the number of lanes, a vector crosses at most one of its multiples: two masked loads have its elements, where
-a gather would take them one by one and divide for each.
+Lines that jump once, and go on in parallel: a roll reads `(d + 127) mod 128`, a flattened slice
+`(d floordiv 50) * 80 + d mod 50`. Where the divisor is a constant not below the number of lanes, a vector crosses at
+most one of its multiples: two masked loads have its elements, where a gather would take them one by one and divide for
+each.
+
+Patterns: known steps from the first lane. What is repeated reads `d floordiv 2`, what is interleaved asks whether
+`d mod 2` is 0. Where the divisor divides the index of the first lane, quotients and remainders are constants.
 """
 
 from dataclasses import dataclass
@@ -13,9 +17,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects import affine
-from kiln.lowering.tile.access import lane_coefficient
+from kiln.lowering.tile.access import is_multiple, lane_coefficient
 
-__all__ = ["Bend", "bent_line"]
+__all__ = ["PARTS", "Bend", "Pattern", "Piece", "bent_line", "lane_pattern", "pieces"]
+
+PARTS = 4
+"""Loads that are shuffled into one vector, and lanes that share an element, at most."""
 
 
 @dataclass(frozen=True)
@@ -75,3 +82,70 @@ def bent_line(expr: ir.AffineExpr, dim: int, width: int, multiple_of: int) -> Be
         return None
     dividend, divisor = walk.crossed
     return Bend(*found, ir.AffineConstantExpr.get(divisor) - ir.AffineExpr.get_mod(dividend, divisor))
+
+
+Pattern = tuple[ir.AffineExpr, tuple[int, ...]]
+"""An index at the first lane, and what each lane has more."""
+
+
+def lane_pattern(expr: ir.AffineExpr, dim: int, width: int, multiple_of: int) -> Pattern | None:
+    """The pattern of `expr` along `width` lanes of `dim`, whose first is a multiple of `multiple_of`, if it is one."""
+    expr = expr.maybe_downcast()
+    same = (0,) * width
+    if dim not in affine.dims_in(expr):
+        return expr, same
+    if isinstance(expr, ir.AffineDimExpr):
+        return expr, tuple(range(width))
+    left, right = (lane_pattern(e, dim, width, multiple_of) for e in (expr.lhs, expr.rhs))
+    if left is None or right is None:
+        return None
+    if isinstance(expr, ir.AffineAddExpr):
+        return left[0] + right[0], tuple(x + y for x, y in zip(left[1], right[1], strict=True))
+    by = affine.constant_of(expr.rhs)
+    if by is None or by <= 0:
+        return None
+    if isinstance(expr, ir.AffineMulExpr):
+        return left[0] * by, tuple(x * by for x in left[1])
+    # What divides the first lane's index, but for a constant, which the steps take along.
+    linear = affine.linear_coefficients(left[0])
+    first = affine.constant_of(linear[0]) if linear is not None else None
+    more = 0 if first is None else first % by
+    start = affine.simplify(left[0] - more)
+    if multiple_of % by or not is_multiple(start, by, dim):
+        return None
+    if isinstance(expr, ir.AffineModExpr):
+        return ir.AffineConstantExpr.get(0), tuple((x + more) % by for x in left[1])
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        return ir.AffineExpr.get_floor_div(start, by), tuple((x + more) // by for x in left[1])
+    return None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbours that some lanes read: `count` elements from `start` on; `lanes` of each."""
+
+    start: int
+    lanes: tuple[tuple[int, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """Elements from the first to the last one that is read."""
+        return len(self.lanes)
+
+
+def pieces(steps: tuple[int, ...]) -> list[Piece] | None:
+    """The loads that bring what lanes read, no longer than the vector; None where they, or the lanes that share an
+    element, are too many.
+    """
+    readers: dict[int, list[int]] = {}
+    for lane, step in enumerate(steps):
+        readers.setdefault(step, []).append(lane)
+    found: list[list[int]] = []
+    for step in sorted(readers):
+        if not found or step - found[-1][0] >= len(steps):
+            found.append([step])
+        found[-1].append(step)
+    if len(found) > PARTS or max(map(len, readers.values())) > PARTS:
+        return None
+    spans = [range(group[0], group[-1] + 1) for group in found]
+    return [Piece(span[0], tuple(tuple(readers.get(i, ())) for i in span)) for span in spans]

@@ -13,14 +13,14 @@ from kiln.dialects import affine
 from kiln.dialects.elements import element_of, with_element
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Builder, Index, is_interleaved
-from kiln.lowering.cpu.tile.lines import Bend
+from kiln.lowering.cpu.tile.lines import Bend, Piece, pieces
 from kiln.lowering.cpu.tile.scopes import Scopes
 from kiln.lowering.cpu.tile.stage import Stage
 from kiln.lowering.tile.access import Indices, compose_one, linear_offset, memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.scopes import Guard
 
-_TAKEN = paths.group("cpu loads", "two lines", "interleaved", "backwards")
+_TAKEN = paths.group("cpu loads", "two lines", "interleaved", "backwards", "pieces")
 
 
 class Memory(Scopes):
@@ -67,8 +67,15 @@ class Memory(Scopes):
             by = affine.constant_of(stride)
             element = ir.MemRefType(buffer.type).element_type
             if by is not None and is_interleaved(by, lane.width, element):
+                if guard is not None and by != 2:
+                    # Lanes that are off may be far from the buffer: loads of none are slow where nothing is mapped.
+                    return self.gather(buffer, self.index_value(offset), mask)
                 _TAKEN("interleaved" if by > 1 else "backwards")
             return b.gather(buffer, self.index(base), self.index(stride), lane.width, mask, _phase(base, stride))
+        pattern = lane.pattern(offset)
+        parts = pieces(pattern[1]) if pattern is not None else None
+        if pattern is not None and parts is not None:
+            return self._load_pieces(buffer, self.index(pattern[0]), parts, mask)
         bend = lane.bend(offset)
         if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
             return self._load_bent(buffer, bend, mask)
@@ -89,6 +96,29 @@ class Memory(Scopes):
         # A load of no lanes still takes long where nothing is mapped: it stays where the first one was.
         jumped = b.select_index(b.cmpi("slt", at, width), b.addi(base, self.index(bend.jump)), base)
         return b.vload(buffer, jumped, width, above, first)
+
+    def _load_pieces(self, buffer: ir.Value, base: Index, parts: Sequence[Piece], mask: ir.Value | None) -> ir.Value:
+        """What lanes read of a few vectors, each element by up to a few lanes."""
+        _TAKEN("pieces")
+        b, width = self.b, self.lane.width
+        result: ir.Value | None = None
+        for piece in parts:
+            count = 1 << (piece.count - 1).bit_length()
+            readers = [*piece.lanes, *[()] * (count - piece.count)]
+            on = b.mask_of([i < piece.count for i in range(count)]) if mask is None and count > piece.count else None
+            if mask is not None:
+                off = b.zero(mask.type)
+                for turn in range(max(map(len, readers))):
+                    wanted = [lanes[turn] if turn < len(lanes) else width for lanes in readers]
+                    one = b.shuffle(mask, off, wanted)
+                    on = one if on is None else arith.ori(on, one)
+            part = b.vload(buffer, b.addi(base, piece.start), count, on)
+            place = {lane: i for i, lanes in enumerate(readers) for lane in lanes}
+            spread = b.shuffle(part, part, [place.get(lane, 0) for lane in range(width)])
+            keep = [lane + width * (lane in place) for lane in range(width)]
+            result = spread if result is None else b.shuffle(result, spread, keep)
+        assert result is not None
+        return result if mask is None else b.select(mask, result, b.zero(result.type))
 
     def gather(self, buffer: ir.Value, offsets: ir.Value, mask: ir.Value | None) -> ir.Value:
         """Elements at a vector of offsets."""

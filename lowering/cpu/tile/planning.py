@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith, vector
 from kiln.dialects import affine
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import INTERLEAVED
-from kiln.lowering.cpu.tile.lines import bent_line
+from kiln.lowering.cpu.tile.lines import bent_line, lane_pattern, pieces
 from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
@@ -60,6 +60,10 @@ def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int 
     if stride is not None and 1 <= abs(stride) <= INTERLEAVED and not stored:
         # So many loads, and shuffles between them; backwards one more (`Builder.gather`).
         return (2 * abs(stride) - (stride > 0)) * count / width
+    pattern = lane_pattern(offset, lane, width, width) if linear is None and not stored else None
+    parts = pieces(pattern[1]) if pattern is not None else None
+    if parts is not None:
+        return 2 * len(parts) * count / width  # a load and a shuffle of each
     bend = bent_line(offset, lane, width, width) if linear is None and not stored else None
     if bend is not None and bend.stride == ir.AffineConstantExpr.get(1):
         return 3 * count / width  # two masked loads

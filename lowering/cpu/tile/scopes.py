@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from kiln.dialects import affine
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.tile.lines import Bend, bent_line
+from kiln.lowering.cpu.tile.lines import Bend, Pattern, bent_line, lane_pattern
 from kiln.lowering.tile import scopes as shared
 from kiln.lowering.tile.access import lane_coefficient
 from kiln.lowering.tile.scopes import Guard
@@ -56,6 +56,11 @@ class Lane:
         assert self.dim is not None
         return lane_coefficient(expr, self.dim, self.width if self.aligned else UNALIGNED)
 
+    def pattern(self, expr: ir.AffineExpr) -> Pattern | None:
+        """`expr` as steps known for each lane, or None if they are not."""
+        assert self.dim is not None
+        return lane_pattern(expr, self.dim, self.width, self.width if self.aligned else 1)
+
     def bend(self, expr: ir.AffineExpr) -> Bend | None:
         """`expr` as a line of the lanes that jumps once, or None if it is no such line."""
         assert self.dim is not None
@@ -93,6 +98,9 @@ class Scopes(shared.Scopes):
         linear = self.lane.line(expr)
         if linear is not None:
             return self._on_line(*linear)
+        pattern = self.lane.pattern(expr)
+        if pattern is not None:
+            return arith.addi(self.splat(self.b.value(self.index(pattern[0]))), self.b.numbers(pattern[1]))
         bend = self.lane.bend(expr)
         if bend is not None:
             line = self._on_line(bend.stride, bend.base)

@@ -46,3 +46,26 @@ func.func @column(%x: tensor<1024x4xf32>) -> tensor<1024xf32> {
   } -> tensor<1024xf32>
   return %r : tensor<1024xf32>
 }
+
+// -----
+
+// What is repeated is loaded once, and spread by a shuffle.
+
+// CHECK-LABEL: func.func
+// CHECK-NOT: vector.gather
+// CHECK: %[[HALF:.*]] = vector.load %arg0{{.*}} vector<32xf32>
+// CHECK: vector.shuffle %[[HALF]], %[[HALF]] [0, 0, 1, 1, 2, 2,
+// CHECK-NOT: vector.gather
+// CHECK: return
+#one = affine_map<(d0) -> (d0)>
+func.func @repeated(%x: tensor<1024xf32>) -> tensor<2048xf32> {
+  %v = "kiln.view"(%x) {map = affine_map<(d0) -> (d0 floordiv 2)>, shape = affine_map<() -> (2048)>} : (tensor<1024xf32>) -> tensor<2048xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (2048)>} : () -> tensor<2048xf32>
+  %r = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%v : tensor<2048xf32>) outs(%e : tensor<2048xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %1 = arith.mulf %p, %p : f32
+    linalg.yield %1 : f32
+  } -> tensor<2048xf32>
+  return %r : tensor<2048xf32>
+}
