@@ -5,7 +5,8 @@
 
 Each call of PyTorch has two errors: one of its result, as large as a rounding to its dtype in eager, and one of what it
 reads, for the sums inside of it, which are in float32. Calls that eager does exactly, and not by chance, have none.
-Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. On GPUs a
+Gradients that go back through a call have both errors, too: a norm's backward pass subtracts means of them. So have
+those of a value that several calls read, exact or not: autograd adds them up in the value's dtype. On GPUs a
 convolution is also rounded before its bias is added: cuDNN takes none, and PyTorch adds it to the rounded result.
 """
 
@@ -45,6 +46,7 @@ class Runs:
         self._program, self._for_gpu = program, for_gpu
         self._results: list[Any] = []
         self._errors: list[float] = []
+        self._roundings: list[float] = []
 
     def eager(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """All values as eager computes them."""
@@ -53,7 +55,8 @@ class Runs:
             found = call(*args, **kwargs)
             is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
             is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
-            self._errors.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float and not is_view else 0.0)
+            self._roundings.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float else 0.0)
+            self._errors.append(0.0 if is_view else self._roundings[-1])
             self._results.append(found.detach().clone() if self._errors[-1] else None)
             return found
 
@@ -77,12 +80,24 @@ class Runs:
     def noisy(self, inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
         """All values in float64 with errors drawn from a seed."""
         random = torch.Generator(inputs[0].device).manual_seed(seed)
+        readers: dict[int, list[int]] = {}  # by a result's id: how many calls have read it
 
         def changed(x: torch.Tensor, size: float) -> torch.Tensor:
             if x.dtype != torch.float64:
                 return x
             drawn = torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64)
             return x * (1 + size * (2 * drawn - 1))
+
+        def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
+            found, size = disturb(call, args, kwargs, number), self._roundings[number]
+            if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(found)):
+                for x in {id(x) for x in tree_leaves((args, kwargs))} & readers.keys():
+                    readers[x][0] += 1
+            readers.pop(id(found), None)  # of a tensor that is gone
+            if size and isinstance(found, torch.Tensor) and found.requires_grad:
+                count = readers[id(found)] = [0]
+                found.register_hook(lambda gradient: changed(gradient, size) if count[0] > 1 else gradient)
+            return found
 
         def disturb(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
             size = self._errors[number]
@@ -109,7 +124,7 @@ class Runs:
                 found.register_hook(lambda gradient: changed(changed(gradient, size), inside))
             return found
 
-        with _Calls(disturb):
+        with _Calls(watched):
             return self._program.wide(inputs)
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks.fuzz.gradients import check_gradients, leaves
+from benchmarks.fuzz.gradients import check_gradients, derive, leaves
 from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.layouts import _of_graph, traced
 from benchmarks.fuzz.program import Input, Program
-from benchmarks.fuzz.roundings import rms_norm
+from benchmarks.fuzz.roundings import Runs, rms_norm
 
 BF16 = torch.bfloat16
 
@@ -43,6 +43,25 @@ def test_float32_inside_of_a_program_is_right(name: str, gradients: bool) -> Non
         check_gradients(program, more_exact, leaves(program))
     else:
         check(reference(program, "cpu"), program.make("cpu"), more_exact(*program.make("cpu")))
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_gradients_that_are_added_up_have_a_rounding(readers: int) -> None:
+    """Behind exact calls, too; the gradient of one reader is exact."""
+    lines = ["v0.flip(1)", "torch.relu(v1)", "v1.abs()"]
+    program = Program(inputs((4, 64)), lines[: 1 + readers], [2, 3][:readers])
+    runs = Runs(program)
+    runs.eager(leaves(program))
+
+    def gradient(values: list[torch.Tensor]) -> torch.Tensor:
+        (found,) = derive(program, values, [values[i] for i in program.results])
+        assert found is not None
+        return found
+
+    exact = gradient(runs.wide(leaves(program, dtype=torch.float64)))
+    noisy = gradient(runs.noisy(leaves(program, dtype=torch.float64), 0))
+    error = ((noisy - exact) / exact.abs().clamp(min=1e-9)).abs().max()
+    assert error == 0 if readers == 1 else 2.0**-10 < error <= 2.0**-8
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
