@@ -202,6 +202,19 @@ def onto_zeros(g: Grower) -> None:
     g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
 
 
+def short_sums(g: Grower) -> None:
+    """Two products with GELU between them, whose gradient is behind a product of many short sums."""
+    dtype = g.one_of(_NARROW)
+    count, hidden, terms = g.one_of((2048, 4096)), g.one_of((512, 768)), g.one_of((32, 96, 192))
+    if g.spend(count * hidden * (terms + 32)):
+        x, up, down = (
+            g.input((count, 32), dtype),
+            g.weight((hidden, 32), dtype, 32),
+            g.weight((terms, hidden), dtype, hidden),
+        )
+        g.add(f"F.linear(F.gelu(F.linear({x.name}, {up.name})), {down.name})")
+
+
 def long_reductions(g: Grower) -> None:
     """Few results of many elements: of a few rows, of few columns, of the channels of images in either layout."""
     dtype = g.one_of((torch.float32, torch.float32, torch.bfloat16))
@@ -245,5 +258,5 @@ def beside_products(g: Grower) -> None:
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
-    integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products,
+    integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
 )  # fmt: skip

@@ -37,6 +37,9 @@ _BEHIND_CALL = ("pointwise", "sibling")
 reduction is part of that one's kernel."""
 _LINE = 64
 """Elements of 16 bits in 128 bytes."""
+_FUNCTIONS = ("math.erf", "math.exp", "math.exp2", "math.log", "math.tanh")
+_MOST_BEHIND = 32
+"""Ops that are looked at behind a product."""
 _FEW = 16
 """Rows or columns of matrices up to which batches of products are always kernels of Kiln's own."""
 
@@ -50,7 +53,8 @@ class ProductCase:
     dims together. weights: elements of rhs; result: of the result. work: nanoseconds of the multiply-adds at the peak
     of the machine's tensor cores. grain, result_grain: as in `product_cost.Traits`. behind: "nothing", "bias",
     "gelu" (with a bias), "reduction" (pointwise ops and then one over the rows), "sibling" (pointwise ops that read
-    another product of lhs, too) or "pointwise". siblings: products of lhs with matrices of one size, this one among
+    another product of lhs, too) or "pointwise". functions: exponentials, error functions and the like for each element
+    behind it. siblings: products of lhs with matrices of one size, this one among
     them. parts: of the sums (`split.py`). tile: elements of the best tile. maps: operands may come through tensor maps,
     each through its own.
     """
@@ -69,6 +73,7 @@ class ProductCase:
     result: int | None = None
     work: float | None = None
     behind: str = "nothing"
+    functions: int = 0
     siblings: int = 1
     parts: int = 1
     tile: int | None = None
@@ -158,6 +163,7 @@ def _case(op: ir.Operation, shape: ProductShape, tensor_maps: bool, chip: Machin
         result=prod(result.shape),
         work=chip.peak_time(prod(result.shape) * shape.k),
         behind=_behind(op, bias=not batch),
+        functions=_functions_behind(op),
         siblings=1 if batch else _siblings(op),
         parts=parts_of_product(op, chip.arch) if basic.kind == "narrow" else 1,
         tile=tile[0] * tile[1],
@@ -177,6 +183,26 @@ def _behind(op: ir.Operation, bias: bool) -> str:
     if _ends_in_rows(value):
         return "reduction"
     return "sibling" if any(_meets_sibling(op, reader) for reader in readers) else "pointwise"
+
+
+def _functions_behind(op: ir.Operation) -> int:
+    """How often the pointwise ops that read a product compute a function, on the way to their other operands as well: a
+    gradient of GELU has an error function and an exponential of what the activation was given.
+    """
+    size = ir.RankedTensorType(op.results[0].type).shape
+    pending = list(generic_readers(op.results[0]))
+    seen: list[ir.Operation] = []
+    while pending and len(seen) < _MOST_BEHIND:
+        generic = pending.pop(0)
+        if generic in seen or _reduces_rows(generic):
+            continue
+        seen.append(generic)
+        made = [v.owner.operation for v in generic.operands if not isinstance(v.owner, ir.Block)]
+        pending += [
+            x for x in made if x.name == "linalg.generic" and ir.RankedTensorType(x.results[0].type).shape == size
+        ]
+        pending += generic_readers(generic.results[0])
+    return sum(inner.operation.name in _FUNCTIONS for x in seen for inner in x.regions[0].blocks[0])
 
 
 def parts_of_product(op: ir.Operation, arch: str) -> int:

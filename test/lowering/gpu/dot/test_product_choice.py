@@ -55,7 +55,7 @@ def test_choices_cost_little_over_the_better_of_both() -> None:
         ('winner = "own"', 'winner = "mine"', "winner must be 'own' or 'library', found 'mine'"),
         ("rows = { most = 16 }", "row = { most = 16 }", "'row' is none of dtype, kind"),
         ("rows = { most = 16 }", "rows = { max = 16 }", "rows must have 'least' or 'most'"),
-        ('origin = "sweep"', 'origin = "somewhere"', "origin must be one of sweep, rules"),
+        ('origin = "sweep"', 'origin = "somewhere"', "origin must be one of sweep, gradients, rules"),
         ("date = 2026-11-23", 'date = "today"', "an origin must have machine, date"),
         ("own = 11.66,", "", "measured must be a list"),
         ('path = "few rows"\n', "", "missing path"),
@@ -76,3 +76,38 @@ def test_rows_say_what_the_times_say() -> None:
         if row.measured:
             gain = sum(log(t.library / t.own) for t in row.measured)
             assert (gain > 0) == (row.winner == "own"), row.path
+
+
+GRADIENT = """
+func.func @main(%g: tensor<{m}x{k}xbf16>, %w: tensor<{k}x384xbf16>, %x: tensor<{m}x384xbf16>) -> tensor<{m}x384xbf16> {{
+  %0 = "kiln.matmul"(%g, %w) {{transpose_lhs = false, transpose_rhs = false}}
+    : (tensor<{m}x{k}xbf16>, tensor<{k}x384xbf16>) -> tensor<{m}x384xbf16>
+  %e = "kiln.empty"() {{shape = affine_map<() -> ({m}, 384)>}} : () -> tensor<{m}x384xbf16>
+  %1 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}} ins(%x : tensor<{m}x384xbf16>) outs(%e : tensor<{m}x384xbf16>) {{
+  ^bb0(%a: bf16, %o: bf16):
+    %p = math.erf %a : bf16
+    %q = math.exp %a : bf16
+    %s = arith.addf %p, %q : bf16
+    linalg.yield %s : bf16
+  }} -> tensor<{m}x384xbf16>
+  %2 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%0, %1 : tensor<{m}x384xbf16>, tensor<{m}x384xbf16>) outs(%e : tensor<{m}x384xbf16>) {{
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %s = arith.mulf %a, %b : bf16
+    linalg.yield %s : bf16
+  }} -> tensor<{m}x384xbf16>
+  return %2 : tensor<{m}x384xbf16>
+}}
+"""
+
+
+@pytest.mark.parametrize(("rows", "terms", "is_library"), [(12544, 96, True), (784, 96, False)])
+def test_functions_behind_short_sums(rows: int, terms: int, is_library: bool) -> None:
+    """A gradient of GELU behind a product: its functions are on the way to the other operand."""
+    with CONTEXT, ir.Location.unknown(CONTEXT):
+        module = kiln.parse(GRADIENT.format(m=rows, k=terms))
+        block = module.body.operations[0].regions[0].blocks[0]
+        op = next(op.operation for op in block.operations if kiln.name_of(op.operation) == "kiln.matmul")
+        assert (product_reason(op, True, "sm_90") is not None) == is_library
