@@ -36,7 +36,7 @@ def split_rows(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         *((in_a_row, sizes) for sizes in ((240, 1), (1, 1), (48, 17), (1, 48))),
         *((split_rows, sizes) for sizes in ((240, 1), (48, 17))),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_both_are_right(program, sizes, dtype, target):
     rows, columns = sizes
