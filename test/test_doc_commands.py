@@ -6,7 +6,10 @@
 The tutorials have tests of their own, and are not run here: those in `ELSEWHERE`.
 """
 
+import base64
+import gzip
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -66,6 +69,11 @@ def commands(program: str) -> list[list[str]]:
             split = [shlex.split(line, comments=True) for line in lines]
             found += [[page.name, *words] for words in split if " ".join(words).startswith(program)]
     return found
+
+
+def _shell(page: str) -> list[str]:
+    """The command lines of a page."""
+    return "\n".join(blocks(ROOT / "docs" / page, "sh")).splitlines()
 
 
 #: Commands that no test runs, and why. Where it says so, their options are checked.
@@ -239,6 +247,26 @@ def test_a_pass_behind_emission(stages: Path) -> None:
     assert re.search(r"^count-loops: native_layer_norm_\w+=\d", done.stderr, re.M), done.stderr
 
 
+@pytest.mark.parametrize("line", [line for line in _shell("trace.md") if line])
+def test_traces(line: str, tmp_path: Path) -> None:
+    """The commands of trace.md write a page, of a model and of a program."""
+    model = "import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 8), (torch.randn(2, 4),)\n"
+    (tmp_path / "mymodel.py").write_text(model, encoding="utf-8")
+    train = "from mymodel import make\nimport torch\n\nmodel, inputs = make()\n"
+    train += 'torch.compile(model, backend="kiln")(*inputs).sum().backward()\n'
+    (tmp_path / "train.py").write_text(train, encoding="utf-8")
+    tools = f'kiln-trace() {{ "{sys.executable}" -m kiln.tools.kiln_trace "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    shell = ["bash", "-e", "-c", tools + line]
+    done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    packed = re.search(r"H4sI[\w+/=]+", (tmp_path / "trace.html").read_text(encoding="utf-8"))
+    assert packed is not None
+    graphs = json.loads(gzip.decompress(base64.b64decode(packed[0])))["graphs"]
+    assert len(graphs) == (2 if "--training" in line or "train.py" in line else 1)
+    assert "addmm" in json.dumps(graphs)
+
+
 def test_every_block_is_run_or_shown() -> None:
     for page in PAGES:
         fences = re.findall(r"^```(\w*)$", page.read_text(encoding="utf-8"), re.M)
@@ -251,7 +279,7 @@ def test_every_block_is_run_or_shown() -> None:
 def test_every_command_is_run_or_has_a_reason() -> None:
     """The patterns above fit what the pages say."""
     assert len(commands("kiln-opt")) >= 5 and len(commands("python -m benchmarks")) >= 5 and len(SAMPLES) >= 5
-    tested = ("kiln-bisect ", "kiln-cache ", "kiln-debug ", "kiln-opt ", "kiln-reduce ")
+    tested = ("kiln-bisect ", "kiln-cache ", "kiln-debug ", "kiln-opt ", "kiln-reduce ", "kiln-trace ", "KILN_TRACE=")
     lines = [" ".join(words) for _, *words in commands("") if words]
     reasons = {start: [line for line in lines if line == start or line.startswith(f"{start} ")] for start in NOT_RUN}
     reasons["python -m benchmarks"] = [line for line in lines if line.startswith("python -m benchmarks")]

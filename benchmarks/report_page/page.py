@@ -25,17 +25,38 @@ def files(runs: Mapping[str, Run]) -> dict[str, str]:
     """Texts by their names in docs/."""
     return {
         "performance.md": _page(runs),
+        "training.md": _training_page(runs),
         "performance-cpu.svg": _cpu_chart(runs),
         "performance-gpu.svg": _gpu_chart(runs["h200-models-bf16"]),
         "growth.svg": line_charts(_growth(runs)),
     }
 
 
-def _page(runs: Mapping[str, Run]) -> str:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    template = environment.from_string(Path(__file__).with_name("performance.md.j2").read_text(encoding="utf-8"))
+    return environment.from_string(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def _training_page(runs: Mapping[str, Run]) -> str:
+    found = [run for run in runs.values() if run.head["suite"] == "training"]
+    return _template("training.md.j2").render(runs=found, ms=_ms, best=_best, standing=standing)
+
+
+def _best(run: Run, times: str) -> dict[str, float]:
+    """The best time of the others over the best of Kiln's modes, by case."""
+    found = {}
+    for row in run.rows:
+        own = [value for name, value in row[times].items() if name.startswith("kiln")]
+        others = [value for name, value in row[times].items() if not name.startswith("kiln")]
+        if own and others:
+            found[row["case"]] = min(others) / min(own)
+    return found
+
+
+def _page(runs: Mapping[str, Run]) -> str:
+    template = _template("performance.md.j2")
     gpu = runs["h200-models-bf16"]
     return template.render(
         runs=runs,

@@ -20,7 +20,8 @@ def runs_of(document: Any, machine: str, head: Mapping[str, Any]) -> dict[str, d
     """Runs by name. `document` is the parsed JSON of a benchmark, `machine` the short name that the files' names begin
     with, `head` what every run gets (`date`, `commit`, `notes`, and for a GPU `machine` and `versions`)."""
     if isinstance(document, list):
-        return _gpu_runs(document, machine, head)
+        is_training = bool(document) and "backward_ms" in document[0]
+        return (_training_runs if is_training else _gpu_runs)(document, machine, head)
     here = document["machine"]
     shared = dict(head) | {
         "machine": {"name": machine, "processor": here["processor"], "cores": here["cores"]},
@@ -112,3 +113,16 @@ def _gpu_runs(rows: Sequence[Mapping[str, Any]], machine: str, head: Mapping[str
             stored["error_over_eager"] = [round(row["error"]["kiln"] / row["error"]["eager"], 2)]
         run["rows"].append(stored)
     return runs
+
+
+def _training_runs(
+    rows: Sequence[Mapping[str, Any]], machine: str, head: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Of the rows of `benchmarks.training`, which are in one dtype."""
+    dtype = {"bfloat16": "bf16", "float32": "f32"}[rows[0]["dtype"]]
+    stored: list[dict[str, Any]] = []
+    for row in rows:
+        figures = {key: _named(row[key], 1.0) for key in ("backward_ms", "step_ms", "peak_mib", "error", "first_s")}
+        failed = {"failures": row["failed"]} if row["failed"] else {}
+        stored.append({"case": row["case"], **{key: found for key, found in figures.items() if found}, **failed})
+    return {f"{machine}-training-{dtype}": {**head, "suite": "training", "dtype": dtype, "unit": "ms", "rows": stored}}
