@@ -248,12 +248,12 @@ print([name for name in ("torch._inductor.ir", "torch_mlir") if name in sys.modu
 
 
 def test_a_start_imports_no_lowering_that_it_does_not_need(tmp_path):
-    """Inductor's is never needed, Kiln's by the first process alone."""
+    """Inductor's is never needed, Kiln's by the first process alone, or for the files that debugging asks for."""
     folders = {"KILN_CACHE_DIR": str(tmp_path / "kiln"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch")}
     script = tmp_path / "start.py"
     script.write_text(START)
-    for debug, expected in (("0", "['torch_mlir']"), ("0", "[]"), ("1", "['torch._inductor.ir']")):
-        # With TORCH_COMPILE_DEBUG, PyTorch writes files about AOTAutograd, by means of Inductor.
+    for debug, expected in (("0", "['torch_mlir']"), ("0", "[]"), ("1", "['torch._inductor.ir', 'torch_mlir']")):
+        # With TORCH_COMPILE_DEBUG, PyTorch writes files about AOTAutograd, by means of Inductor, and Kiln its stages.
         environment = {**os.environ, **folders, "KILN_CACHE": "1", "TORCH_COMPILE_DEBUG": debug}
         environment["TORCH_COMPILE_DEBUG_DIR"] = str(tmp_path)
         command = [sys.executable, str(script)]

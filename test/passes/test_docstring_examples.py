@@ -16,6 +16,9 @@ TESTS = Path(__file__).resolve().parent
 VECTOR_BYTES = {"AVX-512": 64, "AVX2": 32}
 PASSES = {name: cls for name, cls in all_passes().items() if cls.__module__.startswith("kiln.passes.")}
 
+#: Passes whose examples show that nothing happens, and why; their FileCheck tests show what does.
+UNCHANGED = {"replace-module": "the result is a file's"}
+
 
 @pytest.mark.parametrize("name", list(PASSES))
 def test_example(name: str) -> None:
@@ -31,7 +34,7 @@ def test_example(name: str) -> None:
 @pytest.mark.parametrize("name", list(PASSES))
 def test_example_changes_something(name: str) -> None:
     example = example_of(PASSES[name])
-    assert canonical(example.before) != canonical(example.after)
+    assert (canonical(example.before) == canonical(example.after)) == (name in UNCHANGED)
 
 
 @pytest.mark.parametrize("name", list(PASSES))

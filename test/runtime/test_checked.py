@@ -183,8 +183,8 @@ def test_without_the_option_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     plans: list[tuple[Any, bool]] = []
     write = executor.write_program
 
-    def record(plan: Any, parts: Any, layout: Any, *, is_checked: bool) -> Any:
-        program = write(plan, parts, layout, is_checked=is_checked)
+    def record(plan: Any, parts: Any, layout: Any, **given: Any) -> Any:
+        program = write(plan, parts, layout, **given)
         plans.append((plan, "before(" in program.source or "after(" in program.source))
         return program
 
