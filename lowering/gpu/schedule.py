@@ -24,7 +24,7 @@ _STRIP = 32
 _STRIP_ELEMENTS = 2048
 """Elements of such a strip that are loaded at a time."""
 _FEW_STEPS = 16
-"""Loads, one after the other, that take less time than a second kernel would."""
+"""Loads, one after the other, that take less time than a second kernel would. Not measured."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def reduction_parts(results: int, length: int, neighbours: int, sms: int) -> int
     an H200, 31 us in 1,536; of 768, 15 us in 384.
     """
     wanted = 8 * sms
+    if not results:
+        return 1
     if neighbours == 1:
         # A row that a program holds, or as many programs as multiprocessors, are not worth a second kernel.
         return 1 if results >= sms or length <= LONGEST_ROW else min(wanted // results, length // LOOP_BLOCK)

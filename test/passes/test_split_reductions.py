@@ -57,3 +57,9 @@ def test_a_row_that_a_program_holds_is_one_kernel() -> None:
     graph = kiln.explain(norm, x, options={"target": "tt-cpu"}).graphs[0]
     assert len([k for k in graph.kernels if k.kind != "library"]) == 1
     assert (compiled(norm)(x) - norm(x.double())).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((0, 100_003), (1,)), ((100_003, 0), (0,)), ((8, 0, 64, 64), (0, 2, 3))])
+def test_no_results(shape: tuple[int, ...], dim: tuple[int, ...]) -> None:
+    x = torch.empty(shape)
+    assert compiled(lambda x: (2 * x).sum(dim))(x).shape == x.sum(dim).shape
