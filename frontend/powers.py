@@ -6,9 +6,8 @@
 Eager computes them as Python floats, a compiled step in the tensor that counts steps, which is float32: of 0.999 no
 more digits are left than of 1, and the first differences are off by 1e-5 of their size. ``expm1`` keeps them.
 
-Only of bases that decay slowly: where ``x * log(base)`` is large, its rounding is an error of so many units in the last
-place of the power. For a base below 1 and x >= 0 the power is small there, and that error at most 0.4 units of 1; for
-``2 ** bits - 1`` it would be a result that is no whole number.
+Where ``x * log(base)`` is large, its rounding is an error of so many units in the last place of the power, and nothing
+cancels: there the power itself is taken, as in eager. Only of bases that decay slowly: ``2 ** bits - 1`` stays whole.
 """
 
 import math
@@ -18,6 +17,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from kiln.frontend.graph_ops import call, value_of
+from kiln.lowering import paths
 
 __all__ = ["write_powers_less_one"]
 
@@ -25,6 +25,10 @@ aten = torch.ops.aten
 
 _SLOW = 0.5
 """Bases between this and 1 are rewritten; powers of 1/2 itself are exact."""
+_NEAR = 0.5
+"""Powers whose logarithm is below this have digits in common with 1."""
+
+_TAKEN = paths.group("any powers", "less one")
 
 _SIGNS = {
     aten.sub.Tensor: 1,
@@ -43,18 +47,26 @@ def write_powers_less_one(gm: GraphModule) -> int:
         if not is_slow or not value_of(power).dtype.is_floating_point or not value_of(exponent).is_floating_point():
             continue
         for node in [n for n in power.users if _sign(n, power)]:
+            _TAKEN("less one")
             with gm.graph.inserting_before(node):
-                less_one = call(gm.graph, aten.expm1.default, call(gm.graph, aten.mul.Tensor, exponent, math.log(base)))
-                if _sign(node, power) < 0:
-                    less_one = call(gm.graph, aten.neg.default, less_one)
-            node.replace_all_uses_with(less_one)
-            gm.graph.erase_node(node)
+                _rewrite(node, power, _sign(node, power))
             changed += 1
         if not power.users:
             gm.graph.erase_node(power)
     if changed:
         gm.recompile()
     return changed
+
+
+def _rewrite(node: Node, power: Node, sign: int) -> None:
+    base, exponent = cast("tuple[float, Node]", power.args)
+    logarithm = call(node.graph, aten.mul.Tensor, exponent, math.log(base))
+    is_near = call(node.graph, aten.lt.Scalar, call(node.graph, aten.abs.default, logarithm), _NEAR)
+    less_one = call(node.graph, aten.expm1.default, logarithm)
+    near = less_one if sign > 0 else call(node.graph, aten.neg.default, less_one)
+    far = call(node.graph, cast(Any, node.target), *node.args)
+    node.replace_all_uses_with(call(node.graph, aten.where.self, is_near, near, far))
+    node.graph.erase_node(node)
 
 
 def _sign(node: Node, power: Node) -> int:

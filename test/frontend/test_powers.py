@@ -27,6 +27,18 @@ def test_differences_of_powers_from_one_keep_their_digits(target: str) -> None:
         torch.testing.assert_close(ours.double(), exact, rtol=5e-7, atol=0)
 
 
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_differences_of_large_powers_from_one_keep_their_digits(target: str) -> None:
+    """The logarithm of such a power has many units in the last place of error. The base is the same in float32."""
+    exponents = torch.linspace(-1350.0, 300.0, 97)
+
+    def powers(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return 1 - 0.9375**x, 0.9375**x - 1
+
+    for ours, exact in zip(compiled(powers, target)(exponents), powers(exponents.double()), strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=1e-6, atol=0)
+
+
 def test_limits_of_integers_are_whole() -> None:
     bits = torch.arange(1.0, 24.0)
 
