@@ -15,10 +15,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from kiln.frontend.graph_ops import call, value_of
+from kiln.lowering import paths
 
 __all__ = ["has_bias_gradients", "sum_bias_gradients"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("gpu bias-gradients", "sum")
+
 _MASK = 10
 """Position of the argument that says which gradients are wanted: of the image, the weight, the bias."""
 
@@ -52,6 +56,7 @@ def sum_bias_gradients(gm: GraphModule) -> int:
             node.meta["val"] = (*value[:2], None)
         elif not node.users:
             graph.erase_node(node)
+        _TAKEN("sum")
         taken += 1
     if taken:
         gm.recompile()

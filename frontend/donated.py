@@ -17,7 +17,11 @@ import torch
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["DONATED", "donated_arguments", "mark_donated", "mark_made"]
+
+_TAKEN = paths.group("any donated", "saved tensor")
 
 DONATED = "kiln_donated"
 """Key in the `meta` of a placeholder of a backward graph: its memory may be written to once it has been read."""
@@ -48,6 +52,7 @@ def mark_donated(backward: GraphModule, donated: Iterable[int]) -> int:
     arguments = backward.graph.find_nodes(op="placeholder")
     found = [arguments[i] for i in donated if _MADE in arguments[i].meta]
     for node in found:
+        _TAKEN("saved tensor")
         node.meta[DONATED] = True
     return len(found)
 

@@ -17,11 +17,14 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from kiln.frontend.graph_ops import call, cast_to, value_of
+from kiln.lowering import paths
 
 __all__ = ["loss_decompositions", "write_no_log_softmax"]
 
 aten = torch.ops.aten
 prims = torch.ops.prims
+
+_TAKEN = paths.group("any losses", "no log-softmax", "one element of a row")
 
 _NONE, _MEAN = 0, 1
 """Of ATen's `Reduction`."""
@@ -101,10 +104,12 @@ def write_no_log_softmax(gm: GraphModule) -> None:
     if not found:
         return
     for node in found:
+        _TAKEN("no log-softmax")
         _take_apart(graph, node)
     for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
         chosen = _one_element(node)
         if chosen is not None:
+            _TAKEN("one element of a row")
             _take_element(graph, node, *chosen)
     gm.recompile()
 

@@ -19,10 +19,13 @@ from torch.utils._pytree import tree_leaves
 
 from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
 from kiln.frontend.kept_statistics import behind
+from kiln.lowering import paths
 
 __all__ = ["write_out_norms"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any norms", "layer norm", "group norm")
 
 _NORMS = (aten.native_layer_norm.default, aten.native_group_norm.default)
 
@@ -79,6 +82,7 @@ def _write_out(joint: GraphModule, norm: Node) -> bool:
     if any(_form(written[i]) != _form(result) for i, result in results.items()):
         joint.graph.eliminate_dead_code()
         return False
+    _TAKEN("layer norm" if norm.target is aten.native_layer_norm.default else "group norm")
     for i, result in results.items():
         result.replace_all_uses_with(written[i])
     return True

@@ -18,10 +18,13 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
+from kiln.lowering import paths
 
 __all__ = ["keep_offsets"]
 
 aten = torch.ops.aten
+
+_TAKEN = paths.group("any pooling-offsets", "images", "volumes")
 
 _SPATIAL = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}
 _GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
@@ -43,6 +46,7 @@ def keep_offsets(joint: GraphModule) -> int:
             gradients = [n for n in positions.users if n.target in _GRADIENTS]
             if not gradients or not window.is_small:
                 continue
+            _TAKEN("volumes" if window.count == 3 else "images")
             with joint.graph.inserting_before(positions.next):
                 again = window.positions(window.offsets(positions), value_of(positions).dtype)
             for gradient in gradients:

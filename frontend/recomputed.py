@@ -14,7 +14,11 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from kiln.lowering import paths
+
 __all__ = ["ROUNDED", "round_recomputed"]
+
+_TAKEN = paths.group("any recomputed", "rounded")
 
 ROUNDED = "kiln_rounded"
 """Key in a node's `meta`: its result is rounded to its type, whoever reads it."""
@@ -25,6 +29,7 @@ def round_recomputed(forward: GraphModule, backward: GraphModule) -> None:
     first = {node.name: node for node in forward.graph.nodes if _rounds(node)}
     for node in backward.graph.nodes:
         if _rounds(node) and node.name in first and first[node.name].target is node.target:
+            _TAKEN("rounded")
             node.meta[ROUNDED] = first[node.name].meta[ROUNDED] = True
 
 

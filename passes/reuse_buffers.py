@@ -12,6 +12,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.kiln import AtenOp, FusionOp, name_of, opdef_of_kind
 from kiln.errors import InvalidIRError
+from kiln.lowering import paths
 from kiln.lowering.host.kernels import fusion_key
 from kiln.lowering.host.layout import Exprs, HostGraph, is_constant
 from kiln.lowering.tile.body import FusionBody
@@ -22,6 +23,10 @@ from kiln.passes.rewrites import may_rewrite
 from kiln.passes.scatters.memory import base_operand, copy_bases
 
 __all__ = ["ReuseBuffers"]
+
+_TAKEN = paths.group(
+    "any reuse-buffers", "over an operand", "over a donated argument", "over what eager mutates", "base of indices"
+)
 
 _FRESH = ("aten.convolution.default", "aten.mm.default", "aten.addmm.default", "aten.bmm.default",
           "aten.baddbmm.default", "aten.linear.default", "aten._addmm_activation.default")  # fmt: skip
@@ -246,8 +251,11 @@ class _Function:
                 if target is not None and root == target:
                     writes += (number, ir.BlockArgument(root).arg_number)
                     self.owner.count("arguments written in place")
+                    _TAKEN("over what eager mutates")
                 elif not self._take(root, result):
                     continue
+                else:
+                    _TAKEN("over a donated argument" if isinstance(root.owner, ir.Block) else "over an operand")
                 for i in readers:
                     in_place += (i, number)
                 self.owner.count("results in place", bool(readers))
@@ -308,6 +316,7 @@ class _Function:
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         self.memory[result] = _Memory(memory.first, memory.is_owned or result in self.owned, plain)
         op.attributes["in_place"] = ir.DenseI64ArrayAttr.get([base, 0])
+        _TAKEN("base of indices")
         self.owner.count("results in place")
         self.last.pop(root)
 

@@ -26,6 +26,7 @@ _FEWEST = 8
 
 
 _TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims")
+_FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows")
 
 
 @register_pass
@@ -149,7 +150,8 @@ class SplitReductions(Pass):
         with op.operation.location:
             _rewrite(op, extents, splits, found[0])
         self.count("split")
-        _TAKEN("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
+        way = "several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows"
+        (_TAKEN if self.sms else _FOR_THREADS)(way)
         return True
 
     def _splits(self, extents: Sequence[int], reduced: Sequence[int], parts: int) -> dict[int, int]:

@@ -255,8 +255,17 @@ def beside_products(g: Grower) -> None:
     g.add(f"{product if g.chance(2) else f'torch.relu({product})'} * {value.name}.reshape({shape})")
 
 
+def powers_less_one(g: Grower) -> None:
+    """What optimizers divide averages by, of steps and of numbers of any size."""
+    x = g.input(g.one_of(((), (5,), (33, 65))), g.one_of((torch.float32, torch.float64, torch.bfloat16)))
+    steps = g.one_of((f"{x.name}", f"({x.name} * 100)", f"{x.name}.abs().ceil()"))
+    base = g.one_of((0.5, 0.75, 0.9375, 0.999, 0.9))
+    g.add(g.one_of((f"1 - {base} ** {steps}", f"{base} ** {steps} - 1", f"{x.name} / (1.0078125 - {base} ** {steps})")))
+
+
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
+    powers_less_one,
 )  # fmt: skip

@@ -57,4 +57,65 @@ def recurrence(g: Grower) -> None:
     g.add(f"{scan}[{count - 1}]")
 
 
-FAMILIES = (block, block, recurrence)
+def norm(g: Grower) -> None:
+    """A norm over rows or groups of channels whose result a gradient reads, by way of what is behind it."""
+    g.is_for_training = True
+    dtype = g.one_of(_DTYPES)
+    if g.chance(2):
+        shape = (g.one_of((1, 3, 8)), g.one_of((1, 17, 64)), g.one_of((5, 16, 65, 256)))
+        x = g.input(shape, dtype)
+        scale, shift = (g.input(shape[2:], dtype).name for _ in range(2))
+        text = f"F.layer_norm({x.name}, {shape[2:]}, {g.one_of((scale, None))}, {g.one_of((shift, None))})"
+    else:
+        shape = (g.one_of((1, 3)), g.one_of((4, 12)), g.one_of((1, 7, 16)), g.one_of((5, 16)))
+        x = g.input(shape, dtype, layout=g.one_of(("plain", "channels_last")))
+        scale, shift = (g.input(shape[1:2], dtype).name for _ in range(2))
+        text = f"F.group_norm({x.name}, {g.one_of((1, 2, 4))}, {scale}, {shift})"
+    other = g.input(shape, dtype).name
+    g.add(
+        g.one_of(
+            ("F.silu({})", "F.gelu({})", "{} * {other}", "torch.sigmoid({}) * {other}", "F.silu({}).mean(-1)")
+        ).format(text, other=other)
+    )
+
+
+def loss(g: Grower) -> None:
+    """Cross-entropy with weights of classes, smoothed labels and labels that count for nothing, of rows or images."""
+    g.is_for_training = True
+    dtype, classes = g.one_of(_DTYPES), g.one_of((2, 7, 65, 1000))
+    pixels = () if g.chance(2) else (g.one_of((1, 5)), g.one_of((3, 16)))
+    count = g.one_of((1, 5, 64))
+    x = g.input((count, classes, *pixels), dtype)
+    if g.chance(2) and not pixels:
+        w = g.weight((classes, g.one_of((8, 33))), dtype, 8)
+        x = g.input((count, w.shape[1]), dtype)
+        logits = f"F.linear({x.name}, {w.name})"
+    else:
+        logits = x.name
+    target = g.input((count, *pixels), torch.int64, high=classes)
+    options = [f"reduction={g.one_of(('mean', 'sum', 'none'))!r}"]
+    if g.chance(2):
+        options.append(f"ignore_index={g.one_of((0, 1))}")
+    if g.chance(3):
+        options.append("label_smoothing=0.1")
+    if g.chance(3):
+        options.append(f"weight={g.input((classes,), torch.float32).name}.abs().to({x.name}.dtype)")
+    g.add(f"F.cross_entropy({logits}, {target.name}, {', '.join(options)})")
+
+
+def maxima(g: Grower) -> None:
+    """Max pooling of images and volumes, whose gradient reads where the maxima lie."""
+    g.is_for_training = True
+    rank = g.one_of((2, 2, 3))
+    sizes = tuple(g.one_of((5, 8, 13, 16) if rank == 3 else (7, 14, 23, 33)) for _ in range(rank))
+    layout = g.one_of(("plain", "channels_last"))
+    x = g.input((g.one_of((1, 2)), g.one_of((1, 3, 8)), *sizes), g.one_of(_DTYPES), layout=layout)
+    kernel = tuple(g.number(1, 4) for _ in range(rank))
+    padding = tuple(g.number(0, n // 2) for n in kernel)
+    stride = tuple(g.number(1, 3) for _ in range(rank))
+    dilation, ceil = g.one_of((1, 1, 2)), g.one_of((True, False))
+    text = f"torch.tanh({x.name})" if g.chance(2) else x.name
+    g.add(f"F.max_pool{rank}d({text}, {kernel}, {stride}, {padding}, {dilation}, ceil_mode={ceil})")
+
+
+FAMILIES = (block, block, recurrence, norm, loss, maxima)
