@@ -115,7 +115,7 @@ def phase_of(axis: Axis) -> Phase:
 
 def find_phases(p: ConvProblem) -> list[Phase]:
     """The phases of a row; some of a transposed convolution may meet no column of the window."""
-    axis = p.column_axis
+    axis = p.column
     if not p.transposed:
         return [phase_of(axis)]
     step, back = taps(axis)
@@ -148,13 +148,13 @@ def tile_runs(p: ConvProblem, phase: Phase, mr: int) -> list[Run] | None:
     """The tiles of mr columns of a phase (the last one may be smaller) of a row of known size; None where it is not
     known. Those inside, which find no padding, are one run.
     """
-    if not isinstance(p.columns, int) or not isinstance(p.width, int):
+    if not isinstance(p.column.results, int) or not isinstance(p.column.size, int):
         return None
-    columns = max(0, -(-(p.columns - phase.remainder) // phase.period))
+    columns = max(0, -(-(p.column.results - phase.remainder) // phase.period))
     low, high = 0, columns
     if phase.count:
         low = max(0, -(min(phase.reaches) // phase.stride))
-        high = max(0, min(columns, -((max(phase.reaches) - p.width) // phase.stride)))
+        high = max(0, min(columns, -((max(phase.reaches) - p.column.size) // phase.stride)))
     first, last = -(-low // mr), high // mr  # whole tiles inside
     runs: list[Run] = []
     t, tiles = 0, -(-columns // mr)
@@ -164,7 +164,7 @@ def tile_runs(p: ConvProblem, phase: Phase, mr: int) -> list[Run] | None:
             t = last
             continue
         count = min(mr, columns - t * mr)
-        valid = phase.valid(p.width, t * mr, count)
+        valid = phase.valid(p.column.size, t * mr, count)
         if runs and runs[-1].count == count and runs[-1].valid == valid:
             runs[-1] = Run(runs[-1].first, t * mr + count, count, valid)
         else:

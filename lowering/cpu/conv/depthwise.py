@@ -65,7 +65,7 @@ class Depthwise(RowKernel):
         b, p = self.b, self.p
         self.task = image, row, first, last
         window = Window(b, p, self.image_at(image, 0), row)
-        self.row(window, 0, known(p.columns))
+        self.row(window, 0, known(p.column.results))
 
     @override
     def tile(self, count: int, meets: Valid | Span, window: Window, column: Index, base: Index) -> None:
@@ -97,7 +97,7 @@ class Depthwise(RowKernel):
         """Adds the products of row y of the window, which meets the image at `line`, for the channels from c on."""
         b = self.b
         line = b.addi(line, b.muli(c, self.x_channel))
-        weights = b.sum_(self.panel, b.muli(y, self.p.kernel[1] * self.stride), c)
+        weights = b.sum_(self.panel, b.muli(y, self.p.column.kernel * self.stride), c)
         loaded: dict[int, ir.Value] = {}
 
         def pixel(offset: Index) -> ir.Value:

@@ -46,7 +46,7 @@ def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
     order = order_of(p, s)
     line = LINE // p.sum_bytes
     sums = 0 if p.packed else round_up(order.words, line)
-    phases = p.stride[1] if p.transposed else 1  # of which each has as many tiles
+    phases = p.column.stride if p.transposed else 1  # of which each has as many tiles
     pitch = round_up(s.mr * s.tiles * phases, s.width)
     turned = sums + round_up(pitch * order.lanes, line)
     # A page apart, rows of 1024 columns would fall into the same cache sets.
@@ -72,13 +72,14 @@ class Direct(RowKernel, BlockKernel):
         if self.order.pair == "c":
             self.p, self.x_channel = replace(p, channels=p.channels // 2), 2
         elif self.order.pair == "z":
-            self.p = replace(p, kernel=(p.kernel[0], p.kernel[1] // 2), dilation=(p.dilation[0], 2))
+            pairs = replace(p.column, kernel=p.column.kernel // 2, dilation=2)
+            self.p = replace(p, axes=(*p.lines, pairs))
         self.find_runs()
 
     def emit(self) -> None:
         """This thread's share; a unit is a part of a row of an image."""
         b, p = self.b, self.p
-        parts, rows = b.ceildivi(known(p.columns), self.span), row_count(b, p)
+        parts, rows = b.ceildivi(known(p.column.results), self.span), row_count(b, p)
         units = b.muli(b.muli(known(p.images), rows), parts)
 
         def unit(u: Index, group: Index, channel: Index, count: Index, start: Index) -> None:
@@ -93,8 +94,8 @@ class Direct(RowKernel, BlockKernel):
         """A part of one row of the result: sums into scratch, then the epilogue."""
         b, p = self.b, self.p
         window = Window(b, p, self.image_at(image, b.muli(group, p.channels)), row)
-        columns = known(p.columns)
-        if isinstance(columns, int) and isinstance(p.width, int):
+        columns = known(p.column.results)
+        if isinstance(columns, int) and isinstance(p.column.size, int):
             start = b.muli(part, self.span)
             stop = b.mini(b.addi(start, self.span), columns)
         else:
@@ -122,8 +123,8 @@ class Direct(RowKernel, BlockKernel):
         piece = self.s.piece
 
         def sums(line: Index, y: Sequence[Index], low: Index, high: Index, acc: list[ir.Value]) -> list[ir.Value]:
-            weights = b.addi(self.panel, b.muli(window.flat(y), p.channels * p.kernel[1] * self.lanes))
-            if p.channels * p.kernel[1] <= _UNROLLED:
+            weights = b.addi(self.panel, b.muli(window.flat(y), p.channels * p.column.kernel * self.lanes))
+            if p.channels * p.column.kernel <= _UNROLLED:
                 for c in range(p.channels):
                     acc = self.step(count, meets, line, weights, c, acc)
                 return acc
@@ -136,7 +137,7 @@ class Direct(RowKernel, BlockKernel):
             return
         for place in places:
             b.vstore(zeros[0], self.scratch, place)
-        depth = max(1, piece // p.kernel[1])
+        depth = max(1, piece // p.column.kernel)
         depth = -(-p.channels // -(-p.channels // depth))
 
         def chunk(line: Index, y: Sequence[Index], low: Index) -> None:
@@ -156,7 +157,7 @@ class Direct(RowKernel, BlockKernel):
         """Adds the products of one input channel in one row of the window."""
         b, phase = self.b, self.phase
         line = b.addi(line, b.muli(c, self.x_channel))
-        weights = b.addi(weights, b.muli(c, self.p.kernel[1] * self.lanes))
+        weights = b.addi(weights, b.muli(c, self.p.column.kernel * self.lanes))
 
         def pixel(offset: Index) -> Place:
             return Place(self.operands.x, b.addi(line, b.muli(offset, self.x_column)))

@@ -80,9 +80,9 @@ def emit_conv(
     _TAKEN(f"{_path(schedule)}, transposed" if problem.transposed else _path(schedule))
     for path, is_so in (
         ("groups", problem.groups > 1),
-        ("dilation", max(problem.dilation) > 1),
-        ("three dims", problem.planes is not None),
-        ("planar image", problem.x_strides[3] == 1),
+        ("dilation", any(axis.dilation > 1 for axis in problem.axes)),
+        ("three dims", len(problem.axes) > 2),
+        ("planar image", problem.column.x_stride == 1),
     ):
         if is_so:
             _TAKEN(path)

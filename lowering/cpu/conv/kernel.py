@@ -38,7 +38,7 @@ class ConvKernel:
         self.sum_type, self.width = element_type(p.sum_dtype), s.width
         self.vector = b.vec(self.width, self.sum_type)
         self.unit = float_unit(p.sum_dtype, self.width)
-        self.x_image, self.x_channel, self.x_row, self.x_column = (known(x) for x in p.x_strides)
+        self.x_image, self.x_channel, self.x_column = (known(x) for x in (*p.x_strides, p.column.x_stride))
 
     @classmethod
     def emit_kernel(cls, *arguments: Any) -> None:
@@ -110,7 +110,7 @@ class RowKernel(ConvKernel):
         before them rather than leave pixels: an epilogue must not read what another one has written.
         """
         b, p, mr, phase = self.b, self.p, self.mr, self.phase
-        low, high = phase.interior(b, p.column_axis, known(p.columns) if phase.period == 1 else stop)
+        low, high = phase.interior(b, p.column, known(p.column.results) if phase.period == 1 else stop)
         low, high = b.mini(b.maxi(low, start), stop), b.maxi(b.mini(high, stop), start)
         begin, end = self.edges(window, start, stop, high)
         whole = b.cmpi("sge", b.subi(high, low), mr)
@@ -120,7 +120,7 @@ class RowKernel(ConvKernel):
             self.tile(mr, everywhere(mr, phase.count), window, b.mini(t, b.subi(high, mr)), start)
 
         def pixel(column: Index) -> None:
-            self.tile(1, phase.inside(b, p.column_axis, column), window, column, start)
+            self.tile(1, phase.inside(b, p.column, column), window, column, start)
 
         b.for_(b.maxi(low, begin), b.mini(high, end), mr, tile)
         b.for_(begin, low, 1, pixel)
@@ -134,11 +134,11 @@ class RowKernel(ConvKernel):
         """
         b, p, mr, half = self.b, self.p, self.mr, -(-self.mr // 2)
         begin, end = start, stop
-        if p.transposed or p.padding[1] == 0 or mr == 1:
+        if p.transposed or p.column.padding == 0 or mr == 1:
             return begin, end
         counts: list[tuple[int, Condition]] = [(mr, True)]
         if self.phase.stride == 1:  # with strides, there is no tile at the right border for the other half
-            columns = known(p.columns)
+            columns = known(p.column.results)
             counts = [(half, b.cmpi("sle", columns, 2 * half)), (mr, b.cmpi("sgt", columns, 2 * half))]
         for count, is_size in counts:
             for is_left, column, valid, has_room in self.edge_tiles(count, start, stop, high):
@@ -160,12 +160,12 @@ class RowKernel(ConvKernel):
         if phase.left:
             has_room = b.cmpi("sge", high, max(count, phase.left + 1))
             yield True, 0, phase.left_tile(count), b.andc(b.cmpi("eq", start, 0), has_room)
-        right = phase.right_tile(count, p.padding[1])
+        right = phase.right_tile(count, p.column.padding)
         if right is not None:
-            columns = known(p.columns)
+            columns = known(p.column.results)
             column = b.subi(columns, count)
             has_room = b.cmpi("sge", column, b.maxi(start, phase.left))
-            is_border = b.cmpi("eq", high, b.subi(columns, p.padding[1]))
+            is_border = b.cmpi("eq", high, b.subi(columns, p.column.padding))
             yield False, column, right, b.andc(b.cmpi("eq", stop, columns), b.andc(is_border, has_room))
 
     def at(self, column: Index) -> Index:

@@ -51,7 +51,7 @@ class Planar(ConvKernel):
         b, p = self.b, self.p
         weight = b.addi(self.operands.weight_offset, b.muli(channel, known(p.weight_strides[0])))
         window = Window(b, p, self.image_at(image, channel), row)
-        columns = known(p.columns)
+        columns = known(p.column.results)
         with self.epilogue.columns(b, image, row, channel) as store:
 
             def vectors(start: Index, count: int, whole: bool) -> None:
@@ -80,18 +80,18 @@ class Planar(ConvKernel):
         factors = b.sum_(weights, *(b.muli(i, known(axis.weight_stride)) for axis, i in zip(p.lines, y, strict=True)))
 
         def pixels(_: int, v: int, z: Index) -> ir.Value:
-            column = b.muli(b.addi(start, v * self.width), p.stride[1])
-            return self.columns(line, b.addi(column, b.subi(b.muli(z, p.dilation[1]), p.padding[1])))
+            column = b.muli(b.addi(start, v * self.width), p.column.stride)
+            return self.columns(line, b.addi(column, b.subi(b.muli(z, p.column.dilation), p.column.padding)))
 
         def weight(_: int, n: int, z: Index) -> ir.Value:
-            at = b.addi(factors, b.muli(z, known(p.weight_strides[3])))
+            at = b.addi(factors, b.muli(z, known(p.column.weight_stride)))
             return self.unit.everywhere(b, Place(self.operands.weight, at))
 
-        return sum_products(b, self.unit, Grid(len(acc), 1), acc, pixels, weight, p.kernel[1], unrolled=True)
+        return sum_products(b, self.unit, Grid(len(acc), 1), acc, pixels, weight, p.column.kernel, unrolled=True)
 
     def columns(self, line: Index, first: Index) -> ir.Value:
         """The elements at columns first + lane * stride of a row of the image; 0 outside of it."""
-        b, step, size = self.b, self.p.stride[1], known(self.p.width)
+        b, step, size = self.b, self.p.column.stride, known(self.p.column.size)
         x, width = self.operands.x, self.width
 
         def piece(at: Index, stride: int) -> ir.Value:

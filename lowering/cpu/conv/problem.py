@@ -34,33 +34,25 @@ class ConvProblem:
     """result[n, o, i, j] = sum over c, y, z of weight[o, c, y, z] * x[n, c, h, w].
 
     h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Where `transposed`
-    it is the reverse: h * stride = i + padding - y * dilation, for those y where h is whole. A convolution over one
-    dim has height 1; one over three has `planes` as its outermost dim. `channels` and `outputs` are those of one group.
-    Sizes of the weight are ints; `images`, `height`, `width`, `rows` and `columns` (of the result) are ints or `index`
-    Values, None at schedule time. Strides are in elements, of [n, c, h, w] and [o, c, kh, kw]. `dtype` is the operands'
-    element type; the sum is taken in f32 (f64 for f64). `planar`: in the result consecutive columns are neighbours in
-    memory (NCHW), not consecutive channels. `packed`: the weight lies in memory as the kernel packs it (weights.py),
-    and its strides mean nothing.
+    it is the reverse: h * stride = i + padding - y * dilation, for those y where h is whole. `axes` are the spatial
+    dims, outermost first: rows and columns, before them planes of a convolution over three dims; one over one dim has
+    one row. `channels` and `outputs` are those of one group. Sizes of the weight are ints; `images` and the sizes of
+    axes are ints or `index` Values, None at schedule time. Strides are in elements: `x_strides` of images and channels,
+    `weight_strides` of outputs and channels. `dtype` is the operands' element type; the sum is taken in f32 (f64 for
+    f64). `planar`: in the result consecutive columns are neighbours in memory (NCHW), not consecutive channels.
+    `packed`: the weight lies in memory as the kernel packs it (weights.py), and its strides mean nothing.
     """
 
     images: Size
     groups: int
     channels: int
     outputs: int
-    height: Size
-    width: Size
-    rows: Size
-    columns: Size
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    x_strides: tuple[Size, Size, Size, Size]
-    weight_strides: tuple[Size, Size, Size, Size]
+    axes: tuple[Axis, ...]
+    x_strides: tuple[Size, Size]
+    weight_strides: tuple[Size, Size]
     dtype: str = "f32"
     planar: bool = False
     packed: bool = False
-    planes: Axis | None = None
     transposed: bool = False
 
     @property
@@ -79,23 +71,24 @@ class ConvProblem:
         return self.channels == 1 and self.outputs == 1 and not self.transposed
 
     @property
-    def row_axis(self) -> Axis:
+    def row(self) -> Axis:
         """The second to last spatial dim."""
-        return self._axis(0, self.height, self.rows)
+        return self.axes[-2]
 
     @property
-    def column_axis(self) -> Axis:
+    def column(self) -> Axis:
         """The last spatial dim."""
-        return self._axis(1, self.width, self.columns)
-
-    def _axis(self, dim: int, size: Size, results: Size) -> Axis:
-        window = self.kernel[dim], self.stride[dim], self.padding[dim], self.dilation[dim]
-        return Axis(size, results, *window, self.x_strides[2 + dim], self.weight_strides[2 + dim])
+        return self.axes[-1]
 
     @property
     def lines(self) -> tuple[Axis, ...]:
         """The spatial dims but the last, outermost first."""
-        return (self.row_axis,) if self.planes is None else (self.planes, self.row_axis)
+        return self.axes[:-1]
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether an element of the result is made of the channels at its own place in the image."""
+        return not self.transposed and all((a.kernel, a.stride, a.padding) == (1, 1, 0) for a in self.axes)
 
     @property
     def window_rows(self) -> int:
@@ -105,7 +98,7 @@ class ConvProblem:
     @property
     def steps(self) -> int:
         """Products summed for one element of the result; at most, where `transposed`."""
-        return self.channels * self.window_rows * self.kernel[1]
+        return self.channels * self.window_rows * self.column.kernel
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,8 @@ _PIXELS = 12  # rows for which products by columns of weights, read in place, we
 
 def choose_product(p: ConvProblem, isa: Isa) -> GemmConvSchedule | None:
     """The schedule; None where the convolution is none of these."""
-    plain = (p.kernel, p.stride, p.padding, p.groups) == ((1, 1), (1, 1), (0, 0), 1) and not p.transposed
-    plain = plain and p.planes is None
-    few = p.images == p.rows == 1 and isinstance(p.columns, int) and p.columns <= _PIXELS
+    plain = p.groups == 1 and p.is_pointwise and len(p.axes) == 2
+    few = p.images == p.row.results == 1 and isinstance(p.column.results, int) and p.column.results <= _PIXELS
     if not plain or not few or p.planar or p.x_strides[1] != 1 or p.weight_strides[1] != 1:
         return None
     return GemmConvSchedule(product=choose_schedule(as_matmul(p), isa, vendor=False))
@@ -52,8 +51,8 @@ def emit_product(
 
 def as_matmul(p: ConvProblem) -> MatmulProblem:
     """The product that a convolution with a window of one element is: pixels by channels times channels by outputs."""
-    x, weight = p.x_strides, p.weight_strides
-    return MatmulProblem((), p.columns, p.outputs, p.channels, (x[3], x[1]), (weight[1], weight[0]), p.dtype)
+    lhs, rhs = (p.column.x_stride, p.x_strides[1]), (p.weight_strides[1], p.weight_strides[0])
+    return MatmulProblem((), p.column.results, p.outputs, p.channels, lhs, rhs, p.dtype)
 
 
 class _Rows:

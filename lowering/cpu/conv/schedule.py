@@ -31,10 +31,10 @@ _WIDTHS: tuple[int, ...] = (7, 14, 28, 56)  # of results, where they are not kno
 def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     """The schedule; sizes that are no ints count as unknown."""
     width = isa.vector_bytes // p.sum_bytes
-    if p.depthwise and p.planar and p.x_strides[3] == 1:
-        vectors = -(-p.columns // width) if isinstance(p.columns, int) else 4
+    if p.depthwise and p.planar and p.column.x_stride == 1:
+        vectors = -(-p.column.results // width) if isinstance(p.column.results, int) else 4
         planes = p.images * p.groups if isinstance(p.images, int) else p.groups
-        rows = p.rows if isinstance(p.rows, int) and p.planes is None else 64
+        rows = p.row.results if isinstance(p.row.results, int) and len(p.axes) == 2 else 64
         span = max(1, rows // max(1, _DEPTHWISE_TASKS // max(1, planes)))
         return PlanarConvSchedule(nv=max(1, min(4, vectors)), width=width, span=span)
     if p.depthwise:
@@ -45,15 +45,17 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     if takes_tiles(p, isa):
         return choose_tiles(p, isa)
     mr, nv = _tile(p, width, isa.vector_registers)
-    phases = p.stride[1] if p.transposed else 1
+    phases = p.column.stride if p.transposed else 1
     tiles = max(1, _ROW_BYTES // (mr * nv * width * p.sum_bytes * phases))
-    if isinstance(p.columns, int):
-        tiles = min(tiles, max(1, -(-p.columns // (mr * phases))))
+    if isinstance(p.column.results, int):
+        tiles = min(tiles, max(1, -(-p.column.results // (mr * phases))))
         rows = [p.images, *(axis.results for axis in p.lines)]
         lines = prod(n for n in rows if isinstance(n, int)) if all(isinstance(n, int) for n in rows) else None
         if lines is not None and lines < _DEPTHWISE_TASKS:
             # One tall row of pixels: parts that threads can share.
-            tiles = max(1, min(tiles, -(-p.columns // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1))
+            tiles = max(
+                1, min(tiles, -(-p.column.results // (mr * phases)) // (_DEPTHWISE_TASKS // max(1, lines)) or 1)
+            )
     in_columns = takes_column_pairs(p, width, isa)
     kernel = VnniBf16ColumnsConvSchedule if in_columns else DirectConvSchedule
     kernel = VnniBf16ConvSchedule if takes_pairs(p, width, isa) else kernel
@@ -69,18 +71,18 @@ def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
     """Whether a CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
     padding. So are the windows of patches.
     """
-    window = p.kernel[1] % 2 == 0 and p.padding[1] == 0 and p.dilation[1] == 1 and not p.transposed
-    return window and p.x_strides[3] == 1 and has_pairs(p.dtype, width, cpu)
+    window = p.column.kernel % 2 == 0 and p.column.padding == 0 and p.column.dilation == 1 and not p.transposed
+    return window and p.column.x_stride == 1 and has_pairs(p.dtype, width, cpu)
 
 
 def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
     mr = 8
-    if isinstance(p.columns, int):
+    if isinstance(p.column.results, int):
         # Even tiles; the fewest.
-        mr = -(-p.columns // -(-max(1, p.columns) // 8)) or 1
+        mr = -(-p.column.results // -(-max(1, p.column.results) // 8)) or 1
     span = -(-p.groups // width) * width
-    if isinstance(p.images, int) and isinstance(p.rows, int) and p.images * p.rows < _DEPTHWISE_TASKS:
-        parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.rows))
+    if isinstance(p.images, int) and isinstance(p.row.results, int) and p.images * p.row.results < _DEPTHWISE_TASKS:
+        parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.row.results))
         span = max(width, -(-p.groups // parts // width) * width)
     return DepthwiseConvSchedule(mr=mr, width=width, span=span)
 
@@ -94,12 +96,12 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
     window's row, with the weights of its columns, spills (measured on AVX-512: 8x2 222 GFLOP/s, 14x2 162), and more
     than 8 pixels a power of two apart evict each other (1x1, 1024 channels: 8x2 210, 14x1 134, 28x1 49).
     """
-    phases = p.stride[1] if p.transposed else 1
-    usable = (16 if p.kernel[1] > phases else 24) if registers >= 32 else 12
+    phases = p.column.stride if p.transposed else 1
+    usable = (16 if p.column.kernel > phases else 24) if registers >= 32 else 12
     vectors = -(-p.outputs // width)
     widths, is_known = _WIDTHS, False
-    if isinstance(p.columns, int) and p.columns > 0:
-        widths, is_known = (-(-p.columns // phases),), True
+    if isinstance(p.column.results, int) and p.column.results > 0:
+        widths, is_known = (-(-p.column.results // phases),), True
 
     def step(r: int, v: int) -> float:
         return max(r * v / 2, (r + v) / 2, 4.0) + v / 4
@@ -125,5 +127,5 @@ def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:
         return True
     rows = [tile_runs(p, phase, mr) for phase in find_phases(p)]
     if None in rows:
-        return mr * nv * p.kernel[1] <= _CODE
+        return mr * nv * p.column.kernel <= _CODE
     return sum(high - low for row in rows for run in row or () for low, high in run.valid) * nv <= _CODE

@@ -75,15 +75,15 @@ class Tiles(BlockKernel):
         phases = {phase: i for i, phase in enumerate(phases_of(p, self.depth))}
         self.taps: list[int] = []
         for y, z in self.depth.taps:
-            h, w = y * p.dilation[0], z * p.dilation[1] if s.order == "channels" else 0
-            plane = phases[h % p.stride[0], w % p.stride[1]] * self.sizes["phase"]
-            row, column = h // p.stride[0], w // p.stride[1]
+            h, w = y * p.row.dilation, z * p.column.dilation if s.order == "channels" else 0
+            plane = phases[h % p.row.stride, w % p.column.stride] * self.sizes["phase"]
+            row, column = h // p.row.stride, w // p.column.stride
             self.taps.append(plane + (row * self.sizes["pitch"] + column) * BLOCK)
 
     def emit(self) -> None:
         """This thread's share; a unit is some rows of an image (pixels, where they are a line)."""
         b, p, s, slot = self.b, self.p, self.s, self.sizes["slot"]
-        of_image = b.ceildivi(known(p.columns) if self.flat else known(p.rows), s.rows)
+        of_image = b.ceildivi(known(p.column.results) if self.flat else known(p.row.results), s.rows)
 
         def origin(u: Index, group: Index) -> Index:
             return self.image_at(b.divi(u, of_image), b.muli(group, p.channels))
@@ -107,7 +107,7 @@ class Tiles(BlockKernel):
         """The sums of a unit, and the epilogue on them. x: where its copy, or the image, begins."""
         b, p, s = self.b, self.p, self.s
         first = b.muli(band, s.rows)
-        lines = b.mini(b.subi(known(p.columns) if self.flat else known(p.rows), first), s.rows)
+        lines = b.mini(b.subi(known(p.column.results) if self.flat else known(p.row.results), first), s.rows)
         if self.flat:
             self.products(x, first if s.in_place else 0, lines)
             self.finish(image, 0, channel, count, first, lines)
@@ -120,7 +120,7 @@ class Tiles(BlockKernel):
 
             def row(n: Index) -> None:
                 self.sums = b.addi(home, b.muli(n, pitch * self.lanes))
-                self.finish(image, b.sum_(first, r, n), channel, count, 0, known(p.columns))
+                self.finish(image, b.sum_(first, r, n), channel, count, 0, known(p.column.results))
                 self.sums = home
 
             b.for_(0, rows, 1, row)
@@ -141,8 +141,8 @@ class Tiles(BlockKernel):
         b, nv, s = self.b, self.nv, self.s
         starts = [b.addi(first, b.addi(at, r * ROWS)) for r in range(rows)]
         if s.in_place:  # the last tile begins earlier instead of ending beyond the image
-            starts = [b.mini(start, known(self.p.columns) - ROWS) for start in starts]  # type: ignore[operator] - the image is of a known size
-            step, plane = known(self.p.x_strides[3]), BLOCK
+            starts = [b.mini(start, known(self.p.column.results) - ROWS) for start in starts]  # type: ignore[operator] - the image is of a known size
+            step, plane = known(self.p.column.x_stride), BLOCK
         else:
             step, plane = BLOCK, self.sizes["plane"]
         left = [b.addi(x, b.muli(start, step)) for start in starts]

@@ -36,7 +36,8 @@ class CopyImage:
         self.b, self.p, self.s, self.depth, self.x, self.target, self.pairs = b, p, s, depth, x, target, pairs
         self.sizes = copy_sizes(p, s.order, s.rows)
         self.phases = phases_of(p, depth)
-        _, self.x_channel, self.x_row, self.x_column = (known(n) for n in p.x_strides)
+        strides = p.x_strides[1], p.row.x_stride, p.column.x_stride
+        self.x_channel, self.x_row, self.x_column = (known(n) for n in strides)
 
     def copy(self, x: Index, band: Index, target: Index) -> None:
         """The copy of one unit. x: where the image, with the first channel of the group, begins."""
@@ -50,7 +51,7 @@ class CopyImage:
             plane = b.addi(target, b.muli(i, self.sizes["plane"]))
             if is_flat(self.p):
                 first = b.muli(band, self.s.rows)
-                count = b.mini(b.subi(known(self.p.columns), first), self.s.rows)
+                count = b.mini(b.subi(known(self.p.column.results), first), self.s.rows)
                 self.line(b.addi(source, b.muli(first, self.x_column)), plane, (0, count), count, channels)
                 return
 
@@ -71,11 +72,11 @@ class CopyImage:
         the others become zero: in one plane, or, where `block` is None, in all.
         """
         b, p = self.b, self.p
-        first = b.muli(b.muli(band, self.s.rows), p.stride[0])
+        first = b.muli(b.muli(band, self.s.rows), p.row.stride)
         for number, (phase, _) in enumerate(self.phases):
 
             def one(r: Index, number: int = number, phase: int = phase) -> None:
-                h = b.sum_(first, b.muli(r, p.stride[0]), phase - p.padding[0])
+                h = b.sum_(first, b.muli(r, p.row.stride), phase - p.row.padding)
                 at = b.addi(b.muli(r, self.sizes["pitch"] * BLOCK), number * self.sizes["phase"])
 
                 def nothing() -> None:
@@ -83,7 +84,7 @@ class CopyImage:
                         start = b.sum_(target, at, plane * self.sizes["plane"])
                         self.clear(start, 0, self.sizes["pitch"])
 
-                inside = b.andc(b.cmpi("sge", h, 0), b.cmpi("slt", h, known(p.height)))
+                inside = b.andc(b.cmpi("sge", h, 0), b.cmpi("slt", h, known(p.row.size)))
                 b.if_(inside, lambda: row(b.muli(h, self.x_row), number, at), nothing)
 
             b.for_(0, self.sizes["rows"], 1, one)
@@ -91,10 +92,10 @@ class CopyImage:
     def inside(self, phase: int) -> tuple[int, int, int]:
         """Positions [low, high) of a row of a phase that lie inside of the image, and the column of position 0."""
         p, pitch = self.p, self.sizes["pitch"]
-        assert isinstance(p.width, int)
-        origin, stride = phase - p.padding[1], p.stride[1]
+        assert isinstance(p.column.size, int)
+        origin, stride = phase - p.column.padding, p.column.stride
         low = min(pitch, max(0, -(origin // stride)))
-        return low, max(low, min(pitch, -((origin - p.width) // stride))), origin
+        return low, max(low, min(pitch, -((origin - p.column.size) // stride))), origin
 
     def clear(self, target: Index, low: Index, high: Index) -> None:
         """Zeros at positions [low, high)."""
@@ -108,7 +109,7 @@ class CopyImage:
         The last positions that are written may lie beyond the row, where what comes next has still to be written.
         """
         b, (low, high) = self.b, inside
-        step = b.muli(self.x_column, self.p.stride[1])
+        step = b.muli(self.x_column, self.p.column.stride)
         words = Words(b, Lines(self.x, step, self.x_channel), AMX_BF16)
         first = b.addi(b.divi(target, 2), low * _PITCH)
         pack(
@@ -121,24 +122,24 @@ class CopyImage:
     def windows(self, x: Index, target: Index) -> None:
         """One row of the image, for few channels: the columns of the window of each column of the result."""
         b, p, pitch = self.b, self.p, self.sizes["pitch"]
-        width, (_, stride), (_, padding) = p.width, p.stride, p.padding
+        width, stride, padding = p.column.size, p.column.stride, p.column.padding
         assert isinstance(width, int)
         low = min(pitch, -(-padding // stride))
-        high = max(low, min(pitch, (width - p.kernel[1] + padding) // stride + 1))
+        high = max(low, min(pitch, (width - p.column.kernel + padding) // stride + 1))
 
         def at_border(q: Index) -> None:
             first = b.subi(padding, b.muli(q, stride))
-            begin = b.mini(b.maxi(first, 0), p.kernel[1])
-            self.window(x, target, q, begin, b.maxi(b.mini(b.addi(first, width), p.kernel[1]), begin))
+            begin = b.mini(b.maxi(first, 0), p.column.kernel)
+            self.window(x, target, q, begin, b.maxi(b.mini(b.addi(first, width), p.column.kernel), begin))
 
         b.for_(0, low, 1, at_border)
-        b.for_(low, high, 1, lambda q: self.window(x, target, q, 0, p.kernel[1]))
+        b.for_(low, high, 1, lambda q: self.window(x, target, q, 0, p.column.kernel))
         b.for_(high, pitch, 1, at_border)
 
     def window(self, x: Index, target: Index, q: Index, low: Index, high: Index) -> None:
         """The elements of one window's row, of which columns [low, high) lie inside of the image."""
         b, p, plane = self.b, self.p, self.sizes["plane"]
-        column = b.subi(b.muli(q, p.stride[1]), p.padding[1])
+        column = b.subi(b.muli(q, p.column.stride), p.column.padding)
         x = b.addi(x, b.muli(column, self.x_column))
         target = b.addi(target, b.muli(q, BLOCK))
         if self.depth.order == "windows":

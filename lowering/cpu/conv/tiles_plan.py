@@ -74,7 +74,7 @@ class Depth:
 
 def depth_of(p: ConvProblem, order: Order) -> Depth:
     """The order of sums of a problem; see the file."""
-    (rows, columns), channels = p.kernel, p.channels
+    rows, columns, channels = p.row.kernel, p.column.kernel, p.channels
     if order == "channels":
         taps = tuple((y, z) for y in range(rows) for z in range(columns))
         return Depth(order, taps, -(-channels // BLOCK))
@@ -87,26 +87,28 @@ def depth_of(p: ConvProblem, order: Order) -> Depth:
 
 def _order(p: ConvProblem) -> Order:
     """How the elements of a sum are best ordered."""
-    few = p.channels <= _FEW_CHANNELS and p.groups == 1 and 1 < p.kernel[1] <= _LONGEST_ROW and p.dilation[1] == 1
-    if few and p.x_strides[3] == 1:
+    few = (
+        p.channels <= _FEW_CHANNELS and p.groups == 1 and 1 < p.column.kernel <= _LONGEST_ROW and p.column.dilation == 1
+    )
+    if few and p.column.x_stride == 1:
         return "columns"
-    if few and p.x_strides[1] == 1 and p.x_strides[3] == p.channels:
+    if few and p.x_strides[1] == 1 and p.column.x_stride == p.channels:
         return "windows"
     return "channels"
 
 
 def takes_tiles(p: ConvProblem, cpu: amx.Features) -> bool:
     """Whether a convolution is one that the kernel of tiles takes, on a CPU that has them, and does well."""
-    if p.dtype != "bf16" or p.transposed or p.depthwise or p.planes is not None or not amx.has_amx("bf16", cpu):
+    if p.dtype != "bf16" or p.transposed or p.depthwise or len(p.axes) > 2 or not amx.has_amx("bf16", cpu):
         return False
-    if 1 not in (p.x_strides[1], p.x_strides[3]) and not (is_flat(p) and p.x_strides[1] == 1):
+    if 1 not in (p.x_strides[1], p.column.x_stride) and not (is_flat(p) and p.x_strides[1] == 1):
         return False
     if len(depth_of(p, _order(p)).taps) > _TAPS:
         return False
-    sizes = isinstance(p.columns, int) and isinstance(p.width, int) and 0 < p.columns <= _LARGEST
+    sizes = isinstance(p.column.results, int) and isinstance(p.column.size, int) and 0 < p.column.results <= _LARGEST
     if not is_flat(p) and not (sizes and _unit_bytes(p, _order(p), 1, in_place=False) <= _LARGEST_COPY):
         return False
-    return fits_tiles(p.groups, p.channels, p.outputs, p.kernel)
+    return fits_tiles(p.groups, p.channels, p.outputs, [axis.kernel for axis in p.axes])
 
 
 def fits_tiles(groups: int, channels: int, outputs: int, window: Sequence[int]) -> bool:
@@ -119,7 +121,7 @@ def fits_tiles(groups: int, channels: int, outputs: int, window: Sequence[int]) 
 
 def is_flat(p: ConvProblem) -> bool:
     """Whether pixels can be taken as one line, whatever their number: a window of one element, and one row."""
-    return (p.rows, p.kernel, p.stride, p.padding) == (1, (1, 1), (1, 1), (0, 0))
+    return p.row.results == 1 and p.is_pointwise
 
 
 def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
@@ -131,22 +133,22 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
         is_flat(p)
         and p.channels % BLOCK == 0
         and p.x_strides[1] == 1
-        and isinstance(p.columns, int)
-        and p.columns >= ROWS
+        and isinstance(p.column.results, int)
+        and p.column.results >= ROWS
     )
     budget = isa.l2_bytes // _RATIO
     if is_flat(p):
         rows = chunk = _PIXELS
-        if isinstance(p.columns, int):  # even parts
-            rows = chunk = round_up(-(-max(p.columns, 1) // -(-max(p.columns, 1) // _PIXELS)), ROWS)
-        lines: Size = p.columns
+        if isinstance(p.column.results, int):  # even parts
+            rows = chunk = round_up(-(-max(p.column.results, 1) // -(-max(p.column.results, 1) // _PIXELS)), ROWS)
+        lines: Size = p.column.results
     else:
         pitch, extra = pitch_of(p, order)
-        rows = max(1, _UNIT // pitch, _HALO * ((p.kernel[0] - 1) * p.dilation[0] // p.stride[0]))
+        rows = max(1, _UNIT // pitch, _HALO * ((p.row.kernel - 1) * p.row.dilation // p.row.stride))
         while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
-        if isinstance(p.rows, int):
-            rows = max(1, -(-max(p.rows, 1) // -(-max(p.rows, 1) // rows)))
+        if isinstance(p.row.results, int):
+            rows = max(1, -(-max(p.row.results, 1) // -(-max(p.row.results, 1) // rows)))
 
         def cost(r: int) -> float:
             """Of a row's products, where r rows are a chunk: a tile alone takes longer than one of two."""
@@ -154,7 +156,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
             return (2 * pairs + _ALONE * odd) / r
 
         chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (cost(r), -r))
-        lines = p.rows
+        lines = p.row.results
     units = max(1, budget // _unit_bytes(p, order, rows, in_place))
     known = -(-lines // rows) * p.images if isinstance(lines, int) and isinstance(p.images, int) else None
     blocks = p.groups * -(-p.outputs // (nv * width))
@@ -168,21 +170,21 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
 
 def pitch_of(p: ConvProblem, order: Order) -> tuple[int, int]:
     """Positions of a row in a copy of the image, and how many of them are beyond the result's columns."""
-    assert isinstance(p.columns, int)
-    extra = (p.kernel[1] - 1) * p.dilation[1] // p.stride[1] if order == "channels" else 0
-    return p.columns + extra, extra
+    assert isinstance(p.column.results, int)
+    extra = (p.column.kernel - 1) * p.column.dilation // p.column.stride if order == "channels" else 0
+    return p.column.results + extra, extra
 
 
 def phases_of(p: ConvProblem, depth: Depth) -> list[tuple[int, int]]:
     """(row, column) modulo the strides of the pixels of the padded image that some tap reads; each pair is a plane of
     the copy. In the other orders than "channels", columns are the result's.
     """
-    phases = dict.fromkeys((y * p.dilation[0] % p.stride[0], _column_phase(p, depth, z)) for y, z in depth.taps)
+    phases = dict.fromkeys((y * p.row.dilation % p.row.stride, _column_phase(p, depth, z)) for y, z in depth.taps)
     return list(phases)
 
 
 def _column_phase(p: ConvProblem, depth: Depth, z: int) -> int:
-    return z * p.dilation[1] % p.stride[1] if depth.order == "channels" else 0
+    return z * p.column.dilation % p.column.stride if depth.order == "channels" else 0
 
 
 def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
@@ -194,7 +196,7 @@ def copy_sizes(p: ConvProblem, order: Order, unit: int) -> dict[str, int]:
         pitch, extra, rows, phases = unit, 0, 1, 1
     else:
         pitch, extra = pitch_of(p, order)
-        rows = unit + (p.kernel[0] - 1) * p.dilation[0] // p.stride[0]
+        rows = unit + (p.row.kernel - 1) * p.row.dilation // p.row.stride
         phases = len(phases_of(p, depth))
     plane = phases * rows * pitch * BLOCK
     # The last tile may end beyond the last pixel, and so may what is turned.

@@ -69,7 +69,7 @@ def order_of(p: ConvProblem, s: ConvSchedule) -> Order:
     if isinstance(s, AmxConvSchedule):
         return _tiles_order(p, s)
     pair = "c" if isinstance(s, VnniBf16ConvSchedule) else "z" if isinstance(s, VnniBf16ColumnsConvSchedule) else None
-    channels, columns = p.channels // (1 + (pair == "c")), p.kernel[1] // (1 + (pair == "z"))
+    channels, columns = p.channels // (1 + (pair == "c")), p.column.kernel // (1 + (pair == "z"))
     if isinstance(s, DepthwiseConvSchedule):
         lanes = round_up(p.groups, max(s.width, LINE // p.sum_bytes))
     else:
@@ -94,7 +94,7 @@ def _tiles_order(p: ConvProblem, s: AmxConvSchedule) -> Order:
 
     def place(m: Any, o: Any, c: Any, y: Any, z: Any) -> tuple[Any, Any]:
         if s.order == "channels":
-            element, tap = c, m.addi(m.muli(y, p.kernel[1]), z)
+            element, tap = c, m.addi(m.muli(y, p.column.kernel), z)
         elif s.order == "columns":
             element, tap = m.addi(m.muli(c, depth.span), z), y
         else:
@@ -123,7 +123,7 @@ def packed_layout(p: ConvProblem, schedule: ConvSchedule, rank: int) -> tuple[ir
     for i, dim in enumerate(dims[2:-1]):
         kh = kh * p.lines[i].kernel + dim if i and p.window_rows > 1 else dim
     if not isinstance(schedule, (AmxConvSchedule, DepthwiseConvSchedule, DirectConvSchedule)):
-        address = ((o * p.channels + c) * p.window_rows + kh) * p.kernel[1] + kw
+        address = ((o * p.channels + c) * p.window_rows + kh) * p.column.kernel + kw
         return ir.AffineMap.get(rank, 0, [address]), p.groups * p.outputs * p.steps
     order = order_of(p, schedule)
     floor, mod = ir.AffineExpr.get_floor_div, ir.AffineExpr.get_mod
@@ -276,7 +276,7 @@ class Pack:
 def _dims(p: ConvProblem) -> list[_Dim]:
     """Those with more than one index, from the one whose indices are nearest in memory, if that is known."""
     rows = [prod(axis.kernel for axis in p.lines[i + 1 :]) for i in range(len(p.lines))]
-    dims = [_Dim("c", p.channels, p.weight_strides[1]), _Dim("z", p.kernel[1], p.weight_strides[3])]
+    dims = [_Dim("c", p.channels, p.weight_strides[1]), _Dim("z", p.column.kernel, p.column.weight_stride)]
     dims += [_Dim("y", axis.kernel, axis.weight_stride, n) for axis, n in zip(p.lines, rows, strict=True)]
     dims = [d for d in dims if d.size > 1] or [dims[0]._replace(stride=1)]
     if all(isinstance(d.stride, int) for d in dims):

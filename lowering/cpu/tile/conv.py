@@ -75,29 +75,20 @@ class Conv:
         if transposed:
             wo, wc = wc, wo
         stride, padding, dilation = (self._ints(name) for name in ("stride", "padding", "dilation"))
-        planes = None
-        if len(inputs) == 3:
-            window = kernel.pop(0), stride.pop(0), padding.pop(0), dilation.pop(0)
-            planes = Axis(inputs.pop(0), results.pop(0), *window, x_strides.pop(0), weight_strides.pop(0))
-        (xh, xw), (wh, ww) = x_strides, weight_strides
+        windows = [
+            _window(values, absent, len(results))
+            for values, absent in ((kernel, 1), (stride, 1), (padding, 0), (dilation, 1))
+        ]
         return ConvProblem(
             images=images,
             groups=groups,
             channels=outer // groups if transposed else inner,
             outputs=inner if transposed else outer // groups,
-            height=inputs[0],
-            width=inputs[1],
-            rows=results[0],
-            columns=results[1],
-            kernel=_two(kernel, 1),
-            stride=_two(stride, 1),
-            padding=_two(padding, 0),
-            dilation=_two(dilation, 1),
-            x_strides=(xn, xc, xh, xw),
-            weight_strides=(wo, wc, wh, ww),
+            axes=tuple(Axis(*axis) for axis in zip(inputs, results, *windows, x_strides, weight_strides, strict=True)),
+            x_strides=(xn, xc),
+            weight_strides=(wo, wc),
             dtype=str(weight.element_type),
             planar=self.planar,
-            planes=planes,
             transposed=transposed,
         )
 
@@ -105,9 +96,9 @@ class Conv:
         return list(ir.DenseI64ArrayAttr(self.op.operation.attributes[name]))
 
 
-def _two(values: Sequence[int], absent: int) -> tuple[int, int]:
-    """One entry per spatial dim; a convolution over one dim has height 1."""
-    return (absent, values[0]) if len(values) == 1 else (values[0], values[1])
+def _window(values: Sequence[int], absent: int, dims: int) -> list[int]:
+    """One entry per spatial dim that the kernel walks, some of which the convolution may not have, or have merged."""
+    return [absent] * (dims - len(values)) + list(values[-dims:])
 
 
 def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
@@ -141,7 +132,7 @@ def find_conv(body: FusionBody, layouts: Sequence[ir.AffineMap]) -> Conv:
         op, positions[0], positions[1], tuple(inputs), x_strides, weight_strides, (images, *results), 0, planar
     )
     p = found.problem(static_size)
-    if p.transposed or any((a.kernel, a.stride, a.padding) != (1, 1, 0) for a in (*p.lines, p.column_axis)):
+    if not p.is_pointwise:
         return found
     pixels = inputs[-1]
     for i in reversed(range(len(inputs) - 1)):
@@ -222,7 +213,7 @@ def emit_conv_fusion(kernel: Kernel) -> None:
     emit_conv(kernel.b, problem, schedule, operands, epilogue, context)
     kernel.scratch.bytes = ir.AffineConstantExpr.get(conv_scratch_bytes(known, schedule))
     # Of a transposed convolution's window, a position of the result meets one part in as many as the strides make.
-    apart = prod(axis.stride for axis in (*known.lines, known.column_axis)) if known.transposed else 1
+    apart = prod(axis.stride for axis in known.axes) if known.transposed else 1
     kernel.work = _pixels(conv) * max(1, known.groups * known.outputs * known.steps // apart)
 
 

@@ -8,7 +8,7 @@ A loop over k loads tiles of both operands, each once, and multiplies them into 
 """
 
 from amx_emulation import cpu_with_amx
-from conv_support import ReluEpilogue
+from conv_support import ReluEpilogue, image_problem
 from matmul_support import StoreEpilogue, show
 
 from kiln.dialects.schedules.cpu import (
@@ -20,7 +20,7 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import AttentionBuffers, AttentionProblem, emit_attention
-from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, emit_conv
+from kiln.lowering.cpu.conv import ConvBuffers, emit_conv
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
 
 TILES = {"mr": 32, "nv": 2, "width": 16, "mc": 32, "nc": 32}
@@ -81,7 +81,7 @@ matmul(AmxBf16x3Schedule(**TILES, kc=256, ks=256, transposed=False), "f32", "f32
 
 def conv(problem, schedule):
     def emit(b, buffers, symbols, ctx):
-        strides = (problem.rows * problem.columns * 32, 1, problem.columns * 32, 32)
+        strides = (problem.row.results * problem.column.results * 32, 1, problem.column.results * 32, 32)
         emit_conv(b, problem, schedule, ConvBuffers(*buffers[:2]), ReluEpilogue(buffers[3], strides, buffers[2]), ctx)
 
     with isa.compiling_for(cpu_with_amx()):
@@ -98,7 +98,7 @@ def conv(problem, schedule):
 # CHECK-NOT:   "llvm.x86.t
 # CHECK:       }
 # CHECK-COUNT-4: "llvm.x86.tilestored64"
-IMAGE = ConvProblem(
+IMAGE = image_problem(
     1, 1, 64, 32, 9, 16, 8, 16, (2, 1), (1, 1), (0, 0), (1, 1), (9216, 1, 1024, 64), (128, 2, 1, 1), "bf16", False
 )
 conv(IMAGE, AmxConvSchedule(width=16, nv=2, order="channels", rows=8, chunk=8, units=1, share="units"))

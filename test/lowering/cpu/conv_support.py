@@ -13,13 +13,14 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import ConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv import (
+    Axis,
     ConvBuffers,
     ConvProblem,
     choose_conv_schedule,
     conv_scratch_bytes,
     emit_conv,
 )
-from kiln.lowering.cpu.matmul.problem import Isa
+from kiln.lowering.cpu.matmul.problem import Isa, Size
 
 
 class ReluEpilogue:
@@ -58,6 +59,21 @@ class ReluEpilogue:
         yield pixels
 
 
+def image_problem(
+    images: Size, groups: int, channels: int, outputs: int, height: Size, width: Size, rows: Size, columns: Size,
+    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int],
+    x_strides: Sequence[Size], weight_strides: Sequence[Size], dtype: str = "f32", planar: bool = False,
+    transposed: bool = False,
+) -> ConvProblem:  # fmt: skip
+    """A problem over two dims; strides are those of [n, c, h, w] and [o, c, kh, kw]."""
+    window = kernel, stride, padding, dilation
+    axes = zip((height, width), (rows, columns), *window, x_strides[2:], weight_strides[2:], strict=True)
+    return ConvProblem(
+        images, groups, channels, outputs, tuple(Axis(*axis) for axis in axes), tuple(x_strides[:2]),
+        tuple(weight_strides[:2]), dtype, planar, transposed=transposed,
+    )  # fmt: skip
+
+
 def conv_problem(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -76,7 +92,7 @@ def conv_problem(
         height, width, rows, columns = 1, height * width, 1, height * width
     elif plain and x_strides[2] == width * x_strides[3] and x_strides[0] == height * x_strides[2]:
         n, height, width, rows, columns = 1, 1, n * height * width, 1, n * height * width
-    return ConvProblem(
+    return image_problem(
         n, groups, x.shape[1] // groups, outputs // groups, height, width, rows, columns, tuple(weight.shape[2:]),
         stride, padding, dilation, x_strides, weight.stride(), DTYPES[x.dtype], planar,
     )  # fmt: skip

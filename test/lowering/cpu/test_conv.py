@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conv_support import ReluEpilogue, conv_kernel, conv_problem
+from conv_support import ReluEpilogue, conv_kernel, conv_problem, image_problem
 from matmul_support import Kernel, Machine
 
 from kiln.dialects.schedules import from_plain, to_plain
@@ -176,7 +176,7 @@ def dynamic_kernel(weight_shape, stride, padding, dilation, groups, planar: bool
 
     def problem(n, height, width, rows, columns, x_image, x_row, x_other) -> ConvProblem:
         x_strides = (x_image, x_other, x_row, 1) if planar else (x_image, 1, x_row, x_other)
-        return ConvProblem(
+        return image_problem(
             n, groups, c, o // groups, height, width, rows, columns, tuple(window), stride, padding, dilation,
             x_strides, weight_strides, planar=planar,
         )  # fmt: skip
@@ -252,7 +252,7 @@ def test_tiles_of_a_row(width: int, window: int, stride: int, padding: int, dila
     """The tiles are all columns in order; a window column is left out exactly where it lies outside of the image."""
     columns = (width + 2 * padding - dilation * (window - 1) - 1) // stride + 1
     assume(columns > 0)
-    problem = ConvProblem(
+    problem = image_problem(
         1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4
     )
     (phase,) = find_phases(problem)
@@ -284,7 +284,7 @@ class Recorded(Builder, RowKernel):
 
     def tile(self, count, meets, window, column, base) -> None:
         reached = [range(*meets)] if isinstance(meets, Span) else None
-        columns = range(self.p.kernel[1])
+        columns = range(self.p.column.kernel)
         has = [[z in reached[0] if reached else r in range(*meets[z]) for z in columns] for r in range(count)]
         self.tiles.append((column, has))
 
@@ -299,7 +299,7 @@ def test_tiles_of_a_row_of_unknown_size(
     """The tiles are all columns; a window column is left out exactly where it lies outside of the image."""
     columns = (width + 2 * padding - dilation * (window - 1) - 1) // stride + 1
     assume(columns > 0)
-    problem = ConvProblem(
+    problem = image_problem(
         1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation), (1,) * 4, (1,) * 4
     )
     kernel = Recorded(problem, mr)
@@ -316,8 +316,8 @@ def test_tiles_of_a_row_of_unknown_size(
 @pytest.mark.parametrize("columns", [5, 7, 8, 14, 16, 28])
 def test_rows_of_unknown_size_have_no_single_pixels(columns: int) -> None:
     """Windows of 3 with a padding of 1: rows of 5 and more are tiles, and few more pixels than there are."""
-    problem = ConvProblem(1, 1, 1, 64, 1, columns, 1, columns, (1, 3), (1, 1), (0, 1), (1, 1), (1,) * 4, (1,) * 4)
-    unknown = replace(problem, width=None, columns=None)
+    problem = image_problem(1, 1, 1, 64, 1, columns, 1, columns, (1, 3), (1, 1), (0, 1), (1, 1), (1,) * 4, (1,) * 4)
+    unknown = replace(problem, axes=(problem.row, replace(problem.column, size=None, results=None)))
     kernel = Recorded(problem, choose_conv_schedule(unknown, AVX512).mr)
     kernel.row(None, 0, columns)
     sizes = [len(has) for _, has in kernel.tiles]
@@ -329,7 +329,7 @@ def test_schedules_are_values() -> None:
     """Equal problems have equal schedules, which come back from their text, checked."""
     for columns in (None, 7, 56, 1000):
         for window in ((1, 1), (3, 3)):
-            problem = ConvProblem(
+            problem = image_problem(
                 None, 1, 64, 64, None, columns, None, columns, window, (1, 1), (0, 0), (1, 1),
                 (None, 1, None, 64), (576, 9, 3, 1),
             )  # fmt: skip

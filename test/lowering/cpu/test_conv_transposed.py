@@ -6,13 +6,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from conv_support import image_problem
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import kiln
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
-from kiln.lowering.cpu.conv.problem import ConvProblem
 
 MODULES = {
     (1, True): nn.ConvTranspose1d,
@@ -184,7 +184,7 @@ def test_phases_of_a_row(
     """Each column of the result belongs to one tile, which multiplies what meets it there and nothing else."""
     columns = (width - 1) * stride + dilation * (window - 1) + 1 + extra - 2 * padding
     assume(columns > 0 and extra < max(stride, dilation))
-    problem = ConvProblem(
+    problem = image_problem(
         1, 1, 1, 16, 1, width, 1, columns, (1, window), (1, stride), (0, padding), (1, dilation),
         (1, 1, 1, 1), (1, 1, 1, 1),
         transposed=True,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conv_support import image_problem
 
 from benchmarks.stages import CPUS
 from kiln.lowering.cpu import isa
@@ -28,7 +29,7 @@ def attention(dtype: str) -> AttentionProblem:
 
 def convolution(dtype: str) -> ConvProblem:
     last, weight = (64 * 56 * 56, 1, 64 * 56, 64), (64 * 9, 9, 3, 1)
-    return ConvProblem(1, 1, 64, 64, 56, 56, 56, 56, (3, 3), (1, 1), (1, 1), (1, 1), last, weight, dtype)
+    return image_problem(1, 1, 64, 64, 56, 56, 56, 56, (3, 3), (1, 1), (1, 1), (1, 1), last, weight, dtype)
 
 
 ASKED: dict[str, Callable[[isa.Isa], Any]] = {

@@ -10,7 +10,7 @@ and multiplies; the sums are carried.
 
 from dataclasses import replace
 
-from conv_support import ReluEpilogue
+from conv_support import ReluEpilogue, image_problem
 from matmul_support import StoreEpilogue, show
 
 from kiln.dialects.schedules.cpu import (
@@ -26,7 +26,7 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.attention import AttentionBuffers, AttentionProblem, emit_attention
-from kiln.lowering.cpu.conv import ConvBuffers, ConvProblem, emit_conv
+from kiln.lowering.cpu.conv import ConvBuffers, emit_conv
 from kiln.lowering.cpu.matmul import Buffers, MatmulProblem, emit_matmul
 
 SUMS = {"i8": "i32"}
@@ -152,7 +152,7 @@ def conv(schedule, dtype, x_strides, kernel=(1, 2), transposed=False):
     stride = (2, 2) if transposed else (1, 1)
     columns = 16 if transposed else 7
     weights = (32 * 32, 2, 2, 1)
-    problem = ConvProblem(
+    problem = image_problem(
         1, 1, 32, 16, 1, 8, 2 if transposed else 1, columns, kernel, stride, (0, 0), (1, 1), x_strides, weights,
         dtype, transposed=transposed,
     )  # fmt: skip
