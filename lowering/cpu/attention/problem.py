@@ -11,7 +11,8 @@ from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, Fla
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.problem import Isa, Size
+from kiln.lowering.cpu.isa import Isa
+from kiln.lowering.cpu.matmul.problem import Size
 
 TILE_KEYS = 32
 """Keys in a row of a tile of AMX."""
@@ -73,23 +74,20 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> AttentionS
     width = max(isa.vector_bytes // 4, 4)
     mr, nv = (12, 2) if isa.vector_registers >= 32 else (6, 2)
     few = isinstance(problem.queries, int) and problem.queries <= 4 and problem.k_strides[-1] == 1
-    if few and isinstance(problem.queries, int):
+    tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16", isa)
+    if tiles:
+        mr, nv = amx.ROWS, 4
+    elif few and isinstance(problem.queries, int):
         mr, nv = max(problem.queries, 1), 4 if problem.queries <= 2 or isa.vector_registers >= 32 else 2
     mr = min(mr, width)
     queries = round_up(128, mr)
     if isinstance(problem.queries, int) and problem.queries:
         queries = round_up(-(-problem.queries // -(-problem.queries // 128)), mr)  # equal blocks
-    keys = 64 if problem.causal else 128
-    tiles = not few and problem.dtype == "bf16" and width == amx.ROWS and amx.has_amx("bf16", isa)
-    if tiles:
-        keys = _TILES_KEYS
+    keys = _TILES_KEYS if tiles else 64 if problem.causal else 128
     if isinstance(problem.keys, int):
         keys = min(keys, round_up(max(problem.keys, 1), TILE_KEYS if tiles else width))
     if tiles:
-        queries = round_up(128, amx.ROWS)
-        if isinstance(problem.queries, int) and problem.queries:
-            queries = round_up(-(-problem.queries // -(-problem.queries // 128)), amx.ROWS)
-        return AmxFlashSchedule(mr=amx.ROWS, nv=4, width=width, queries=queries, keys=keys)
+        return AmxFlashSchedule(mr=mr, nv=nv, width=width, queries=queries, keys=keys)
     return FlashSchedule(mr=mr, nv=nv, width=width, queries=queries, keys=keys, dot_scores=few)
 
 

@@ -21,7 +21,6 @@ given, so that `has_amx` is the one question to ask.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, memref
@@ -29,8 +28,9 @@ from torch_mlir.dialects import arith, llvm, memref
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.intrinsics import call_void
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
+from kiln.lowering.cpu.isa import Isa
 
-__all__ = ["AMX_BF16", "AMX_BF16X3", "AMX_INT8", "BYTES", "ROWS", "AmxUnit", "Features", "has_amx"]
+__all__ = ["AMX_BF16", "AMX_BF16X3", "AMX_INT8", "BYTES", "ROWS", "AmxUnit", "has_amx"]
 
 TILES, ROWS, BYTES = 8, 16, 64
 """Tile registers, their rows, and the bytes of a row."""
@@ -40,15 +40,7 @@ _PALETTE_BYTES, _ROW_BYTES, _ROWS = 64, 16, 48
 """LDTILECFG's operand: palette at 0, bytes of a row (16 bits each) from 16 on, rows (8 bits each) from 48 on."""
 
 
-class Features(Protocol):
-    """What is asked of a CPU: `kiln.lowering.cpu.isa.Isa`."""
-
-    def has(self, feature: str) -> bool:
-        """Whether the processor has an instruction set, by LLVM's name (`amx-bf16`)."""
-        ...
-
-
-def has_amx(dtype: str, cpu: Features) -> bool:
+def has_amx(dtype: str, cpu: Isa) -> bool:
     """Whether a CPU multiplies tiles of `dtype` ("bf16", or "i8": signed)."""
     return dtype in _FEATURES and cpu.has("amx-tile") and cpu.has(_FEATURES[dtype])
 

@@ -10,8 +10,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import llvm, vector
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.contraction.amx import Features
 from kiln.lowering.cpu.contraction.intrinsics import call
+from kiln.lowering.cpu.isa import Isa
 
 __all__ = [
     "LANES",
@@ -30,7 +30,7 @@ LANES = 16
 """Sums in a vector: the instruction is used at 64 bytes."""
 
 
-def has_pairs(dtype: str, width: int, cpu: Features) -> bool:
+def has_pairs(dtype: str, width: int, cpu: Isa) -> bool:
     """Whether a CPU multiplies operands of `dtype` in pairs, with `width` f32 sums a vector."""
     return dtype == "bf16" and width == LANES and cpu.has("avx512bf16")
 

@@ -15,10 +15,10 @@ from torch_mlir.dialects import arith, vector
 from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder
-from kiln.lowering.cpu.contraction.amx import Features
 from kiln.lowering.cpu.contraction.intrinsics import call
 from kiln.lowering.cpu.contraction.unit import Place
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, shape_of
+from kiln.lowering.cpu.isa import Isa
 
 __all__ = ["OFFSET", "IntegerUnit", "integer_unit"]
 
@@ -87,7 +87,7 @@ class IntegerUnit(VectorUnit):
         return sums
 
 
-def integer_unit(width: int, cpu: Features, *, along_k: bool = False) -> IntegerUnit:
+def integer_unit(width: int, cpu: Isa, *, along_k: bool = False) -> IntegerUnit:
     """The instructions of a CPU for `width` sums a vector."""
     group, shifted = 4, True
     if width == 16 and cpu.has("avx512vnni"):

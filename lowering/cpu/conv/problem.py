@@ -12,7 +12,7 @@ from typing import Protocol
 from torch_mlir import ir
 
 from kiln.lowering.cpu.builder import Builder, Index
-from kiln.lowering.cpu.matmul.problem import Size
+from kiln.lowering.cpu.matmul.problem import Size, Summed
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class ConvProblem:
+class ConvProblem(Summed):
     """result[n, o, i, j] = sum over c, y, z of weight[o, c, y, z] * x[n, c, h, w].
 
     h = i * stride - padding + y * dilation, and w likewise of j and z; outside of the image x is 0. Where `transposed`
@@ -54,16 +54,6 @@ class ConvProblem:
     planar: bool = False
     packed: bool = False
     transposed: bool = False
-
-    @property
-    def sum_dtype(self) -> str:
-        """The dtype that products are summed in."""
-        return "f64" if self.dtype == "f64" else "f32"
-
-    @property
-    def sum_bytes(self) -> int:
-        """Bytes of one sum."""
-        return 8 if self.dtype == "f64" else 4
 
     @property
     def depthwise(self) -> bool:

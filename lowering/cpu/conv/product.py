@@ -13,10 +13,10 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import GemmConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.conv.problem import ConvBuffers, ConvEpilogue, ConvProblem
+from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul import (
     Buffers,
     Destination,
-    Isa,
     KernelContext,
     MatmulProblem,
     choose_schedule,

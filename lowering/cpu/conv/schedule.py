@@ -13,13 +13,12 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ColumnsConvSchedule,
     VnniBf16ConvSchedule,
 )
-from kiln.lowering.cpu.contraction.amx import Features
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
 from kiln.lowering.cpu.conv.tiles_plan import choose_tiles, takes_tiles
-from kiln.lowering.cpu.matmul.problem import Isa
+from kiln.lowering.cpu.isa import Isa
 
 _PIECE = 256  # products summed from zero before they are added to the sum of the others
 _ROW_BYTES = 16 << 10  # of the sums of (a part of) a row: a third of a first-level cache
@@ -62,12 +61,12 @@ def choose_conv_schedule(p: ConvProblem, isa: Isa) -> ConvSchedule:
     return kernel(mr=mr, nv=nv, width=width, tiles=tiles, piece=_PIECE)
 
 
-def takes_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+def takes_pairs(p: ConvProblem, width: int, cpu: Isa) -> bool:
     """Whether input channels come in pairs that a CPU multiplies at once (VDPBF16PS)."""
     return p.channels % 2 == 0 and p.x_strides[1] == 1 and has_pairs(p.dtype, width, cpu)
 
 
-def takes_column_pairs(p: ConvProblem, width: int, cpu: Features) -> bool:
+def takes_column_pairs(p: ConvProblem, width: int, cpu: Isa) -> bool:
     """Whether a CPU multiplies two columns of the window at once: neighbours in a row of the image, none of them
     padding. So are the windows of patches.
     """

@@ -20,7 +20,8 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
-from kiln.lowering.cpu.matmul.problem import Isa, Size
+from kiln.lowering.cpu.isa import Isa
+from kiln.lowering.cpu.matmul.problem import Size
 
 __all__ = [
     "BLOCK",
@@ -97,7 +98,7 @@ def _order(p: ConvProblem) -> Order:
     return "channels"
 
 
-def takes_tiles(p: ConvProblem, cpu: amx.Features) -> bool:
+def takes_tiles(p: ConvProblem, cpu: Isa) -> bool:
     """Whether a convolution is one that the kernel of tiles takes, on a CPU that has them, and does well."""
     if p.dtype != "bf16" or p.transposed or p.depthwise or len(p.axes) > 2 or not amx.has_amx("bf16", cpu):
         return False

@@ -13,7 +13,8 @@ from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16S
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.integers import integer_unit
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
-from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem, Size
+from kiln.lowering.cpu.isa import Isa
+from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
 
 __all__ = [
     "block_columns",

@@ -14,41 +14,24 @@ from kiln.lowering.cpu.builder import Builder, Index
 Size = int | ir.Value | None  # None: known to be dynamic, value not at hand (schedule time)
 
 
-class Isa(Protocol):
-    """The machine facts that schedules use (`kiln.lowering.cpu.isa`)."""
+class Summed:
+    """A problem whose operands have the element type `dtype`."""
+
+    dtype: str
 
     @property
-    def vector_bytes(self) -> int:
-        """Bytes of a vector register: 16 with SSE, 32 with AVX2, 64 with AVX-512."""
-        ...
+    def sum_dtype(self) -> str:
+        """The dtype that products are summed in: f64, i32 for i8, f32 else."""
+        return {"f64": "f64", "i8": "i32"}.get(self.dtype, "f32")
 
     @property
-    def vector_registers(self) -> int:
-        """How many vector registers there are."""
-        ...
-
-    @property
-    def library_bytes(self) -> int:
-        """Bytes of the vectors that the vendor's gemm uses."""
-        ...
-
-    @property
-    def l2_bytes(self) -> int:
-        """Bytes of the second-level cache of a core."""
-        ...
-
-    @property
-    def float_parts(self) -> bool:
-        """Whether products of f32 may be made of bf16 parts."""
-        ...
-
-    def has(self, feature: str) -> bool:
-        """Whether the processor has an instruction set, by LLVM's name."""
-        ...
+    def sum_bytes(self) -> int:
+        """Bytes of one sum."""
+        return 8 if self.dtype == "f64" else 4
 
 
 @dataclass(frozen=True)
-class MatmulProblem:
+class MatmulProblem(Summed):
     """result[*batch, m, n] = sum over k of lhs[*batch, m, k] * rhs[*batch, k, n].
 
     Sizes are ints or `index` Values (None at schedule time). Strides are in elements, one per dimension
@@ -66,16 +49,6 @@ class MatmulProblem:
     rhs_strides: tuple[Size, ...]
     dtype: str = "f32"
     rhs_dtype: str | None = None
-
-    @property
-    def sum_dtype(self) -> str:
-        """The dtype that products are summed in: f64, i32 for i8, f32 else."""
-        return {"f64": "f64", "i8": "i32"}.get(self.dtype, "f32")
-
-    @property
-    def sum_bytes(self) -> int:
-        """Bytes of one sum."""
-        return 8 if self.dtype == "f64" else 4
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.cpu.contraction.amx import has_amx
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
+from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import (
     blocked_schedule,
     choose_pairs,
@@ -34,7 +35,7 @@ from kiln.lowering.cpu.matmul.blocks import (
     stream_schedule,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
-from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
+from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.tiles_schedule import (
     choose_float_tiles,
     choose_integer_tiles,

@@ -10,8 +10,9 @@ from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.parts import PARTS
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import block_columns, block_rows, is_large, piece_steps
-from kiln.lowering.cpu.matmul.problem import Isa, MatmulProblem
+from kiln.lowering.cpu.matmul.problem import MatmulProblem
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = [

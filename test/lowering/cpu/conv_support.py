@@ -20,7 +20,8 @@ from kiln.lowering.cpu.conv import (
     conv_scratch_bytes,
     emit_conv,
 )
-from kiln.lowering.cpu.matmul.problem import Isa, Size
+from kiln.lowering.cpu.isa import Isa
+from kiln.lowering.cpu.matmul.problem import Size
 
 
 class ReluEpilogue:
