@@ -265,7 +265,8 @@ class Binder:
                 for o in (*step.check.operands, *step.check.results):
                     operand(o)
             if isinstance(step, Launch):
-                found.extend((*(p.bytes for p in step.pointers), step.scratch, step.work))
+                found.extend(e for p in step.pointers for e in (p.bytes, p.size))
+                found.extend((step.scratch, step.work))
                 found.extend((*step.grid, *(size for _, size in step.clear)))
                 for descriptor in step.descriptors:
                     found.extend((*descriptor.shape, *descriptor.strides))

@@ -23,7 +23,7 @@ from kiln.frontend.report.roof import GpuRoof, Roof, gpu_roof, host_roof
 from kiln.runtime.plan import Plan
 from kiln.runtime.profile import LaunchTimes, recording
 
-__all__ = ["Profile", "profile"]
+__all__ = ["Profile", "profile", "profile_of"]
 
 
 @dataclass
@@ -130,22 +130,45 @@ def profile(
             found(*inputs, **kwargs)
         return found
 
+    def called(run: Callable[..., Any]) -> Any:
+        return run(*inputs, **kwargs)
+
+    return profile_of(compiled, called, calls, Options.build(mode, options), cpu_time=cpu_time)
+
+
+def profile_of(
+    compiled: Callable[[], Callable[..., Any]],
+    call: Callable[[Callable[..., Any]], Any],
+    calls: int,
+    options: Options,
+    *,
+    cpu_time: bool = False,
+) -> Profile:
+    """The profile of what is compiled with ``options``.
+
+    Args:
+        compiled: compiles and loads anew at each call, so that its executors are those that record.
+        call: runs what was compiled, once.
+        calls: how often that is done.
+        options: for the target and what GPUs may round.
+        cpu_time: as in :func:`profile`.
+    """
     clock = time.thread_time if cpu_time else time.perf_counter
     with recording(clock) as recorded:
-        timed = compiled()
+        run = compiled()
         recorded.clear()
         for _ in range(calls):
-            timed(*inputs, **kwargs)
+            call(run)
     if recorded.plans:
-        return _of_gpu(compiled, lambda run: run(*inputs, **kwargs), recorded.plans, calls, options)
+        return _of_gpu(compiled, call, recorded.plans, calls, options)
     whole = compiled()
     seconds: list[float] = []
     for _ in range(calls):
         start = clock()
-        whole(*inputs, **kwargs)
+        call(whole)
         seconds.append(clock() - start)
     launches = [launch for launch in recorded.launches if launch.seconds]
-    return Profile(median(seconds), torch.get_num_threads(), launches, Options.build(mode, options).target or "cpu")
+    return Profile(median(seconds), torch.get_num_threads(), launches, options.target or "cpu")
 
 
 def _of_gpu(
@@ -153,7 +176,7 @@ def _of_gpu(
     call: Callable[[Callable[..., Any]], Any],
     plans: list[Plan],
     calls: int,
-    options: dict[str, Any] | None,
+    options: Options,
 ) -> Profile:
     """The profile of a model on a GPU. plans: those of its graphs."""
     run = compiled()
@@ -165,5 +188,4 @@ def _of_gpu(
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     launches = device_launches(plans, kernel_events(lambda: call(run), calls), calls)
-    settings = Options.build(options=options)
-    return Profile(median(seconds), 0, launches, "cuda", gpu_roof(tf32=settings.tf32))
+    return Profile(median(seconds), 0, launches, "cuda", gpu_roof(tf32=options.tf32))

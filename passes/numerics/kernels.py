@@ -7,7 +7,8 @@ What comes out is compared with what the module means (``evaluate``). One fusion
 tried alone: the operands have the strides that they have there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_mlir import ir
@@ -20,15 +21,24 @@ from kiln.passes.numerics.evaluate import evaluate, longest_sum
 from kiln.passes.numerics.sample import KINDS, Sample, random_samples
 from kiln.passes.numerics.signature import entry_function, signature_of
 
-__all__ = ["fusions_alone", "run_compiled", "verify_kernels"]
+if TYPE_CHECKING:
+    from kiln.passes.manager import PipelineStep
+    from kiln.runtime.plan import Plan
+
+__all__ = ["fusions_alone", "plan_call", "run_compiled", "usable_samples", "verify_kernels"]
 
 
-def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = ()) -> None:
+Steps = Callable[[], "list[PipelineStep]"]
+"""Makes the passes from scheduled fusions to machine code."""
+
+
+def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = (), *, steps: Steps | None = None) -> None:
     """Compiles the kernels of a module behind the stage ``sched``, runs them, and compares results.
 
     Args:
         target: "cpu", "tt-cpu" or "cuda", whose pipeline the module has passed.
         given: inputs to compare on beside random ones.
+        steps: makes the passes that make the kernels; by default the target's.
 
     Raises:
         NumericsError: a result is wrong.
@@ -36,12 +46,10 @@ def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = ())
     """
     with module.context, ir.Location.unknown():
         terms = longest_sum(module)
-        samples, reason = _samples(module, given)
-        if not samples:
-            raise KilnError(f"there are no inputs that the module runs on: {reason}")
-        for sample in samples:
+        # Negative numbers alone show what a maximum starts with, wide ones how functions reduce their argument.
+        for sample in usable_samples(module, given, (*KINDS, "negative", "wide")):
             exact, declared = evaluate(module, sample, exact=True), evaluate(module, sample)
-            found = run_compiled(module, sample, target)
+            found = run_compiled(module, sample, target, steps=steps)
             # Kernels keep more digits between ops than their types say, and approximate functions.
             wrong = compare(exact, declared, found, terms=terms, roundings=False)
             if wrong is not None:
@@ -65,28 +73,31 @@ def _verify_shipped(module: ir.Module, sample: Sample) -> None:
         raise NumericsError("; ".join(error.differences)) from error
 
 
-def _samples(module: ir.Module, given: Sequence[Sample]) -> tuple[list[Sample], Exception | None]:
-    """Those that the module runs on by its meaning."""
+def usable_samples(module: ir.Module, given: Sequence[Sample] = (), kinds: Sequence[str] = KINDS) -> list[Sample]:
+    """``given``, and a random sample of each kind, that the module runs on by its meaning.
+
+    Raises KilnError where there is none: each has an index out of bounds, or sizes that do not fit.
+    """
     reason: Exception | None = None
-    # Negative numbers alone show what a maximum starts with, wide ones how functions reduce their argument.
-    for drawn in random_samples(signature_of(entry_function(module)), (*KINDS, "negative", "wide")):
+    for drawn in random_samples(signature_of(entry_function(module)), kinds):
         try:
             chosen = [*given, *drawn]
             for sample in chosen:
                 evaluate(module, sample)
-            return chosen, None
-        except Exception as error:  # an index out of bounds, sizes that do not fit
+            return chosen
+        except Exception as error:
             reason = error
-    return [], reason
+    raise KilnError(f"there are no inputs that the module runs on: {reason}")
 
 
-def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: bool = False) -> list[torch.Tensor]:
+def run_compiled(
+    module: ir.Module, sample: Sample, target: str, *, is_checked: bool = False, steps: Steps | None = None
+) -> list[torch.Tensor]:
     """Results of the module's kernels on ``sample``. The module stays as it is.
 
-    is_checked: raise CheckError where a kernel computes something else than its IR says.
+    is_checked: raise CheckError where a kernel computes something else than its IR says. steps: as in `verify_kernels`.
     """
     from kiln.frontend.options import Options
-    from kiln.frontend.runners import make_runner
     from kiln.lowering.cpu import isa
     from kiln.lowering.options import KernelsAlone
     from kiln.lowering.target import find_target
@@ -100,15 +111,32 @@ def run_compiled(module: ir.Module, sample: Sample, target: str, *, is_checked: 
     _name_main(entry_function(work))
     with isa.compiling_for(isa.named(options.cpu, options.float_parts)):
         alone = KernelsAlone(check="error" if is_checked else "")
-        kernels = pipeline(find_target(target).on(device, arch), alone, first="emit", last="lower")
+        own = pipeline(find_target(target).on(device, arch), alone, first="emit", last="lower")
+        kernels = own if steps is None else steps()
         plan = compiled_plan(work, kernels, device)
-        run = make_runner(plan, _constants(work, sample, device), options)
-    signature = signature_of(entry_function(work))
+        call = plan_call(plan, work, sample, target, is_checked=is_checked)
+    return [value.cpu() if isinstance(value, torch.Tensor) else torch.tensor(value) for value in call()]
+
+
+def plan_call(
+    plan: "Plan", module: ir.Module, sample: Sample, target: str, *, is_checked: bool = False
+) -> Callable[[], list[Any]]:
+    """Loads a plan that was made of a module; calls run it on one copy of ``sample`` and return the results.
+
+    Raises KilnError where the code cannot be loaded.
+    """
+    from kiln.frontend.options import Options
+    from kiln.frontend.runners import make_runner
+
+    options = Options.build(None, {"target": target, "cache": False, "check": is_checked})
+    run = make_runner(plan, _constants(module, sample, plan.device), options)
+    signature = signature_of(entry_function(module))
     tensors = iter(sample.tensors)
-    arguments = [sample.symbols[a.symbol] if a.symbol else _copied(next(tensors), device) for a in signature.arguments]
-    is_constant = _constant_names(work)
-    given = [value for value, name in zip(arguments, is_constant, strict=True) if not name]
-    return [value.cpu() if isinstance(value, torch.Tensor) else torch.tensor(value) for value in run(given)]
+    arguments = [
+        sample.symbols[a.symbol] if a.symbol else _copied(next(tensors), plan.device) for a in signature.arguments
+    ]
+    given = [value for value, name in zip(arguments, _constant_names(module), strict=True) if not name]
+    return lambda: run(given)
 
 
 def _copied(tensor: torch.Tensor, device: str) -> torch.Tensor:

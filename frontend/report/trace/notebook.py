@@ -15,12 +15,14 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from kiln.frontend.backend import kiln as backend
+from kiln.frontend.report.profile import Profile
 from kiln.frontend.report.trace.diffing import diff_text
 from kiln.frontend.report.trace.locations import located_lines
 from kiln.frontend.report.trace.page import page, write_page
 from kiln.frontend.report.trace.records import HOST, GraphTrace, StepRecord
 from kiln.frontend.report.trace.reruns import rerun
 from kiln.frontend.report.trace.session import gathering
+from kiln.frontend.report.trace.trials import timed, verified
 from kiln.runtime.plan import AtenStep
 from kiln.runtime.profile import LaunchTimes, Recording, recording
 
@@ -103,6 +105,34 @@ class TracedGraph:
         """
         found = self.stage(after)
         return TracedGraph(rerun(self.record, found.done, found.source, passes, until, check=check))
+
+    def time(self, calls: int = 20) -> Profile:
+        """How long each kernel takes, as :func:`kiln.profile` shows it, on random inputs of the graph's sizes.
+
+        Kernels are made anew from the stage ``sched``: of a rerun, they are those of its passes. Sizes that are symbols
+        are small.
+
+        Args:
+            calls: how many calls are timed; the table has medians.
+
+        Raises:
+            KilnError: the graph was not compiled up to ``sched``, or runs on no random inputs.
+            CompileError: a kernel that does not compile.
+        """
+        found = self.stage("sched")
+        return timed(self.record, found.done, found.source, calls)
+
+    def check(self) -> None:
+        """Compare numbers on random inputs: after each pass up to ``sched``, then those that the kernels compute.
+
+        Raises:
+            CompileError: a pass changes numbers; it names the pass.
+            NumericsError: the kernels compute something else than their IR says.
+            KilnError: the graph was not compiled up to ``sched``, or runs on no random inputs.
+        """
+        found = self.stage("sched")
+        rerun(self.record, 0, self.stage("input").source, "", "sched", check=True)
+        verified(self.record, found.done, found.source)
 
     def kernel(self, name: str, stage: str) -> str:
         """A kernel's code at a stage (``vector``, ``llvm``, ``ttir``), or as machine code (``s``, ``ptx``).

@@ -47,6 +47,25 @@ class DoubleConstants(Pass):
 '''
 
 
+WRONG_KERNELS = '''
+from kiln.dialects.kiln import KernelOp
+from kiln.dialects.walk import ops_inside
+from kiln.passes import register_pass
+from kiln.passes.kernel_pass import KernelPass
+
+
+@register_pass
+class SkipErf(KernelPass):
+    """Take the argument of erf for its value."""
+
+    name = "skip-erf"
+
+    def run_on(self, kernel: KernelOp) -> None:
+        for op in [op for op in ops_inside(kernel.code.operation) if op.name == "math.erf"]:
+            op.result.replace_all_uses_with(op.operands[0])
+'''
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -186,6 +205,38 @@ def test_a_rerun_checks_numbers(tmp_path: Path):
     assert graph.rerun("kiln", "double-constants", until="").stages
     with pytest.raises(CompileError, match="double-constants"):
         graph.rerun("kiln", "double-constants", until="", check=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_kernels_of_a_rerun_are_timed(target: str):
+    graph = traced(target).graphs[0]
+    apart = graph.rerun("canonicalize", "fuse{strategy=none}", until="sched")
+    for found in (graph, apart):
+        profile = found.time(calls=2)
+        launched = found.stage("sched").text.count('"kiln.fusion"')
+        assert len(profile.launches) == launched and profile.call > 0 and profile.target == target
+        assert all(len(launch.seconds) == 2 for launch in profile.launches)
+    assert len(apart.time(calls=1).launches) > len(graph.time(calls=1).launches)
+    with pytest.raises(KilnError, match="no stage or pass 'sched'"):
+        graph.rerun(until="fused").time()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_graph_is_checked(target: str, tmp_path: Path):
+    from kiln.errors import CompileError, NumericsError
+    from kiln.passes.registry import load_passes_from
+
+    for name, text in (("wrong", WRONG), ("wrong_kernels", WRONG_KERNELS)):
+        (tmp_path / f"{name}.py").write_text(text)
+        load_passes_from(tmp_path / f"{name}.py")
+    graph = traced(target).graphs[0]
+    graph.check()
+    # A rerun begins at a module of its own, and its passes are those that are checked.
+    with pytest.raises(CompileError, match="double-constants"):
+        graph.rerun("kiln", "double-constants", until="sched").check()
+    graph = traced(target, passes=[kiln.Insert("skip-erf", after="emit-kernels")]).graphs[0]
+    with pytest.raises(NumericsError, match="the kernels compute other numbers"):
+        graph.check()
 
 
 def test_kernels_have_the_notes_of_their_schedules():

@@ -1,0 +1,75 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Kernels of a recorded graph, made anew from its scheduled module and run on random inputs: timed and verified."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from kiln.dialects import create_context, parse
+from kiln.frontend.options import Options
+from kiln.frontend.report.profile import Profile, profile_of
+from kiln.frontend.report.trace.records import GraphTrace
+from kiln.lowering.options import KernelsAlone
+from kiln.lowering.target import find_target
+from kiln.passes import PipelineStep
+from kiln.passes.assemble import Assemble
+from kiln.passes.numerics.kernels import plan_call, usable_samples, verify_kernels
+from kiln.passes.pipelines import pipeline
+from kiln.passes.plan_host import PlanHost, compiled_plan
+
+__all__ = ["timed", "verified"]
+
+
+def timed(record: GraphTrace, done: int, source: str, calls: int) -> Profile:
+    """The profile of a graph's kernels.
+
+    Args:
+        record: the graph, whose passes behind the stage ``sched`` make the kernels, where it has them all.
+        done: how many passes the module is behind.
+        source: the scheduled module's text.
+        calls: how many calls are timed.
+
+    Raises:
+        KilnError: there are no random inputs that the module runs on, or no such device.
+        CompileError: a kernel that does not compile.
+    """
+    with create_context(tt=True), ir.Location.unknown():
+        module = parse(source)
+        (sample,) = usable_samples(module, kinds=("normal",))
+        plan = compiled_plan(parse(source), _kernels(record, done), _device(record))
+
+        def loaded() -> Callable[[], list[Any]]:
+            call = plan_call(plan, module, sample, record.target)
+            call()  # binds sizes, and allocates
+            return call
+
+        return profile_of(loaded, lambda call: call(), calls, Options.build(None, {"target": record.target}))
+
+
+def verified(record: GraphTrace, done: int, source: str) -> None:
+    """Compare what the kernels of a scheduled module compute with what the module means. Arguments: see `timed`.
+
+    Raises:
+        NumericsError: a result is wrong.
+        KilnError: the module cannot be run or compiled.
+    """
+    with create_context(tt=True), ir.Location.unknown():
+        verify_kernels(parse(source), record.target, steps=lambda: _kernels(record, done))
+
+
+def _device(record: GraphTrace) -> str:
+    return "cuda:0" if record.target == "cuda" else "cpu"
+
+
+def _kernels(record: GraphTrace, done: int) -> list[PipelineStep]:
+    """The steps from a scheduled module to machine code: the graph's own, those of its own passes among them."""
+    steps = [PipelineStep(spec, why, stage) for spec, why, stage in record.pipeline[done:]]
+    if any(isinstance(step.pass_, Assemble) for step in steps):
+        return [step for step in steps if not isinstance(step.pass_, PlanHost)]
+    device = _device(record)
+    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(0)) if device != "cpu" else ""
+    return pipeline(find_target(record.target).on(device, arch), KernelsAlone(), first="emit", last="lower")
