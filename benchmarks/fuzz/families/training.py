@@ -118,4 +118,20 @@ def maxima(g: Grower) -> None:
     g.add(f"F.max_pool{rank}d({text}, {kernel}, {stride}, {padding}, {dilation}, ceil_mode={ceil})")
 
 
-FAMILIES = (block, block, recurrence, norm, loss, maxima)
+def thin(g: Grower) -> None:
+    """Products of vectors that share operands: rows, columns and sums of a single element, forward and backward."""
+    g.is_for_training = True
+    dtype, count = g.one_of(_DTYPES), g.one_of((1, 2, 7, 200, 9973))
+    row, column = g.input((1, count), dtype, scale=count**-0.5), g.input((count, 1), dtype)
+    texts = (
+        f"{row.name} @ {column.name}",
+        f"{column.name} @ {row.name}[:, :7]",
+        f"{column.name} @ {column.name}[:3].t()",
+        f"torch.tanh({row.name} @ {column.name}) * {row.name}",
+        f"({column.name} * {row.name}.t()).sum(0)",
+    )
+    for text in g.random.sample(texts, g.number(2, 3)):
+        g.add(text)
+
+
+FAMILIES = (block, block, recurrence, norm, loss, maxima, thin)

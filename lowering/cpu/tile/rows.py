@@ -42,6 +42,7 @@ from kiln.lowering.cpu.matmul import (
     emit_matmul,
     scratch_bytes,
 )
+from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, unflatten
 from kiln.lowering.cpu.matmul.problem import known
 from kiln.lowering.cpu.matmul.tiles import begin_sharing
@@ -204,7 +205,7 @@ class _PhaseEmitter:
         e = self._evaluator(self.phases.products[number], origin)
         lhs, rhs = (e.index(layout_offset(self.kernel.layouts[x])) for x in (product.lhs, product.rhs))
         operands = Buffers(self.kernel.buffers[product.lhs], self.kernel.buffers[product.rhs], lhs, rhs)
-        problem = product.problem(e.index)
+        problem = normalise(product.problem(e.index))  # a block's sizes do not tell that the product's are 1
         epilogue: Any = FusedEpilogue(e, product.op.results[0], product.batch, product.m, product.n)
         if block is not None:
             operands = replace(

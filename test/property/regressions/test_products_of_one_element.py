@@ -66,3 +66,20 @@ def test_sums_over_one_column_of_an_image(target):
 
     found = torch.compile(sums, backend="kiln", options={"fallback": False, "target": target})(x, w)
     torch.testing.assert_close(found, sums(x, w), rtol=1e-4, atol=1e-4)
+
+
+def test_two_products_of_one_column_in_a_kernel():
+    """A column of one element has stride 0. The sizes of a block did not tell that the product's are 1, and the kernel
+    that was chosen for one column did not take that stride."""
+    torch.manual_seed(0)
+    drawn = torch.randn(1, 200), torch.randn(200, 1)
+
+    def products(x, y):
+        return x @ y, y @ x[:, :7]
+
+    results = []
+    for run in (products, torch.compile(products, backend="kiln", options={"fallback": False, "target": "cpu"})):
+        operands = [x.clone().requires_grad_() for x in drawn]
+        torch.autograd.backward(run(*operands), [torch.full((1, 1), 0.5), torch.full((200, 7), 0.25)])
+        results.append([x.grad for x in operands])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
