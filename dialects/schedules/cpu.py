@@ -162,12 +162,11 @@ class AmxInt8Schedule(Int8Schedule, kernel="cpu.gemm.amx_int8"):
 
 @dataclass(frozen=True, kw_only=True)
 class VendorSchedule(GemmSchedule, kernel="cpu.gemm.vendor"):
-    """Blocks by the library's gemm; fallback: for leading dimensions that it does not take, found at run time."""
+    """Blocks by the library's gemm."""
 
     mc: Positive
     nc: Positive
     width: PowerOfTwo
-    fallback: BlockedSchedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from kiln.lowering.cpu.matmul.float_tiles import FloatTiles
 from kiln.lowering.cpu.matmul.plan import tiles_layout
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, known
 from kiln.lowering.cpu.matmul.tiles import Tiles
-from kiln.lowering.cpu.matmul.vendor import emit_vendor, leading_dimension_guard, vendor_layout
+from kiln.lowering.cpu.matmul.vendor import emit_vendor, vendor_layout
 
 _Emit = Callable[[Builder, MatmulProblem, Any, Buffers, Epilogue, KernelContext], None]
 _Layout = Callable[[MatmulProblem, Any], dict[str, int]]
@@ -83,12 +83,6 @@ def emit_matmul(
             lambda: emit_matmul(b, problem, schedule.small, *rest),
             lambda: emit_matmul(b, problem, schedule.large, *rest),
         )
-    elif isinstance(schedule, VendorSchedule):
-        b.if_(
-            leading_dimension_guard(b, problem),
-            lambda: emit_vendor(b, problem, schedule, *rest),
-            lambda: emit_matmul(b, problem, schedule.fallback, *rest),
-        )
     else:
         missing = _missing(problem, schedule)
         if missing is not None:
@@ -134,8 +128,7 @@ def scratch_bytes(problem: MatmulProblem, schedule: GemmSchedule) -> int:
     """Bytes of scratch that one thread needs; the same for all sizes."""
     if isinstance(schedule, ByRowsSchedule):
         return max(scratch_bytes(problem, part) for part in (schedule.small, schedule.large))
-    own = scratch_layout(problem, schedule)["bytes"]
-    return max(own, scratch_bytes(problem, schedule.fallback)) if isinstance(schedule, VendorSchedule) else own
+    return scratch_layout(problem, schedule)["bytes"]
 
 
 def normalise(problem: MatmulProblem) -> MatmulProblem:

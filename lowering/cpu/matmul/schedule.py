@@ -170,7 +170,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
     if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes
-        return VendorSchedule(mc=1024, nc=512, width=width, fallback=blocked_schedule(problem, isa, m))
+        return VendorSchedule(mc=1024, nc=512, width=width)
     return blocked_schedule(problem, isa, m)
 
 

@@ -133,9 +133,6 @@ def float_tiles_schedule(problem: MatmulProblem, m: int, isa: Isa) -> AmxBf16x3S
         return None
     if not (vendor_gemm_available() and vendor_fits(problem)):
         return None
-    strides = (*problem.lhs_strides[-2:], *problem.rhs_strides[-2:])
-    if not all(isinstance(x, int) for x in strides):  # a leading dimension that the library may not take
-        return None
     blocks = -(-m // _ROWS)
     rows = round_up(-(-m // blocks), 2 * ROWS)
     most = _PARTS_BYTES // (2 * PARTS * rows) // _STEPS * _STEPS

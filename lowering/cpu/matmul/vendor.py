@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith, func, llvm, memref
 
 from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.dialects.walk import enclosing
-from kiln.lowering.cpu.builder import Builder, Condition, Index
+from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.matmul.partition import for_each_block, offset_of, run_epilogue
 from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem, element_type, known
@@ -33,7 +33,9 @@ def vendor_gemm_available() -> bool:
 
 
 def vendor_fits(problem: MatmulProblem) -> bool:
-    """Whether dtype and (known) strides are ones BLAS takes: one unit stride in each operand, no row overlap."""
+    """Whether dtype and strides are ones BLAS takes: one unit stride in each operand, a leading dimension that is
+    known to be no less than a row, so that rows do not overlap.
+    """
     if problem.dtype not in _NAMES or problem.rhs_dtype is not None:
         return False
     lhs, rhs = problem.lhs_strides, problem.rhs_strides
@@ -41,12 +43,10 @@ def vendor_fits(problem: MatmulProblem) -> bool:
 
 
 def _fits(row: object, col: object, rows: object, cols: object) -> bool:
-    """For an operand [rows, cols]; sizes and strides that are no ints are taken to fit (checked at run time)."""
+    """For an operand [rows, cols]."""
 
     def ample(stride: object, extent: object) -> bool:
-        if not isinstance(stride, int):
-            return True
-        return stride >= extent if isinstance(extent, int) else stride > 0
+        return isinstance(stride, int) and isinstance(extent, int) and stride >= extent
 
     return (col == 1 and ample(row, cols)) or (row == 1 and ample(col, rows))
 
@@ -64,26 +64,10 @@ def vendor_layout(problem: MatmulProblem, schedule: VendorSchedule) -> dict[str,
     }
 
 
-def leading_dimension_guard(b: Builder, problem: MatmulProblem) -> Condition:
-    """Run-time condition under which every leading dimension that is not known is one BLAS takes."""
-    ok: Condition = True
-    lhs, rhs = problem.lhs_strides, problem.rhs_strides
-    for row, col, rows, cols in (
-        (lhs[-2], lhs[-1], problem.m, problem.k),
-        (rhs[-2], rhs[-1], problem.k, problem.n),
-    ):
-        stride, extent, count = (row, cols, rows) if col == 1 else (col, rows, cols)
-        if stride == extent or count == 1:
-            continue
-        single = b.cmpi("sle", known(count), 1)
-        ok = b.andc(ok, b.orc(single, b.cmpi("sge", known(stride), known(extent))))
-    return ok
-
-
 def emit_vendor(
     b: Builder, problem: MatmulProblem, s: VendorSchedule, operands: Buffers, epilogue: Epilogue, ctx: KernelContext
 ) -> None:
-    """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits` and `leading_dimension_guard`."""
+    """Emits the kernel; schedule keys: mc, nc, width. Needs `vendor_fits`."""
     lay = vendor_layout(problem, s)
     sum_type = element_type(problem.sum_dtype)
     gemm = Gemm(b, problem, operands, ctx.scratch, ctx.scratch_offset)

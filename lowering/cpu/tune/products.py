@@ -137,9 +137,9 @@ def _packed(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[GemmSchedul
 def _vendor(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[GemmSchedule]:
     if rows < _VENDOR_ROWS or not (vendor_gemm_available() and vendor_fits(problem)):
         return
-    fallback = blocked_schedule(problem, isa, rows)
+    width = isa.vector_bytes // problem.sum_bytes
     for mc, nc in ((1024, 512), (1024, 4096), (256, 512), (128, 256)):
-        yield VendorSchedule(mc=mc, nc=nc, width=fallback.width, fallback=fallback)
+        yield VendorSchedule(mc=mc, nc=nc, width=width)
 
 
 def _dot(problem: MatmulProblem, isa: Isa, rows: int) -> Iterator[GemmSchedule]:

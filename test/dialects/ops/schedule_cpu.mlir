@@ -15,12 +15,12 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: schedule = {kernel = "cpu.gemm.by_rows", large = {fallback = {kc = 64 : i64, kernel = "cpu.gemm.blocked", mc = 16 : i64, mr = 4 : i64, nc = 48 : i64, nv = 3 : i64, pack_lhs = false, pack_rhs = true, width = 8 : i64}, kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}, limit = 12 : i64, small = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}}
+// CHECK: schedule = {kernel = "cpu.gemm.by_rows", large = {kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}, limit = 12 : i64, small = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}}
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4xf32>):
     "kiln.yield"(%a) : (tensor<4xf32>) -> ()
-  }) {kind = "pointwise", name = "f", schedule = {kernel = "cpu.gemm.by_rows", large = {fallback = {kc = 64 : i64, kernel = "cpu.gemm.blocked", mc = 16 : i64, mr = 4 : i64, nc = 48 : i64, nv = 3 : i64, pack_lhs = false, pack_rhs = true, width = 8 : i64}, kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}, limit = 12 : i64, small = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}}} : (tensor<4xf32>) -> tensor<4xf32>
+  }) {kind = "pointwise", name = "f", schedule = {kernel = "cpu.gemm.by_rows", large = {kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}, limit = 12 : i64, small = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 

@@ -60,11 +60,11 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.gemm.vendor field 'fallback' field 'kernel': expected one of cpu.gemm.blocked, found "cpu.gemm.int8_dot"}}
+  // expected-error @+1 {{'kiln.fusion' op attribute schedule cpu.conv.gemm field 'product' field 'kernel': expected one of cpu.gemm.amx_bf16, }}
   %0 = "kiln.fusion"(%x) ({
   ^bb0(%a: tensor<4xf32>):
     "kiln.yield"(%a) : (tensor<4xf32>) -> ()
-  }) {kind = "pointwise", name = "f", schedule = {fallback = {kernel = "cpu.gemm.int8_dot", mc = 64 : i64, mr = 1 : i64, nc = 64 : i64, nr = 4 : i64, width = 16 : i64}, kernel = "cpu.gemm.vendor", mc = 1024 : i64, nc = 512 : i64, width = 8 : i64}} : (tensor<4xf32>) -> tensor<4xf32>
+  }) {kind = "pointwise", name = "f", schedule = {kernel = "cpu.conv.gemm", product = {kernel = "cpu.conv.planar", nv = 1 : i64, span = 1 : i64, width = 8 : i64}}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 

@@ -108,7 +108,7 @@ matmul(STREAM, (64, 1), (32, 1), m=1)
 # CHECK:       call @sgemm_
 # CHECK-NOT:   vector.store
 # CHECK:       return
-matmul(VendorSchedule(mc=64, nc=64, width=8, fallback=OUTER), (64, 1), (32, 1))
+matmul(VendorSchedule(mc=64, nc=64, width=8), (64, 1), (32, 1))
 
 # Rows decided at run time between two schedules.
 # CHECK-LABEL: func.func @kernel
@@ -117,7 +117,7 @@ matmul(VendorSchedule(mc=64, nc=64, width=8, fallback=OUTER), (64, 1), (32, 1))
 # CHECK:       vector.fma
 # CHECK:       } else {
 # CHECK:       call @sgemm_
-VENDOR = VendorSchedule(mc=64, nc=64, width=8, fallback=OUTER)
+VENDOR = VendorSchedule(mc=64, nc=64, width=8)
 matmul(ByRowsSchedule(limit=8, small=OUTER, large=VENDOR), (64, 1), (32, 1), m=None)
 
 PAIRS = VnniBf16Schedule(mr=2, nv=1, width=16, mc=4, nc=16, kc=64, pack_lhs=False, pack_rhs=True)

@@ -48,7 +48,7 @@ def dot(**changes) -> DotSchedule:
     return replace(DotSchedule(mr=3, nr=4, width=8, mc=12, nc=16, kc=64, unroll=2), **changes)
 
 
-VENDOR = VendorSchedule(mc=64, nc=64, width=8, fallback=blocked(pack_rhs=True))
+VENDOR = VendorSchedule(mc=64, nc=64, width=8)
 KERNELS = {
     "dot": (dot(), "n", "t"),
     "dot column": (dot(mr=8, nr=1, unroll=1), "n", "t"),
@@ -233,16 +233,13 @@ def test_vendor_batch(dtype: str) -> None:
     check(out, lhs, rhs)
 
 
-@pytest.mark.skipif(not vendor_gemm_available(), reason="this torch has no MKL")
-def test_vendor_falls_back_on_overlapping_rows() -> None:
-    """Rows that overlap in memory (sliding windows) have a leading dimension BLAS rejects."""
-    torch.manual_seed(0)
-    data = torch.randn(200)
-    m, k, n = 40, 16, 24
-    lhs, rhs, out = data.as_strided((m, k), (2, 1)), torch.randn(n, k).mT, torch.empty(m, n)
-    kernel = dynamic_kernel("vendor", False, in_place=False)
-    kernel(lhs, rhs, torch.zeros(n), out, symbols=(m, n, k, 2, k))
-    check(out, lhs, rhs)
+@pytest.mark.parametrize("row,k", [(2, 16), (2, None), (None, 16), (None, None)], ids=str)
+def test_library_takes_rows_known_not_to_overlap(row: int | None, k: int | None) -> None:
+    """Of sliding windows (row < k) BLAS refuses the leading dimension; one that is not known may be such."""
+    problem = MatmulProblem((), 512, 512, k, (row, 1), (512, 1))
+    assert choose_schedule(problem, AVX2, vendor=True).kernel == "cpu.gemm.blocked"
+    known = replace(problem, k=16, lhs_strides=(16, 1))
+    assert choose_schedule(known, AVX2, vendor=True).kernel == "cpu.gemm.vendor"
 
 
 @pytest.mark.parametrize("right,m", [("t", 4), ("t", 20), ("n", 1), ("n", 4), ("n", 40)])
