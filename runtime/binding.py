@@ -54,12 +54,13 @@ class Segment:
 
 
 def segments(plan: Plan, *, alone: bool = False) -> list[Segment]:
-    """Splits a plan's steps at its ATen calls; `alone`: each launch is a segment of its own."""
+    """Splits a plan's steps at its ATen calls and its cuts; `alone`: each launch is a segment of its own."""
     result: list[Segment] = []
+    cuts = frozenset(plan.cuts or ())
     for index, step in enumerate(plan.steps):
         if isinstance(step, AtenStep):
             result.append(Segment((index,), aten=step, epoch=step.epoch))
-        elif not alone and result and result[-1].launches and result[-1].epoch == step.epoch:
+        elif not (alone or index in cuts) and result and result[-1].launches and result[-1].epoch == step.epoch:
             last = result.pop()
             result.append(Segment((*last.steps, index), (*last.launches, step), epoch=step.epoch))
         else:
@@ -121,6 +122,7 @@ class Binding:
 
     values: dict[Expr, int]
     workspace: int = 0  # bytes, scratch included
+    workspaces: dict[int, int] = field(default_factory=dict[int, int])  # the same by segment
     scratch: int = 0  # offset of the scratch area in the workspace
     offsets: dict[int, int] = field(default_factory=dict[int, int])
     tables: dict[int, int] = field(default_factory=dict[int, int])  # segment -> address of its launch table
@@ -183,15 +185,16 @@ class Binder:
         known = previous.values if previous else {}
         binding = Binding({**known, **self._evaluate[epoch](symbols)}, previous=previous)
         self._place(binding, epoch)
-        scratch = 0
         for k, part in enumerate(self.parts):
             if part.epoch == epoch and part.launches:
+                if self.plan.cuts is not None:
+                    binding.scratch = self._extent(binding, part.buffers)
                 words, needed = self.table(binding, epoch, k, threads)
-                scratch = max(scratch, needed)
+                binding.workspaces[k] = binding.scratch + needed
                 table = array.array("q", words)
                 binding.keep.append(table)
                 binding.tables[k] = table.buffer_info()[0]
-        binding.workspace = binding.scratch + scratch
+        binding.workspace = max(binding.workspaces.values(), default=binding.scratch)
         return binding
 
     def table(self, binding: Binding, epoch: int, part: int, threads: int) -> tuple[list[int], int]:
@@ -206,8 +209,7 @@ class Binder:
         mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace" and b.epoch == epoch]
         if plan.offsets is not None and epoch == 0 and not self.zone:
             binding.offsets = {i: plan.offsets[i] for i in mine}
-            sizes = [binding.offsets[i] + aligned(binding.values[plan.buffers[i].bytes]) for i in mine]
-            binding.scratch = max(sizes, default=0)
+            binding.scratch = self._extent(binding, mine)
             return
         sizes = [binding.values[plan.buffers[i].bytes] for i in mine]
         around = 2 * self.zone
@@ -217,6 +219,11 @@ class Binder:
         ]
         offsets, binding.scratch = assign_offsets(intervals)
         binding.offsets = {i: offset + self.zone for i, offset in zip(mine, offsets, strict=True)}
+
+    def _extent(self, binding: Binding, buffers: Sequence[int]) -> int:
+        """Where the last one of some buffers ends in the workspace that the plan has laid out."""
+        found = [(binding.offsets[i], self.plan.buffers[i].bytes) for i in buffers if i in binding.offsets]
+        return max((offset + aligned(binding.values[size]) for offset, size in found), default=0)
 
     def _launch(self, binding: Binding, epoch: int, step: int, launch: Launch, limit: int) -> "ReadyLaunch":
         """A launch, step number `step` of the plan, with its numbers."""

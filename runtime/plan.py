@@ -43,7 +43,7 @@ Expr = int | str
 """A number, or affine text over the symbols s0, s1, ... by position in `Plan.symbols`."""
 
 _MAGIC = b"KILNPLAN"
-_VERSION = 11
+_VERSION = 12
 
 
 @dataclass(frozen=True)
@@ -327,6 +327,7 @@ class Plan:
     outputs: list[Output] = field(default_factory=list[Output])
     references: list[str] = field(default_factory=list[str])  # IR of what steps compute, for checked execution
     offsets: dict[int, int] | None = None  # workspace buffer -> byte offset, when all sizes are static
+    cuts: list[int] | None = None  # launches in front of which a run ends; each run then has a workspace of its own
     text: str = ""  # the .plan.mlir dump
     launcher: bytes = b""
     objects: list[bytes] = field(default_factory=list[bytes])

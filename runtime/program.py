@@ -62,7 +62,7 @@ class _Writer:
             # Between a test of `free` and its pop another thread may take the last one.
             self._emit("try: state = free.pop()")
             self._emit("except IndexError: state = make_state()")
-        if self._has_workspace():
+        if self._has_workspace() and self.plan.cuts is None:
             self._workspace(0)
         for k, part in enumerate(self.parts):
             if part.launches:
@@ -158,6 +158,8 @@ class _Writer:
 
     def _native(self, k: int, part: Segment) -> None:
         e = part.epoch
+        if self.plan.cuts is not None:
+            self._emit(f"w0 = workspace(b0.workspaces[{k}])")
         for launch in part.launches:
             for pointer in launch.pointers:
                 self._allocate(pointer.buffer, e)
@@ -181,6 +183,8 @@ class _Writer:
         if any(launch.sites for launch in part.launches):
             self._emit(f"if state.words[{8 * self.layout.flag}]: bad_access(state)")
         self._after(k, part)
+        if self.plan.cuts is not None:
+            self._emit("del w0")
 
     def _base(self, epoch: int) -> str:
         return f"w{epoch}.data_ptr()" if self.is_device else f"state.bases[{epoch}]"

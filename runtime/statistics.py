@@ -11,7 +11,7 @@ counted the same way (frontend/report/eager_memory.py).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kiln.runtime.binding import segments
+from kiln.runtime.binding import Segment, segments
 from kiln.runtime.expressions import affine_evaluator
 from kiln.runtime.memory import Interval, aligned, assign_offsets
 from kiln.runtime.plan import AtenStep, Expr, Launch, Operand, Plan
@@ -44,6 +44,7 @@ class MemoryReport:
     tensors: int
     peak: int
     scratch: int
+    held: tuple[int, ...]
 
     @property
     def moved(self) -> int:
@@ -67,26 +68,40 @@ def memory_report(plan: Plan, symbols: Sequence[int] = ()) -> MemoryReport:
             read = {(o.buffer, value[o.offset], _operand_bytes(plan, o, value, sizes)) for o in step.operands}
             written = [sizes[r] for r in step.results if r >= 0]
         steps.append(StepMemory(step.name, sum(max(0, n) for _, _, n in read), sum(max(0, n) for n in written), live))
-    workspace = 0
-    for epoch in {b.epoch for b in plan.buffers}:
-        buffers = [(i, plan.buffers[i]) for i in mine if plan.buffers[i].epoch == epoch]
-        workspace += assign_offsets([Interval(sizes[i], b.first, b.last) for i, b in buffers])[1]
+    parts = segments(plan)
+    tensors, workspaces = _tensors(plan, sizes, parts), _workspaces(plan, sizes, parts)
+    held = tuple(map(sum, zip(tensors, workspaces, strict=True)))
     return MemoryReport(
         tuple(steps),
-        workspace,
+        max(workspaces, default=0),
         max((s.live for s in steps), default=0),
         sum(aligned(sizes[i]) for i in mine),
         sum(sizes[i] for i, b in enumerate(plan.buffers) if b.kind in ("tensor", "aten")),
-        workspace + _peak_of_tensors(plan, sizes),
+        max(held),
         max((value[s.scratch] for s in plan.steps if isinstance(s, Launch)), default=0),
+        held,
     )
 
 
-def _peak_of_tensors(plan: Plan, sizes: Sequence[int]) -> int:
-    """Most bytes of tensors at once: each is there from the segment that first uses it to the one that last does."""
+def _workspaces(plan: Plan, sizes: Sequence[int], parts: Sequence[Segment]) -> list[int]:
+    """Bytes of workspace that are there during each segment, and behind the last."""
+    mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace"]
+    groups = [[i for i in mine if plan.buffers[i].epoch == epoch] for epoch in {b.epoch for b in plan.buffers}]
+    if plan.cuts is not None:
+        groups = [sorted({i for i in part.buffers if plan.buffers[i].kind == "workspace"}) for part in parts]
+    found = [
+        assign_offsets([Interval(sizes[i], plan.buffers[i].first, plan.buffers[i].last) for i in group])[1]
+        for group in groups
+    ]
+    return [*found, 0] if plan.cuts is not None else [sum(found)] * (len(parts) + 1)
+
+
+def _tensors(plan: Plan, sizes: Sequence[int], parts: Sequence[Segment]) -> list[int]:
+    """Bytes of tensors that calls allocate during each segment, and behind the last: each is there from the segment
+    that first uses it to the one that last does.
+    """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    parts = segments(plan)
     for k, part in enumerate(parts):
         for buffer in part.buffers:
             first.setdefault(buffer, k)
@@ -96,7 +111,7 @@ def _peak_of_tensors(plan: Plan, sizes: Sequence[int]) -> int:
             first.setdefault(output.tensor.buffer, len(parts))
             last[output.tensor.buffer] = len(parts)
     owned = [b for b in first if plan.buffers[b].kind in ("tensor", "aten")]
-    return max((sum(sizes[b] for b in owned if first[b] <= k <= last[b]) for k in range(len(parts) + 1)), default=0)
+    return [sum(sizes[b] for b in owned if first[b] <= k <= last[b]) for k in range(len(parts) + 1)]
 
 
 def _operand_bytes(plan: Plan, operand: Operand, value: dict[Expr, int], sizes: Sequence[int]) -> int:

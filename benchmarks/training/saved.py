@@ -178,24 +178,14 @@ def _peak(plan: Plan, saved: Saved) -> int:
     """Bytes at the segment that holds most; an input goes behind the last segment that reads it."""
     arguments = saved.backward.graph.find_nodes(op="placeholder")
     last: dict[object, int] = {}
-    owned: dict[int, list[int]] = {}
     parts = segments(plan)
     for k, part in enumerate(parts):
         for number in part.buffers:
             buffer = plan.buffers[number]
             if buffer.kind == "input":
                 last[_memory(arguments[buffer.index])] = k
-            elif buffer.kind in ("tensor", "aten"):
-                owned.setdefault(number, []).append(k)
-    for output in plan.outputs:
-        if output.tensor is not None and output.tensor.buffer in owned:
-            owned[output.tensor.buffer].append(len(parts))
-    held = [
-        sum(size for memory, size in saved.sizes.items() if last.get(memory, -1) >= k)
-        + sum(int(plan.buffers[b].bytes) for b, steps in owned.items() if steps[0] <= k <= steps[-1])
-        for k in range(len(parts))
-    ]
-    return max(held, default=0) + memory_report(plan).workspace
+    given = [sum(n for m, n in saved.sizes.items() if last.get(m, -1) >= k) for k in range(len(parts) + 1)]
+    return max(map(sum, zip(given, memory_report(plan).held, strict=True)))
 
 
 def built(case: Case) -> tuple[torch.nn.Module, list[torch.Tensor]]:

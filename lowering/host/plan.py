@@ -13,6 +13,7 @@ from kiln.dialects.kiln import PackOp, name_of, opdef
 from kiln.dialects.walk import defining_op
 from kiln.errors import InvalidIRError, location_text
 from kiln.lowering.host.cuda_launcher import cuda_launcher_object
+from kiln.lowering.host.cutting import cut_runs
 from kiln.lowering.host.elements import dtype_name, item_bytes
 from kiln.lowering.host.hosting import host_in_tensors
 from kiln.lowering.host.kernels import kernels_of
@@ -23,6 +24,7 @@ from kiln.lowering.host.library_convolutions import CONVOLUTION_KERNEL, LibraryC
 from kiln.lowering.host.objects import PlannedKernels
 from kiln.lowering.host.plan_text import plan_text
 from kiln.lowering.host.plan_values import InputSource, PlanValues
+from kiln.runtime.binding import segments
 from kiln.runtime.memory import Interval, assign_offsets
 from kiln.runtime.plan import AtenStep, Check, Convolution, Expr, Launch, Operand, Output, Plan, Pointer, Product
 
@@ -95,6 +97,8 @@ class _Planner(PlanValues):
         plan.outputs = [self._output(i, v) for i, v in enumerate(self.graph.returned)]
         self._symbols(num_inputs)
         self._lifetimes()
+        if plan.device != "cpu":
+            cut_runs(plan, self._donated())
         host_in_tensors(plan)
         self._workspace()
         if plan.device != "cpu":
@@ -284,12 +288,29 @@ class _Planner(PlanValues):
             self.plan.buffers[b] = dataclasses.replace(self.plan.buffers[b], first=min(steps), last=max(steps))
 
     def _workspace(self) -> None:
-        """Places the workspace buffers now if all their sizes are numbers."""
-        mine = [(i, b) for i, b in enumerate(self.plan.buffers) if b.kind == "workspace"]
-        if all(isinstance(b.bytes, int) for _, b in mine):
-            intervals = [Interval(int(b.bytes), b.first, b.last) for _, b in mine]
-            offsets, _ = assign_offsets(intervals)
-            self.plan.offsets = {i: offset for (i, _), offset in zip(mine, offsets, strict=True)}
+        """Places the workspace buffers now if all their sizes are numbers; those of each run where it is cut."""
+        plan = self.plan
+        mine = [i for i, b in enumerate(plan.buffers) if b.kind == "workspace"]
+        if not all(isinstance(plan.buffers[i].bytes, int) for i in mine):
+            return
+        groups = [mine]
+        if plan.cuts is not None:
+            groups = [sorted(set(part.buffers) & set(mine)) for part in segments(plan)]
+        plan.offsets = {}
+        for group in groups:
+            offsets, _ = assign_offsets(
+                [Interval(int(b.bytes), b.first, b.last) for b in (plan.buffers[i] for i in group)]
+            )
+            plan.offsets |= dict(zip(group, offsets, strict=True))
+
+    def _donated(self) -> set[int]:
+        """The input buffers that the caller leaves to the graph."""
+        arguments = {v: ir.BlockArgument(v).arg_number for v in self.buffers if isinstance(v.owner, ir.Block)}
+        return {
+            self.buffers[v]
+            for v, number in arguments.items()
+            if self.graph.argument_attribute(number, "kiln.donated") is not None
+        }
 
 
 def _distinct(value: ir.Value, layout: Layout) -> ir.AffineExpr:

@@ -14,7 +14,10 @@ __all__ = ["through_aten"]
 
 
 def through_aten(plan: Plan, *, products: bool = True, convolutions: bool = True) -> Plan:
-    """The plan with an ATen call in place of each of these that a library does, which writes to the same memory."""
+    """The plan with an ATen call in place of each of these that a library does, which writes to the same memory.
+
+    One workspace is there for the whole call: what these read may lie in it.
+    """
 
     def replaced(step: Step) -> Step:
         if isinstance(step, Launch) and step.product is not None and products:
@@ -23,7 +26,8 @@ def through_aten(plan: Plan, *, products: bool = True, convolutions: bool = True
             return _convolution(step, step.convolution)
         return step
 
-    return dataclasses.replace(plan, steps=[replaced(step) for step in plan.steps])
+    steps = [replaced(step) for step in plan.steps]
+    return dataclasses.replace(plan, steps=steps, cuts=plan.cuts if steps == plan.steps else None)
 
 
 def _convolution(launch: Launch, convolution: Convolution) -> AtenStep:

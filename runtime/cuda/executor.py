@@ -103,10 +103,11 @@ class CudaExecutor(Executor):
         self._code = load([plan.launcher], ["kiln_run_cuda", "kiln_execute_cudnn"])
         code = self._code["kiln_run_cuda"]
         run: Callable[[int, int], int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code)
-        if self._wants_replays and max(len(part.launches) for part in parts) >= LEAST_LAUNCHES:
+        long = sum(len(part.launches) >= LEAST_LAUNCHES for part in parts)
+        if self._wants_replays and long:
             # Behind the words of addresses is one that differs between states.
             run = self.replays = LaunchReplays(
-                plan.name, cuda, context, code, run, layout.flag_address - 1, self._owner
+                plan.name, cuda, context, code, run, layout.flag_address - 1, self._owner, long
             )
         current, index = torch._C._cuda_getCurrentRawStream, self._index
 

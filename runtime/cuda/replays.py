@@ -37,10 +37,10 @@ _SIGHTINGS = 3
 """After how many calls the same words are worth a recording, of 1 to 3 ms; twice as many for each `_KEPT` made."""
 
 _KEPT = 4
-"""Recordings that a plan keeps; beyond, the one not used for longest goes."""
+"""Recordings that a plan keeps of each segment; beyond, the one not used for longest goes."""
 
 _REMEMBERED = 16
-"""Words without a recording of which it is counted how often they came."""
+"""Words of each segment without a recording of which it is counted how often they came."""
 
 _REFUSALS = 4
 """Recordings that the driver has refused when no more are tried."""
@@ -72,7 +72,8 @@ class _Recording:
 class LaunchReplays:
     """Stands for `run(state, stream)`, which is `kiln_run_cuda` at the address `code`, with its result. Thread-safe.
 
-    words: how many words of the state, behind the first, launches depend on. owner: `owner(table)` -> how many launches
+    words: how many words of the state, behind the first, launches depend on. segments: how many runs of launches of a
+    call are long enough. owner: `owner(table)` -> how many launches
     the table at an address is for, and what keeps it alive; None for a table that is not known any more.
     """
 
@@ -85,10 +86,12 @@ class LaunchReplays:
         run: Callable[[int, int], int],
         words: int,
         owner: Callable[[int], tuple[int, Any] | None],
+        segments: int = 1,
     ) -> None:
         self._name, self._cuda, self._context, self._run, self._owner = name, cuda, context, run, owner
         self._code, self._refused = code, 0
         self._bytes = 8 * words
+        self._kept, self._remembered = _KEPT * segments, _REMEMBERED * segments
         self._set_context, self._launch, self._destroy = cuda.graph_functions()
         self._is_recorded = torch._C._cuda_isCurrentStreamCapturing
         self._lock = threading.Lock()
@@ -126,9 +129,9 @@ class LaunchReplays:
         """Takes down that the words came, and records their launches if that was often enough."""
         with self._lock:
             seen = self._seen.pop(words, 0) + 1
-            if seen < _SIGHTINGS << min(self.made // _KEPT, _MOST_DOUBLINGS):
+            if seen < _SIGHTINGS << min(self.made // self._kept, _MOST_DOUBLINGS):
                 self._seen[words] = seen
-                if len(self._seen) > _REMEMBERED:
+                if len(self._seen) > self._remembered:
                     self._seen.popitem(last=False)
             elif words not in self._recordings and not self._is_recorded():
                 self._record(words, state)
@@ -147,7 +150,7 @@ class LaunchReplays:
                 log.info("graph %s is launched kernel by kernel: %s", self._name, error)
             return
         self.made += 1
-        if len(self._recordings) >= _KEPT:
+        if len(self._recordings) >= self._kept:
             self._destroy(self._recordings.popitem(last=False)[1].graph)
         self._recordings[words] = _Recording(graph, owned[1])
 
