@@ -19,7 +19,7 @@ _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def corrections() -> dict[Any, Callable[..., Any]]:
-    """Op overload -> a decomposition, for the ops that FakeTensors of this PyTorch give a wrong shape or layout.
+    """Op overload -> a decomposition, for the ops that FakeTensors of this PyTorch give a wrong shape, dtype or layout.
 
     Each returns NotImplemented where PyTorch is right, which leaves the op whole.
     """
@@ -31,6 +31,8 @@ def corrections() -> dict[Any, Callable[..., Any]]:
         found[aten.diagonal_scatter.default] = _unshared(aten.diagonal_scatter.default)
         found |= {op: _pad(op) for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)}
     found[aten._embedding_bag.default] = _embedding_bag
+    found[aten._weight_norm_interface.default] = _weight_norm
+    found[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     return found | {op: _pad(op) for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)}
 
 
@@ -83,6 +85,33 @@ def _embedding_bag(
     options = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
     bags, bag_of_each, *others = aten._embedding_bag_forward_only.default(weight, indices, offsets, *options)
     return bags, bag_of_each[:0], *others
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """``v`` with a norm of ``g`` in each slice of ``dim``, and the norms of v, which are in f32 for dtypes of 16 bits.
+
+    PyTorch traces norms in f16 on the CPU, which ATen's gradient refuses, and one norm for all of a vector.
+    """
+    wide = _wide(v)
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    norms = v.to(wide).abs()
+    if others:
+        norms = aten.linalg_vector_norm.default(v, 2.0, others, True, dtype=wide)
+    scaled = v.to(wide) * (g.to(wide) / norms)
+    return scaled.to(v.dtype).contiguous(), norms
+
+
+def _weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The gradients of v and of g: the part of ``grad`` along v changes the norm alone, which is g whatever v is."""
+    wide = _wide(v)
+    wide_v, wide_grad, norms = v.to(wide), grad.to(wide), norms.to(wide)
+    along = (wide_grad * wide_v).sum_to_size(norms.shape) / norms
+    grad_v = (g.to(wide) / norms) * (wide_grad - wide_v * (along / norms))
+    return grad_v.to(v.dtype).contiguous(), along.to(g.dtype)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.dtype.itemsize == 2 else x.dtype
 
 
 def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

@@ -148,3 +148,31 @@ def test_gradient_of_embedding_bags(mode, dtype):
         y.backward(torch.linspace(-1, 1, 56).view(7, 8).to(dtype))
         results.append((y.detach(), leaf.grad))
     torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((6, 4, 3), 2), ((5, 7), 0), ((5,), 0)], ids=str)
+def test_weight_norm(shape, dim, dtype, target):
+    """PyTorch 2.13 traces norms of f16 in a dtype that ATen's gradient refuses, and one norm for a vector."""
+    torch.manual_seed(0)
+    v, grad = torch.randn(shape, dtype=torch.float64), torch.randn(shape, dtype=torch.float64)
+    g = torch.rand([n if d == dim else 1 for d, n in enumerate(shape)], dtype=torch.float64) + 0.5
+    v, g, grad = (x.to(dtype) for x in (v, g, grad))
+
+    def step(function, dtype):
+        leaves = [x.detach().to(dtype).requires_grad_() for x in (v.mT if v.dim() == 2 else v, g)]
+        y = function(leaves[0].mT if v.dim() == 2 else leaves[0], leaves[1])
+        return [y.detach(), *torch.autograd.grad(y, leaves, grad.to(dtype))]
+
+    def function(v, g):
+        return torch._weight_norm(v, g, dim)
+
+    torch._dynamo.reset()
+    with collect() as reports:
+        found = step(torch.compile(function, backend="kiln", options={"target": target}), dtype)
+    assert len(reports) == 2 and all(r.executor == "kiln" and not r.aten_calls for r in reports)
+    for value, expected, exact in zip(found, step(function, dtype), step(function, torch.float64), strict=True):
+        assert (value.dtype, value.stride()) == (expected.dtype, expected.stride())
+        error, theirs = ((x.double() - exact).norm() for x in (value, expected))
+        assert error <= 1.5 * theirs + 4 * torch.finfo(dtype).eps * exact.norm() / value.numel() ** 0.5 + 1e-6
