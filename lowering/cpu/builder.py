@@ -25,15 +25,18 @@ __all__ = ["INTERLEAVED", "Builder", "Condition", "Index", "is_interleaved"]
 INTERLEAVED = 8
 """The greatest stride of lanes whose elements are loaded with all that lies between them, and shuffled."""
 
+BYTES = 16
+"""Lanes of a vector of bytes that is shuffled together from several."""
+
 
 def is_interleaved(stride: int, width: int, element: ir.Type) -> bool:
     """Whether `Builder.gather` loads what lies between the lanes, of which a machine vector has at least two then, and
-    shuffles. Bytes have no cheap shuffles, and LLVM does not come to an end where 64 of them are turned around and
+    shuffles. Bytes have fewer cheap shuffles, and LLVM does not come to an end where 64 of them are turned around and
     doubled.
     """
     bits = getattr(element, "width", 64)
     if bits <= 8:
-        return stride == 2 and width > 2 and width % 2 == 0
+        return 2 <= stride <= 4 and width > 2 and width & (width - 1) == 0
     most = min(INTERLEAVED, isa.target().vector_bytes * 4 // bits)
     return width > 2 and width & (width - 1) == 0 and stride != 1 and 1 <= abs(stride) <= most
 
@@ -204,6 +207,8 @@ class Builder(KnownIntegers):
         """Elements index + stride * lane, a machine vector at a time."""
         type_ = self.vec(width, ir.MemRefType(buffer.type).element_type)
         lanes = min(width, isa.target().vector_bytes * 8 // type_.element_type.width)
+        if type_.element_type.width <= 8 and stride > 2:
+            lanes = min(lanes, BYTES)
         result: ir.Value | None = None
         for first in range(0, width, lanes):
             on = None if mask is None else self.shuffle(mask, mask, range(first, first + lanes))

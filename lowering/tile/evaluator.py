@@ -83,6 +83,10 @@ class Traversal(Scopes, ABC):
         """The value if it was kept in memory by another loop."""
         return None
 
+    def alternates(self, expr: ir.AffineExpr) -> bool:
+        """Whether elements that are computed at once take turns in `expr`, as in a stack along the last dim."""
+        return False
+
     def emitted(self, op: ir.OpView, env: dict[ir.Value, Any], guard: Guard | None) -> None:
         """Called when an op of a body has its results in `env`."""
 
@@ -298,11 +302,14 @@ class Traversal(Scopes, ABC):
         for piece in pieces:
             stop = self.loops.simplify(start + self.body.dims(piece)[dim])
             mask = self.within(indices[dim], start, stop, guard.mask if guard else True)
-            source = tuple(self.loops.simplify(e - start) if i == dim else e for i, e in enumerate(indices))
+            alone = affine.constant_of(self.body.dims(piece)[dim]) == 1 and self.alternates(indices[dim])
+            at = ir.AffineConstantExpr.get(0) if alone else self.loops.simplify(indices[dim] - start)
+            source = tuple(at if i == dim else e for i, e in enumerate(indices))
             start = stop
             if mask is False:
                 continue  # another piece of a loop that is cut here
-            inner = self.eval(piece, source, self._guard(mask, indices, guard))
+            # The index of a piece of one element is in bounds wherever it stands: what pieces share is computed once.
+            inner = self.eval(piece, source, guard if alone else self._guard(mask, indices, guard))
             result = inner if result is None else self.b.select(mask, inner, result)
         if result is None:  # below a guard that is never true
             result = self.fill(ir.RankedTensorType(op.results[0].type).element_type)

@@ -84,6 +84,10 @@ class Evaluator(Memory, Traversal):
         mask = b.mask_between(start, stop, lane.width)
         return guard if mask is None else b.andc(guard, mask)
 
+    @override
+    def alternates(self, expr: ir.AffineExpr) -> bool:
+        return not self.is_uniform([expr])
+
     def _known_inside(self, expr: ir.AffineExpr, size: ir.AffineExpr) -> bool | list[bool] | None:
         """Which lanes have 0 <= expr < size, or whether all or none have, where that is known."""
         pattern, count = self.lane.pattern(expr), affine.constant_of(size)

@@ -146,8 +146,7 @@ class Memory(Scopes):
         b, lane = self.b, self.lane
         buffer = self.buffers[position]
         offset = compose_one(self.layouts[position], indices, self.loops)
-        if element_of(value.type) == b.i1:
-            value = arith.extui(with_element(value.type, b.i8), value)
+        value = self.stored(value)
         if self.is_uniform([offset]):
             if isinstance(value.type, ir.VectorType):
                 value = b.extract(value, 0)
@@ -162,6 +161,11 @@ class Memory(Scopes):
         full = ir.DenseElementsAttr.get_splat(b.vec(lane.width, b.i1), ir.BoolAttr.get(True))
         mask = lane.mask if lane.mask is not None else b.constant(full, b.vec(lane.width, b.i1))
         vector.ScatterOp(None, buffer, [b.value(0)], self.index_value(offset), mask, value)
+
+    def stored(self, value: ir.Value) -> ir.Value:
+        """A value as it is in memory."""
+        b = self.b
+        return arith.extui(with_element(value.type, b.i8), value) if element_of(value.type) == b.i1 else value
 
     def boolean(self, value: ir.Value, element: ir.Type) -> ir.Value:
         """Booleans are bytes in memory and i1 in registers."""

@@ -22,6 +22,7 @@ from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
+from kiln.lowering.cpu.tile.turns import store_in_turns, turning_dim
 from kiln.lowering.tile.access import Accesses, Indices, memory_type
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import merge_groups, merged_dims
@@ -45,7 +46,7 @@ PIECE_UNITS = 8
 _TAKEN = paths.group(
     "cpu loops",
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
-    *("narrow blocks at the end", "cut at concatenations"),
+    *("narrow blocks at the end", "cut at concatenations", "turns written out"),
 )
 
 
@@ -70,6 +71,7 @@ class Nest:
     tile: (dim, tile dim): a dim that some operand is contiguous in, walked in tiles inside of the lane loop, where the
         operand is transposed a tile at a time (stage.py).
     cut: a dim of `outer` or `inner` whose loop is one for each piece (cuts.py).
+    turns: a short dim that is written out inside of a block of lanes (turns.py).
     """
 
     roots: list[Root]
@@ -81,6 +83,7 @@ class Nest:
     reductions: list[tuple[ir.Value, Indices]]
     tile: tuple[int, int] | None = None
     cut: Cut | None = None
+    turns: int | None = None
 
 
 def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]], by_rows: bool = False) -> Nest:
@@ -108,9 +111,12 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         accesses = _collect(e, group, merged.exprs)
         reduced = _reduced(accesses, merged.dims)
     lane = planning.choose_lane(accesses, merged.dims, e.loops) if merged.dims else None
+    turns = None
+    if lane is not None and not accesses.reduced:
+        turns = turning_dim(accesses, lane, merged.dims, e.loops)
     roots = _roots(group, merged.exprs)
     rows = lane is not None and bool(accesses.reduced) and lane not in reduced
-    outer = [d for d in merged.dims if d in reduced and d != lane]
+    outer = [d for d in merged.dims if d in reduced and d not in (lane, turns)]
     inner = [d for d in merged.dims if d not in reduced and d != lane]
     uniform = bool(accesses.reduced) and (rows or lane is None)
     reductions = _reductions(body, accesses, merged.dims)
@@ -119,7 +125,8 @@ def plan_nest(e: Evaluator, group: list[tuple[int, ir.Value, list[int | None]]],
         outer[outer.index(tile[0])] = tile[1]
     cut = None if tile is not None else choose_cut(e, [(r.value, r.indices) for r in roots], [], [*outer, *inner])
     pieces = len(cut[1]) - 1 if cut is not None and cut[0] in outer else 1
-    return Nest(roots, outer, inner, lane, rows, not uniform and _few_units(e, outer, pieces), reductions, tile, cut)
+    split = not uniform and _few_units(e, outer, pieces)
+    return Nest(roots, outer, inner, lane, rows, split, reductions, tile, cut, turns)
 
 
 def _rows_nest(
@@ -208,6 +215,8 @@ class NestEmitter:
             cost = max(e.body.element_cost(root.value) for root in nest.roots)
             columns = bool(e.body.has_reductions) and not nest.rows
             wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
+            if nest.turns is not None:
+                wide = 1
             if cost <= CHEAP // 2 and not e.body.has_reductions and nest.tile is None and _bytes(e) >= STREAMED:
                 wide = 1
             self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
@@ -224,6 +233,7 @@ class NestEmitter:
             ("transposed tiles", self.nest.tile is not None),
             ("lanes among threads", self.nest.split_lane),
             ("cut at concatenations", self.nest.cut is not None),
+            ("turns written out", self.nest.turns is not None),
         ):
             if is_so:
                 _TAKEN(path)
@@ -254,12 +264,25 @@ class NestEmitter:
                 self.e.eval(value, indices)
         for root in self.nest.roots:
             if self._bound_at(root.indices) == level:
-                position = len(self.e.body.tensors) + root.position
-                self.e.store(position, root.indices, self.e.eval(root.value, root.indices))
+                self._store_root(root)
+
+    def _store_root(self, root: Root) -> None:
+        e, turns = self.e, self.nest.turns
+        position = len(e.body.tensors) + root.position
+        if turns is None or not any(turns in affine.dims_in(x) for x in root.indices):
+            e.store(position, root.indices, e.eval(root.value, root.indices))
+            return
+        values: list[ir.Value] = []
+        for k in range(e.loops.count(turns)):
+            at = {turns: ir.AffineConstantExpr.get(k)}
+            values.append(e.eval(root.value, tuple(e.loops.simplify(affine.substitute(x, at)) for x in root.indices)))
+        store_in_turns(e, position, root.indices, turns, values)
 
     def _bound_at(self, indices: Indices) -> int:
         """How many levels have to be open for `indices` to be known; inside of the first at least."""
         used = {d for x in indices for d in affine.dims_in(x)}
+        if self.nest.turns in used:
+            return len(self.levels)
         return max([1, *(k + 1 for k, (_, dims) in enumerate(self.levels) if used & set(dims))])
 
     def _outer(self, dims: list[int], k: int) -> None:
@@ -360,7 +383,7 @@ def _bytes(e: Evaluator) -> int:
 def work(e: Evaluator, nest: Nest) -> ir.AffineExpr:
     """Estimated elementary operations of a nest over the fusion's symbols."""
     space: ir.AffineExpr = ir.AffineConstantExpr.get(1)
-    for d in [*nest.outer, *nest.inner, *([nest.lane] if nest.lane is not None else [])]:
+    for d in [*nest.outer, *nest.inner, *(d for d in (nest.lane, nest.turns) if d is not None)]:
         space = space * e.loops.extents[d]
     if nest.tile is not None:
         space = space * TILE

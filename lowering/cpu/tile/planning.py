@@ -13,6 +13,7 @@ from kiln.dialects import affine
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.builder import INTERLEAVED
 from kiln.lowering.cpu.tile.lines import bent_line, lane_pattern, pieces
+from kiln.lowering.cpu.tile.turns import takes_turns
 from kiln.lowering.tile.access import Accesses, Indices, Loops, lane_coefficient
 from kiln.lowering.tile.body import Reduction, invert, output_map
 from kiln.lowering.tile.merging import Merged, merge_groups, merged_dims
@@ -49,14 +50,22 @@ def lane_width(e: "Evaluator", lane: int, wide: int, unknown: int = 2) -> int:
     return width
 
 
-def access_cost(offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16, stored: bool = False) -> float:
-    """Relative cost of `count` elements loaded from `offset`, or stored there, vectorised along `lane`."""
+def access_cost(
+    offset: ir.AffineExpr, count: int, lane: int | None, width: int = 16, stored: bool = False, turns: bool = False
+) -> float:
+    """Relative cost of `count` elements loaded from `offset`, or stored there, vectorised along `lane`. turns: what
+    lies between them is loaded or stored by the same block of lanes (turns.py).
+    """
     if lane is None or lane not in affine.dims_in(offset):
         return float(count)
     linear = lane_coefficient(offset, lane, width)
     if linear is not None and linear[0] == ir.AffineConstantExpr.get(1):
         return count / width
     stride = affine.constant_of(linear[0]) if linear is not None else None
+    if stride == 0 and not stored:
+        return count / width  # one element for all lanes, as the scale of a group
+    if stride is not None and turns:
+        return stride * count / width  # a load or a store of each vector, and shuffles between them
     if stride is not None and 1 <= abs(stride) <= INTERLEAVED and not stored:
         # So many loads, and shuffles between them; backwards one more (`Builder.gather`).
         return (2 * abs(stride) - (stride > 0)) * count / width
@@ -86,7 +95,8 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
                 count *= loops.count(d)
             if lane is not None and lane in dims:
                 lanes = max(1, min(16, loops.count(lane)))
-                total += a.bytes * access_cost(a.offset, count, lane, lanes, a.stored)
+                turn = not accesses.reduced and any(takes_turns(a, lane, d, loops) for d in candidates)
+                total += a.bytes * access_cost(a.offset, count, lane, lanes, a.stored, turn)
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
                 total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)

@@ -24,6 +24,19 @@ def _columns(x: torch.Tensor) -> list[torch.Tensor]:
     return found
 
 
+def _merged(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.stack([a, b], -1).flatten(1)
+
+
+def _points(x: torch.Tensor) -> list[torch.Tensor]:
+    """Stacks of 2 to 8 along the last dim, of what they share and not; with results that lack this dim."""
+    found: list[torch.Tensor] = []
+    for n in range(2, 9):
+        found += [torch.stack([x * (k % 3) + x[0] for k in range(n)], -1), (x + n).T.contiguous()]
+        found.append(torch.stack([x > k for k in range(n)], -1))
+    return [*found, torch.stack([x, x + 1, x * 2], -1).transpose(0, 1).contiguous()]
+
+
 PROGRAMS: dict[str, tuple[Program, str]] = {
     "rolls": (lambda x: [torch.roll(x, s, d) + x for s in (1, -1, 16, 31, -32) for d in (0, 1)], "two lines"),
     "rolls of rolls": (lambda x: [torch.roll(torch.roll(x, (3, 5), (0, 1)) + 1, (2, -7), (0, 1)) * 2], "two lines"),
@@ -34,6 +47,15 @@ PROGRAMS: dict[str, tuple[Program, str]] = {
     "columns": (_columns, "interleaved"),
     "backwards": (lambda x: [x.flip(1) + x, x[:, ::2].flip(1) + 1, x.flip((0, 1)) * 2, x.flip(1).sum(0)], "backwards"),
     "interleaved": (lambda x: [torch.stack([x + 1, -x], -1).flatten(1), torch.stack([x, x * 2] * 2, -1).flatten()], ""),
+    "interleaved twice": (
+        lambda x: [_merged(_merged(x, x * 3) + 1, _merged(x - 2, -x)), _merged(x.T, x.T + 1).sum(1)],
+        "",
+    ),
+    "points": (_points, ""),
+    "pixels": (
+        lambda x: [(x.reshape(-1)[: x.numel() // n * n].view(-1, n) * 2 + 1).T.contiguous() for n in range(2, 9)],
+        "interleaved",
+    ),
     "repeated": (
         lambda x: (
             [x.repeat_interleave(k, 1) + 1 for k in (2, 3, 4, 8)]
@@ -59,3 +81,4 @@ def test_as_eager(name: str, dtype: torch.dtype, columns: int) -> None:
         assert torch.equal(a, b)
     if dtype == torch.float32 and columns == 70:
         assert not path or paths.taken().get(f"cpu loads: {path}")
+        assert name != "points" or paths.taken().get("cpu stores: interleaved")
