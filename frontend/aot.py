@@ -38,6 +38,7 @@ from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.norms import write_out_norms
 from kiln.frontend.options import Options
+from kiln.frontend.pooling_gradients import gather_gradients
 from kiln.frontend.pooling_offsets import keep_offsets
 from kiln.frontend.powers import write_powers_less_one
 from kiln.frontend.prims_views import replace_prims_views
@@ -116,6 +117,7 @@ def _partition(
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):
         keep_channels_last(forward, backward, settings["num_fwd_outputs"])
+        gather_gradients(backward)
     return forward, backward
 
 

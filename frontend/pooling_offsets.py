@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from kiln.frontend.graph_ops import call, cast_to, size_of, value_of
+from kiln.frontend.pooling_gradients import OFFSETS
 from kiln.lowering import paths
 
 __all__ = ["keep_offsets"]
@@ -48,9 +49,11 @@ def keep_offsets(joint: GraphModule) -> int:
                 continue
             _TAKEN("volumes" if window.count == 3 else "images")
             with joint.graph.inserting_before(positions.next):
-                again = window.positions(window.offsets(positions), value_of(positions).dtype)
+                offsets = window.offsets(positions)
+                again = window.positions(offsets, value_of(positions).dtype)
             for gradient in gradients:
                 gradient.replace_input_with(positions, again)
+                gradient.meta[OFFSETS] = offsets.name
             changed += len(gradients)
     if changed:
         joint.recompile()
