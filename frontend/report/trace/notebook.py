@@ -66,27 +66,31 @@ class TracedGraph:
     @property
     def stages(self) -> list[Stage]:
         """The module as imported, then behind each pass that changed it."""
-        found: list[Stage] = []
-        text = ""
-        for done, step in enumerate(self.record.steps):
-            text = step.parts.get(HOST, text)
-            if step.has_changed or step.stage:
-                found.append(Stage(step.stage or step.name.partition("{")[0], step, text, done))
-        return found
+        return [found for found in self._behind() if found.step.has_changed or found.step.stage]
 
     def stage(self, name: str) -> Stage:
-        """The module where a stage is complete, or behind a pass (the last time it changed something).
+        """The module where a stage is complete, or behind a pass (the last time it changed something, if ever).
 
         Raises KilnError, naming those that there are, for another name.
         """
         from kiln.errors import KilnError, did_you_mean
 
-        stages = self.stages
-        found = [s for s in stages if name in (s.step.stage, s.step.name.partition("{")[0])]
+        every = self._behind()
+        found = [s for s in every if name in (s.step.stage, s.step.name.partition("{")[0])]
         if not found:
-            names = list(dict.fromkeys(s.name for s in stages))
-            raise KilnError(f"no stage or pass {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
-        return found[-1]
+            near = did_you_mean(name, [s.name for s in every])
+            names = ", ".join(dict.fromkeys(s.name for s in self.stages))
+            raise KilnError(f"no stage or pass {name!r}{near}; there are {names}")
+        return ([s for s in found if s.step.has_changed or s.step.stage == name] or found)[-1]
+
+    def _behind(self) -> list[Stage]:
+        """The module behind each step."""
+        found: list[Stage] = []
+        text = ""
+        for done, step in enumerate(self.record.steps):
+            text = step.parts.get(HOST, text)
+            found.append(Stage(step.stage or step.name.partition("{")[0], step, text, done))
+        return found
 
     def rerun(
         self, after: str = "input", passes: str = "", *, until: str | None = None, check: bool = False
@@ -106,7 +110,7 @@ class TracedGraph:
         found = self.stage(after)
         return TracedGraph(rerun(self.record, found.done, found.source, passes, until, check=check))
 
-    def time(self, calls: int = 20) -> Profile:
+    def time(self, calls: int = 20, *, cpu_time: bool = False) -> Profile:
         """How long each kernel takes, as :func:`kiln.profile` shows it, on random inputs of the graph's sizes.
 
         Kernels are made anew from the stage ``sched``: of a rerun, they are those of its passes. Sizes that are symbols
@@ -114,13 +118,14 @@ class TracedGraph:
 
         Args:
             calls: how many calls are timed; the table has medians.
+            cpu_time: take the CPU time of the calling thread, which other programs disturb less; for one thread.
 
         Raises:
             KilnError: the graph was not compiled up to ``sched``, or runs on no random inputs.
             CompileError: a kernel that does not compile.
         """
         found = self.stage("sched")
-        return timed(self.record, found.done, found.source, calls)
+        return timed(self.record, found.done, found.source, calls, cpu_time=cpu_time)
 
     def check(self) -> None:
         """Compare numbers on random inputs: after each pass up to ``sched``, then those that the kernels compute.

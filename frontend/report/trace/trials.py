@@ -24,7 +24,7 @@ from kiln.passes.plan_host import PlanHost, compiled_plan
 __all__ = ["timed", "verified"]
 
 
-def timed(record: GraphTrace, done: int, source: str, calls: int) -> Profile:
+def timed(record: GraphTrace, done: int, source: str, calls: int, *, cpu_time: bool) -> Profile:
     """The profile of a graph's kernels.
 
     Args:
@@ -32,6 +32,7 @@ def timed(record: GraphTrace, done: int, source: str, calls: int) -> Profile:
         done: how many passes the module is behind.
         source: the scheduled module's text.
         calls: how many calls are timed.
+        cpu_time: as in :func:`kiln.profile`.
 
     Raises:
         KilnError: there are no random inputs that the module runs on, or no such device.
@@ -47,7 +48,8 @@ def timed(record: GraphTrace, done: int, source: str, calls: int) -> Profile:
             call()  # binds sizes, and allocates
             return call
 
-        return profile_of(loaded, lambda call: call(), calls, Options.build(None, {"target": record.target}))
+        options = Options.build(None, {"target": record.target})
+        return profile_of(loaded, lambda call: call(), calls, options, cpu_time=cpu_time)
 
 
 def verified(record: GraphTrace, done: int, source: str) -> None:

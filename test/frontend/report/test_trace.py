@@ -170,6 +170,8 @@ def test_stages_and_diffs():
     assert any(line.startswith("+") and "kiln.fusion" in line for line in diff.splitlines())
     with pytest.raises(KilnError, match="did you mean 'fuse' or 'fused'"):
         graph.stage("fusde")
+    # A pass that changes nothing is a place as well.
+    assert "narrow-attention" not in names and graph.stage("narrow-attention").text in graph.stage("kiln").text
     name = graph.record.kernels()[0]
     assert "vector" in graph.kernel(name[:12], "vector") and "Disassembly" in graph.kernel(name, "s")
     with pytest.raises(KilnError, match="has no stage 'ptx'"):
