@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Formulas in place of PyTorch's, where these are wrong in some version or too long to compile."""
+"""Formulas in place of PyTorch's, where these are wrong in some version, too long to compile or slow."""
 
 import contextlib
 from collections.abc import Callable, Generator
@@ -19,7 +19,8 @@ _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def corrections() -> dict[Any, Callable[..., Any]]:
-    """Op overload -> a decomposition, for the ops that FakeTensors of this PyTorch give a wrong shape, dtype or layout.
+    """Op overload -> a decomposition, for the ops that FakeTensors of this PyTorch give a wrong shape, dtype or layout,
+    and for cross products.
 
     Each returns NotImplemented where PyTorch is right, which leaves the op whole.
     """
@@ -30,10 +31,19 @@ def corrections() -> dict[Any, Callable[..., Any]]:
         found[aten.linalg_vector_norm.default] = _vector_norm
         found[aten.diagonal_scatter.default] = _unshared(aten.diagonal_scatter.default)
         found |= {op: _pad(op) for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)}
+    found[aten.linalg_cross.default] = _cross
     found[aten._embedding_bag.default] = _embedding_bag
     found[aten._weight_norm_interface.default] = _weight_norm
     found[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     return found | {op: _pad(op) for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)}
+
+
+def _cross(x: Tensor, y: Tensor, *, dim: int = -1) -> Any:
+    """Pointwise ops on the three elements along ``dim``, which PyTorch's formula looks up in tables of indices."""
+    if x.dtype != y.dtype or x.dim() != y.dim():
+        return NotImplemented
+    (a, b, c), (u, v, w) = x.unbind(dim), y.unbind(dim)
+    return torch.stack([b * w - c * v, c * u - a * w, a * v - b * u], dim)
 
 
 def _pad(op: Any) -> Callable[..., Any]:

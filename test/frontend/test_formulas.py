@@ -176,3 +176,31 @@ def test_weight_norm(shape, dim, dtype, target):
         assert (value.dtype, value.stride()) == (expected.dtype, expected.stride())
         error, theirs = ((x.double() - exact).norm() for x in (value, expected))
         assert error <= 1.5 * theirs + 4 * torch.finfo(dtype).eps * exact.norm() / value.numel() ** 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.complex64], ids=str)
+@pytest.mark.parametrize(("left", "right", "dim"), [((50, 3), (50, 3), -1), ((3, 1, 9), (3, 4, 1), 0), ((3,), (3,), 0)])
+def test_cross(left, right, dim, dtype):
+    """A cross product is pointwise ops in a kernel, and so is its gradient."""
+    torch.manual_seed(0)
+    x, y = ((torch.randn(shape, dtype=torch.float64) * 3).to(dtype) for shape in (left, right))
+    leaves = [v.requires_grad_(dtype.is_floating_point) for v in (x, y)]
+
+    def step(function, leaves):
+        found = function(*leaves)
+        return [
+            found.detach(),
+            *(torch.autograd.grad((found / 9).sin().sum(), leaves) if dtype.is_floating_point else []),
+        ]
+
+    with collect() as reports:
+        found = step(compiled(lambda x, y: torch.linalg.cross(x, y, dim=dim)), leaves)
+    assert dtype.is_complex or all(r.executor == "kiln" and not r.aten_calls for r in reports)
+    wide = dtype if not dtype.is_floating_point else torch.float64
+    exact = step(
+        lambda x, y: torch.linalg.cross(x, y, dim=dim),
+        [v.detach().to(wide).requires_grad_(wide.is_floating_point) for v in leaves],
+    )
+    for value, expected in zip(found, exact, strict=True):
+        assert value.is_contiguous()
+        torch.testing.assert_close(value.to(wide), expected, rtol=1e-4, atol=1e-4)
