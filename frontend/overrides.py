@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kiln.errors import BackendOptionError
-from kiln.passes.instruments.manifest import edited_files, folders_of, graph_digest
+from kiln.passes.instruments.manifest import edited_files, folders_of, graph_digest, manifest
 from kiln.passes.manager import PipelineStep
 from kiln.passes.replace_module import ReplaceModule
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-__all__ = ["check_unedited", "overridden"]
+__all__ = ["check_unedited", "editable_files", "overridden"]
 
 log = logging.getLogger("kiln")
 
@@ -30,6 +30,7 @@ _STEP = re.compile(r"(\d+)-(.+?)\.mlir$")
 _KERNEL = re.compile(r"(.+)\.(vector|llvm)\.mlir$")
 _FINAL = ("object", "ptx", "plan")
 """Stages that machine code, which is not in the IR, belongs to."""
+_OF_KERNELS = ("vector", "llvm", "ttir")
 
 
 def overridden(steps: Sequence[PipelineStep], module: "ir.Module", folder: str, graph: str) -> list[PipelineStep]:
@@ -66,6 +67,22 @@ def check_unedited(folder: Path) -> None:
             f"{folder / edited[0]} was edited, and a dump would write over it: compile it with "
             f"KILN_OVERRIDE={folder.parent}, or dump to another folder"
         )
+
+
+def editable_files(folder: Path) -> dict[str, str]:
+    """The files of a graph's dump that may be edited, in their order, by what they hold: a stage, ``torch`` for the
+    graph as it was imported, or ``KERNEL.vector`` and its like for one kernel's code.
+    """
+    found: dict[str, str] = {}
+    for name in manifest(folder):
+        numbered, of_kernel = _STEP.match(name), _KERNEL.match(name)
+        if numbered is not None:
+            stage = numbered[2].partition(".")[2] or ("torch" if int(numbered[1]) == 0 else "")
+            if stage and stage not in (*_FINAL, *_OF_KERNELS):  # kernels have files of their own
+                found[stage] = name
+        elif of_kernel is not None:
+            found[f"{of_kernel[1]}.{of_kernel[2]}"] = name
+    return found
 
 
 def _folder_of(dump: Path, digest: str, graph: str) -> Path | None:

@@ -13,7 +13,7 @@ from kiln.dialects import to_text
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-__all__ = ["MANIFEST", "edited_files", "folders_of", "graph_digest", "manifest", "record"]
+__all__ = ["MANIFEST", "edited_files", "folders_of", "graph_digest", "manifest", "record", "write_edits"]
 
 MANIFEST = "digests.txt"
 """A line ``graph DIGEST`` for the graph as it was imported, then ``NAME DIGEST`` for each file that was written."""
@@ -49,6 +49,15 @@ def edited_files(folder: Path) -> list[str]:
         for name, digest in known.items()
         if (folder / name).is_file() and hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
     )
+
+
+def write_edits(folder: Path, digest: str, files: dict[str, str]) -> None:
+    """Make a folder that holds nothing but edited files of a graph, by their names in its dump. digest: the graph's."""
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    lines = [f"graph {digest}", *(f"{name} edited" for name in files)]
+    (folder / MANIFEST).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def folders_of(dump: Path) -> Iterator[tuple[Path, str]]:

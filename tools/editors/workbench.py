@@ -105,25 +105,9 @@ def try_schedule(ir: str, kernel: str, schedule: str, target: str = "cpu") -> st
 
     The kernels are compiled, run and compared with the IR. Returns the IR with that schedule.
     """
-    from torch_mlir.ir import Attribute, Location, MLIRError, StringAttr
+    from kiln.tools.schedules import with_schedule
 
-    from kiln.dialects import create_context, parse, to_text
-    from kiln.dialects.kiln import FusionOp
-
-    with create_context(), Location.unknown():
-        try:
-            module = parse(ir)
-            blocks = [block for function in module.body for block in function.operation.regions[0].blocks]
-            fusions = [op for block in blocks for op in block.operations if isinstance(op, FusionOp)]
-            named = {StringAttr(op.operation.attributes["name"]).value: op for op in fusions}
-            if kernel not in named:
-                near = did_you_mean(kernel, named) or f"; there are {', '.join(named)}"
-                raise KilnError(f"no fusion {kernel!r}{near}")
-            named[kernel].operation.attributes["schedule"] = Attribute.parse(schedule)
-            module.operation.verify()
-        except MLIRError as error:
-            raise KilnError(f"not a schedule of {kernel}: {error}") from error
-        changed = to_text(module)
+    changed = with_schedule(ir, kernel, schedule, locations=False)
     arguments = (f"--pipeline={target}", "--from=sched", f"--verify-kernels={target}")
     is_right, text = _ran("opt", *arguments, "-", stdin=changed)
     return f"// its kernels compute the same\n{text}" if is_right else text

@@ -17,7 +17,7 @@ from kiln.errors import KilnError
 from kiln.frontend.report.trace.graph_data import graph_data
 from kiln.frontend.report.trace.records import GraphTrace
 
-__all__ = ["page", "write_page"]
+__all__ = ["page", "page_data", "page_of", "write_page"]
 
 _STYLES = ("page.css",)
 _SCRIPTS = ("data.js", "lines.js", "selection.js", "pictures.js", "tabs.js", "main.js")
@@ -26,13 +26,22 @@ _SCRIPTS = ("data.js", "lines.js", "selection.js", "pictures.js", "tabs.js", "ma
 
 def page(traces: Sequence[GraphTrace], title: str = "Kiln trace") -> str:
     """The page of some graphs."""
-    data: dict[str, Any] = {"title": title, "graphs": [graph_data(trace) for trace in traces]}
+    return page_of(page_data(traces, title))
+
+
+def page_data(traces: Sequence[GraphTrace], title: str = "Kiln trace") -> dict[str, Any]:
+    """What the page of some graphs shows, as JSON."""
+    return {"title": title, "graphs": [graph_data(trace) for trace in traces]}
+
+
+def page_of(data: dict[str, Any], more: Sequence[str] = ()) -> str:
+    """The page of such data; ``more``: names of scripts that it runs as well."""
     packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), compresslevel=6, mtime=0)
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(_asset("page.html.j2"))
     return template.render(
-        title=title,
+        title=data["title"],
         styles="\n".join(map(_asset, _STYLES)),
-        scripts="\n".join(map(_asset, _SCRIPTS)),
+        scripts="\n".join(map(_asset, (*_SCRIPTS[:-1], *more, _SCRIPTS[-1]))),
         data=base64.b64encode(packed).decode(),
     )
 

@@ -53,9 +53,14 @@ kiln.makeTabs = function () {
   });
 };
 
+kiln.fillGraphs = function (shown) {
+  document.getElementById("graph").replaceChildren(...kiln.data.graphs.map((graph, g) =>
+    new Option(`${g}: ${graph.kind}, ${graph.ops} ops, ${graph.target}`, g, false, g === shown)));
+};
+
 kiln.makeHeader = function () {
   const graphs = document.getElementById("graph"), search = document.getElementById("search");
-  kiln.data.graphs.forEach((graph, g) => graphs.append(new Option(`${g}: ${graph.kind}, ${graph.ops} ops, ${graph.target}`, g)));
+  kiln.fillGraphs(0);
   graphs.addEventListener("change", () => kiln.showGraph(Number(graphs.value)));
   let waiting = 0;
   search.addEventListener("input", () => {
@@ -69,7 +74,7 @@ kiln.makeHeader = function () {
     root.dataset.theme = isDark ? "light" : "dark";
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && event.target !== search) {
+    if (event.key === "/" && !event.target.matches("input, textarea")) {
       search.focus();
       event.preventDefault();
     } else if (event.key === "Escape") kiln.select([], "");
@@ -80,7 +85,9 @@ kiln.start = async function () {
   kiln.data = await kiln.load();
   kiln.makeTabs();
   kiln.makeHeader();
+  kiln.live?.connect();
   if (kiln.data.graphs.length) kiln.showGraph(0);
+  else if (kiln.live) kiln.open("Live");
   else document.getElementById("panel").append("No graph was compiled.");
   document.documentElement.dataset.ready = "yes";
 };
