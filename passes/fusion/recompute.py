@@ -63,11 +63,13 @@ def worth_repeating(grouping: Grouping) -> list[Repeated]:
         if op in taken:
             continue
         readers = _readers(grouping, op)
-        cone = _cone(grouping, op) if readers else None
-        if cone is None or any(o in taken for o in cone):
-            continue
-        why = _why_repeat(grouping, cone, readers)
-        if why is None:
+        for cone in (_cone(grouping, op), _widening(grouping, op)) if readers else ():
+            if cone is None or any(o in taken for o in cone):
+                continue
+            why = _why_repeat(grouping, cone, readers)
+            if why is not None:
+                break
+        else:
             continue
         keeps = len(cone) < len(grouping.of[op].ops)
         groups = readers if keeps else readers[1:]  # else the first reader's kernel takes the op itself
@@ -127,6 +129,18 @@ def _cone(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
     return cone if cost <= MOST_COST * points else None
 
 
+def _widening(grouping: Grouping, op: ir.Operation) -> list[ir.Operation] | None:
+    """An op whose only operand is a smaller value of its own kernel, which is stored in its place: a cast to f32."""
+    graph, model = grouping.graph, grouping.model
+    values = {read.value for read in graph.reads[op]}
+    if len(values) != 1 or any(read.whole for read in graph.reads[op]):
+        return None
+    maker = defining_op(next(iter(values)))
+    if maker is None or grouping.of.get(maker) is not grouping.of[op] or _is_stored(grouping, maker):
+        return None
+    return [op] if model.bytes_of(next(iter(values))) < model.bytes_of(op.results[0]) else None
+
+
 def _is_stored(grouping: Grouping, op: ir.Operation) -> bool:
     """Whether something outside of its kernel reads what `op` gives."""
     graph, own = grouping.graph, grouping.of[op]
@@ -146,6 +160,12 @@ def _why_repeat(grouping: Grouping, cone: list[ir.Operation], readers: list[Grou
     model, graph, op = grouping.model, grouping.graph, cone[-1]
     own, value = grouping.of[op], op.results[0]
     size, inputs = model.bytes_of(value), _inputs(grouping, cone)
+    makers = {v: defining_op(v) for v in inputs}
+    stored = sum(
+        model.bytes_of(v)
+        for v, maker in makers.items()
+        if maker is not None and grouping.of.get(maker) is own and not _is_stored(grouping, maker)
+    )
     before = after = 0.0
     saved = again = 0
     for group in readers:
@@ -170,8 +190,8 @@ def _why_repeat(grouping: Grouping, cone: list[ir.Operation], readers: list[Grou
         saved += cost.moved
         rest = Cost()
     else:
-        saved += size
-        rest = replace(cost, written=cost.written - size)
+        saved += size - stored
+        rest = replace(cost, written=cost.written - size + stored)
         after += rest.seconds(model.machine)
     if after > before or saved < 0:
         return None
