@@ -31,7 +31,7 @@ from kiln.frontend.decompositions import decomposition_table
 from kiln.frontend.detaches import drop_detaches
 from kiln.frontend.distances import mark_distances
 from kiln.frontend.donated import donated_arguments, mark_donated, mark_made
-from kiln.frontend.formulas import short_gradients
+from kiln.frontend.formulas import traced_formulas
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
 from kiln.frontend.kept_statistics import keep_statistics
@@ -62,7 +62,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     differentiate_scans(gm)
     names = argument_names(gm)
     try:
-        with keeping_traces(example_inputs, options), short_gradients():
+        with keeping_traces(example_inputs, options), traced_formulas():
             settings = _settings(options, names, partial(serializable, options=options))
             return savable(_dispatch(gm, example_inputs, settings))
     except (KilnError, TorchDynamoException):  # the latter are how Dynamo is asked to trace anew, or to leave it
@@ -70,7 +70,7 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     except Exception as error:  # noqa: BLE001 - of PyTorch's cache, if it does not come again without
         if is_saving_asked_for():
             raise
-        with collect() as reports, keeping_no_traces(), short_gradients():
+        with collect() as reports, keeping_no_traces(), traced_formulas():
             try:
                 compiled = _dispatch(gm, example_inputs, _settings(options, names, lambda compiler: compiler))
             except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history

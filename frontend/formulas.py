@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-__all__ = ["corrections", "short_gradients"]
+__all__ = ["corrections", "traced_formulas"]
 
 aten = torch.ops.aten
-_CUMPROD_BACKWARD = aten.cumprod_backward.default
-_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
+_MEAN, _SUM = 1, 2
+"""Of ATen's `Reduction`."""
 
 
 def corrections() -> dict[Any, Callable[..., Any]]:
@@ -133,22 +133,27 @@ def _vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False
 
 
 @contextlib.contextmanager
-def short_gradients() -> Generator[None, None, None]:
-    """What AOTAutograd traces in the block gets a gradient of cumprod of 20 ops. PyTorch's traces a loop over the
-    elements of the dim: thousands of ops for a dim of 100.
+def traced_formulas() -> Generator[None, None, None]:
+    """What AOTAutograd traces in the block gets Kiln's formulas of ops that PyTorch takes apart before a decomposition
+    table is asked: a gradient of cumprod of 20 ops, where PyTorch's is a loop over the elements of the dim (thousands
+    of ops for a dim of 100), and a loss that PyTorch computes wrong.
     """
-    kernels = _CUMPROD_BACKWARD.py_kernels
-    before = kernels.get(_KEY)
-    kernels[_KEY] = cumprod_backward
-    _CUMPROD_BACKWARD._dispatch_cache.clear()
+    before = [op.py_kernels.get(key) for op, key, _ in _FORMULAS]
+    _set_kernels([kernel for _, _, kernel in _FORMULAS])
     try:
         yield
     finally:
-        if before is None:
-            kernels.pop(_KEY, None)
+        _set_kernels(before)
+
+
+def _set_kernels(kernels: list[Callable[..., Any] | None]) -> None:
+    """None: PyTorch's kernel that is not in Python."""
+    for (op, key, _), kernel in zip(_FORMULAS, kernels, strict=True):
+        if kernel is None:
+            op.py_kernels.pop(key, None)
         else:
-            kernels[_KEY] = before
-        _CUMPROD_BACKWARD._dispatch_cache.clear()
+            op.py_kernels[key] = kernel
+        op._dispatch_cache.clear()
 
 
 def cumprod_backward(grad: Tensor, x: Tensor, dim: int, output: Tensor) -> Tensor:
@@ -167,3 +172,29 @@ def cumprod_backward(grad: Tensor, x: Tensor, dim: int, output: Tensor) -> Tenso
     before = torch.where(zeros == 0, output.conj() * grad, 0)
     from_here = before.flip(dim).cumsum(dim).flip(dim)
     return torch.where(first, at_first, torch.where(zeros == 0, from_here / x.conj(), 0))
+
+
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """The hinge loss of each label over each class that is none, and which classes are labels; both [N, C] or [C].
+
+    Labels of a row end before its first -1. PyTorch's formula counts what follows as label 0.
+    """
+    classes = x.shape[-1]
+    rows, labels = x.reshape(-1, classes), target.reshape(-1, classes)
+    is_label = (labels == -1).to(torch.int64).cumsum(1) == 0
+    index = torch.where(is_label, labels, 0)
+    is_target = (is_label[:, :, None] & (index[:, :, None] == torch.arange(classes, device=x.device))).any(1)
+    counts = is_label[:, :, None] & ~is_target[:, None]
+    margins = torch.relu(1 - rows.gather(1, index)[:, :, None] + rows[:, None])
+    losses = torch.where(counts, margins, 0).sum((1, 2)) / classes
+    is_target = is_target.to(x.dtype).view(target.shape)
+    if reduction == _MEAN:
+        return losses.mean(), is_target
+    return losses.sum() if reduction == _SUM else losses.view(x.shape[:-1]), is_target
+
+
+#: Op overload, dispatch key of the kernel in Python that tracing runs, Kiln's formula.
+_FORMULAS: list[tuple[Any, Any, Callable[..., Any]]] = [
+    (aten.cumprod_backward.default, torch._C.DispatchKey.CompositeImplicitAutograd, cumprod_backward),
+    (aten.multilabel_margin_loss_forward.default, torch._C.DispatchKey.Autograd, multilabel_margin_loss),
+]

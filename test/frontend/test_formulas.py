@@ -204,3 +204,24 @@ def test_cross(left, right, dim, dtype):
     for value, expected in zip(found, exact, strict=True):
         assert value.is_contiguous()
         torch.testing.assert_close(value.to(wide), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(6, 5), (5,)], ids=str)
+def test_multilabel_margin_loss(shape, reduction, dtype):
+    """PyTorch traces a loss that counts what follows the last label as label 0."""
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    rows = [[1, 2, -1, 0, 0], [-1] * 5, [0, 1, 2, 3, 4], [3, -1, -1, 2, 3], [0, 0, 1, -1, 4], [4, 2, 0, 1, -1]]
+    target = torch.tensor(rows)
+    target = target if x.dim() == 2 else target[0]
+
+    def function(x):
+        return torch.nn.functional.multilabel_margin_loss(x, target, reduction=reduction)
+
+    results = []
+    for step in (function, compiled(function)):
+        loss = step(x)
+        results.append((loss.detach(), *torch.autograd.grad(loss.sum(), x)))
+    torch.testing.assert_close(results[1], results[0])
