@@ -5,7 +5,7 @@
 
 A loop over a concatenated dim would compute every operand at each iteration and keep one. Cut at the borders of the
 operands, each piece of the loop has the code of its own operand, without masks. The code does not grow much, because
-the operands' code is in either form written once.
+the operands' code is in either form written once. A loop over blocks of lanes is cut at borders between blocks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.tile.access import Indices, compose
 from kiln.lowering.tile.body import indexing_maps, invert, output_map
 
-__all__ = ["Cut", "choose_cut"]
+__all__ = ["Cut", "choose_cut", "lane_borders"]
 
 MOST_PIECES = 256
 """Pieces of one loop: each is a loop of its own. Not measured: it bounds the code and the time to make it."""
@@ -171,3 +171,11 @@ def choose_cut(
         if code <= MORE_CODE * whole:
             found.append((code, (d, borders)))
     return min(found)[1] if found else None
+
+
+def lane_borders(e: Evaluator, values: Sequence[tuple[ir.Value, Indices]], lane: int, width: int) -> list[int]:
+    """Where a loop over blocks of `width` lanes begins to read other operands: between blocks, not inside of one."""
+    cut, extent = choose_cut(e, values, [], [lane]), affine.constant_of(e.loops.extents[lane])
+    if cut is None or extent is None:
+        return []
+    return [x for x in cut[1] if 0 < x < extent // width * width and x % width == 0]

@@ -77,6 +77,12 @@ class Evaluator(Memory, Traversal):
         if line is None or not isinstance(step, ir.AffineConstantExpr) or step.value <= 0:
             return super().within(expr, low, high, guard)
         first = self.index(line[1])
+        least, most = b.known(first)[:2]
+        size, last = affine.constant_of(self.loops.simplify(high - low)), step.value * (lane.width - 1)
+        if size is not None and (most + last < 0 or least >= size):
+            return False
+        if size is not None and least >= 0 and most + last < size:
+            return guard
         stop = b.ceildivi(b.maxi(b.subi(self.index(self.loops.simplify(high - low)), first), 0), step.value)
         start: Index = 0
         if low != ir.AffineConstantExpr.get(0):

@@ -18,7 +18,7 @@ from kiln.dialects import affine
 from kiln.lowering import paths
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.tile import planning
-from kiln.lowering.cpu.tile.cuts import Cut, choose_cut
+from kiln.lowering.cpu.tile.cuts import Cut, choose_cut, lane_borders
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.scopes import Lane
 from kiln.lowering.cpu.tile.stage import Stage
@@ -47,6 +47,7 @@ _TAKEN = paths.group(
     "cpu loops",
     *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
     *("narrow blocks at the end", "cut at concatenations", "turns written out"),
+    "lanes cut at concatenations",
 )
 
 
@@ -354,7 +355,14 @@ class NestEmitter:
             with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
                 self._level(k + 1)
 
-        b.for_(lower, upper, width, block)
+        borders: list[Index] = []
+        if self.nest.turns is None and not self.nest.reductions:
+            borders = [*lane_borders(e, [(r.value, r.indices) for r in self.nest.roots], lane, width)]
+        if borders:
+            _TAKEN("lanes cut at concatenations")
+        for low, high in pairwise([lower, *borders, upper]):
+            first = low if low is lower else b.maxi(lower, low)
+            b.for_(first, high if high is upper else b.mini(upper, high), width, block)
         narrow = self.narrow
         if narrow is None or narrow == width:
             b.if_(rest, lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import kiln
+from kiln.lowering import paths
 
 Program = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, ...]]
 
@@ -27,10 +28,24 @@ def _shifted(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return moved, moved.sum(0)
 
 
+def _table(x: torch.Tensor, columns: int) -> torch.Tensor:
+    return x.reshape(-1)[: 7 * columns].view(7, columns)
+
+
+def _wavelets(x: torch.Tensor) -> torch.Tensor:
+    low, steps = _table(x, 256), []
+    for _ in range(3):
+        steps.append(low[:, ::2] - low[:, 1::2])
+        low = low[:, ::2] + low[:, 1::2]
+    return torch.cat([low, *steps[::-1]], 1)
+
+
 PROGRAMS: dict[str, Program] = {
     "long pieces": lambda x: torch.cat([x.exp(), x[:, :].cos(), x[3:7]], 0) * 2,
     "short pieces": lambda x: _filter(x, 0),
     "pieces along the lanes": lambda x: _filter(x, 1),
+    "wide pieces along the lanes": lambda x: torch.cat([_table(x, 128) * 2, _table(x, 256).sin(), _table(x, 101)], 1),
+    "wavelets": _wavelets,
     "sum over pieces": _shifted,
     "inside of a pad": lambda x: F.pad(x, (0, 0, 3, 5), value=1.5).exp() + F.pad(x, (0, 0, 5, 3)).sin(),
     "pieces of pieces": lambda x: torch.cat([torch.cat([x[:2], x[5:]]), F.pad(x[:4], (0, 0, 1, 0))]).tanh(),
@@ -45,11 +60,14 @@ def test_against_float64(name: str, threads: int) -> None:
     x = torch.randn(70, 33)
     expected = PROGRAMS[name](x.double())
     torch._dynamo.reset()
+    paths.reset()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         found = torch.compile(PROGRAMS[name], backend=kiln.backend, options={"fallback": False})(x)
     finally:
         torch.set_num_threads(before)
+    if threads == 1 and ("wide" in name or name == "wavelets"):  # with several threads the kernel is a known one
+        assert paths.taken().get("cpu loops: lanes cut at concatenations")
     for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-5)
