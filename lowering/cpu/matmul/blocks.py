@@ -24,7 +24,6 @@ __all__ = [
     "choose_panels",
     "integer_blocks",
     "is_large",
-    "packed_blocks",
     "piece_steps",
     "stream_schedule",
 ]
@@ -75,13 +74,15 @@ def _panel_vectors(n: int, width: int, times: Mapping[int, float] = _COLUMN_TIME
 
 # ------------------------------------------------------------------------------------------------- fused multiply-adds
 
-_PANEL_HEIGHTS = {4: 6, 3: 8, 2: 12}
-"""Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers."""
+_PANEL_HEIGHTS = {True: {4: 6, 3: 8, 2: 12}, False: {3: 4, 2: 6}}
+"""Rows of a register tile, by the vectors of a panel: 24 sums in 32 registers, 12 in fewer."""
 _FEW_ROWS = 32
 """Up to here dot products, which do not pack, are as fast with a rhs that the second-level cache keeps (of a cell of a
 recurrent layer, from step to step)."""
-_PANEL_ROWS = {True: range(4, 513), False: range(8, 257)}  # of the product, if the rhs is a constant, and if not
-_PACKED_STEPS, _STEPS_OF_FEW, _PANEL_STEPS = 192, 256, 512  # of k: a constant, few rows of another rhs, more
+_PANEL_ROWS = range(8, 257)  # of the product, if the rhs is no constant
+_MANY_ROWS = 512  # of a product with a constant
+_PACKED_STEPS, _MANY_STEPS, _MANY_COLUMNS = 192, 384, 256  # of a block: a constant, many rows of it
+_STEPS_OF_FEW, _PANEL_STEPS = 256, 512  # few rows of another rhs, more
 _WHOLE = 64  # up to as many rows one panel is packed at a time, else two
 _IN_PLACE_ROWS = {32: 32, 64: 129}  # by vector bytes: from how many rows of the lhs a rhs [k, n] is packed;
 _SHORT_ROWS = {32: 96, 64: 257}  # where it has short rows:
@@ -93,56 +94,45 @@ _PANEL_BYTES = 24 << 10  # of one rhs panel: three quarters of a 32 KiB first-le
 
 
 def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> BlockedSchedule | None:
-    """The schedule of products of known size with vectors of 64 bytes; `packed`: the rhs is a constant. None elsewhere.
+    """The schedule of products of known size in panels of the rhs: of a constant (`packed`), and of f32 with vectors of
+    64 bytes by a large rhs [n, k]; None elsewhere.
 
     A tile reads its panel from the second-level cache, or from the first where it stays there: a high tile less often.
     What else costs time is a rhs that comes from memory, so tiles prefetch what comes next, and a rhs [n, k] is packed
-    one panel after the other. Measured: "f32 products in panels" in epyc-kernel-rules.json.
+    one panel after the other. Measured: "f32 products in panels" and "constants in panels" in epyc-kernel-rules.json.
     """
     m, n, k = problem.m, problem.n, problem.k
-    if problem.batch or problem.dtype != "f32" or problem.rhs_dtype is not None or isa.vector_bytes < 64:
+    width, alike = isa.vector_bytes // problem.sum_bytes, problem.rhs_dtype is None
+    if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or problem.batch:
         return None
-    if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)) or problem.lhs_strides[-1] != 1:
+    if n < 2 * width or k < 16 or problem.lhs_strides[-1] != 1:
         return None
-    if m not in _PANEL_ROWS[packed] or n < 32 or k < 16:
-        return None
-    least = isa.l2_bytes + 1 if m <= _FEW_ROWS else _LARGE_BYTES
-    if not packed and (problem.rhs_strides[-2] != 1 or 4 * n * k < least):
-        return None
-    width = isa.vector_bytes // 4
-    nv = _panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in _PANEL_HEIGHTS})
-    steps = _PACKED_STEPS if packed else _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS
-    mr = -(-m // -(-m // _PANEL_HEIGHTS[nv]))
+    if not packed:
+        least = isa.l2_bytes + 1 if m <= _FEW_ROWS else _LARGE_BYTES
+        if problem.dtype != "f32" or not alike or isa.vector_bytes < 64 or m not in _PANEL_ROWS:
+            return None
+        if problem.rhs_strides[-2] != 1 or 4 * n * k < least:
+            return None
+    heights = _PANEL_HEIGHTS[isa.vector_registers >= 32]
+    nv = _panel_vectors(n, width, {v: 1.0 if v == 3 else 1.03 for v in heights})
+    steps, panels = _STEPS_OF_FEW if m <= _FEW_ROWS else _PANEL_STEPS, 2 if packed or m > _WHOLE else 1
+    if packed:
+        steps = _PACKED_STEPS
+        if m > _MANY_ROWS:  # which are read again for each block of columns, from a far cache
+            steps, panels = _MANY_STEPS, max(1, _MANY_COLUMNS // (nv * width))
+    mr = -(-m // -(-m // heights[nv]))
     return BlockedSchedule(
         mr=mr,
         nv=nv,
         width=width,
         mc=block_rows(problem, m),
-        nc=nv * width * (2 if packed or m > _WHOLE else 1),
+        nc=nv * width * panels,
         kc=piece_steps(k, steps, near=True),
         pack_lhs=False,
         pack_rhs=not packed,
         packed=packed,
         prefetch=8 if packed else 0,
-        fetch=not packed or m > mr,
-    )
-
-
-def packed_blocks(problem: MatmulProblem, m: int, n: int, isa: Isa) -> BlockedSchedule:
-    """The schedule of m rows by a constant of n columns, where `choose_panels` has none."""
-    width, wide = isa.vector_bytes // problem.sum_bytes, isa.vector_registers >= 32
-    nv = _panel_vectors(n, width, {v: _COLUMN_TIMES[v] for v in ((4, 3, 2) if wide else (3, 2))})
-    return BlockedSchedule(
-        mr=min((6, 4) if wide else (4, 3), key=lambda r: (-(-m // r) * r, -r)),
-        nv=nv,
-        width=width,
-        mc=block_rows(problem, m),
-        nc=block_columns(nv * width, 256),
-        kc=piece_steps(problem.k, 384, near=True),
-        pack_lhs=False,
-        pack_rhs=False,
-        packed=True,
-        prefetch=8,
+        fetch=not packed or alike and m > mr,
     )
 
 

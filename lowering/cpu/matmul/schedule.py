@@ -31,7 +31,6 @@ from kiln.lowering.cpu.matmul.blocks import (
     choose_pairs,
     choose_panels,
     integer_blocks,
-    packed_blocks,
     stream_schedule,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
@@ -97,7 +96,7 @@ def describe_schedule(schedule: GemmSchedule, isa: Isa) -> str:
 
 
 _PACKED_ROWS = 4
-_PACKED_ROWS_MOST = 256  # where the library's kernels are as wide
+_PACKED_ROWS_MOST = 512  # where the library's kernels are as wide
 
 
 def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | None:
@@ -130,12 +129,9 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
         return choose_tiles(problem, m, isa, packed=True) or choose_pairs(problem, m, packed=True)
     if choose_float_tiles(problem, m, isa) is not None:
         return None
-    panels = choose_panels(problem, isa, packed=True)
-    if panels is not None:
-        return panels
     if m > _PACKED_ROWS_MOST and isa.library_bytes >= isa.vector_bytes and vendor_gemm_available():
         return None
-    return packed_blocks(problem, m, n, isa) if n >= 2 * width else None
+    return choose_panels(problem, isa, packed=True)
 
 
 def _bytes(isa: Isa) -> int:
