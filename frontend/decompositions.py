@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import _decomp
 
+from kiln.frontend.encoder_layers import encoder_decompositions
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
 from kiln.frontend.losses import loss_decompositions
@@ -108,4 +109,10 @@ _COMPOUNDS = (
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
     """Op overload -> decomposition: PyTorch's own for the ops listed in this file, and corrections of PyTorch's."""
     listed = cast(Any, _decomp).get_decompositions([*_LOSSES, *_BACKWARD, *_STATISTICS, *_COMPOUNDS])
-    return {**listed, **foreach_decompositions(), **loss_decompositions(), **corrections()}
+    return {
+        **listed,
+        **foreach_decompositions(),
+        **loss_decompositions(),
+        **encoder_decompositions(),
+        **corrections(),
+    }

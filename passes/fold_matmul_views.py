@@ -75,6 +75,8 @@ class FoldMatmulViews(Pass):
             if op.name == "kiln.matmul":
                 self._fold_transposes(op, views)
         compose_views(function)
+        self._order_rows(function)
+        compose_views(function)
         erase_dead(block)
 
     # -- leading dims
@@ -226,6 +228,21 @@ class FoldMatmulViews(Pass):
                 op.erase()
         for kind in kinds:
             self.count(kind)
+
+
+    # -- order of rows
+
+    def _order_rows(self, function: ir.Operation) -> None:
+        """Let products of reordered rows take the rows as they lie."""
+        from kiln.passes.views.function_views import FunctionViews
+        from kiln.passes.views.row_order import follow_row_order, row_order
+
+        views = FunctionViews(function)
+        products = [op.operation for op in function.regions[0].blocks[0].operations if op.operation.name == "kiln.matmul"]
+        for op in products:
+            order = row_order(op, views)
+            if order is not None and may_rewrite(op, "order of rows"):
+                self.count("order of rows", follow_row_order(op, order, views))
 
 
 def _leads(map_: ir.AffineMap) -> bool:

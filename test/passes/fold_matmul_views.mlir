@@ -112,3 +112,46 @@ func.func @shared(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>) -> tensor<2x16x
   %1 = "kiln.matmul"(%x, %0) {transpose_lhs = false, transpose_rhs = false} : (tensor<2x16x64xf32>, tensor<2x64x8xf32>) -> tensor<2x16x8xf32>
   return %1 : tensor<2x16x8xf32>
 }
+
+// -----
+
+// Rows [T, B] of a batch-first tensor: the product and its bias take the rows as they lie, what is behind a view.
+// CHECK: #[[BACK:.*]] = affine_map<(d0, d1, d2) -> (d1, d0, d2)>
+// CHECK-LABEL: func.func @reordered_rows
+// CHECK-SAME: %[[X:.*]]: tensor<2x16x64xf32>, %[[W:.*]]: tensor<8x64xf32>, %[[B:.*]]: tensor<8xf32>
+// CHECK: %[[P:.*]] = "kiln.matmul"(%[[X]], %[[W]])
+// CHECK-SAME: -> tensor<2x16x8xf32>
+// CHECK: %[[S:.*]] = linalg.generic
+// CHECK-SAME: ins(%[[P]], %[[B]] : tensor<2x16x8xf32>, tensor<8xf32>)
+// CHECK: %[[R:.*]] = "kiln.view"(%[[S]]) {map = #[[BACK]]
+// CHECK: return %[[R]]
+func.func @reordered_rows(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>, %b: tensor<8xf32>) -> tensor<16x2x8xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0, d1, d2) -> (d1, d0, d2)>, shape = affine_map<() -> (16, 2, 64)>} : (tensor<2x16x64xf32>) -> tensor<16x2x64xf32>
+  %1 = "kiln.matmul"(%0, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<16x2x64xf32>, tensor<8x64xf32>) -> tensor<16x2x8xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (16, 2, 8)>} : () -> tensor<16x2x8xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%1, %b : tensor<16x2x8xf32>, tensor<8xf32>) outs(%e : tensor<16x2x8xf32>) {
+  ^bb0(%p: f32, %c: f32, %o: f32):
+    %s = arith.addf %p, %c : f32
+    linalg.yield %s : f32
+  } -> tensor<16x2x8xf32>
+  return %2 : tensor<16x2x8xf32>
+}
+
+// -----
+
+// What a kernel of the product holds and is in the other order keeps the product's: it would be a kernel of its own.
+// CHECK-LABEL: func.func @residual
+// CHECK: "kiln.matmul"
+// CHECK-SAME: -> tensor<16x2x8xf32>
+// CHECK: return
+func.func @residual(%x: tensor<2x16x64xf32>, %w: tensor<8x64xf32>, %c: tensor<16x2x8xf32>) -> tensor<16x2x8xf32> {
+  %0 = "kiln.view"(%x) {map = affine_map<(d0, d1, d2) -> (d1, d0, d2)>, shape = affine_map<() -> (16, 2, 64)>} : (tensor<2x16x64xf32>) -> tensor<16x2x64xf32>
+  %1 = "kiln.matmul"(%0, %w) {transpose_lhs = false, transpose_rhs = true} : (tensor<16x2x64xf32>, tensor<8x64xf32>) -> tensor<16x2x8xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (16, 2, 8)>} : () -> tensor<16x2x8xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%1, %c : tensor<16x2x8xf32>, tensor<16x2x8xf32>) outs(%e : tensor<16x2x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16x2x8xf32>
+  return %2 : tensor<16x2x8xf32>
+}
