@@ -229,7 +229,6 @@ class FoldMatmulViews(Pass):
         for kind in kinds:
             self.count(kind)
 
-
     # -- order of rows
 
     def _order_rows(self, function: ir.Operation) -> None:
@@ -238,8 +237,8 @@ class FoldMatmulViews(Pass):
         from kiln.passes.views.row_order import follow_row_order, row_order
 
         views = FunctionViews(function)
-        products = [op.operation for op in function.regions[0].blocks[0].operations if op.operation.name == "kiln.matmul"]
-        for op in products:
+        ops = [op.operation for op in function.regions[0].blocks[0].operations]
+        for op in [op for op in ops if op.name == "kiln.matmul"]:  # a rewrite erases other ops
             order = row_order(op, views)
             if order is not None and may_rewrite(op, "order of rows"):
                 self.count("order of rows", follow_row_order(op, order, views))

@@ -3,13 +3,20 @@
 
 """Products of matrices whose rows were reordered, as products of the rows as they lie."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from torch_mlir import ir
 
 from kiln.dialects import affine, kiln
+from kiln.lowering import paths
 from kiln.passes.views.elementwise import is_elementwise, rebuild_elementwise
 from kiln.passes.views.function_views import FunctionViews, View
 
 __all__ = ["follow_row_order", "row_order"]
+
+_T = TypeVar("_T")
+_TAKEN = paths.group("any row-order", "alone", "with what is behind")
 
 Order = tuple[int, ...]
 """Position in memory's order -> dim of the value."""
@@ -67,12 +74,12 @@ def follow_row_order(op: ir.Operation, order: Order, views: FunctionViews) -> in
         element = ir.RankedTensorType(op.results[0].type).element_type
         type_ = ir.RankedTensorType.get(_ordered(ir.RankedTensorType(op.results[0].type).shape, order), element)
         product = kiln.matmul(view.source, op.operands[1], type_, *flags)
-    return 1 + _replace(op.results[0], product, sizes, order, views)
+    behind = _replace(op.results[0], product, sizes, order, views)
+    _TAKEN("with what is behind" if behind else "alone")
+    return 1 + behind
 
 
-def _replace(
-    old: ir.Value, new: ir.Value, sizes: tuple[ir.AffineExpr, ...], order: Order, views: FunctionViews
-) -> int:
+def _replace(old: ir.Value, new: ir.Value, sizes: tuple[ir.AffineExpr, ...], order: Order, views: FunctionViews) -> int:
     """Let users of ``old`` read ``new``, whose dims are those of ``old`` in ``order``; erases the op of ``old``."""
     count = 0
     users = [use.owner.operation for use in old.uses if use.owner.operation.name == "linalg.generic"]
@@ -98,8 +105,10 @@ def _moved(
         used |= affine.symbols_in(size)
     element = ir.RankedTensorType(op.results[0].type).element_type
     out = kiln.empty(element, list(sizes), views.shapes.values(used))
-    loops = [ir.AffineExpr.get_dim(k) for k in range(len(order))]
-    maps = [list(ir.AffineMapAttr(m).value.results) for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    loops: list[ir.AffineExpr] = [ir.AffineExpr.get_dim(k) for k in range(len(order))]
+    maps: list[list[ir.AffineExpr]] = [
+        list(ir.AffineMapAttr(m).value.results) for m in ir.ArrayAttr(op.attributes["indexing_maps"])
+    ]
     operands = list(op.operands)[:-1]
     exprs = [loops if operand == old else map_ for operand, map_ in zip(operands, maps[:-1], strict=True)]
     return rebuild_elementwise(
@@ -107,5 +116,5 @@ def _moved(
     )
 
 
-def _ordered(values: "tuple[ir.AffineExpr, ...] | list[int]", order: Order) -> "tuple[ir.AffineExpr, ...]":
+def _ordered(values: Sequence[_T], order: Order) -> tuple[_T, ...]:
     return tuple(values[k] for k in order)

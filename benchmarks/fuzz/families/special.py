@@ -263,9 +263,23 @@ def powers_less_one(g: Grower) -> None:
     g.add(g.one_of((f"1 - {base} ** {steps}", f"{base} ** {steps} - 1", f"{x.name} / (1.0078125 - {base} ** {steps})")))
 
 
+def reordered_rows(g: Grower) -> None:
+    """Products of rows in another order than memory's, as batch-first attention has them."""
+    dtype = g.one_of((torch.float32, *_NARROW))
+    sizes = tuple(g.one_of((1, 3, 8, 40)) for _ in range(g.one_of((2, 2, 3))))
+    columns, terms = g.one_of((1, 17, 64, 192)), g.one_of((8, 33, 128))
+    x, w = g.input((*sizes, terms), dtype), g.weight((columns, terms), dtype, terms)
+    if not g.spend(prod(sizes) * columns * terms):
+        return
+    order = g.one_of(((1, 0), (1, 0)) if len(sizes) == 2 else ((1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1)))
+    bias = g.input((columns,), dtype).name if g.chance(2) else None
+    text = f"F.linear({x.name}.permute({(*order, len(sizes))}), {w.name}, {bias})"
+    g.add(g.one_of(("{}", "torch.relu({})", "{}.transpose(0, 1)", "F.gelu({}).flatten(0, 1)")).format(text))
+
+
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
-    powers_less_one,
+    powers_less_one, reordered_rows,
 )  # fmt: skip
