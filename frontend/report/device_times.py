@@ -36,6 +36,7 @@ def device_launches(plans: Iterable[Plan], events: Sequence[tuple[str, float]], 
 
     Kernels are known by the name of their function. The events of one that several launches have are theirs in turn;
     where they are more or fewer than the calls explain (a plan that runs several times in a call), they are one row.
+    So are a library's, of which a call launches as many as the events say.
     """
     times: dict[str, list[float]] = {}
     for name, seconds in events:
@@ -50,7 +51,9 @@ def device_launches(plans: Iterable[Plan], events: Sequence[tuple[str, float]], 
             launches, parts = launches[:1], [seconds]
         for (plan, kernel, launch), part in zip(launches, parts, strict=True):
             found.append(_times(plan, kernel, launch, part))
-    found += [LaunchTimes(name, "library", seconds=seconds) for name, seconds in times.items()]
+    for name, seconds in times.items():
+        each_call = len(seconds) // calls if len(seconds) % calls == 0 else 1
+        found += [LaunchTimes(name, "library", seconds=seconds[i::each_call]) for i in range(each_call)]
     return [launch for launch in found if launch.seconds]
 
 

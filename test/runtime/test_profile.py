@@ -75,6 +75,8 @@ def test_events_of_a_gpu_are_the_launches_of_plans() -> None:
         and first.moved == 2 * 64 * 64 * 4
     )
     assert other.name == "cublas" and other.kind == "library" and len(other.seconds) == 4
+    library = [launch.median for launch in device_launches([], [("cublas", 1e-6), ("cublas", 3e-6)] * 4, 4)]
+    assert library == [1e-6, 3e-6]
     (merged,) = device_launches(plans, [(entry, 1e-6)] * 7, 4)
     assert len(merged.seconds) == 7
     first.work, first.dtype = 10**9, "bfloat16"

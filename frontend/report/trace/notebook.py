@@ -63,6 +63,12 @@ class TracedGraph:
 
     record: GraphTrace
 
+    def __str__(self) -> str:
+        """The names of the stages, which are what ``print(graph.stage(name))`` takes."""
+        return ", ".join(stage.name for stage in self.stages)
+
+    __repr__ = __str__
+
     @property
     def stages(self) -> list[Stage]:
         """The module as imported, then behind each pass that changed it."""
@@ -164,6 +170,12 @@ class Trace:
 
     graphs: list[TracedGraph]
     title: str = "Kiln trace"
+
+    def __str__(self) -> str:
+        """The title, and the stages of each graph."""
+        return "\n".join([self.title, *(f"graph {i}: {graph}" for i, graph in enumerate(self.graphs))])
+
+    __repr__ = __str__
 
     def html(self) -> str:
         """The page, as one text."""

@@ -178,6 +178,14 @@ def test_stages_and_diffs():
         graph.kernel(name, "ptx")
 
 
+def test_printed_it_names_stages():
+    found = kiln.trace(lambda x: torch.relu(x) + 1, torch.randn(4), calls=1)
+    title, graph = str(found).split("\n")
+    assert title.startswith("Kiln trace")
+    assert graph == f"graph 0: {', '.join(stage.name for stage in found.graphs[0].stages)}" and "fused" in graph
+    assert repr(found) == str(found)
+
+
 def test_a_rerun_makes_the_same_code():
     graph = traced().graphs[0]
     again = graph.rerun()
