@@ -31,6 +31,7 @@ from kiln.dialects import create_context, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "docs" / "complaints").glob("*.md"))
 ELSEWHERE = {
     "first-hour.md",
     "first-kernel.md",
@@ -91,6 +92,7 @@ NOT_RUN = {
     "ruff": "scripts/test runs it",
     "scripts/compare_kernels main": "compiles all models at two commits: minutes",
     "scripts/demo": "makes an environment; test_kiln_demo.py runs the demo",
+    "scripts/site": "test_site.py runs it",
     "scripts/setup .venv": "makes an environment",
     "scripts/test": "the suite itself",
 }
