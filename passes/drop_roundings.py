@@ -3,19 +3,25 @@
 
 """Values of 16-bit tensors that only a kernel sees, in f32."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
 from kiln.dialects.kiln import Role, SortOp, TopkOp, name_of, opdef
 from kiln.dialects.rounding import is_narrow
+from kiln.lowering import paths
 from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.roundings.decisions import decided, deciding_arguments
 from kiln.passes.roundings.kept import element_type, widened
 from kiln.passes.roundings.rewrite import compute_in_f32, widen
+from kiln.passes.roundings.same import Numbering
 
 __all__ = ["DropRoundings"]
+
+_TAKEN = paths.group("any drop-roundings", "in another kernel")
 
 _SELECTING = {
     *("amax", "amin", "aminmax", "argmax", "argmin", "argsort", "bucketize", "cummax", "cummin", "kthvalue", "max"),
@@ -100,26 +106,70 @@ class DropRoundings(Pass):
         for function in module.body:
             if function.operation.name == "func.func" and len(function.operation.regions[0].blocks):
                 deciding: set[ir.Value] = set()
+                found: list[_Fusion] = []
                 # From the last kernel to the first: whether a result decides is known from those that read it.
                 for op in reversed(list(function.operation.regions[0].blocks[0])):
                     if name_of(op) == "kiln.fusion":
-                        self._run_on_fusion(op.operation, deciding)
+                        found.append(self._prepared(op.operation, deciding))
                     else:
                         deciding.update(_deciding_operands(op.operation, deciding))
+                narrow = [fusion for fusion in found if fusion.is_narrow]
+                if len(narrow) > 1 and not self.sums_only:
+                    _round_alike(found[::-1])
+                for fusion in narrow:
+                    self._widen(fusion)
 
-    def _run_on_fusion(self, fusion: ir.Operation, deciding: set[ir.Value]) -> None:
-        flow = Dataflow(fusion)
-        wanted = [root for root, result in zip(flow.roots, fusion.results, strict=True) if result in deciding]
-        deciding.update(fusion.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
+    def _prepared(self, op: ir.Operation, deciding: set[ir.Value]) -> "_Fusion":
+        flow = Dataflow(op)
+        wanted = [root for root, result in zip(flow.roots, op.results, strict=True) if result in deciding]
+        deciding.update(op.operands[ir.BlockArgument(v).arg_number] for v in deciding_arguments(flow, wanted))
         _mark_quotients(flow, wanted)
-        if not any(is_narrow(element_type(r)) for op in flow.ops for r in op.results):
+        fusion = _Fusion(op, flow)
+        fusion.is_narrow = any(is_narrow(element_type(r)) for op in flow.ops for r in op.results)
+        if fusion.is_narrow:
+            if not self.sums_only:
+                compute_in_f32(flow)
+            fusion.wanted, fusion.values = wanted, widened(flow, wanted, self.sums_only)
+        return fusion
+
+    def _widen(self, fusion: "_Fusion") -> None:
+        if fusion.values:
+            self.count("values in f32", len(fusion.values))
+            self.count("roundings left out", widen(fusion.op, fusion.flow, fusion.values))
+
+
+@dataclass
+class _Fusion:
+    """A fusion on the way: its results with which others decide, and its values that become f32."""
+
+    op: ir.Operation
+    flow: Dataflow
+    is_narrow: bool = False
+    wanted: list[ir.Value] = field(default_factory=list[ir.Value])
+    values: set[ir.Value] = field(default_factory=set[ir.Value])
+
+
+def _round_alike(fusions: Sequence[_Fusion]) -> None:
+    """Keep, in each of the fusions, which come in order, the roundings that one of them has to keep."""
+    numbering = Numbering()
+    roundings = [numbering.add(fusion.op, fusion.flow) for fusion in fusions]
+    counts = Counter(number for found in roundings for number in found)
+    kept: set[int] = set()
+    while True:
+        more = {
+            number
+            for fusion, found in zip(fusions, roundings, strict=True)
+            for number, values in found.items()
+            if counts[number] > 1 and any(v not in fusion.values for v in values)
+        }
+        if more <= kept:
             return
-        if not self.sums_only:
-            compute_in_f32(flow)
-        values = widened(flow, wanted, self.sums_only)
-        if values:
-            self.count("values in f32", len(values))
-            self.count("roundings left out", widen(fusion, flow, values))
+        kept |= more
+        for fusion, found in zip(fusions, roundings, strict=True):
+            rounded = [v for number in found.keys() & kept for v in found[number]]
+            if any(v in fusion.values for v in rounded):
+                _TAKEN("in another kernel")
+                fusion.values = widened(fusion.flow, fusion.wanted, rounded=rounded)
 
 
 def _mark_quotients(flow: Dataflow, wanted: list[ir.Value]) -> None:

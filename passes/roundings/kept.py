@@ -3,7 +3,7 @@
 
 """Which 16-bit values of a fusion's body become f32."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from torch_mlir import ir
 
@@ -33,11 +33,17 @@ def element_type(value: ir.Value) -> ir.Type:
     return value.type.element_type if isinstance(value.type, ir.RankedTensorType) else value.type
 
 
-def widened(flow: Dataflow, wanted: Sequence[ir.Value] = (), sums_only: bool = False) -> set[ir.Value]:
+def widened(
+    flow: Dataflow,
+    wanted: Sequence[ir.Value] = (),
+    sums_only: bool = False,
+    rounded: Collection[ir.Value] = (),
+) -> set[ir.Value]:
     """The 16-bit scalars and tensors that hold an implicit rounding's result and need not.
 
     wanted: results of the fusion with which other kernels decide. sums_only: nothing but the sums of products to which
-    the same op of the program adds something; eager does not round these, so that what decides has them, too.
+    the same op of the program adds something; eager does not round these, so that what decides has them, too. rounded:
+    values that another kernel has with their roundings.
 
     Values that are one number are one class: a tensor,
     its views, the arguments of loops that it is read by, the scalar that is yielded for it. A class stays if a member
@@ -47,6 +53,7 @@ def widened(flow: Dataflow, wanted: Sequence[ir.Value] = (), sums_only: bool = F
     classes = _Classes(flow)
     sums = {classes.find(v) for v in _unrounded_sums(flow)}
     kept = {classes.find(v) for v in _needed(flow)} | ({classes.find(v) for v in decided(flow, wanted)} - sums)
+    kept.update(classes.find(v) for v in rounded)
     cats = [op for op in flow.ops if name_of(op) == "kiln.cat"]
     for op in reversed(cats):  # operands have the type of the result
         if classes.find(op.results[0]) in kept:

@@ -1,0 +1,78 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Which roundings of several fusions make one number.
+
+Fusion computes a value again where that is cheaper than to read it. A value that one kernel stores or decides with is
+rounded there; another one that computes it without its rounding would have another number. ``exp(x - max(x))`` of the
+two is off by the rounding of `x`, which is more than one for large `x`.
+"""
+
+from collections.abc import Iterator
+
+from torch_mlir import ir
+
+from kiln.dialects.rounding import is_implicit
+from kiln.dialects.walk import defining_op
+from kiln.lowering.tile.dataflow import Dataflow, scalar_ops
+
+__all__ = ["Numbering"]
+
+_Key = tuple[object, ...]
+
+
+class Numbering:
+    """Numbers of tensors: equal ones where equal ops compute them from equal tensors, in whichever fusions."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[_Key, int] = {}
+        self._tensors: dict[ir.Value, int] = {}
+
+    def add(self, fusion: ir.Operation, flow: Dataflow) -> dict[int, list[ir.Value]]:
+        """Number what a fusion computes; returns its implicit roundings by number. Fusions come in order."""
+        for argument, operand in zip(flow.block.arguments, fusion.operands, strict=True):
+            self._tensors[argument] = self._of(operand)
+        found: dict[int, list[ir.Value]] = {}
+        for op in flow.ops:
+            number = self._number((_form(op), tuple(map(self._of, op.operands)), *self._body(op)))
+            for i, result in enumerate(op.results):
+                self._tensors[result] = self._number((number, i))
+            if op.name == "linalg.generic":
+                for i, inner in enumerate(scalar_ops(op)):
+                    if is_implicit(inner):
+                        found.setdefault(self._number((number, "rounding", i)), []).append(inner.results[0])
+        for root, result in zip(flow.roots, fusion.results, strict=True):
+            self._tensors[result] = self._of(root)
+        return found
+
+    def _of(self, value: ir.Value) -> int:
+        if value not in self._tensors:
+            self._tensors[value] = self._number(("value", len(self._tensors)))
+        return self._tensors[value]
+
+    def _number(self, key: _Key) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _body(self, op: ir.Operation) -> Iterator[_Key]:
+        """The ops of a loop's body, each with where its operands come from."""
+        if op.name != "linalg.generic":
+            yield from ((str(region),) for region in op.regions)
+            return
+        block = op.regions[0].blocks[0]
+        known: dict[ir.Value, object] = {argument: i for i, argument in enumerate(block.arguments)}
+        for number, inner in enumerate(block.operations):
+            operands = tuple(
+                known[v] if v in known else ("outside", self._outside(v)) for v in inner.operation.operands
+            )
+            yield _form(inner.operation), operands
+            known.update((result, (number, i)) for i, result in enumerate(inner.operation.results))
+
+    def _outside(self, value: ir.Value) -> object:
+        maker = defining_op(value)
+        return _form(maker) if maker is not None and maker.name == "arith.constant" else self._of(value)
+
+
+def _form(op: ir.Operation) -> _Key:
+    """Name, attributes and types of an op."""
+    attributes = ((name, op.attributes[name]) for name in sorted(op.attributes))
+    return op.name, *attributes, *(result.type for result in op.results)
