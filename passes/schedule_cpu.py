@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects.schedules import PartsSchedule, Schedule, to_attribute
 from kiln.dialects.schedules.cpu import GemmSchedule, PhasesSchedule
+from kiln.lowering.considered import considering
 from kiln.lowering.cpu import isa
 from kiln.lowering.cpu.emit import plan_kernel
 from kiln.lowering.cpu.matmul import describe_schedule
@@ -75,7 +76,8 @@ class ScheduleCpu(Pass):
         key = fusion_key(fusion.operation), tuple(constant_name(operand) is not None for operand in operands)
         if key not in known:
             body = FusionBody(fusion)
-            known[key] = plan_kernel(body, fusion_layouts(fusion, body))
+            with considering(fusion.operation.location):
+                known[key] = plan_kernel(body, fusion_layouts(fusion, body))
         schedule = known[key]
         if schedule is not None:
             attributes["schedule"] = to_attribute(schedule)

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import UnsupportedError
+from kiln.lowering.considered import considering
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.positions import narrow_positions
 from kiln.lowering.host.kernels import fusion_key
@@ -93,7 +94,8 @@ class ScheduleGpu(Pass):
                 continue
             key = fusion_key(fusion.operation)
             if key not in known:
-                known[key] = self._schedule(fusion)
+                with considering(fusion.operation.location):
+                    known[key] = self._schedule(fusion)
             schedule = known[key]
             if isinstance(schedule, UnsupportedError):
                 self.note(fusion.operation, f"no schedule: {schedule.reason}")

@@ -50,13 +50,19 @@ def graph_data(trace: GraphTrace) -> dict[str, Any]:
     return data
 
 
-def _remarks(trace: GraphTrace, name: str) -> dict[str, list[str]]:
-    """What was noted where a kernel's schedule was chosen: what was tried, with times, and what won."""
+def _remarks(trace: GraphTrace, name: str) -> dict[str, Any]:
+    """What was noted where a kernel's schedule was chosen: what was tried, with times, and what won. ``choices``: what
+    cost models chose, the unit of costs, and candidates with their costs, the cheapest first.
+    """
     first = trace.launched.index(name)
     fusion = trace.locations[first][0] if first < len(trace.locations) else ""
     notes = [note for step in trace.steps if step.name.startswith(_CHOOSING) for note in step.notes]
     found = [f"{note.pass_name}: {note.reason}" for note in notes if note.location == fusion]
-    return {"notes": list(dict.fromkeys(found))}
+    choices = dict.fromkeys(c for step in trace.steps for c in step.choices if fusion and c.location == fusion)
+    return {
+        "notes": list(dict.fromkeys(found)),
+        "choices": [[choice.what, choice.unit, [list(pair) for pair in choice.candidates]] for choice in choices],
+    }
 
 
 def _nodes(trace: GraphTrace, known: Provenance) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

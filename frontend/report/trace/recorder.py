@@ -19,6 +19,7 @@ from kiln.dialects.walk import ops_inside
 from kiln.errors import KilnError
 from kiln.frontend.report.trace.locations import SEPARATOR
 from kiln.frontend.report.trace.records import HOST, AppliedRewrite, GraphTrace, StepRecord
+from kiln.lowering.considered import Choice, considered
 from kiln.lowering.cpu.codegen import level_of
 from kiln.lowering.host.kernels import is_outlined, kernels_of
 from kiln.lowering.host.objects import code_of
@@ -48,6 +49,7 @@ class Recorder(Instrument):
         self._level: int | None = None
         self._counted: Counter[str] = Counter()
         self._rewrites: list[AppliedRewrite] = []
+        self._choices: list[Choice] = []
         self._counting = contextlib.ExitStack()
 
     @override
@@ -65,6 +67,7 @@ class Recorder(Instrument):
         self._noted, self._counted = len(step.pass_.notes), Counter(step.pass_.statistics)
         self._rewrites = []
         self._counting.enter_context(counted_rewrites(RewriteCounter(None, self._applied)))
+        self._choices = self._counting.enter_context(considered())
         self._start = time.perf_counter()
 
     @override
@@ -79,6 +82,7 @@ class Recorder(Instrument):
             if count != self._counted[key]
         }
         record.rewrites = self._rewrites
+        record.choices = list(dict.fromkeys(self._choices))
         self.trace.steps.append(record)
         self._take(module, record)
         if is_outlined(module) and not self.trace.launched:  # later, a launch may become a call

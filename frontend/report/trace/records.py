@@ -6,6 +6,7 @@
 from dataclasses import dataclass, field
 
 from kiln.frontend.report.compile_report import CompileReport
+from kiln.lowering.considered import Choice
 from kiln.notes import Note
 from kiln.passes.rewrites import Rewrite
 from kiln.runtime.plan import Launch, Plan
@@ -44,7 +45,7 @@ class StepRecord:
 
     ``parts``: texts with locations of what the pass changed, :data:`HOST` for the functions (the whole module, before
     kernels are symbols) and a kernel's name for its code, or its fusion where there is no code yet. ``removed``:
-    kernels that are no longer there. ``seconds``: of the pass alone.
+    kernels that are no longer there. ``seconds``: of the pass alone. ``choices``: what its cost models chose among.
     """
 
     name: str
@@ -58,6 +59,7 @@ class StepRecord:
     notes: list[Note] = field(default_factory=list[Note])
     statistics: dict[str, int] = field(default_factory=dict[str, int])
     rewrites: list[AppliedRewrite] = field(default_factory=list[AppliedRewrite])
+    choices: list[Choice] = field(default_factory=list[Choice])
 
     @property
     def has_changed(self) -> bool:

@@ -13,6 +13,7 @@ from kiln.dialects.schedules.cpu import (
     VnniBf16ColumnsConvSchedule,
     VnniBf16ConvSchedule,
 )
+from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
@@ -117,7 +118,7 @@ def _tile(p: ConvProblem, width: int, registers: int) -> tuple[int, int]:
 
     highest = {1: 16, 2: 8, 3: 8, 4: 6}
     tiles = [(r, v) for v in highest for r in range(1, min(usable // v, highest[v]) + 1)]
-    return next(tile for tile in sorted(tiles, key=cost) if tile_fits(p, *tile))
+    return cheapest("register tile", "cycles a step of a row", tiles, cost, lambda tile: tile_fits(p, *tile))
 
 
 def tile_fits(p: ConvProblem, mr: int, nv: int) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
+from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction import amx
 from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
@@ -156,7 +157,8 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
             pairs, odd = divmod(-(-(r * pitch - extra) // ROWS), 2)
             return (2 * pairs + _ALONE * odd) / r
 
-        chunk = min(range(1, min(rows, max(1, _PIXELS // pitch)) + 1), key=lambda r: (cost(r), -r))
+        heights = range(1, min(rows, max(1, _PIXELS // pitch)) + 1)
+        chunk = cheapest("rows of a chunk", "tiles a row", heights, lambda r: (cost(r), -r))
         lines = p.row.results
     units = max(1, budget // _unit_bytes(p, order, rows, in_place))
     known = -(-lines // rows) * p.images if isinstance(lines, int) and isinstance(p.images, int) else None

@@ -10,6 +10,7 @@ own fetches. Measured: "few rows of a constant: no fetching" in epyc-kernel-rule
 from collections.abc import Mapping
 
 from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16Schedule
+from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.integers import integer_unit
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
@@ -69,7 +70,11 @@ def _panel_vectors(n: int, width: int, times: Mapping[int, float] = _COLUMN_TIME
     """Vectors of `width` columns in a panel of a rhs of n columns, from those that `times` has: the least time for all
     columns, padding included; among equals the widest panel.
     """
-    return min(times, key=lambda v: (round_up(max(n, 1), v * width) * times[v], -v))
+
+    def cost(v: int) -> tuple[float, int]:
+        return round_up(max(n, 1), v * width) * times[v], -v
+
+    return cheapest("vectors of a panel", "time of a row's columns", times, cost)
 
 
 # ------------------------------------------------------------------------------------------------- fused multiply-adds
@@ -206,7 +211,7 @@ def _tile(m: int, n: Size, width: int, registers: int, packed: bool) -> tuple[in
         return cycles, sum(c * (h + v) for h, c in heights) * column_tiles
 
     tiles = [(r, v) for r in rows for v in range(1, 9) if r * v <= usable and (m <= 2 or v <= widest)]
-    return min(tiles, key=cost)
+    return cheapest("register tile", "cycles a step", tiles, cost)
 
 
 # ------------------------------------------------------------------------------------------------------- pairs of bf16
@@ -231,7 +236,7 @@ def choose_pairs(problem: MatmulProblem, m: int, packed: bool = False) -> VnniBf
         tiles = -(-max(m, 1) // r)
         return tiles * max(r * nv, 12), tiles * r, -r
 
-    mr = min(heights, key=cost)
+    mr = cheapest("rows of a register tile", "products a step", heights, cost)
     return VnniBf16Schedule(
         mr=mr,
         nv=nv,
@@ -274,7 +279,7 @@ def integer_blocks(problem: MatmulProblem, isa: Isa, m: int, packed: bool = Fals
     # Where groups of the lhs are multiplied as they are, and lie side by side, copying its rows is of no use.
     in_place = integer_unit(width, isa).shifted and problem.lhs_strides[-1] == 1 and isinstance(k, int) and k >= 4
     steps, rows, columns = _BLOCK_IN_PLACE if in_place else _BLOCK
-    mr = min(heights, key=lambda r: (cycles(r), -r))
+    mr = cheapest("rows of a register tile", "cycles a step", heights, lambda r: (cycles(r), -r))
     return Int8Schedule(
         mr=mr,
         nv=nv,

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kiln.dialects.schedules.gpu import GemmSchedule, GemvSchedule, TileSchedule, TmaSchedule
+from kiln.lowering.considered import cheapest
 from kiln.lowering.gpu.dot.machine import Machine
 
 Known = int | None
@@ -113,7 +114,7 @@ def schedule_of_tile(shape: ProductShape, machine: Machine, tile: tuple[int, int
 
 def best_tile(shape: ProductShape, machine: Machine) -> tuple[int, int]:
     """The (rows, columns) with the least modelled time; the earlier in the table among equals."""
-    return min(_candidates(shape), key=lambda tile: tile_time(shape, machine, tile))
+    return cheapest("tile", "ns", _candidates(shape), lambda tile: tile_time(shape, machine, tile))
 
 
 def tiles_by_time(shape: ProductShape, machine: Machine) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 
 """``kiln.trace``, the option ``trace_html`` and ``kiln-trace``: what is recorded, and where each line comes from."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -393,3 +394,25 @@ def test_the_command(tmp_path: Path):
     assert done.returncode == 0 and "1 graphs" in done.stdout and (tmp_path / "t.html").exists(), done.stderr
     done = subprocess.run([*command, "mine:other"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "has no function" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "tile"), [("cpu", r"mr = (\d+) .*nv = (\d+)"), ("tt-cpu", r"block_m = (\d+) .*block_n = (\d+)")]
+)
+def test_candidates_of_cost_models(target: str, tile: str) -> None:
+    def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w) * 2
+
+    model, inputs = product, (torch.randn(4, 64, 64), torch.randn(4, 64, 16))
+    if target == "cpu":
+        model, inputs = nn.Conv2d(16, 32, 3), (torch.randn(1, 16, 30, 30),)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        record = kiln.trace(model, *inputs, options={"target": target}, calls=0).graphs[0].record
+    (kernel,) = graph_data(record)["kernels"]
+    what, unit, candidates = next(choice for choice in kernel["choices"] if choice[0].endswith("tile"))
+    costs = [cost for _, cost in candidates]
+    assert len(candidates) > 3 and costs == sorted(costs) and unit
+    found = re.search(tile, kernel["schedule"])
+    assert found is not None, kernel["schedule"]
+    assert candidates[0][0] == f"({found[1]}, {found[2]})"

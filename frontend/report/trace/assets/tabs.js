@@ -125,6 +125,12 @@ kiln.tabs = {
       kiln.choice("Kernel", graph.kernels.map((k) => `${k.name} (${k.kind})`), current, (i) => kiln.open("Kernels", i)),
       ...boxes, kiln.make("span", { class: "dim" }, `${launches.length} launches`)));
     if (kernel.schedule) panel.append(kiln.make("pre", { class: "note" }, `schedule ${kernel.schedule}`));
+    for (const [what, unit, candidates] of kernel.choices ?? []) {
+      const rows = candidates.map(([name, cost]) => [name, Number(cost.toPrecision(5)), `${(cost / (candidates[0][1] || 1)).toFixed(2)}×`]);
+      panel.append(kiln.make("details", { class: "choices" },
+        kiln.make("summary", {}, `${what}: ${candidates[0][0]} of ${candidates.length} candidates by the cost model`),
+        kiln.table(["candidate", unit, "of the cheapest"], rows)));
+    }
     for (const note of kernel.notes ?? []) panel.append(kiln.make("p", { class: "note" }, note));
     const panes = kiln.make("div", { class: "panes" });
     kernel.levels.forEach((level, l) => {
