@@ -49,6 +49,8 @@ class BoxedGraph:
         self._plain_outputs = (
             is_plain and not self._mutations and not self._shared and results == list(range(len(results)))
         )
+        is_picked = all(s.kind != "size" and s.empty_strides is None for s in self._outputs)
+        self._pick = self._picker() if is_picked and not self._mutations and not self._shared else None
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """The graph's results as AOTAutograd wants them; the list of inputs is emptied."""
@@ -58,6 +60,8 @@ class BoxedGraph:
         results = self._run(self._resolved(owned) if self._lazy else owned)
         if self._plain_outputs:
             return results
+        if self._pick is not None:
+            return self._pick(given, results)
         for index in self._shared:
             results[index] = _copy(results[index])
         sizes, empties = self._values(given, results)
@@ -65,6 +69,19 @@ class BoxedGraph:
             if results[index] is not given[target]:
                 given[target].copy_(results[index])
         return self._assemble(given, results, sizes, empties)
+
+    def _picker(self) -> Callable[[dict[int, Any], Sequence[Any]], list[Any]]:
+        """`_assemble` written out, where no output is computed: what a forward graph returns and saves."""
+        texts: list[str] = []
+        others: list[Any] = []
+        for spec in self._outputs:
+            if spec.kind in ("result", "input"):
+                texts.append(f"{'results' if spec.kind == 'result' else 'given'}[{spec.index}]")
+            else:
+                texts.append(f"others[{len(others)}]")
+                others.append(self._constants[spec.name] if spec.kind == "constant" else spec.value)
+        pick = _define(f"def pick(given, results, others=()):\n    return [{', '.join(texts)}]\n", "pick")
+        return pick if not others else lambda given, results: pick(given, results, others)
 
     def _resolved(self, given: list[Any]) -> list[Any]:
         """The inputs as plain memory."""
