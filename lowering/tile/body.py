@@ -3,8 +3,10 @@
 
 """What the code generator asks of a fusion's region: sizes, layouts, reductions and what they depend on."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from torch_mlir import ir
@@ -183,9 +185,16 @@ class FusionBody:
 
     def element_cost(self, value: ir.Value) -> int:
         """Cost of one element of a root: of the ops on its own dims, without reductions."""
-        rank = _rank(value)
-        ops = [op for op in self.operations if op.results and _rank(op.results[0]) == rank]
-        return sum(self.own_cost(op) for op in ops if op.results[0] not in self._reductions)
+        return self._costs_of_ranks.get(_rank(value), 0)
+
+    @cached_property
+    def _costs_of_ranks(self) -> dict[int, int]:
+        """Number of dims -> cost of one element of all ops with so many, without reductions."""
+        costs: Counter[int] = Counter()
+        for op in self.operations:
+            if op.results and op.results[0] not in self._reductions:
+                costs[_rank(op.results[0])] += self.own_cost(op)
+        return costs
 
     def level(self, value: ir.Value) -> int:
         """Number of reductions on the longest path into `value`, itself included."""
