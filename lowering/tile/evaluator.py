@@ -276,6 +276,10 @@ class Traversal(Scopes, ABC):
             guard = self.b.andc(guard, self.b.cmpi("sge", *self.align(at, 0)))
         return self.b.andc(guard, self.b.cmpi("slt", *self.align(at, self.index(size))))
 
+    def range_of(self, expr: ir.AffineExpr) -> tuple[int, int] | None:
+        """Numbers that ``expr`` is never below and never above, where they are known."""
+        return None
+
     def _guard(self, mask: Condition, indices: Indices, outer: Guard | None) -> Guard | None:
         return outer if mask is True else Guard(mask, self.depth_of(indices, outer))
 
@@ -299,18 +303,27 @@ class Traversal(Scopes, ABC):
         pieces = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         start: ir.AffineExpr = ir.AffineConstantExpr.get(0)
         result: ir.Value | None = None
+        read = self.range_of(indices[dim])
         for piece in pieces:
             stop = self.loops.simplify(start + self.body.dims(piece)[dim])
-            mask = self.within(indices[dim], start, stop, guard.mask if guard else True)
-            alone = affine.constant_of(self.body.dims(piece)[dim]) == 1 and self.alternates(indices[dim])
-            at = ir.AffineConstantExpr.get(0) if alone else self.loops.simplify(indices[dim] - start)
-            source = tuple(at if i == dim else e for i, e in enumerate(indices))
-            start = stop
+            first, start = start, stop
+            if read is not None and not _meets(read, first, stop):
+                continue
+            mask = self.within(indices[dim], first, stop, guard.mask if guard else True)
             if mask is False:
                 continue  # another piece of a loop that is cut here
+            alone = affine.constant_of(self.body.dims(piece)[dim]) == 1 and self.alternates(indices[dim])
+            at = ir.AffineConstantExpr.get(0) if alone else self.loops.simplify(indices[dim] - first)
+            source = tuple(at if i == dim else e for i, e in enumerate(indices))
             # The index of a piece of one element is in bounds wherever it stands: what pieces share is computed once.
             inner = self.eval(piece, source, guard if alone else self._guard(mask, indices, guard))
             result = inner if result is None else self.b.select(mask, inner, result)
         if result is None:  # below a guard that is never true
             result = self.fill(ir.RankedTensorType(op.results[0].type).element_type)
         return result
+
+
+def _meets(numbers: tuple[int, int], first: ir.AffineExpr, stop: ir.AffineExpr) -> bool:
+    """Whether one of the numbers from the one to the other may lie in ``first <= x < stop``."""
+    low, high = affine.constant_of(first), affine.constant_of(stop)
+    return (low is None or low <= numbers[1]) and (high is None or numbers[0] < high)

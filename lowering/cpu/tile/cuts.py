@@ -167,8 +167,12 @@ def choose_cut(
         borders = sorted({0, extent, *(x for x in reach.borders[d] if 0 < x < extent)})
         if not 3 <= len(borders) <= MOST_PIECES + 1:
             continue
-        code = sum(_code(nodes, d, low, high) for low, high in pairwise(borders))
-        if code <= MORE_CODE * whole:
+        code = 0
+        for low, high in pairwise(borders):
+            code += _code(nodes, d, low, high)
+            if code > MORE_CODE * whole:
+                break
+        else:
             found.append((code, (d, borders)))
     return min(found)[1] if found else None
 

@@ -8,6 +8,7 @@ value of the lane dim.
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from torch_mlir import ir
@@ -89,6 +90,17 @@ class Evaluator(Memory, Traversal):
             start = b.ceildivi(b.maxi(b.subi(0, first), 0), step.value)
         mask = b.mask_between(start, stop, lane.width)
         return guard if mask is None else b.andc(guard, mask)
+
+    @override
+    def range_of(self, expr: ir.AffineExpr) -> tuple[int, int] | None:
+        line = (ir.AffineConstantExpr.get(0), expr) if self.is_uniform([expr]) else self.lane.line(expr)
+        step = affine.constant_of(line[0]) if line is not None else None
+        if line is None or step is None:
+            return None
+        low, high = self.b.known(self.index(line[1]))[:2]
+        last = step * (self.lane.width - 1) if step else 0
+        ends = low + min(last, 0), high + max(last, 0)
+        return None if inf in map(abs, ends) else (int(ends[0]), int(ends[1]))
 
     @override
     def alternates(self, expr: ir.AffineExpr) -> bool:
