@@ -25,8 +25,8 @@ _FEWEST = 8
 """Parts of a few results' long sums on a CPU: fewer are not worth the second reduction. Not measured."""
 
 
-_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims")
-_FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows")
+_TAKEN = paths.group("gpu split-reductions", "columns", "rows", "several dims", "with a rest")
+_FOR_THREADS = paths.group("cpu split-reductions", "columns", "rows", "with a rest")
 
 
 @register_pass
@@ -38,8 +38,8 @@ class SplitReductions(Pass):
     split along a reduction dim of static extent (other reduction dims may be dynamic): `parts` partial results, then
     the reduction of these by the combiner alone. For a GPU, the number of parts is what keeps it busy
     (`reduction_parts`), and several dims are split where one has too few divisors: the images and the rows of a batch,
-    say. Sums of floats are reassociated, as every parallel sum is. Reductions by an unknown combiner, or whose extents
-    have no divisors near that number, stay.
+    say. Of an extent without such divisors, what the parts leave over is reduced by itself. Sums of floats are
+    reassociated, as every parallel sum is. Reductions by an unknown combiner stay.
 
     Before::
 
@@ -143,23 +143,29 @@ class SplitReductions(Pass):
             return False
         splits = self._splits(extents, reduced, parts)
         if not splits:
-            self.note(op, "no extent has a divisor that would make enough parts")
+            self.note(op, "no extent is long enough for as many parts")
             return False
         if not may_rewrite(op):
             return False
         with op.operation.location:
             _rewrite(op, extents, splits, found[0])
         self.count("split")
-        way = "several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows"
-        (_TAKEN if self.sms else _FOR_THREADS)(way)
+        taken = _TAKEN if self.sms else _FOR_THREADS
+        taken("several dims" if len(splits) > 1 else "columns" if neighbours > 1 else "rows")
+        if any(extents[d] % count for d, count in splits.items()):
+            taken("with a rest")
         return True
 
     def _splits(self, extents: Sequence[int], reduced: Sequence[int], parts: int) -> dict[int, int]:
-        """The dims to split, each with the number of its parts."""
+        """The dims to split, each with the number of its parts: a divisor, or of one dim, where all divisors are too
+        small, a number that leaves a rest.
+        """
+        longest = max(reduced, key=lambda d: extents[d])
         if not self.sms:
             # The outermost that will do: parts are long runs of memory.
-            few: dict[int, int] = {}
-            return next(({d: p} for d in reduced if (p := _divisor(extents[d], parts)) >= _FEWEST), few)
+            count = _with_rest(extents[longest], parts)
+            rest = {longest: count} if count >= _FEWEST else dict[int, int]()
+            return next(({d: p} for d in reduced if (p := _divisor(extents[d], parts)) >= _FEWEST), rest)
         several: dict[int, int] = {}
         for d in reduced:
             count = _divisor(extents[d], parts // prod(several.values()))
@@ -167,7 +173,9 @@ class SplitReductions(Pass):
                 several[d] = count
         # One dim alone may come nearer: of 6 x 1024 in 8 parts, 8 of the second and not 6 of the first.
         single = ({d: count} for d in reduced if (count := _divisor(extents[d], parts)) > 1)
-        return max((several, *single), key=lambda splits: prod(splits.values()))
+        best = max((several, *single), key=lambda splits: prod(splits.values()))
+        count = _with_rest(extents[longest], parts)
+        return {longest: count} if count > 2 * prod(best.values()) else best
 
 
 def _neighbours(op: ir.OpView, extents: Sequence[int]) -> int:
@@ -213,8 +221,16 @@ def _divisor(extent: int, parts: int) -> int:
     return next((p for p in range(min(parts, extent), 1, -1) if extent % p == 0), 1)
 
 
+def _with_rest(extent: int, parts: int) -> int:
+    """The number of parts, three quarters of `parts` or more, of which an extent leaves the smallest rest; 1 where a
+    part would be a single element.
+    """
+    counts = range(parts, max(1, 3 * parts // 4), -1)
+    return min(counts, key=lambda p: extent % p, default=1) if extent >= 2 * parts else 1
+
+
 def _rewrite(op: ir.OpView, extents: Sequence[int], splits: Mapping[int, int], combiner: Combiner) -> None:
-    """Replaces the result: `splits` gives dims the number of their parts, which divides their extents."""
+    """Replaces the result: `splits` gives dims the number of their parts; what they leave over is reduced by itself."""
     rank = len(extents)
     within = [d for d in splits if splits[d] < extents[d]]
     out = output_map(op)
@@ -255,7 +271,41 @@ def _rewrite(op: ir.OpView, extents: Sequence[int], splits: Mapping[int, int], c
                 combiner.op, results=[element], operands=[block.arguments[1], block.arguments[0]]
             )
             ir.Operation.create("linalg.yield", operands=[total.result])
-    op.results[0].replace_all_uses_with(final.results[0])
+        result = final.results[0]
+        for d, parts in splits.items():
+            if extents[d] % parts:
+                result = _combined(combiner, result, _rest(op, d, extents[d] % parts, extents, combiner))
+    op.results[0].replace_all_uses_with(result)
+
+
+def _rest(op: ir.OpView, dim: int, count: int, extents: Sequence[int], combiner: Combiner) -> ir.Value:
+    """The op on the last `count` elements of a dim alone, from the combiner's identity on."""
+    rank, operands = len(extents), list(op.operands)[: len(op.operands) - 1]
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    moved: list[ir.AffineExpr] = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    moved[dim] = moved[dim] + (extents[dim] - count)
+    maps = [ir.AffineMap.get(rank, 0, [_substitute(e, moved) for e in m.results]) for m in indexing_maps(op)]
+    assert combiner.identity is not None, "checked by the caller"
+    rest = generic(
+        [*operands, kiln.empty(element, [count])],
+        _fill(element, [_extent(e, extents) for e in output_map(op).results], combiner.identity),
+        [*maps[:-1], _dims(rank, [dim]), output_map(op)],
+        ["reduction" if d in reduction_dims(op) else "parallel" for d in range(rank)],
+    )
+    _copy_body(op, rest, len(operands), 1)
+    return rest.results[0]
+
+
+def _combined(combiner: Combiner, x: ir.Value, y: ir.Value) -> ir.Value:
+    """`x` and `y` element by element."""
+    type_ = ir.RankedTensorType(x.type)
+    every = _dims(type_.rank, range(type_.rank))
+    both = generic([x, y], kiln.empty(type_.element_type, type_.shape), [every] * 3, ["parallel"] * type_.rank)
+    block = both.regions[0].blocks.append(*[type_.element_type] * 3, arg_locs=[both.location] * 3)
+    with ir.InsertionPoint(block):
+        total = ir.Operation.create(combiner.op, results=[type_.element_type], operands=list(block.arguments)[:2])
+        ir.Operation.create("linalg.yield", operands=[total.result])
+    return both.results[0]
 
 
 def _substitute(e: ir.AffineExpr, dims: Sequence[ir.AffineExpr]) -> ir.AffineExpr:

@@ -301,3 +301,24 @@ func.func @results(%n: index {kiln.symbol = "n"}, %x: tensor<?x65536xf32> {kiln.
   } -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// An extent without divisors: 50 parts of 2,000 elements, and a rest of 3 that is reduced by itself.
+
+// CHECK-LABEL: func.func @prime
+// CHECK: %[[PARTS:.*]] = linalg.generic {{.*}}(d1 * 2000 + d0){{.*}} ins(%[[X:.*]], %{{.*}} : tensor<100003xf32>, tensor<2000xf32>) outs(%{{.*}} : tensor<50xf32>)
+// CHECK: %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[PARTS]] : tensor<50xf32>)
+// CHECK: %[[REST:.*]] = linalg.generic {{.*}}(d0 + 100000){{.*}} ins(%[[X]], %{{.*}} : tensor<100003xf32>, tensor<3xf32>)
+// CHECK: %[[ALL:.*]] = linalg.generic {{.*}} ins(%[[SUM]], %[[REST]] : tensor<f32>, tensor<f32>)
+// CHECK: return %[[ALL]]
+func.func @prime(%x: tensor<100003xf32>) -> tensor<f32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> ()>} : () -> tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]}
+      ins(%x : tensor<100003xf32>) outs(%e : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}

@@ -33,7 +33,11 @@ def test_channels_of_images(layout: torch.memory_format) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "dim"), [((3, 65536), -1), ((20000, 3), 0), ((16384, 24), 0), ((8, 2048, 3), 1), ((100, 9, 512), 1)]
+    ("shape", "dim"),
+    [
+        *[((3, 65536), -1), ((20000, 3), 0), ((16384, 24), 0), ((8, 2048, 3), 1), ((100, 9, 512), 1)],
+        *[((100003,), 0), ((49999, 65), 0), ((2, 100003), -1)],  # extents without divisors
+    ],
 )
 def test_few_results(shape: tuple[int, ...], dim: int) -> None:
     """Rows, columns of which few are neighbours, columns of matrices."""
@@ -45,6 +49,16 @@ def test_few_results(shape: tuple[int, ...], dim: int) -> None:
     found = compiled(reductions)(x)
     exact = torch.stack((x.double().exp().sum(dim), x.double().amax(dim)))
     assert ((found - exact).abs() / exact.abs().clamp_min(1)).max() < 1e-5
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_long_sums_are_exact_whatever_their_extent(target: str) -> None:
+    """49,999 is a prime: in one part, each sum would be thousands of roundings long."""
+    x = torch.randn(49999, 3)
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: x.relu().var(0), backend="kiln", options={"target": target})(x)
+    exact = x.double().relu().var(0)
+    assert ((found - exact).abs() / exact).max() < 1e-6
 
 
 def test_a_row_that_a_program_holds_is_one_kernel() -> None:
