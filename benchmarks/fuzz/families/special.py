@@ -281,5 +281,5 @@ FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
-    powers_less_one, reordered_rows,
+    powers_less_one, reordered_rows, reordered_rows,
 )  # fmt: skip
