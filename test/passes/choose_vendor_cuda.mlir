@@ -243,6 +243,18 @@ func.func @projection(%x: tensor<2048x768xbf16>, %k: tensor<768x768xbf16>) -> te
 
 // -----
 
+// A scale below zero: cuDNN would make inf of what a mask leaves out.
+// CHECK-LABEL: func.func @negative_scale
+// CHECK-NOT: kiln.aten
+// CHECK: return
+func.func @negative_scale(%q: tensor<2x8x512x128xbf16>) -> tensor<2x8x512x128xbf16> {
+  %0 = "kiln.attention"(%q, %q, %q) {scale = -1.250000e-01 : f64, causal = true}
+    : (tensor<2x8x512x128xbf16>, tensor<2x8x512x128xbf16>, tensor<2x8x512x128xbf16>) -> tensor<2x8x512x128xbf16>
+  return %0 : tensor<2x8x512x128xbf16>
+}
+
+// -----
+
 // Many tokens with small heads: as fast as cuDNN where tensor maps load the keys. With little work, in any case.
 // CHECK-LABEL: func.func @small_heads
 // CHECK-COUNT-3: "kiln.aten"

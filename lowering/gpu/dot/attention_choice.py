@@ -61,7 +61,8 @@ def _case(op: ir.Operation, tensor_maps: bool, arch: str) -> AttentionCase:
     query, value = (ir.RankedTensorType(op.operands[i].type) for i in (0, 2))
     if len(op.operands) > 3 or query.rank != 4 or not isinstance(query.element_type, _NARROW):
         return AttentionCase(plain=False)
-    if not ir.RankedTensorType(op.results[0].type).has_static_shape:
+    # cuDNN scales what it has masked: a scale below zero makes -inf of a key that is left out inf, and the result NaN.
+    if not ir.RankedTensorType(op.results[0].type).has_static_shape or ir.FloatAttr(op.attributes["scale"]).value <= 0:
         return AttentionCase(plain=False)
     is_causal, is_known = bool(ir.BoolAttr(op.attributes["causal"]).value), value.has_static_shape
     work = 2 * prod(query.shape) * value.shape[-2] // (2 if is_causal else 1) if is_known else None
