@@ -24,6 +24,7 @@ from kiln.errors import KilnError
 from kiln.frontend.bias_gradients import has_bias_gradients, sum_bias_gradients
 from kiln.frontend.cache.autograd_cache import keeping_traces, savable, serializable
 from kiln.frontend.cache.autograd_cache_failures import is_saving_asked_for, keeping_no_traces, not_kept
+from kiln.frontend.calls.boxed_graph import USER_OUTPUTS
 from kiln.frontend.calls.output_strides import output_strides
 from kiln.frontend.compile import compile_graph
 from kiln.frontend.constant_masks import fold_constant_masks
@@ -113,6 +114,7 @@ def _partition(
     share_size_operands(joint)
     _sum_bias_gradients(joint, options)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
+    forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]
     mark_made(forward, backward)
     round_recomputed(forward, backward)
     if has_triton_kernels(joint, options):

@@ -17,10 +17,11 @@ from torch.fx import GraphModule
 from kiln.dialects import create_context, to_text
 from kiln.frontend.cache.stored_graph import StoredGraph
 from kiln.frontend.cache.tuned_schedules import tuned_schedules
-from kiln.frontend.calls.boxed_graph import BoxedGraph, shared_results
+from kiln.frontend.calls.boxed_graph import USER_OUTPUTS, BoxedGraph, lost_alias, shared_results
 from kiln.frontend.calls.signature import Signature
 from kiln.frontend.compiler_import import no_full_collections
 from kiln.frontend.import_.fx_import import ImportedGraph, import_graph
+from kiln.frontend.import_.fx_values import ImportUnsupported
 from kiln.frontend.options import Options
 from kiln.frontend.overrides import check_unedited, overridden
 from kiln.frontend.report import CompileReport
@@ -66,7 +67,7 @@ def compile_native(gm: GraphModule, options: Options, report: CompileReport) -> 
     """Compile ``gm`` to kernels and a host plan. Kernels that there is no code for are calls in the plan.
 
     Raises:
-        ImportUnsupported: the graph holds what the torch dialect cannot express.
+        ImportUnsupported: the graph holds what the torch dialect cannot express, or returns views that a plan has lost.
         CompileError: a pass or the code generation failed; it carries a reproducer.
     """
     with isa.compiling_for(isa.named(options.cpu, options.float_parts)), no_full_collections():
@@ -84,6 +85,8 @@ def _compile(gm: GraphModule, options: Options, report: CompileReport) -> Native
     recorded = recorders(options, report, target.name)
     with showing_progress(f"{report.graph} graph of {report.nodes} ops") as progress:
         plan = _plan(imported, target, options, report, num_inputs, [*progress, *recorded])
+    if lost := lost_alias(imported, plan, gm.meta.get(USER_OUTPUTS, 0)):
+        raise ImportUnsupported(lost)
     with report.stage("load"):
         run = make_runner(plan, imported.constants, options)
     if options.verify:

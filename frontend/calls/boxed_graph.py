@@ -16,7 +16,10 @@ from kiln.frontend.calls.signature import OutputSpec, Signature
 from kiln.runtime.owned_inputs import OwnedInputs
 from kiln.runtime.plan import Plan
 
-__all__ = ["BoxedGraph", "shared_results", "size_text"]
+__all__ = ["USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
+
+USER_OUTPUTS = "kiln.user_outputs"
+"""In `meta` of a forward graph: how many of its first outputs are the model's; others are saved for the gradient."""
 
 if TYPE_CHECKING:
     from kiln.frontend.import_.fx_import import ImportedGraph
@@ -147,6 +150,25 @@ def shared_results(imported: "ImportedGraph", plan: Plan) -> list[int]:
         if is_shared:
             shared.append(result)
     return shared
+
+
+def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
+    """Which of the first ``count`` outputs share memory in eager but not in the plan, where numbers would be wrong; ""
+    if none do.
+
+    A copy (`clone`, `flip`) of which two outputs are views is computed for each of them. With sizes known at run time,
+    AOTAutograd takes the second one's place in the first one's memory from the tensor that the graph returns.
+    """
+    seen: dict[int, tuple[int, int]] = {}
+    for number, spec in enumerate(imported.outputs[:count] if plan.symbols else ()):
+        tensor = plan.outputs[spec.index].tensor if spec.kind == "result" else None
+        storage = imported.result_storages[spec.index] if tensor is not None else -1
+        if tensor is None or storage < 0:
+            continue
+        first, buffer = seen.setdefault(storage, (number, tensor.buffer))
+        if buffer != tensor.buffer:
+            return f"outputs {first} and {number} are views of one copy, and sizes are known at run time only"
+    return ""
 
 
 def _returned_constants(signature: Signature) -> list[str]:

@@ -211,3 +211,19 @@ def test_buffer_update_in_forward():
     with torch.no_grad():
         for step in (1, 2, 3):
             assert torch.equal(compiled(torch.ones(2)), torch.full((2,), float(step)))
+
+
+@pytest.mark.parametrize("copy", [lambda x: x.repeat_interleave(2, 0), lambda x: x.flip(0), lambda x: x.t().clone()])
+def test_two_views_of_a_copy_with_sizes_known_at_run_time(copy):
+    """AOTAutograd takes the second one's place in the first one's memory from the tensor that the graph returns."""
+
+    def views(x):
+        copied = copy(x)
+        return copied, copied[3:5]
+
+    x = torch.randn(7, 9, requires_grad=True)
+    copied, part = torch.compile(views, backend="kiln", dynamic=True)(x)
+    wanted = views(x)
+    assert torch.equal(copied, wanted[0]) and torch.equal(part, wanted[1])
+    assert part.storage_offset() == wanted[1].storage_offset()
+    assert part.untyped_storage().data_ptr() == copied.untyped_storage().data_ptr()
