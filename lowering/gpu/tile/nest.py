@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes the code of a planned nest: a program's position, the tile's axes, reductions, stores."""
 
+from collections.abc import Sequence
+
 from kiln.dialects import affine
 from kiln.errors import UnsupportedError
 from kiln.lowering.gpu.builder import Condition, Index
 from kiln.lowering.gpu.tile.evaluator import Evaluator, Row
 from kiln.lowering.gpu.tile.plan import Nest, Root
 from kiln.lowering.gpu.tile.scopes import Axis
+
+_TOGETHER = 4
+"""Values that wait in registers for each other's loads; a thread has 4 or 8 elements of each."""
 
 
 def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
@@ -38,8 +43,7 @@ def emit_nest(e: Evaluator, nest: Nest, program: Index) -> None:
         e.bind_axis(axis, d, b.muli(at, n))
         axis += 1
     if nest.row is None:
-        for root in nest.roots:
-            _store(e, root)
+        _store(e, nest.roots)
         return
     row = Row(nest.row_extents, nest.row_exprs, nest.row, axis, nest.schedule.persistent)
     e.row = row
@@ -59,27 +63,30 @@ def _row_size(nest: Nest) -> int:
 def _store_rows(e: Evaluator, nest: Nest, row: Row) -> None:
     """Roots along the rows in one last walk over these, the others beside it."""
     on_row = [r for r in nest.roots if any(row.dim in affine.dims_in(i) for i in r.indices)]
-    for root in nest.roots:
-        if root not in on_row or row.persistent:
-            _store(e, root)
+    _store(e, [root for root in nest.roots if root not in on_row or row.persistent])
     if not on_row or row.persistent:
         return
 
     def step(start: Index) -> None:
         with e.inside({}):
             e.bind_axis(row.axis, row.dim, start)
-            for root in on_row:
-                _store(e, root)
+            _store(e, on_row)
 
     e.b.for_(0, e.index(e.loops.extents[row.dim]), e.axes[row.axis].size, step)
 
 
-def _store(e: Evaluator, root: Root) -> None:
-    value = e.eval(root.value, root.indices)
-    condition: Condition = True
-    for index in root.absent:
-        condition = e.b.andc(condition, e.b.cmpi("eq", e.index(index), 0))
-    e.store(len(e.body.tensors) + root.position, root.indices, value, condition)
+def _store(e: Evaluator, roots: Sequence[Root]) -> None:
+    """What several roots read is loaded before any of them is stored: no compiler moves a load in front of a store that
+    may be to the same memory, so that one would wait for the other.
+    """
+    for start in range(0, len(roots), _TOGETHER):
+        batch = roots[start : start + _TOGETHER]
+        values = [e.eval(root.value, root.indices) for root in batch]
+        for root, value in zip(batch, values, strict=True):
+            condition: Condition = True
+            for index in root.absent:
+                condition = e.b.andc(condition, e.b.cmpi("eq", e.index(index), 0))
+            e.store(len(e.body.tensors) + root.position, root.indices, value, condition)
 
 
 __all__ = ["emit_nest"]

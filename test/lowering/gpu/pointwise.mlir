@@ -158,3 +158,29 @@ func.func @channels_last(%x: tensor<8x64x56x56xf32> {kiln.strides = affine_map<(
   } -> tensor<8x64x56x56xf32>
   return %r : tensor<8x64x56x56xf32>
 }
+
+// -----
+
+// Two results of one pass: what both read is loaded before the first is stored.
+
+#all = affine_map<(d0) -> (d0)>
+
+// CHECK-COUNT-3: "tt.load"
+// CHECK-NOT: "tt.load"
+// CHECK-COUNT-2: "tt.store"
+func.func @two_results(%x: tensor<4096xf32>, %y: tensor<4096xf32>, %z: tensor<4096xf32>) -> (tensor<4096xf32>, tensor<4096xf32>) {
+  %e = "kiln.empty"() {shape = affine_map<() -> (4096)>} : () -> tensor<4096xf32>
+  %a = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<4096xf32>, tensor<4096xf32>) outs(%e : tensor<4096xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<4096xf32>
+  %b = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel"]}
+      ins(%x, %z : tensor<4096xf32>, tensor<4096xf32>) outs(%e : tensor<4096xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.mulf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<4096xf32>
+  return %a, %b : tensor<4096xf32>, tensor<4096xf32>
+}
