@@ -49,16 +49,19 @@ class EmitCpuKernels(Pass):
             attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
           %c1 = arith.constant 1 : index
           %c0 = arith.constant 0 : index
-          %0 = memref.load %arg0[%c0] : memref<?xf32>
-          %1 = arith.negf %0 : f32
-          memref.store %1, %arg1[%c0] : memref<?xf32>
-          %2 = arith.divui %arg3, %arg4 : index
-          %3 = arith.addi %arg3, %c1 : index
-          %4 = arith.divui %3, %arg4 : index
-          %5 = arith.cmpi eq, %4, %c1 : index
-          %6 = arith.cmpi slt, %2, %4 : index
-          %7 = arith.andi %5, %6 : i1
-          scf.for %arg5 = %2 to %4 step %c1 {
+          %0 = arith.cmpi eq, %arg3, %c0 : index
+          %1 = memref.load %arg0[%c0] : memref<?xf32>
+          %2 = arith.negf %1 : f32
+          scf.if %0 {
+            memref.store %2, %arg1[%c0] : memref<?xf32>
+          }
+          %3 = arith.divui %arg3, %arg4 : index
+          %4 = arith.addi %arg3, %c1 : index
+          %5 = arith.divui %4, %arg4 : index
+          %6 = arith.cmpi eq, %5, %c1 : index
+          %7 = arith.cmpi slt, %3, %5 : index
+          %8 = arith.andi %6, %7 : i1
+          scf.for %arg5 = %3 to %5 step %c1 {
           }
           return
         }

@@ -62,15 +62,18 @@ class EmitKernels(KernelPass):
                   %arg4: index) attributes {kiln.scratch_bytes = #map, kiln.work = #map1} {
                 %c1 = arith.constant 1 : index
                 %c0 = arith.constant 0 : index
-                %0 = memref.load %arg0[%c0] : memref<?xf32>
-                memref.store %0, %arg1[%c0] : memref<?xf32>
-                %1 = arith.divui %arg3, %arg4 : index
-                %2 = arith.addi %arg3, %c1 : index
-                %3 = arith.divui %2, %arg4 : index
-                %4 = arith.cmpi eq, %3, %c1 : index
-                %5 = arith.cmpi slt, %1, %3 : index
-                %6 = arith.andi %4, %5 : i1
-                scf.for %arg5 = %1 to %3 step %c1 {
+                %0 = arith.cmpi eq, %arg3, %c0 : index
+                %1 = memref.load %arg0[%c0] : memref<?xf32>
+                scf.if %0 {
+                  memref.store %1, %arg1[%c0] : memref<?xf32>
+                }
+                %2 = arith.divui %arg3, %arg4 : index
+                %3 = arith.addi %arg3, %c1 : index
+                %4 = arith.divui %3, %arg4 : index
+                %5 = arith.cmpi eq, %4, %c1 : index
+                %6 = arith.cmpi slt, %2, %4 : index
+                %7 = arith.andi %5, %6 : i1
+                scf.for %arg5 = %2 to %4 step %c1 {
                 }
                 return
               }

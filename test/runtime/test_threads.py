@@ -37,3 +37,21 @@ def test_library_is_found_without_importing_torch():
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
+
+
+def test_results_of_one_element_are_stored_once():
+    """Of several results in place, two have a single element: no second thread computes them once more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        count, one, many = torch.tensor(0), torch.tensor([2.0]), torch.ones(300_000)
+        step = torch.compile(
+            lambda n, x, y: (n.add_(1), x.mul_(1.5), y.mul_(1.5)),
+            backend="kiln",
+            options={"fallback": False, "cache": False},
+        )
+        for call in range(1, 11):
+            step(count, one, many)
+            assert (count.item(), one.item()) == (call, 2 * 1.5**call)
+    finally:
+        torch.set_num_threads(threads)

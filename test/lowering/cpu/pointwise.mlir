@@ -317,3 +317,22 @@ func.func @sum_of_cat(%x: tensor<2x64xf32>, %y: tensor<3x64xf32>) -> tensor<64xf
   } -> tensor<64xf32>
   return %0 : tensor<64xf32>
 }
+
+// -----
+
+// Where threads share the blocks of lanes, a result of one element is stored by one thread alone: of one that takes its
+// operand's memory a second thread would read what the first has written.
+
+// CHECK-LABEL: func.func @generic(%arg0: memref<?xf32>, %arg1: memref<?xf32>, %arg2: memref<?xi8>, %arg3: index, %arg4: index)
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %arg3, %c0
+// CHECK: scf.if %[[FIRST]] {
+// CHECK-NEXT: memref.store %{{.*}}, %arg1[%c0]
+func.func @one_element(%x: tensor<1xf32>) -> tensor<1xf32> {
+  %e = "kiln.empty"() {shape = affine_map<() -> (1)>} : () -> tensor<1xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<1xf32>) outs(%e : tensor<1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<1xf32>
+  return %r : tensor<1xf32>
+}
