@@ -130,8 +130,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_sample(sample: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("sample")  # which Dynamo imports by its name
-    monkeypatch.setitem(sys.modules, "sample", module)
+    module = ModuleType(here.name)  # which Dynamo imports by its name, and keeps: another for each sample
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
     exec(PRELUDE, names)
     exec(sample, names)

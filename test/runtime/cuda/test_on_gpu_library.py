@@ -48,9 +48,7 @@ def images(*shape: int, dtype: torch.dtype, last: bool) -> torch.Tensor:
 def test_convolutions_of_the_library() -> None:
     """Strides, padding, dilation, groups, one to three dims, either layout, all types."""
     limits = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-5, torch.float64: 1e-12}
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for dtype, limit in limits.items():
             for last in (True, False):
                 x, w = images(3, 32, 29, 31, dtype=dtype, last=last), images(48, 32, 3, 3, dtype=dtype, last=last) / 16
@@ -63,8 +61,6 @@ def test_convolutions_of_the_library() -> None:
             check(lambda x, w: F.conv1d(x, w, None, 2, 2), x, w, limit=limit)
             x, w = randn(2, 16, 9, 10, 11, dtype=dtype), randn(8, 16, 3, 3, 3, dtype=dtype) / 16
             check(lambda x, w: F.conv3d(x, w, None, 1, 1), x, w, limit=limit)
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 def test_convolutions_of_the_library_in_several_streams_and_recorded() -> None:

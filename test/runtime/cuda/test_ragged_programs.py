@@ -23,9 +23,9 @@ ROOT = SCRIPT.parents[3]
 @pytest.mark.parametrize("tensor_maps", [True, False], ids=["tensor maps", "pointers"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_on_a_gpu(name: str, dtype: str, tensor_maps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    assert not verdict(name, DTYPES[dtype], "cuda", tensor_maps=tensor_maps)
+def test_on_a_gpu(name: str, dtype: str, tensor_maps: bool) -> None:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        assert not verdict(name, DTYPES[dtype], "cuda", tensor_maps=tensor_maps)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
