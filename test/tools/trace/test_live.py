@@ -370,7 +370,7 @@ def test_the_page(server, tmp_path):
         )
         page.call("Input.insertText", text="arith.mulg")
         page.click("#live-compile")
-        page.wait("document.getElementById('live-go') !== null")
+        page.wait("document.getElementById('live-go') !== null && !document.getElementById('live-doing')")
         page.click("#live-go")
         page.wait("getSelection().toString().includes('arith.mulg') || (() => { const a = document.activeElement;"
                   " return a.value?.slice(a.selectionStart, a.selectionEnd).includes('arith.mulg'); })()")  # fmt: skip

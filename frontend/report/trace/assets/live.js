@@ -35,7 +35,9 @@ kiln.live.connect = function () {
 };
 
 kiln.live.refresh = async function (event) {
-  const state = await (await this.get("state")).json();
+  const text = await (await this.get("state")).text(), state = JSON.parse(text);
+  if (event.number === this.latest && text === this.shown) return; // a click has two halves, on the same element
+  this.shown = text;
   if (event.number !== this.latest) {
     this.latest = event.number;
     for (const key of this.texts.keys()) if (!this.unsent.has(key)) this.texts.delete(key);
@@ -50,11 +52,17 @@ kiln.live.refresh = async function (event) {
   const { id, selectionStart, selectionEnd, scrollTop } = document.activeElement;
   kiln.open("Live");
   if (!id?.startsWith("live-")) return;
-  await this.loading;
+  await this.loaded();
+  if (document.activeElement !== document.body) return; // the user is elsewhere by now
   const element = document.getElementById(id);
   element?.focus();
   if (selectionStart !== undefined) element?.setSelectionRange(selectionStart, selectionEnd);
   if (element) element.scrollTop = scrollTop;
+};
+
+// The editor has its text; while that was on its way, another editor may have come in its place.
+kiln.live.loaded = async function () {
+  for (let loading; loading !== this.loading; ) await (loading = this.loading);
 };
 
 // A field that remembers what was typed, until that is sent.
@@ -105,8 +113,8 @@ kiln.live.failure = function (failure) {
 kiln.live.goTo = async function (place) {
   this.part = place.part;
   kiln.open("Live");
+  await this.loaded();
   const area = document.getElementById("live-text");
-  await this.loading;
   const lines = area.value.split("\n");
   const start = lines.slice(0, place.line - 1).join("\n").length + (place.line > 1 ? 1 : 0);
   area.focus();
