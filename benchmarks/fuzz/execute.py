@@ -5,17 +5,20 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import kiln
 from benchmarks.fuzz.device import EagerBreaksDevice, LikeOnGpu, computed_by_eager, works
-from benchmarks.fuzz.gradients import check_gradients, has_gradients
-from benchmarks.fuzz.judge import check, reference
+from benchmarks.fuzz.gradients import check_gradients, derive, has_gradients
+from benchmarks.fuzz.judge import WrongResult, check, reference
 from benchmarks.fuzz.program import Program
+
+if TYPE_CHECKING:
+    from kiln.runtime.checked.serial_threads import SerialThreads
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,19 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
     model, given = program.function(), inputs
     if options is not None and options.get("freezing"):
         model, given = Holder(model, inputs[1:]), inputs[:1]
-    with warnings.catch_warnings():
+    is_serial = options is not None and setting.device == "cpu" and not setting.for_gpu and setting.threads == 1
+    with warnings.catch_warnings(), _serial_threads() if is_serial else nullcontext() as threads:
         warnings.simplefilter("ignore")
         compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
         judge_call(program, compiled, given, inputs, setting)
+        if threads is not None:
+            check_shares(program, compiled, setting, threads)
         grown = larger(program, setting.device == "cuda") if setting.dynamic else None
         if grown is not None:
             inputs = grown.make(setting.device)
             judge_call(grown, compiled, inputs, inputs, setting)
+            if threads is not None:
+                check_shares(grown, compiled, setting, threads)
 
 
 def judge_call(
@@ -124,6 +132,65 @@ def judge_call(
         if not program.has_writes:  # further calls: memory that the first one left, a GPU's replays
             for _ in range(2 if setting.device == "cuda" else 1):
                 check(found, inputs, compiled(*given))
+
+
+def _serial_threads() -> "AbstractContextManager[SerialThreads]":
+    # A process that was forked behind this import computes on one thread; the fuzzer's children would.
+    from kiln.runtime.checked.serial_threads import serial_threads
+
+    return serial_threads()
+
+
+SHARES = (2, 3, 7)
+"""Numbers of threads that share the kernels, one after the other."""
+
+
+def check_shares(program: Program, compiled: Callable[..., Any], setting: Setting, threads: "SerialThreads") -> None:
+    """Compare what several threads make, one after the other, in both orders, and with what one thread makes.
+
+    The order changes no bit. Blocks, and with them roundings, may depend on the number of threads: where bits differ
+    from one thread's, float64 is the judge.
+    """
+    count = 1 if setting.options.get("freezing") else len(program.inputs)
+    if program.has_writes and count < len(program.inputs):
+        return  # what the module holds has changed
+
+    def values() -> list[torch.Tensor | None]:
+        given = program.make()[:count]
+        if not setting.training:
+            with torch.no_grad():
+                return [*compiled(*given), *given]
+        given = [x.requires_grad_() if x.is_floating_point() else x for x in given]
+        results = compiled(*given)
+        return [*(x.detach() for x in results), *derive(program, given, results)]
+
+    def judged() -> None:
+        inputs = program.make()
+        judge_call(program, compiled, inputs[:count], inputs, setting)
+
+    alone = threads.call(values)
+    for number in SHARES:
+        forward, backward = threads.call(values, number), threads.call(values, number, "reversed")
+        _same_bits(f"{number} threads, the last one first", backward, forward)
+        try:
+            _same_bits(f"{number} threads", forward, alone)
+        except WrongResult as error:
+            try:
+                threads.call(judged, number)
+            except WrongResult as wrong:
+                raise WrongResult(f"{wrong}; {error}") from wrong
+
+
+def _same_bits(name: str, found: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> None:
+    for i, (x, y) in enumerate(zip(found, other, strict=True)):
+        if x is None or y is None:
+            continue
+        wrong = (x != y) & ~((x != x) & (y != y))
+        if bool(wrong.any()):
+            raise WrongResult(
+                f"{name}: {int(wrong.sum())} of {wrong.numel()} elements of value {i} change, one from {y[wrong][0]} "
+                f"to {x[wrong][0]}"
+            )
 
 
 def larger(program: Program, for_gpu: bool = False) -> Program | None:

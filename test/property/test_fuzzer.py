@@ -5,6 +5,9 @@
 
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +26,7 @@ from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
+from kiln.lowering.cpu.tile.nest import NestEmitter
 
 PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
 
@@ -112,6 +116,27 @@ def test_programs_for_a_gpu_have_no_attention_that_breaks_it() -> None:
 def test_graphs_for_a_gpu_are_made_without_one() -> None:
     case = generate(701047, "cuda")
     assert case.setting.device == "cuda" and case.program == generate(701047, "cuda").program
+
+
+def test_graphs_of_one_thread_are_shared_by_several_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result of one element that each thread updates is one that one thread updates, where one thread runs."""
+    program = Program(
+        [Input((1,), torch.float32, 0), Input((303,), torch.float32, 1)], ["v0.mul_(1.5)", "v1.mul_(1.5)"], [2, 3]
+    )
+    monkeypatch.setattr(NestEmitter, "_once", lambda emitter, root, store: store())
+    with pytest.raises(AssertionError, match="2 threads: 1 of 1 elements of value 0 change"):
+        why_skipped(program, Setting("static", {"target": "cpu"}))
+
+
+def test_children_have_several_threads() -> None:
+    """A process that was forked behind the import of the runtime's threads has one."""
+    code = (
+        "import sys; import benchmarks.fuzz.worker\n"
+        "assert 'kiln.runtime.threads' not in sys.modules and 'kiln.runtime.executor' not in sys.modules"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
 
 
 FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
