@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.row import Row
 
-__all__ = ["run_cases", "shares"]
+__all__ = ["run_cases", "shares", "visible_device"]
 
 
 def shares(cores: Sequence[int], count: int) -> list[list[int]]:
@@ -25,6 +25,17 @@ def shares(cores: Sequence[int], count: int) -> list[list[int]]:
     if size == 0:
         raise ValueError(f"{len(cores)} cores cannot be shared by {count} GPUs")
     return [list(cores[i * size : (i + 1) * size]) for i in range(count)]
+
+
+def visible_device(visible: str | None, gpu: int) -> str:
+    """CUDA_VISIBLE_DEVICES for a process that uses the `gpu`-th GPU that is visible here: "" if there are fewer.
+
+    visible: the variable as it is here; None: not set, so that all GPUs are visible.
+    """
+    if visible is None:
+        return str(gpu)
+    names = visible.split(",")
+    return names[gpu] if gpu < len(names) else ""
 
 
 def run_cases(
@@ -63,9 +74,8 @@ def run_cases(
 
 
 def _run(case: Case, arguments: Sequence[str], gpu: int, cores: list[int]) -> Row:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    chosen = visible[gpu] if gpu < len(visible) and visible[gpu] else str(gpu)
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": chosen, "OMP_NUM_THREADS": str(len(cores))}
+    visible = visible_device(os.environ.get("CUDA_VISIBLE_DEVICES"), gpu)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible, "OMP_NUM_THREADS": str(len(cores))}
     with tempfile.TemporaryDirectory() as folder:
         found = os.path.join(folder, "rows.json")
         command = [sys.executable, "-m", "benchmarks.gpu", *arguments, "--name", case.name, "--json", found]

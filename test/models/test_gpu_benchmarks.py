@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.cases import Case
-from benchmarks.gpu.processes import run_cases, shares
+from benchmarks.gpu.processes import run_cases, shares, visible_device
 from benchmarks.gpu.report import header, line, markdown, summary
 from benchmarks.gpu.row import Row
 
@@ -60,6 +60,12 @@ def test_cores_are_shared_in_equal_parts() -> None:
     assert shares([0, 1, 2, 5, 6], 2) == [[0, 1], [2, 5]]
     with pytest.raises(ValueError, match="2 cores cannot be shared by 3 GPUs"):
         shares([0, 1], 3)
+
+
+def test_processes_see_no_gpu_that_is_hidden_here() -> None:
+    assert [visible_device(None, gpu) for gpu in (0, 3)] == ["0", "3"]
+    assert [visible_device("4,GPU-a", gpu) for gpu in (0, 1, 2)] == ["4", "GPU-a", ""]
+    assert visible_device("", 0) == ""
 
 
 @pytest.mark.parametrize("is_model", [False, True])
