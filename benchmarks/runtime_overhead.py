@@ -14,7 +14,8 @@ from collections.abc import Callable
 import torch
 from torch_mlir import ir
 
-from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.host.launcher import launcher_object
 from kiln.runtime.executor import Executor
 from kiln.runtime.loader import load

@@ -4,7 +4,6 @@
 """Decides which results are written into memory that is there already."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -19,6 +18,7 @@ from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.layouts import fusion_layouts
 from kiln.lowering.tile.overwrite import Overwriting
 from kiln.passes.core import Pass, register_pass
+from kiln.passes.operand_memory import OperandMemory
 from kiln.passes.rewrites import may_rewrite
 from kiln.passes.scatters.memory import base_operand, copy_bases
 
@@ -107,70 +107,6 @@ class ReuseBuffers(Pass):
 
 
 @dataclass
-class _Places:
-    """Memory that a fusion reads, and which of it dies there. Sets of operands are numbers: operand i is bit i.
-
-    roots: of each tensor operand. operands: those in each piece of memory. dying, first_dying: those in what dies, and
-    the first one of each such piece.
-    """
-
-    roots: list[ir.Value | None]
-    operands: dict[ir.Value, int]
-    dying: int = 0
-    first_dying: int = 0
-    unmoved: int | None = None
-    overwriting: Overwriting | None = None
-
-    @classmethod
-    def of(cls, roots: list[ir.Value | None], dying: Iterable[ir.Value]) -> "_Places":
-        """What is read from these roots, of which some die."""
-        operands: dict[ir.Value, int] = {}
-        for i, root in enumerate(roots):
-            if root is not None:
-                operands[root] = operands.get(root, 0) | 1 << i
-        found = cls(roots, operands)
-        for root in dying:
-            found.dying |= operands[root]
-            found.first_dying |= operands[root] & -operands[root]
-        return found
-
-    def remove(self, root: ir.Value) -> None:
-        """Note that a piece is taken."""
-        kept = ~self.operands.get(root, 0)
-        self.dying, self.first_dying = self.dying & kept, self.first_dying & kept
-
-    def candidates(self, allowed: int, target: ir.Value | None) -> Iterator[tuple[ir.Value, list[int]]]:
-        """Pieces that a result may be written to, with the operands in each: `target`, then what dies, in order."""
-        if target is not None:
-            mine = self.operands.get(target, 0)
-            if mine & allowed == mine:
-                yield target, _bits(mine)
-        left = self.dying & allowed
-        while left:
-            root = self.roots[(left & -left).bit_length() - 1]
-            assert root is not None
-            mine = self.operands[root]
-            left &= ~mine
-            if mine & allowed == mine:
-                yield root, _bits(mine)
-
-    def once_unmoved(self, is_unmoved: Callable[[int], bool]) -> int:
-        """The operands that start where their memory does, asked once."""
-        if self.unmoved is None:
-            self.unmoved = sum(1 << i for i in range(len(self.roots)) if is_unmoved(i))
-        return self.unmoved
-
-
-def _bits(number: int) -> list[int]:
-    """Positions of the bits that are 1, in order."""
-    found: list[int] = []
-    while number:
-        found.append((number & -number).bit_length() - 1)
-        number &= number - 1
-    return found
-
-
-@dataclass
 class _Memory:
     """What one piece of memory must be: `is_plain`: all values in it have the first one's sizes and strides."""
 
@@ -241,7 +177,7 @@ class _Function:
         in_place: list[int] = []
         writes: list[int] = []
         rejected: dict[int, int] = {}  # result -> operands that die but that it may not be written over
-        places = _Places.of(roots, self._dying(step, roots))
+        places = OperandMemory.of(roots, self._dying(step, roots))
         for number, result in enumerate(operation.results):
             target = self._target(step, result)
             allowed = self._allowed(op, number, places, target)
@@ -271,7 +207,7 @@ class _Function:
         if writes:
             operation.attributes["writes"] = ir.DenseI64ArrayAttr.get(writes)
 
-    def _allowed(self, op: ir.OpView, number: int, places: "_Places", target: ir.Value | None) -> int | None:
+    def _allowed(self, op: ir.OpView, number: int, places: OperandMemory, target: ir.Value | None) -> int | None:
         """The operands that a result may be written over, as far as the kernel is concerned: operand i is bit i. None
         if that is not known, since nothing can be written over.
         """

@@ -15,7 +15,7 @@ after everything else has read it, with ``kiln.kept`` where it is an output as w
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,7 +31,6 @@ from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.argument_names import NAMES, with_names
 from kiln.frontend.import_.effects import is_token
 from kiln.frontend.import_.fx_types import (
-    address_strides,
     check_tensor,
     check_types,
     expressions,
@@ -49,9 +48,10 @@ from kiln.frontend.import_.fx_values import (
     tensor_leaves,
     value_leaves,
 )
+from kiln.frontend.import_.graph_results import GraphResults
 from kiln.frontend.import_.limits import LIMITS
 from kiln.frontend.import_.node_importer import KilnNodeImporter
-from kiln.frontend.import_.op_forms import leaf_symbols, new_symbols
+from kiln.frontend.import_.op_forms import new_symbols
 from kiln.frontend.import_.placement import Placement
 from kiln.frontend.import_.random_state import is_saving_state
 from kiln.frontend.import_.symbols import NotAffine, SymbolSpace, as_expr
@@ -106,8 +106,6 @@ class _Import:
         self.arg_types: list[ir.Type] = []
         self.arg_attrs: list[dict[str, ir.Attribute]] = []
         self.arg_nodes: list[Node | str | None] = []
-        # Numbers that the graph finds and returns: name -> node of a tensor, and the dim of which it is the size.
-        self.found: dict[str, tuple[Node, int]] = {}
         # Copies into inputs at the graph's end: node of the copy -> (graph input, node copied from).
         self.copies: dict[Node, tuple[int, Node]] = {}
 
@@ -116,7 +114,7 @@ class _Import:
         self._bind_arguments()
         module = ir.Module.create(ir.Location.unknown(self.context))
         importer = FxImporter(module=None, context=self.context, config_check=False)
-        computed, outputs, mutations = self._plan_outputs()
+        results = GraphResults(self.nodes, self.copies, self.space)
         with ir.InsertionPoint(module.body):
             function = func.FuncOp(
                 func_name, ir.FunctionType.get(self.arg_types, []), loc=graph_location(self.nodes, self.context)
@@ -127,12 +125,20 @@ class _Import:
         self._bind_block(nodes, block)
         nodes.run(node for node in self.nodes if node not in self.copies)
         with ir.InsertionPoint(block):
-            returned = [nodes.resolve_node_value(node) for node in computed]
+            returned = [nodes.resolve_node_value(node) for node in results.computed]
             func.ReturnOp(returned)
-        self._finish(function, returned, computed, mutations, outputs)
-        storages = self._storages(computed)
-        symbols, constants, found = self.space.names, self.constants, self._found_symbols(computed)
-        return ImportedGraph(module, self.inputs, outputs, symbols, constants, mutations, storages, nodes.opaque, found)
+        self._finish(function, returned, results)
+        return ImportedGraph(
+            module,
+            self.inputs,
+            results.outputs,
+            self.space.names,
+            self.constants,
+            results.mutations,
+            results.storages(),
+            nodes.opaque,
+            results.found_symbols(),
+        )
 
     # -- symbols and arguments -----------------------------------------------------------------------------------
 
@@ -261,113 +267,7 @@ class _Import:
             elif isinstance(what, str):
                 nodes.symbols[what] = argument
 
-    # -- outputs -------------------------------------------------------------------------------------------------
-
-    def _plan_outputs(self) -> tuple[list[Node], list[OutputSpec], list[tuple[int, int]]]:
-        """The nodes ``@main`` returns, where each output comes from, and the writes to inputs."""
-        output = next(node for node in reversed(self.nodes) if node.op == "output")
-        returned = output.args[0]
-        wanted: list[Any] = list(cast(Sequence[Any], returned)) if isinstance(returned, (tuple, list)) else [returned]
-        position = {node: i for i, node in enumerate(self.placeholders)}
-        computed: list[Node] = []
-        outputs = [self._output(arg, position, computed) for arg in wanted]
-        mutations: list[tuple[int, int]] = []
-        for index, source in self.copies.values():
-            if source not in computed:
-                computed.append(source)
-            mutations.append((index, computed.index(source)))
-        return computed, outputs, mutations
-
-    def _storages(self, computed: list[Node]) -> list[int]:
-        """See :attr:`ImportedGraph.result_storages`; views share their base's storage in the trace."""
-        numbers: dict[int, int] = {}
-        for index, node in enumerate(self.placeholders):
-            value = node_value(node)
-            if isinstance(value, torch.Tensor):
-                numbers.setdefault(value.untyped_storage()._cdata, -1 - index)
-        found: list[int] = []
-        for node in computed:
-            value = node_value(node)
-            assert isinstance(value, torch.Tensor)
-            found.append(numbers.setdefault(value.untyped_storage()._cdata, len(numbers)))
-        return found
-
-    def _output(self, arg: Any, position: dict[Node, int], computed: list[Node]) -> OutputSpec:
-        if not isinstance(arg, Node):
-            if isinstance(arg, torch.Tensor):
-                raise ImportUnsupported("an output is a literal tensor")
-            return OutputSpec("value", value=arg)
-        if is_token(arg):
-            return OutputSpec("value", value=None)
-        if arg in position:
-            return OutputSpec("input", position[arg])
-        if arg in self.copies:
-            return OutputSpec("input", self.copies[arg][0])
-        if arg.op == "get_attr":
-            return OutputSpec("constant", name=str(arg.target))
-        value = node_value(arg)
-        if isinstance(value, torch.Tensor):
-            if arg not in computed:
-                computed.append(arg)
-            exact = tuple(as_expr(stride) for stride in value.stride())
-            differs = exact != tuple(address_strides(value))
-            if differs:
-                self._find_all(set[Any]().union(*(stride.free_symbols for stride in exact)), arg, computed)
-            return OutputSpec("result", computed.index(arg), empty_strides=exact if differs else None)
-        if isinstance(value, (torch.SymInt, torch.SymBool)):
-            self._find_all(cast(Any, value.node).expr.free_symbols, arg, computed)
-            return OutputSpec("size", expr=cast(Any, value.node).expr)
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return OutputSpec("value", value=value)
-        raise ImportUnsupported(f"output {arg.name} is a {type(value).__name__}")
-
-    def _find_all(self, symbols: Iterable[sympy.Basic], output: Node, computed: list[Node]) -> None:
-        for symbol in symbols:
-            if isinstance(symbol, sympy.Symbol) and self.space.is_found(symbol):
-                self._find(symbol.name, output, computed)
-
-    def _find(self, name: str, output: Node, computed: list[Node]) -> None:
-        """Have the graph return a tensor that shows a number which it finds, and which is an output."""
-        if name in self.found:
-            return
-        shown = [
-            (node, dim)
-            for node in self.nodes
-            if node.op == "call_function" and isinstance(node_value(node), torch.Tensor)
-            for dim, symbol in leaf_symbols(node_value(node))
-            if symbol == name and dim is not None
-        ]
-        read = [
-            (node.args[0], -1)
-            for node in self.nodes
-            if node.target is torch.ops.aten._local_scalar_dense.default
-            and any(symbol == name for _, symbol in leaf_symbols(node_value(node)))
-        ]
-        # What is returned anyway, if possible.
-        places = sorted([*shown, *read], key=lambda place: place[0] not in computed)
-        if not places:
-            raise ImportUnsupported(f"output {output.name} is a number known only at run time")
-        node, dim = places[0]
-        assert isinstance(node, Node)
-        if node.op == "call_function" and node not in computed:
-            computed.append(node)
-        self.found[name] = node, dim
-
-    def _found_symbols(self, computed: list[Node]) -> list[FoundSymbol]:
-        position = {node: i for i, node in enumerate(self.placeholders)}
-        return [
-            FoundSymbol(name, position.get(node, -1), computed.index(node) if node not in position else -1, dim)
-            for name, (node, dim) in self.found.items()
-        ]
-
-    def _finish(
-        self,
-        function: func.FuncOp,
-        returned: list[ir.Value],
-        computed: list[Node],
-        mutations: list[tuple[int, int]],
-        outputs: list[OutputSpec],
-    ) -> None:
+    def _finish(self, function: func.FuncOp, returned: list[ir.Value], results: GraphResults) -> None:
         """Function type, argument and result attributes, and a last check of the whole function."""
         function_type = ir.FunctionType.get(self.arg_types, [value.type for value in returned])
         function.attributes["function_type"] = ir.TypeAttr.get(function_type)
@@ -380,19 +280,19 @@ class _Import:
         function.attributes["kiln.symbols"] = ir.ArrayAttr.get([ir.StringAttr.get(n) for n in self.space.names])
         function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in self.arg_attrs])
         argument_of = {spec.index: i for i, spec in enumerate(self.inputs) if spec.kind == "tensor"}
-        results: list[ir.Attribute] = []
-        for index, node in enumerate(computed):
+        attributes: list[ir.Attribute] = []
+        for index, node in enumerate(results.computed):
             attrs: dict[str, ir.Attribute] = {}
             for tensor in tensor_leaves(node_value(node)):
                 attrs["kiln.strides"] = stride_map(self.space, tensor)
-            for target, result in mutations:
+            for target, result in results.mutations:
                 # What is written to memory of another device is copied there after the call.
                 if result == index and self._is_here(self.placeholders[target]) and self._is_here(node):
-                    if "kiln.mutates" in attrs or any(o.kind == "result" and o.index == index for o in outputs):
+                    if "kiln.mutates" in attrs or any(o.kind == "result" and o.index == index for o in results.outputs):
                         attrs["kiln.kept"] = ir.UnitAttr.get()
                     attrs["kiln.mutates"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), argument_of[target])
-            results.append(ir.DictAttr.get(attrs))
-        function.attributes["res_attrs"] = ir.ArrayAttr.get(results)
+            attributes.append(ir.DictAttr.get(attrs))
+        function.attributes["res_attrs"] = ir.ArrayAttr.get(attributes)
         try:
             function.operation.verify()
         except ir.MLIRError as error:

@@ -8,11 +8,8 @@ off: on kernels of this size both cost more than the lowering itself.
 """
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, MutableMapping
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
@@ -23,16 +20,14 @@ from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError
 from kiln.lowering.cpu import abi, isa, jit
 from kiln.lowering.cpu.bits import bf16_as_bits
-from kiln.lowering.cpu.disassembly import disassembled
 from kiln.lowering.cpu.half import expand_bf16, expand_half, lacks_half
-from kiln.runtime.plan import Expr, Kernel, Site
+from kiln.lowering.cpu.kernel_object import KernelObject, PendingKernel
+from kiln.runtime.plan import Site
 
 if TYPE_CHECKING:
     from kiln.passes.expand_vector_math import ExpandVectorMath
 
 __all__ = [
-    "KernelObject",
-    "PendingKernel",
     "compile_kernel",
     "expand_math",
     "level_of",
@@ -61,89 +56,6 @@ before it, which `convert-vector-to-llvm` looks for all over a kernel."""
 
 _FOR_THE_ENTRY = ("kiln.shared", "kiln.barriers")
 """Attributes that `abi.wrap_kernel` reads."""
-
-
-@dataclass(frozen=True)
-class KernelObject:
-    """A compiled kernel. `entry` is the symbol `void entry(int64_t* blk)` (see lowering/cpu/abi.py)."""
-
-    name: str
-    object_bytes: bytes
-    pointers: int
-    symbols: int
-    scratch_bytes: str | None = None  # affine map text ()[symbols] -> (bytes per thread); None: no scratch
-    work: str | None = None  # affine map text ()[symbols] -> (elementary operations); None: unknown
-    checks: tuple[str, ...] = ()  # ops whose indices it checks; the address to tell so at is one more symbol
-    sites: tuple[Site, ...] = ()  # what may report something; where, and for which launch, are two more symbols
-
-    @property
-    def entry(self) -> str:
-        """The symbol that the host calls."""
-        return f"{self.name}_entry"
-
-    @property
-    def digest(self) -> str:
-        """Hash of the machine code, in hexadecimal."""
-        return hashlib.sha256(self.object_bytes).hexdigest()
-
-    def result(self) -> "KernelObject":
-        """The kernel itself."""
-        return self
-
-    def launch_fields(self, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
-        """Fields of `Launch`; `over_plan(map, result)` puts a launch's symbols in a map."""
-        return {
-            "scratch": 0 if self.scratch_bytes is None else over_plan(self.scratch_bytes, 0),
-            "work": -1 if self.work is None else over_plan(self.work, 0),
-            "checks": self.checks,
-            "sites": self.sites,
-        }
-
-    def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
-        """The kernel of a plan, and its object, both by `number`."""
-        return Kernel(self.name, self.entry, number, kind, self.pointers, self.symbols), self.object_bytes
-
-    def texts(self) -> dict[str, str]:
-        """The object as assembly, where there is a program that disassembles it."""
-        text = disassembled(self.object_bytes)
-        return {} if text is None else {"s": text}
-
-    def binary(self) -> tuple[str, bytes]:
-        """The object, which defines `entry`."""
-        return "o", self.object_bytes
-
-
-@dataclass(frozen=True)
-class PendingKernel:
-    """A kernel that LLVM works on: `kernel` is what it will be, without the object."""
-
-    kernel: KernelObject
-    code: "Future[bytes]"
-    keep: MutableMapping[str, KernelObject] | None = None
-    """Where the compiled kernel is kept by its name, for the next graphs."""
-
-    def result(self) -> KernelObject:
-        """The compiled kernel; waits for LLVM. Raises CompileError when LLVM fails."""
-        made = replace(self.kernel, object_bytes=self.code.result())
-        if self.keep is not None:
-            self.keep[made.name] = made
-        return made
-
-    def launch_fields(self, over_plan: Callable[[str, int], Expr]) -> dict[str, Any]:
-        """Those of the kernel."""
-        return self.kernel.launch_fields(over_plan)
-
-    def finish(self, number: int, kind: str) -> tuple[Kernel, bytes]:
-        """Those of the compiled kernel; waits for LLVM."""
-        return self.result().finish(number, kind)
-
-    def texts(self) -> dict[str, str]:
-        """Those of the compiled kernel; waits for LLVM."""
-        return self.result().texts()
-
-    def binary(self) -> tuple[str, bytes]:
-        """That of the compiled kernel; waits for LLVM."""
-        return self.result().binary()
 
 
 def start_kernel(

@@ -14,7 +14,8 @@ from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.cpu.tile import attention, conv, rows, scan  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.nest import NestEmitter, plan_nest, work
+from kiln.lowering.cpu.tile.nest import plan_nest, work
+from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 from kiln.lowering.cpu.tile.parts import SharedPart, part_key
 from kiln.lowering.cpu.tile.phases import find_phases
 from kiln.lowering.emitters import KernelKind, kernel_kinds

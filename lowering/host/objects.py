@@ -15,7 +15,8 @@ from torch_mlir import ir
 from kiln.dialects.kiln import KernelOp
 from kiln.dialects.memo import PerContext
 from kiln.errors import CompileError, KilnError, UnsupportedError
-from kiln.lowering.cpu.codegen import KernelObject, not_lowered
+from kiln.lowering.cpu.codegen import not_lowered
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.runtime.plan import Expr, Kernel, Site
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping
 
 from kiln.lowering.cpu import isa
-from kiln.lowering.cpu.codegen import KernelObject
+from kiln.lowering.cpu.kernel_object import KernelObject
 
 __all__ = ["RecentKernels", "recent_kernels"]
 

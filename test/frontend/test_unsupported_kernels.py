@@ -131,16 +131,16 @@ def test_a_defect_warns_or_is_an_error(plant, target):
 
 def test_what_llvm_refuses_is_called(monkeypatch):
     from kiln.errors import CompileError
-    from kiln.lowering.cpu import codegen
+    from kiln.lowering.cpu import kernel_object
 
-    real = codegen.PendingKernel.finish
+    real = kernel_object.PendingKernel.finish
 
     def finish(self, number, kind):
         if "softmax" in self.kernel.name:
             raise CompileError("no luck with this one")
         return real(self, number, kind)
 
-    monkeypatch.setattr(codegen.PendingKernel, "finish", finish)
+    monkeypatch.setattr(kernel_object.PendingKernel, "finish", finish)
     x = torch.randn(5, 7)
     with pytest.warns(RuntimeWarning, match="no luck with this one"):
         found = compiled(lambda x: torch.softmax(x, -1).cumsum(0), "cpu", fallback=True)(x)

@@ -6,7 +6,8 @@
 import pytest
 from torch_mlir import ir
 
-from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.host.launcher import launcher_object
 from kiln.runtime.plan import Buffer, Kernel, Launch, Plan, Pointer
 

@@ -49,7 +49,8 @@ from kiln.lowering.cpu.matmul.tiles import begin_sharing
 from kiln.lowering.cpu.tile.epilogue import FusedEpilogue
 from kiln.lowering.cpu.tile.evaluator import Evaluator
 from kiln.lowering.cpu.tile.kernel import Kernel
-from kiln.lowering.cpu.tile.nest import Nest, NestEmitter, plan_nest, work
+from kiln.lowering.cpu.tile.nest import Nest, plan_nest, work
+from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 from kiln.lowering.cpu.tile.phases import PhaseBody, Phases, find_hosts, find_phases, kept_layout, row_count
 from kiln.lowering.cpu.tile.product import (
     Product,

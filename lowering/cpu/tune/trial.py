@@ -13,8 +13,9 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.dialects.schedules import Schedule, to_attribute
 from kiln.errors import KilnError
-from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.cpu.codegen import compile_kernel
 from kiln.lowering.cpu.emit import emit_kernel
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.cpu.tile.packed import packed_operands
 from kiln.lowering.cpu.tune.guarded import Guarded
 from kiln.lowering.cpu.tune.residence import copies_of, outside, reach_of

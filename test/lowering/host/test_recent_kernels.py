@@ -7,7 +7,7 @@ import torch
 
 from kiln.frontend.report import collect
 from kiln.lowering.cpu import codegen, isa
-from kiln.lowering.cpu.codegen import KernelObject
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.host.recent_kernels import RecentKernels, recent_kernels
 from kiln.passes import assemble
 

@@ -24,7 +24,8 @@ import kiln.lowering.host.gpu_kernels as gpu_kernels
 import kiln.runtime.cuda.executor as cuda_executor
 import kiln.runtime.cuda.graphs as graphs
 import kiln.runtime.executor as executor
-from kiln.lowering.cpu.codegen import KernelObject, compile_kernel
+from kiln.lowering.cpu.codegen import compile_kernel
+from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.lowering.gpu.compile import Artifacts
 from kiln.lowering.gpu.target import GpuTarget
 from kiln.lowering.ttcpu.lower import lower_kernel

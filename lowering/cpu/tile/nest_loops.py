@@ -1,0 +1,242 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Writes the loops of a planned nest."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from torch_mlir import ir
+
+from kiln.dialects import affine
+from kiln.lowering import paths
+from kiln.lowering.cpu.builder import Index
+from kiln.lowering.cpu.tile import planning
+from kiln.lowering.cpu.tile.cuts import lane_borders
+from kiln.lowering.cpu.tile.evaluator import Evaluator
+from kiln.lowering.cpu.tile.nest import TILE, Nest, Root
+from kiln.lowering.cpu.tile.scopes import Lane
+from kiln.lowering.cpu.tile.stage import Stage
+from kiln.lowering.cpu.tile.turns import store_in_turns
+from kiln.lowering.tile.access import Indices, memory_type
+
+CHEAP = 24
+"""Cost of an element (see OP_COST) around which two vectors are worked on at once, to overlap their latencies; four
+if it is cheaper by half, one if it is dearer by more than twice, to keep within the registers."""
+STREAMED = 32 << 20
+"""Bytes of a kernel's tensors from which cheap elements come from memory, and go there: as one stream of loads and one
+of stores, which several vectors at once only disturb (x * x of 64 MiB: 1.18 of a loop in C with four, 0.99 with one;
+from the caches the same)."""
+
+_TAKEN = paths.group(
+    "cpu loops",
+    *("a row at a time", "columns of reductions", "flat", "without vectors", "transposed tiles", "lanes among threads"),
+    *("narrow blocks at the end", "cut at concatenations", "turns written out"),
+    "lanes cut at concatenations",
+)
+
+
+class NestEmitter:
+    """Writes the loops of a nest; each of `nt` threads does the share of its `tid`."""
+
+    def __init__(self, e: Evaluator, nest: Nest, tid: Index, nt: Index):
+        self.e, self.nest, self.tid, self.nt = e, nest, tid, nt
+        self.levels: list[tuple[str, list[int]]] = [("outer", nest.outer)]
+        lane = [("lane", [nest.lane])] if nest.lane is not None else []
+        inner = [("inner", nest.inner)] if nest.inner else []
+        self.levels += [*inner, *lane] if nest.rows else [*lane, *inner]
+        if nest.tile is not None:
+            self.levels.append(("tile", [nest.tile[0]]))
+        self.stage = Stage(*nest.tile, TILE) if nest.tile is not None else None
+        self.width = 1
+        self.narrow: int | None = None  # lanes of the blocks behind the last whole one; None: one masked block
+        if nest.lane is not None:
+            cost = max(e.body.element_cost(root.value) for root in nest.roots)
+            columns = bool(e.body.has_reductions) and not nest.rows
+            wide = 4 if columns or cost <= CHEAP // 2 else (2 if cost <= 2 * CHEAP else 1)
+            if nest.turns is not None:
+                wide = 1
+            if cost <= CHEAP // 2 and not e.body.has_reductions and nest.tile is None and _bytes(e) >= STREAMED:
+                wide = 1
+            self.width = planning.lane_width(e, nest.lane, wide, 4 if columns else 2)
+            known = isinstance(e.loops.extents[nest.lane], ir.AffineConstantExpr)
+            _TAKEN("a row at a time" if nest.rows else "columns of reductions" if columns else "flat")
+            if columns and not known:
+                _TAKEN("narrow blocks at the end")
+                self.narrow = planning.lane_width(e, nest.lane, 1)
+
+    def emit(self) -> None:
+        """The whole nest at the current insertion point."""
+        for path, is_so in (
+            ("without vectors", self.nest.lane is None),
+            ("transposed tiles", self.nest.tile is not None),
+            ("lanes among threads", self.nest.split_lane),
+            ("cut at concatenations", self.nest.cut is not None),
+            ("turns written out", self.nest.turns is not None),
+        ):
+            if is_so:
+                _TAKEN(path)
+        self._level(0)
+
+    def _level(self, k: int) -> None:
+        if k > 0:
+            self._store(k)
+        if k == len(self.levels):
+            return
+        kind, dims = self.levels[k]
+        if kind == "outer":
+            self._outer(dims, k)
+        elif kind == "inner":
+            self._sequential(dims, lambda: self._level(k + 1))
+        elif kind == "tile":
+            self._tile(k)
+        else:
+            self._lane(dims[0], k)
+
+    def _store(self, level: int) -> None:
+        """Store the roots whose dims are all bound once `level` levels are open.
+
+        Reductions come first: what their loops keep in scratch is there when the roots' own loops need it.
+        """
+        for value, indices in self.nest.reductions:
+            if self._bound_at(indices) == level:
+                self.e.eval(value, indices)
+        for root in self.nest.roots:
+            if self._bound_at(root.indices) == level:
+                self._once(root, lambda root=root: self._store_root(root))
+
+    def _once(self, root: Root, store: Callable[[], None]) -> None:
+        """`store` by one thread: those that share the lane's blocks all run what is outside of the lane's loop, and of
+        a result that takes its operand's memory the second thread would read what the first has written.
+        """
+        lane = self.nest.lane
+        if not self.nest.split_lane or lane is None or any(lane in affine.dims_in(x) for x in root.indices):
+            store()
+            return
+
+        def alone() -> None:
+            with self.e.inside({}):
+                store()
+
+        self.e.b.if_(self.e.b.cmpi("eq", self.tid, 0), alone)
+
+    def _store_root(self, root: Root) -> None:
+        e, turns = self.e, self.nest.turns
+        position = len(e.body.tensors) + root.position
+        if turns is None or not any(turns in affine.dims_in(x) for x in root.indices):
+            e.store(position, root.indices, e.eval(root.value, root.indices))
+            return
+        values: list[ir.Value] = []
+        for k in range(e.loops.count(turns)):
+            at = {turns: ir.AffineConstantExpr.get(k)}
+            values.append(e.eval(root.value, tuple(e.loops.simplify(affine.substitute(x, at)) for x in root.indices)))
+        store_in_turns(e, position, root.indices, turns, values)
+
+    def _bound_at(self, indices: Indices) -> int:
+        """How many levels have to be open for `indices` to be known; inside of the first at least."""
+        used = {d for x in indices for d in affine.dims_in(x)}
+        if self.nest.turns in used:
+            return len(self.levels)
+        return max([1, *(k + 1 for k, (_, dims) in enumerate(self.levels) if used & set(dims))])
+
+    def _outer(self, dims: list[int], k: int) -> None:
+        e, b = self.e, self.e.b
+        if self.nest.split_lane and self.nest.lane is not None:
+            self._sequential(dims, lambda: self._level(k + 1))
+            return
+        cut, pieces = self.nest.cut, [(0, e.loops.extents[dims[0]] if dims else ir.AffineConstantExpr.get(1))]
+        if cut is not None and cut[0] in dims:
+            dims = [cut[0], *(d for d in dims if d != cut[0])]
+            pieces = [(low, ir.AffineConstantExpr.get(high - low)) for low, high in pairwise(cut[1])]
+        for first, units in pieces:
+            for d in dims[1:]:
+                units = units * e.loops.extents[d]
+
+            def unit(i: Index, first: int = first) -> None:
+                with e.inside_flat(i, dims):
+                    if first:
+                        e.values[dims[0]] = b.addi(e.values[dims[0]], first)
+                    self._level(k + 1)
+
+            b.for_(*b.split(self.tid, self.nt, e.index(units)), 1, unit)
+
+    def _sequential(self, dims: Sequence[int], leaf: Callable[[], None]) -> None:
+        if not dims:
+            leaf()
+            return
+
+        def body(i: Index) -> None:
+            with self.e.inside({dims[0]: i}):
+                self._sequential(dims[1:], leaf)
+
+        borders: list[Index] = [0, self.e.index(self.e.loops.extents[dims[0]])]
+        if self.nest.cut is not None and self.nest.cut[0] == dims[0]:
+            borders = list(self.nest.cut[1])
+        for low, high in pairwise(borders):
+            self.e.b.for_(low, high, 1, body)
+
+    def _tile(self, k: int) -> None:
+        assert self.nest.tile is not None
+        e, b = self.e, self.e.b
+        dim, tile = self.nest.tile
+        first = b.muli(e.values[tile], TILE)
+        assert self.stage is not None
+        self.stage.depth = len(e.scopes) - 1
+
+        def body(i: Index) -> None:
+            with e.inside({dim: i}):
+                e.stage = self.stage
+                self._level(k + 1)
+                e.stage = None
+
+        b.for_(first, b.mini(b.addi(first, TILE), e.index(e.loops.extents[dim])), 1, body)
+
+    def _lane(self, lane: int, k: int) -> None:
+        e, b, width = self.e, self.e.b, self.width
+        extent = e.index(e.loops.extents[lane])
+        whole = b.round_down(extent, width)
+        lower: Index = 0
+        upper: Index = whole
+        rest = b.cmpi("slt", whole, extent)
+        if self.nest.split_lane:
+            blocks = b.ceildivi(extent, width)
+            lo, hi = b.split(self.tid, self.nt, blocks)
+            lower, upper = b.muli(lo, width), b.mini(b.muli(hi, width), whole)
+            rest = b.andc(rest, b.andc(b.cmpi("eq", hi, blocks), b.cmpi("slt", lo, hi)))
+
+        def block(i: Index, mask: ir.Value | None = None, width: int = width) -> None:
+            with e.inside({lane: i}), e.lanes(Lane(lane, width, mask)):
+                self._level(k + 1)
+
+        borders: list[Index] = []
+        if self.nest.turns is None and not self.nest.reductions:
+            borders = [*lane_borders(e, [(r.value, r.indices) for r in self.nest.roots], lane, width)]
+        if borders:
+            _TAKEN("lanes cut at concatenations")
+        for low, high in pairwise([lower, *borders, upper]):
+            first = low if low is lower else b.maxi(lower, low)
+            b.for_(first, high if high is upper else b.mini(upper, high), width, block)
+        narrow = self.narrow
+        if narrow is None or narrow == width:
+            b.if_(rest, lambda: block(whole, b.mask_below(b.subi(extent, whole), width)))
+            return
+
+        def behind() -> None:
+            last = b.round_down(extent, narrow)
+            b.for_(whole, last, narrow, lambda i: block(i, None, narrow))
+            left = b.subi(extent, last)
+            b.if_(b.cmpi("slt", last, extent), lambda: block(last, b.mask_below(left, narrow), narrow))
+
+        b.if_(rest, behind)
+
+
+def _bytes(e: Evaluator) -> int:
+    """Bytes of the kernel's operands and results, as far as their sizes are known."""
+    total = 0
+    for value in [*e.body.tensors, *e.body.roots]:
+        type_ = ir.RankedTensorType(value.type)
+        width = getattr(memory_type(type_.element_type), "width", 64)
+        if type_.has_static_shape:
+            total += math.prod(type_.shape) * width // 8
+    return total
