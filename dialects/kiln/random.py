@@ -42,8 +42,9 @@ class RandomOp(base.Operation, name="random", traits=[base.PureUnless(lambda op:
             checks.is_integer(name, value, 64)
             checks.rank_is(name, value, 0)
         kind = checks.one_of(self, "kind", ["uniform", "normal", "bits"])
-        element = ir.IntegerType.get_signless(32) if kind == "bits" else ir.F32Type.get()
         found = self.result.type.element_type
+        context = found.context
+        element = ir.IntegerType.get_signless(32, context) if kind == "bits" else ir.F32Type.get(context)
         checks.require(found == element, "result element type", element, found)
         shape = checks.map_of(self, "shape", 0, self.result.type.rank, len(self.symbols))
         checks.shape_matches("result", shape, self.result)

@@ -79,7 +79,7 @@ define(
 
 def carried_type(element: ir.Type) -> ir.Type:
     """The type in which elements are combined: f32 for floats of 16 bits."""
-    return ir.F32Type.get() if isinstance(element, ir.BF16Type | ir.F16Type) else element
+    return ir.F32Type.get(element.context) if isinstance(element, ir.BF16Type | ir.F16Type) else element
 
 
 def recurrence(xs: Sequence[ir.Value], dim: int) -> RecurrenceOp:
