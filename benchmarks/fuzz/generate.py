@@ -4,7 +4,7 @@
 """From a number to a program and the way in which it is compiled. The same number always gives the same case."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import torch
@@ -97,7 +97,8 @@ def generate(number: int, target: str) -> Case:
     random = Random(number)
     theme = random.choices(list(THEMES), [weight for weight, _ in _WEIGHTS[target]])[0]
     program = grow(random, THEMES[theme], _SHARE[target], target == "cuda")
-    return Case(number, program, setting(random, theme, target, program.is_for_training))
+    drawn = setting(random, theme, target, program.is_for_training)
+    return Case(number, program, replace(drawn, dynamic=drawn.dynamic or program.is_dynamic))
 
 
 def grow(random: Random, theme: Theme, share: tuple[float, float] = (1.0, 1.0), for_gpu: bool = False) -> Program:

@@ -5,7 +5,8 @@
 
     python -m benchmarks.fuzz.reach --target cuda --graphs 500 --seed 0 --minutes 5
 
-Each graph is compiled up to scheduled kernels (for an H200), on CPU tensors, and computed by ATen; nothing is judged.
+Each graph is compiled up to scheduled kernels (for an H200) and the host's plan, on CPU tensors, and computed by ATen;
+nothing is judged.
 Paths that kernels take as they are emitted count with ``--kernels``.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
+from torch_mlir import ir
 
 from benchmarks.fuzz.execute import Setting
 from benchmarks.fuzz.generate import generate
@@ -32,6 +34,7 @@ from kiln.dialects import create_context
 from kiln.errors import KilnError
 from kiln.frontend import compile as compilation
 from kiln.frontend.calls.aten_executor import AtenExecutor
+from kiln.frontend.calls.boxed_graph import USER_OUTPUTS, lost_alias
 from kiln.frontend.import_.fx_import import import_graph
 from kiln.frontend.options import Options
 from kiln.frontend.patched_attributes import patched_attributes
@@ -40,7 +43,9 @@ from kiln.lowering import paths
 from kiln.lowering.cpu import isa
 from kiln.lowering.target import find_target
 from kiln.passes import PassManager, parse_pipeline
+from kiln.passes.manager import PipelineStep
 from kiln.passes.pipelines import pipeline
+from kiln.passes.plan_host import PlanHost
 
 ARCH = "sm_90"
 
@@ -72,10 +77,17 @@ def _passes_of(name: str, kernels: bool) -> Generator[None]:
 
     def compile_native(gm: GraphModule, options: Options, _: CompileReport) -> Callable[[list[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are real tensors
-            module = import_graph(gm, create_context(tt=True)).module
+            imported = import_graph(gm, create_context(tt=True))
+            module = imported.module
             with isa.compiling_for(isa.named(options.cpu, options.float_parts)), module.context:
-                steps = pipeline(target, options, last="schedule") + (parse_pipeline(emission) if kernels else [])
-                PassManager(steps, []).run(module)
+                PassManager(pipeline(target, options, last="schedule"), []).run(module)
+                if kernels:
+                    PassManager(parse_pipeline(emission), []).run(ir.Module.parse(str(module)))
+                planning = PlanHost(target.runs_on, show=False)
+                planning.inputs = imported.inputs
+                PassManager([PipelineStep(planning)], []).run(module)
+                assert planning.plan is not None
+                lost_alias(imported, planning.plan, gm.meta.get(USER_OUTPUTS, 0))
         run = AtenExecutor(gm)
 
         def boxed(inputs: list[Any]) -> list[Any]:

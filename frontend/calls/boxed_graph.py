@@ -13,13 +13,19 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from kiln.frontend.calls.signature import OutputSpec, Signature
+from kiln.lowering import paths
 from kiln.runtime.owned_inputs import OwnedInputs
 from kiln.runtime.plan import Plan
 
-__all__ = ["USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
+__all__ = ["LOST_ALIAS", "USER_OUTPUTS", "BoxedGraph", "lost_alias", "shared_results", "size_text"]
 
 USER_OUTPUTS = "kiln.user_outputs"
 """In `meta` of a forward graph: how many of its first outputs are the model's; others are saved for the gradient."""
+
+LOST_ALIAS = "are views of one copy, and sizes are known at run time only"
+"""Why a graph runs with ATen whose plan has lost an output's place."""
+
+_TAKEN = paths.group("any aliases", "two views of a copy")
 
 if TYPE_CHECKING:
     from kiln.frontend.import_.fx_import import ImportedGraph
@@ -167,7 +173,8 @@ def lost_alias(imported: "ImportedGraph", plan: Plan, count: int) -> str:
             continue
         first, buffer = seen.setdefault(storage, (number, tensor.buffer))
         if buffer != tensor.buffer:
-            return f"outputs {first} and {number} are views of one copy, and sizes are known at run time only"
+            _TAKEN("two views of a copy")
+            return f"outputs {first} and {number} {LOST_ALIAS}"
     return ""
 
 

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from itertools import accumulate, pairwise
 
+from kiln.lowering import paths
 from kiln.runtime.binding import segments
 from kiln.runtime.plan import Plan
 
@@ -23,6 +24,8 @@ _SLACK = 1 / 100
 
 _GAIN, _LEAST_GAIN = 1 / 64, 1 << 20
 """A smaller part of the peak, or fewer bytes, pay for no cut: a native call takes the processor some microseconds."""
+
+_TAKEN = paths.group("cuda cuts", "a run of launches")
 
 
 def cut_runs(plan: Plan, given: Collection[int]) -> None:
@@ -45,6 +48,7 @@ def cut_runs(plan: Plan, given: Collection[int]) -> None:
     if now - then < max(_GAIN * now, _LEAST_GAIN):
         return
     plan.cuts = cuts
+    _TAKEN("a run of launches")
     part_of = {step: k for k, part in enumerate(segments(plan)) for step in part.steps}
     for i, buffer in enumerate(plan.buffers):
         if buffer.kind == "workspace" and buffer.first >= 0 and part_of[buffer.first] != part_of[buffer.last]:

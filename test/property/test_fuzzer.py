@@ -20,12 +20,13 @@ import benchmarks.fuzz.execute as execute
 from benchmarks.fuzz.__main__ import record
 from benchmarks.fuzz.campaign import Tally
 from benchmarks.fuzz.execute import Setting, why_skipped
-from benchmarks.fuzz.families import rows, special
+from benchmarks.fuzz.families import rows, special, training
 from benchmarks.fuzz.generate import Family, generate
 from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
+from kiln.lowering import paths
 from kiln.lowering.cpu.tile.nest import NestEmitter
 
 PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
@@ -128,6 +129,13 @@ def test_graphs_of_one_thread_are_shared_by_several_as_well(monkeypatch: pytest.
         why_skipped(program, Setting("static", {"target": "cpu"}))
 
 
+def test_a_graph_with_two_views_of_a_copy_runs_with_aten() -> None:
+    program = Program([Input((7, 9), torch.float32, 0)], ["v0.flip(0)", "v1[1:3]"], [1, 2])
+    paths.reset()
+    assert not why_skipped(program, Setting("training", {"target": "cpu"}, dynamic=True, training=True))
+    assert paths.taken()["any aliases: two views of a copy"]
+
+
 def test_children_have_several_threads() -> None:
     """A process that was forked behind the import of the runtime's threads has one."""
     code = (
@@ -149,6 +157,8 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "attention": (special.large_heads, "cuda", ("cuda no cuDNN attention: a kernel behind it",)),
     "siblings": (rows.siblings, "cpu", ("cpu kind: parts with one function",)),
     "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
+    "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
+    "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
     "beside": (special.beside_products, "cpu", ("any results beside products: no dim of a single column",)),
 }
 
@@ -159,12 +169,13 @@ def test_graphs_reach_what_they_are_made_for(name: str) -> None:
     family, target, wanted = FAMILIES[name]
     missing = set(wanted)
     is_gpu = target == "cuda"
-    setting = Setting("static", {} if is_gpu else {"cpu": "x86-64-v3"})
+    options = {"cpu": "x86-64-v3"} if target == "cpu" else {}
     for seed in range(30):
         given = [Input((17, 32), torch.float32, 0)]
         g = Grower(Random(seed), given, Budget(7e9 if is_gpu else 1e7, 12 << 20), is_gpu)
         family(g)
         if g.made:
+            setting = Setting("static", options, dynamic=g.is_dynamic, training=g.is_for_training)
             missing -= reached(g.finish([]), setting, target, kernels=not is_gpu).keys()
         if not missing:
             return

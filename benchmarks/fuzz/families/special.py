@@ -222,7 +222,7 @@ def long_reductions(g: Grower) -> None:
     if kind == 0:
         shape, dims = g.one_of(((1, 100_003), (3, 65536), (7, 40000))), "-1"
     elif kind == 1:
-        shape, dims = (g.one_of((16384, 20000, 49999)), g.one_of((1, 3, 16, 24, 65))), "0"
+        shape, dims = (g.one_of((16384, 20000, 49999)), g.one_of((1, 3, 5, 8, 16, 24, 65))), "0"
     elif kind == 2:
         shape, dims = g.one_of(((8, 2048, 3), (3, 4099, 20), (16, 1536, 40))), g.one_of(("1", "(0, 1)"))
     else:

@@ -5,7 +5,7 @@
 
 import torch
 
-from benchmarks.fuzz.growing import Grower
+from benchmarks.fuzz.growing import Grower, Value
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -134,4 +134,27 @@ def thin(g: Grower) -> None:
         g.add(text)
 
 
-FAMILIES = (block, block, recurrence, norm, loss, maxima, thin)
+def deep(g: Grower) -> None:
+    """Layers of gates and residuals, all of whose products the gradient reads: on a GPU so many that its graph pays
+    for runs of launches between which memory goes."""
+    g.is_for_training = True
+    dtype, width = g.one_of((torch.float32, torch.float32, torch.bfloat16)), g.one_of((48, 64, 96))
+    count = g.one_of((4096, 8192) if g.for_gpu else (33, 128, 256))
+    layers = min(g.number(5, 9), int(g.budget.work / (6 * count * width * width)))
+    x: Value | None = g.input((count, width), dtype)
+    for _ in range(layers):
+        if x is not None and g.spend(6 * count * width * width):
+            x = g.add(f"{x.name} + F.glu(F.linear({x.name}, {g.weight((2 * width, width), dtype, width).name}), -1)")
+
+
+def views(g: Grower) -> None:
+    """A copy, and a part of it, both returned: the part's place in the copy is known at run time."""
+    g.is_for_training = g.is_dynamic = True
+    x = g.input((g.one_of((4, 7, 17)), g.one_of((3, 9, 16))), g.one_of(_DTYPES))
+    made = g.add(g.one_of(("{}.repeat_interleave(2, 0)", "{}.flip(0)", "{}.t().clone()", "{}.clone()")).format(x.name))
+    if made is not None:
+        g.keep(made)
+        g.add(g.one_of(("{}[1:3]", "{}[2]", "{}[:, 1:]", "{}.t()")).format(made.name))
+
+
+FAMILIES = (block, block, recurrence, norm, loss, maxima, thin, deep, views)
