@@ -27,7 +27,7 @@ from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
 from kiln.lowering import paths
-from kiln.lowering.cpu.tile.nest import NestEmitter
+from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 
 PROGRAM = Program([Input((3, 4), torch.float32, 0)], ["torch.relu(v0)"], [1])
 

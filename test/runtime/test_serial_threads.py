@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from kiln.errors import KilnError
 from kiln.lowering.cpu.tile import kernel
-from kiln.lowering.cpu.tile.nest import NestEmitter
+from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 from kiln.runtime import launches
 from kiln.runtime.checked.serial_threads import SerialThreads, serial_threads
 
