@@ -18,6 +18,7 @@ from kiln.lowering.cpu import isa
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import is_built_in, target_names
 from kiln.lowering.ttcpu.settings import Settings
+from kiln.schedules import Rule
 
 __all__ = ["CHECKS", "MODES", "VERIFY", "Options", "matmul_precision"]
 
@@ -184,6 +185,9 @@ class Options(PipelineOptions):
             if name == "passes":
                 values[name] = _inserts(value)
                 continue
+            if name == "schedules":
+                values[name] = _rules(value)
+                continue
             if name == "check" and isinstance(value, bool):
                 value = "error" if value else ""
             accepted = _PYTHON_TYPES[str(getattr(expected, "__name__", expected))]
@@ -232,6 +236,14 @@ def _inserts(value: Any) -> tuple[Insert, ...]:
             )
         if isinstance(insert.passes, str):
             _check_pipeline(insert.passes, "passes")
+    return tuple(found)
+
+
+def _rules(value: Any) -> tuple[Rule, ...]:
+    found: list[Any] = list(cast(Sequence[Any], value)) if isinstance(value, list | tuple) else [value]
+    for rule in found:
+        if not callable(rule):
+            raise BackendOptionError(f"option 'schedules' must be a list of functions of a fusion, found {rule!r}")
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kiln.frontend.registration import ensure_registered
 
 if TYPE_CHECKING:
-    from kiln import patterns
+    from kiln import patterns, schedules
     from kiln.frontend.backend import kiln as backend
     from kiln.frontend.report.explain import explain
     from kiln.frontend.report.profile import profile
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = ["Insert", "__version__", "backend", "explain", "patterns", "profile", "trace"]
+__all__ = ["Insert", "__version__", "backend", "explain", "patterns", "profile", "schedules", "trace"]
 
 # Public name -> (module, attribute there; None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
@@ -32,6 +32,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "explain": ("kiln.frontend.report.explain", "explain"),
     "patterns": ("kiln.patterns", None),
     "profile": ("kiln.frontend.report.profile", "profile"),
+    "schedules": ("kiln.schedules", None),
     "trace": ("kiln.frontend.report.trace.notebook", "trace"),
 }
 

@@ -8,6 +8,7 @@
 | ``kiln.passes`` | a ``kiln.Insert``, or a list of them |
 | ``kiln.patterns`` | a function that calls ``kiln.patterns.register``, or a list of them |
 | ``kiln.lowerings`` | a rule with the decorator ``@lowers``, or the module that holds some |
+| ``kiln.schedules`` | a rule (``kiln.schedules``) that chooses schedules, or a list of them |
 | ``kiln.targets`` | a class of a target |
 """
 
@@ -18,9 +19,9 @@ from pathlib import Path
 
 from kiln.errors import KilnError
 
-__all__ = ["LOWERINGS", "PASSES", "PATTERNS", "is_named", "load"]
+__all__ = ["LOWERINGS", "PASSES", "PATTERNS", "SCHEDULES", "is_named", "load"]
 
-PASSES, PATTERNS, LOWERINGS = "kiln.passes", "kiln.patterns", "kiln.lowerings"
+PASSES, PATTERNS, LOWERINGS, SCHEDULES = "kiln.passes", "kiln.patterns", "kiln.lowerings", "kiln.schedules"
 
 
 def load(group: str) -> list[tuple[str, object]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
+from kiln.schedules import Rule, installed_rules
+
 __all__ = ["KernelsAlone", "PipelineOptions"]
 
 _GRAPH_SECONDS = 120
@@ -38,6 +40,15 @@ class PipelineOptions:
     )
     tt_cpu: str = ""
     check: str = ""
+
+    schedules: tuple[Rule, ...] = field(
+        default=(), metadata={"help": "own rules that choose schedules of kernels: a list of functions"}
+    )
+
+    @property
+    def schedule_rules(self) -> tuple[Rule, ...]:
+        """Those of installed packages, and those that were given, which have the last word."""
+        return (*installed_rules(), *self.schedules)
 
     @property
     def is_strict(self) -> bool:

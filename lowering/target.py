@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from kiln.errors import KilnError, did_you_mean
 from kiln.lowering.options import PipelineOptions
+from kiln.schedules import names_of_rules
 
 if TYPE_CHECKING:  # a graph that is loaded from the cache needs no MLIR
     from torch_mlir import ir
@@ -61,6 +62,8 @@ class Step:
 
 Steps = Sequence[Step]
 
+_APPLY = "apply-schedules"
+
 ALONE = "alone"
 """Attribute of a named op whose kernel takes nothing behind it."""
 
@@ -81,12 +84,14 @@ class Target:
     """What is the same for all targets: how graphs are simplified, and converted to ops with a meaning.
 
     name: as in ``options={"target": ...}``. uses_triton: kernels are Triton IR on the way. library_adds_bias: a bias
-    behind a convolution costs its library nothing.
+    behind a convolution costs its library nothing. emitters: the folder of `lowering` whose `emit.py` writes its
+    kernels; empty: one from outside.
     """
 
     name: ClassVar[str]
     uses_triton: ClassVar[bool] = False
     library_adds_bias: ClassVar[bool] = True
+    emitters: ClassVar[str] = ""
 
     @classmethod
     def on(cls, device: str, arch: str) -> Self:
@@ -126,6 +131,9 @@ class Target:
     def phase(self, name: str, options: PipelineOptions) -> Steps:
         """The steps of a phase."""
         steps: Steps = getattr(self, name)(options)
+        if name == "schedule" and not any(step.text.startswith(_APPLY) for step in steps):
+            done = next((step.stage for step in reversed(steps) if step.stage), "")
+            return [*steps, *self.apply_schedules(options, done)]
         return steps
 
     def simplify(self, options: PipelineOptions) -> Steps:
@@ -169,6 +177,17 @@ class Target:
     def schedule(self, options: PipelineOptions) -> Steps:
         """How each kernel walks its loops."""
         raise NotImplementedError(f"{type(self).__name__}.schedule")
+
+    def apply_schedules(self, options: PipelineOptions, stage: str = "") -> list[Step]:
+        """Rules from outside, if there are any. They are the end of `schedule` where that does not name them itself,
+        as what makes use of schedules has to.
+        """
+        rules = options.schedule_rules
+        if not rules:
+            return []
+        arch = getattr(self, "arch", "")
+        given = braced(f"target={self.name}", f"arch={arch}" if arch else "", f"rules={names_of_rules(rules)}")
+        return [Step(f"{_APPLY}{given}", "rules from outside have the last word", stage)]
 
     def emit(self, options: PipelineOptions) -> Steps:
         """From scheduled fusions to loops of each kernel."""

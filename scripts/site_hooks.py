@@ -30,6 +30,7 @@ API = {
     "kiln.Stage": "kiln.frontend.report.trace.notebook.Stage",
     "kiln.Insert": "kiln.inserts.Insert",
     "kiln.patterns": "kiln.patterns",
+    "kiln.schedules": "kiln.schedules",
     "kiln.errors": "kiln.errors",
     "Options": "kiln.frontend.options.Options",
     "Passes": "kiln.passes.core",

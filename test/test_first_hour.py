@@ -65,12 +65,28 @@ def test_the_package_makes_it_faster_and_is_cached(installed):
         ("passes", "rows are summed", "Rows are summed"),
         ("patterns", "one-product", "single-product"),
         ("lowerings", "degree <= 8", "degree <= 7"),
+        ("schedules", "(8, 4, 2, 1)", "(4, 2, 1)"),
     ):
         path = installed / "faster" / f"{name}.py"
         text = path.read_text()
         path.write_text(text.replace(old, new))
         assert ": stored\n" in run(installed, sys.executable, "look.py").stdout, name
         path.write_text(text)
+
+
+def test_its_rule_chooses_a_schedule(installed):
+    program = """
+import kiln, torch
+from model import make
+model, inputs = make()
+with torch.no_grad():
+    (graph,) = kiln.explain(model, *inputs, options={"cpu": "x86-64-v3", "fallback": False}).graphs
+print([note.reason for note in graph.notes if note.pass_name == "apply-schedules"])
+"""
+    done = run(installed, sys.executable, "-c", program)
+    assert done.stdout == "['schedule by faster.schedules:one_row: nv: 2 -> 8']\n", done.stderr
+    done = run(installed, sys.executable, "-m", "kiln.tools.kiln_opt", "--pipeline=cpu", "--print-pipeline")
+    assert "schedule-cpu,apply-schedules{rules=faster.schedules:one_row},pack-constants" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("option", ["verify='numerics'", "check=True", "target='tt-cpu'"])

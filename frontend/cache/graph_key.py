@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from kiln.entry_points import LOWERINGS, PATTERNS, is_named
-from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text, source_text
+from kiln.frontend.cache.source_key import Uncacheable, pass_text, pattern_text, rule_text, source_text
 from kiln.frontend.distances import DISTANCE
 from kiln.frontend.donated import DONATED
 from kiln.frontend.import_.limits import LIMITS
@@ -38,7 +38,7 @@ __all__ = ["Uncacheable", "code_settings", "graph_key", "graph_text", "settings_
 _PACKAGES = ("torch-mlir", "llvmlite", "triton", "kiln-mlir")
 _FUNCTIONS = ("_operator", "math", "torch")
 """Modules whose functions (getitem, arithmetic on sizes, torch.sym_max) mean the same in every process."""
-_NOT_KEYS = ("debug_dir", "override", "trace", "trace_html", "cache", "passes")
+_NOT_KEYS = ("debug_dir", "override", "trace", "trace_html", "cache", "passes", "schedules")
 """Options that change no code, or have a text of their own."""
 
 
@@ -84,7 +84,9 @@ def _check_settings(options: Options) -> None:
 
 def _options_text(options: Options) -> str:
     text = repr(sorted((f.name, getattr(options, f.name)) for f in fields(options) if f.name not in _NOT_KEYS))
-    return text + (pass_text(options.inserts) if options.inserts else "") + _patterns_text() + _rules_text()
+    rules = [rule_text(rule) for rule in options.schedule_rules]
+    own = (pass_text(options.inserts) if options.inserts else "") + (repr(rules) if rules else "")
+    return text + own + _patterns_text() + _rules_text()
 
 
 def graph_text(gm: GraphModule) -> str:

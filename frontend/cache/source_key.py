@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import torch
@@ -22,7 +22,7 @@ import torch.utils._pytree as pytree
 
 from kiln.inserts import Insert
 
-__all__ = ["Uncacheable", "pass_text", "pattern_text", "source_text"]
+__all__ = ["Uncacheable", "pass_text", "pattern_text", "rule_text", "source_text"]
 
 _STARTED = time.time()
 _INSTALLED = ("site-packages", "dist-packages")
@@ -60,6 +60,15 @@ def pattern_text(entry: Any) -> str:
     """What a pattern from outside (`RewritePattern`) adds to the code of a graph. Raises as ``pass_text``."""
     functions = [source_text(f) for f in (entry.pattern, entry.replacement, entry.condition) if f is not None]
     return f"{entry.name} {functions} {_Writer().value(entry.example_inputs())} {entry.tolerance} {entry.whole}"
+
+
+def rule_text(rule: Any) -> str:
+    """What a rule that chooses schedules adds: a function, or an object and its attributes. Raises as `pass_text`."""
+    if isinstance(rule, FunctionType | type | functools.partial):
+        return source_text(cast(Any, rule))
+    if isinstance(rule, MethodType):
+        return f"{_Writer().value(vars(rule.__self__))} {source_text(rule.__func__)}"
+    return f"{_Writer().value(vars(rule))} {source_text(type(rule))}"
 
 
 def source_text(code: Any) -> str:

@@ -56,6 +56,16 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap]) -> Schedule | Non
     return special.plan(body, layouts) if special is not None and special.plan is not None else None
 
 
+def check_schedule(body: FusionBody, schedule: Schedule | None) -> None:
+    """Raise UnsupportedError for a schedule of another kernel than that of a fusion, or of one of its parts."""
+    special = _special(body)
+    if special is not None:
+        special.accepted(schedule, body.fusion)
+    elif schedule is not None:
+        where = str(body.fusion.location)
+        raise UnsupportedError("kiln.fusion", where, f"no kernel for a schedule {schedule.kernel}")
+
+
 def _emit(kernel: Kernel) -> None:
     parts = kernel.body.parts()
     if len(parts) > 1:
@@ -67,13 +77,11 @@ def _emit(kernel: Kernel) -> None:
         kind = next(name for name, found in kernel_kinds("cpu").items() if found is special)
         if kind in _TAKEN.paths:  # those of ops from outside are not
             _TAKEN(kind)
-        special.accepted(kernel.schedule, kernel.body.fusion)
+        check_schedule(kernel.body, kernel.schedule)
         with kernel.body.location:
             special.emit(kernel)
         return
-    if kernel.schedule is not None:
-        where = str(kernel.body.fusion.location)
-        raise UnsupportedError("kiln.fusion", where, f"no kernel for a schedule {kernel.schedule.kernel}")
+    check_schedule(kernel.body, kernel.schedule)
     _TAKEN("loops")
     for group in group_roots(kernel.body):
         e = kernel.evaluator()

@@ -27,6 +27,7 @@ class CpuTarget(Target):
     """The processor that code is made for (`isa.target`)."""
 
     name: ClassVar[str] = "cpu"
+    emitters: ClassVar[str] = "cpu"
 
     @property
     def machine(self) -> isa.Isa:
@@ -94,6 +95,7 @@ class CpuTarget(Target):
         return [
             Step("schedule-cpu", "tiles by the measured rules"),
             *([tuned] if options.is_tuned else []),
+            *self.apply_schedules(options),
             Step("pack-constants", "in the order that the schedules chose", stage="sched"),
         ]
 

@@ -25,7 +25,7 @@ from torch_mlir import ir
 
 from kiln.dialects import affine, kiln, tt
 from kiln.dialects.schedules import PartsSchedule, Schedule, from_attribute
-from kiln.dialects.schedules.gpu import LoopsSchedule
+from kiln.dialects.schedules.gpu import LoopsSchedule, NestSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
 from kiln.lowering.emitters import KernelKind, kernel_kinds
@@ -218,6 +218,25 @@ def plan_kernel(body: FusionBody, layouts: list[ir.AffineMap], options: DotOptio
     )
 
 
+def check_schedule(body: FusionBody, schedule: Schedule | None) -> None:
+    """Raise UnsupportedError for a schedule of another kernel than that of a fusion, or of one of its parts."""
+    special = _special(body)
+    if special is not None:
+        special.accepted(schedule, body.fusion)
+    elif schedule is not None:
+        _nests(schedule, body)
+
+
+def _nests(schedule: Schedule, body: FusionBody) -> tuple[NestSchedule, ...]:
+    where = str(body.fusion.location)
+    if not isinstance(schedule, LoopsSchedule):
+        raise UnsupportedError("kiln.fusion", where, f"no kernel for a schedule {schedule.kernel}")
+    wanted = len(group_roots(body))
+    if len(schedule.nests) != wanted:
+        raise UnsupportedError("kiln.fusion", where, f"a schedule of {len(schedule.nests)} nests for {wanted}")
+    return schedule.nests
+
+
 def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
     """The sections of one part."""
     body = kernel.body
@@ -226,13 +245,8 @@ def _add(kernel: GpuKernel, schedule: Schedule | None) -> None:
         with body.location:
             special.emit(kernel, special.accepted(schedule, body.fusion))
         return
-    if schedule is not None and not isinstance(schedule, LoopsSchedule):
-        raise UnsupportedError("kiln.fusion", str(body.fusion.location), f"no kernel for a schedule {schedule.kernel}")
     groups = group_roots(body)
-    given = schedule.nests if schedule is not None else [None] * len(groups)
-    if len(given) != len(groups):
-        found = f"a schedule of {len(given)} nests for {len(groups)}"
-        raise UnsupportedError("kiln.fusion", str(body.fusion.location), found)
+    given = _nests(schedule, body) if schedule is not None else [None] * len(groups)
     for group, mine in zip(groups, given, strict=True):
         nest = plan_nest(body, kernel.layouts, group, mine)
 

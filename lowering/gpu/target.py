@@ -30,6 +30,7 @@ class GpuTarget(Target):
 
     name: ClassVar[str] = "cuda"
     uses_triton: ClassVar[bool] = True
+    emitters: ClassVar[str] = "gpu"
     library_adds_bias: ClassVar[bool] = False  # ATen adds it to cuDNN's result in a pass of its own
 
     device: str = ""
