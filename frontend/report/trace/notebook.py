@@ -189,6 +189,10 @@ class Trace:
         document = html.escape(self.html())
         return f'<iframe srcdoc="{document}" style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
 
+    def _mime_(self) -> tuple[str, str]:
+        """Marimo's own protocol, which it asks before IPython's."""
+        return "text/html", self._repr_html_()
+
 
 def trace(
     model: Callable[..., Any],

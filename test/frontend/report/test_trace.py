@@ -385,6 +385,15 @@ def test_a_notebook_shows_the_page():
     assert shown.startswith("<iframe srcdoc=") and "&lt;!doctype html&gt;" in shown
 
 
+def test_marimo_shows_the_page():
+    """Its protocol: a method of the class, which returns a MIME type and the data."""
+    found = traced()
+    method = getattr(type(found), "_mime_", None)
+    assert method is not None
+    mime, shown = method(found)
+    assert mime == "text/html" and shown == found._repr_html_()
+
+
 def test_the_command(tmp_path: Path):
     (tmp_path / "mine.py").write_text(
         "import torch\ndef make():\n    return torch.nn.Linear(4, 4), (torch.randn(2, 4),)\n"
