@@ -191,7 +191,8 @@ class ConvertTorchToKiln(Pass):
 
     def _choose(self, cx: "LoweringContext", tail: BlockTail) -> tuple[str, str, list[ir.Value | None]]:
         """Convert by the first way that works; returns way, why not an earlier one, and a value per result."""
-        from kiln.passes.torch_to_kiln.registry import ELSEWHERE, find_rule
+        from kiln.passes.torch_to_kiln.registry import find_rule
+        from kiln.passes.torch_to_kiln.torch_values import ELSEWHERE
 
         if cx.name in self.aten or cx.op.name in self.aten:
             return "aten", "asked for by an option", self._aten(cx, "asked for by an option")

@@ -112,7 +112,7 @@ class FoldConstants(Pass):
         """Whether the op makes a tensor out of numbers alone, and its results if they are constant and small."""
         from kiln.passes.folding.tensors import evaluate, literal_tensor
         from kiln.passes.torch_to_kiln.liveness import is_pure
-        from kiln.passes.torch_to_kiln.registry import op_name
+        from kiln.passes.torch_to_kiln.torch_values import op_name
 
         if op.name == "torch.vtensor.literal":
             tensor = literal_tensor(op.attributes["value"], op.results[0])

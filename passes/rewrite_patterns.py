@@ -122,7 +122,7 @@ class RewritePatterns(Pass):
         from kiln.passes.patterns.matcher import Matcher
         from kiln.passes.patterns.replace import Refused, replace
         from kiln.passes.simplify_algebra import erase_dead_from, op_address
-        from kiln.passes.torch_to_kiln.registry import op_name
+        from kiln.passes.torch_to_kiln.torch_values import op_name
 
         root_name = graph.outputs[0].op.name  # type: ignore[union-attr] - a match has found every op of the pattern
         matcher = Matcher(graph, names)
@@ -163,7 +163,7 @@ def _held_by(block: ir.Block) -> set[str]:
     the element types of the ops' results.
     """
     from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-    from kiln.passes.torch_to_kiln.registry import op_name
+    from kiln.passes.torch_to_kiln.torch_values import op_name
 
     held: set[str] = set()
     types: set[str] = set()

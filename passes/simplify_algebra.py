@@ -70,7 +70,7 @@ class SimplifyAlgebra(Pass):
                     break
 
     def _sweep(self, block: ir.Block, table: dict[str, list[Any]], told: set[tuple[str, str]]) -> int:
-        from kiln.passes.torch_to_kiln.registry import op_name
+        from kiln.passes.torch_to_kiln.torch_values import op_name
 
         changed = 0
         for op in [op.operation for op in block.operations]:

@@ -56,7 +56,7 @@ class TorchCse(Pass):
     def _merge(self, block: ir.Block) -> None:
         from kiln.passes.algebra.values import escapes, is_view
         from kiln.passes.torch_to_kiln.liveness import is_pure
-        from kiln.passes.torch_to_kiln.registry import op_name
+        from kiln.passes.torch_to_kiln.torch_values import op_name
 
         # Values by number, which unlike a handle's hash says nothing about what an op reads.
         numbers: dict[ir.Value, int] = {argument: k for k, argument in enumerate(block.arguments)}

@@ -41,7 +41,7 @@ from kiln.frontend.import_.scalar_overloads import prefer_scalar_overload
 from kiln.frontend.import_.storage_views import COUNTING, counted_in_tensor
 from kiln.frontend.import_.symbolic_numbers import SymbolicNumbers
 from kiln.frontend.recomputed import ROUNDED
-from kiln.passes.torch_to_kiln.registry import ELSEWHERE
+from kiln.passes.torch_to_kiln.torch_values import ELSEWHERE
 from kiln.runtime.aten_call import resolve_op
 from kiln.runtime.numbers import NUMBER_ON
 

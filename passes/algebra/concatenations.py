@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, op_name, python_value
 
 from .expressions import Match, NoMatch
 from .rules import Safety, rule

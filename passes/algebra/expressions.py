@@ -16,8 +16,7 @@ from typing import Any
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, op_name, python_value
 
 from .values import dtype_of, is_integral, is_tensor, same_type, splat_of
 

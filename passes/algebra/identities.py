@@ -8,7 +8,7 @@ import math
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
-from kiln.passes.torch_to_kiln.registry import op_name
+from kiln.passes.torch_to_kiln.torch_values import op_name
 
 from .expressions import Match, NoMatch
 from .rules import Safety, row, rule

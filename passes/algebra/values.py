@@ -10,8 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, op_name, python_value
 
 __all__ = [
     "base_of",

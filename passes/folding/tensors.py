@@ -12,8 +12,7 @@ from kiln.dialects.dtypes import dtype_from_code, dtype_from_torch
 from kiln.dialects.memo import type_text
 from kiln.lowering.host.elements import bf16_bytes, dense_bytes
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, op_name, python_value
 
 if TYPE_CHECKING:
     import torch

@@ -19,8 +19,7 @@ from torch_mlir import ir
 
 from kiln.dialects.memo import type_text
 from kiln.errors import KilnError
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, op_name, python_value
 
 from .registry import RewritePattern
 from .sizes import argument_sizes, result_sizes

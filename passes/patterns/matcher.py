@@ -17,8 +17,7 @@ from kiln.dialects.dtypes import dtype_from_torch
 from kiln.dialects.memo import type_text
 from kiln.dialects.walk import defining_op
 from kiln.passes.torch_to_kiln.function_state import parse_tensor_type
-from kiln.passes.torch_to_kiln.registry import op_name
-from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, python_value
+from kiln.passes.torch_to_kiln.torch_values import NOT_CONSTANT, list_elements, op_name, python_value
 
 from .graph import Operand, PatternGraph, PatternOp
 from .sizes import bind, result_sizes

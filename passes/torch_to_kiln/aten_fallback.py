@@ -19,11 +19,10 @@ from kiln.dialects.walk import defining_op, tensors_among
 from kiln.errors import UnsupportedError
 from kiln.runtime.strided import DENSE, IN_MEMORY
 
-from .registry import ELSEWHERE, op_name
 from .reshape import same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of
-from .torch_values import NOT_CONSTANT, list_elements, number_of, python_value
+from .torch_values import ELSEWHERE, NOT_CONSTANT, list_elements, number_of, op_name, python_value
 
 if TYPE_CHECKING:
     from .context import LoweringContext

@@ -15,10 +15,9 @@ from . import torch_values
 from .emitter import Argument, At, Body, Emitter, Size
 from .float8 import CARRY_FLOAT8
 from .function_state import FunctionState, TensorInfo
-from .registry import op_name
 from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of
-from .torch_values import NOT_CONSTANT
+from .torch_values import NOT_CONSTANT, op_name
 
 __all__ = ["LoweringContext"]
 
@@ -168,7 +167,7 @@ class LoweringContext(Emitter):
         value = torch_values.python_value(number)
         if isinstance(value, int | float):
             return value
-        size = torch_values.size_number(number, self.state)
+        size = self.state.size_number(number)
         if size is None:
             self.unsupported(f"operand {i} of type {operand.type} is no tensor and no number made of sizes")
         return size

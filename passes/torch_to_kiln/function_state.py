@@ -6,16 +6,19 @@
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, TypeVar
 
 from torch_mlir import ir
 
 from kiln.dialects.dtypes import DType, dtype_from_builtin, dtype_from_torch
 from kiln.dialects.memo import type_text
+from kiln.dialects.walk import defining_op
 from kiln.errors import InvalidIRError
 
-from . import torch_values
+from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of, pack_symbols
+from .torch_values import arithmetic, python_value
 
 __all__ = ["FunctionState", "TensorInfo", "argument_info", "parse_tensor_type"]
 
@@ -168,10 +171,43 @@ class FunctionState:
         """A ``!torch.int`` as an expression over the symbols; None where it is not one (data-dependent, Max, ...)."""
         found = self.sizes.get(value)
         if found is None:
-            found = torch_values.int_expr(value, self)
+            found = self._int_expr(value)
             if found is not None:
                 self.sizes[value] = found
         return found
+
+    def _int_expr(self, value: ir.Value) -> Expr | None:
+        constant = python_value(value)
+        if isinstance(constant, int):
+            return as_expr(int(constant))
+        op = defining_op(value)
+        if op is None:
+            return None
+        if op.name in ("torch.aten.size.int", "torch.aten.sym_size.int"):
+            dim = python_value(op.operands[1])
+            tensor = self.values.get(op.operands[0])
+            return self.info(tensor).shape[dim] if tensor is not None and isinstance(dim, int) else None
+        if op.name == "torch.aten.numel" or op.name == "torch.aten.sym_numel":
+            tensor = self.values.get(op.operands[0])
+            return None if tensor is None else prod(self.info(tensor).shape, start=as_expr(1))
+        args = [self.int_expr(operand) for operand in op.operands]
+        if any(arg is None for arg in args):
+            return None
+        return arithmetic(op.name, [arg for arg in args if arg is not None])
+
+    def size_number(self, value: ir.Value) -> SizeNumber | None:
+        """A ``!torch.int`` or ``!torch.float`` that is made of sizes, or None."""
+        expr = self.int_expr(value)
+        if expr is not None:
+            return SizeNumber(expr)
+        op = defining_op(value)
+        if op is None:
+            return None
+        if op.name in ("torch.aten.Float.Scalar", "torch.aten.div.int"):
+            exprs = [self.int_expr(operand) for operand in op.operands]
+            if all(e is not None for e in exprs):
+                return SizeNumber(exprs[0], True, exprs[1] if len(exprs) > 1 else None)  # type: ignore[arg-type] - none of them is None
+        return None
 
 
 def argument_info(argument: ir.Value, attrs: ir.Attribute | None) -> tuple[tuple[Expr, ...], DType]:

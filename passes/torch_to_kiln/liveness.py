@@ -5,7 +5,7 @@
 
 from torch_mlir import ir
 
-from .registry import ELSEWHERE, op_name
+from .torch_values import ELSEWHERE, op_name
 
 __all__ = ["is_pure", "is_used", "live_ops"]
 

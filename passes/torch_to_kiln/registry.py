@@ -19,10 +19,7 @@ from kiln import entry_points
 if TYPE_CHECKING:
     from .context import LoweringContext
 
-__all__ = ["ELSEWHERE", "Rule", "find_rule", "load_rules", "lowers", "op_name", "outside_rules"]
-
-ELSEWHERE = "torch.elsewhere."
-"""Before the name of an op that reads or makes a tensor on another device than the graph's, and must be a call."""
+__all__ = ["Rule", "find_rule", "load_rules", "lowers", "outside_rules"]
 
 # A rule returns the builtin value of each result (a single one may come bare); None stands for a result without uses.
 Rule = Callable[["LoweringContext"], "ir.Value | Sequence[ir.Value | None]"]
@@ -74,12 +71,3 @@ def find_rule(name: str) -> Rule | None:
     """The rule for the op ``name``, or None."""
     load_rules()
     return _RULES.get(name)
-
-
-def op_name(op: ir.Operation) -> str:
-    """The name a rule is found by: the op's own, or what a ``torch.operator`` calls (with ``ELSEWHERE`` before it, so
-    that neither rules nor patterns find it, where its tensors are on another device).
-    """
-    if op.name == "torch.operator":
-        return ir.StringAttr(op.attributes["name"]).value
-    return op.name

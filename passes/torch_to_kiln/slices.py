@@ -12,10 +12,11 @@ from kiln.dialects.walk import defining_op
 
 from .aten_fallback import is_row_major, op_strides
 from .context import LoweringContext
-from .registry import lowers, op_name
+from .registry import lowers
 from .reshape import SizeAlgebra, same_size
 from .shape_ops import list_unpack
 from .sizes import Expr, as_expr, constant_of, dim
+from .torch_values import op_name
 from .views import ALIASING, copy
 
 _END = (1 << 63) - 1

@@ -1,21 +1,20 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Reading of operands in the torch dialect: constants, lists, and integer arithmetic on sizes."""
+"""Reading of ops and operands in the torch dialect: names, constants, lists, and integer arithmetic on sizes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch_mlir import ir
 
 from kiln.dialects.walk import defining_op
 
-from .scalars import SizeNumber
 from .sizes import Expr, as_expr, constant_of
 
-if TYPE_CHECKING:
-    from .function_state import FunctionState
+__all__ = ["ELSEWHERE", "NOT_CONSTANT", "arithmetic", "list_elements", "number_of", "op_name", "python_value"]
 
-__all__ = ["NOT_CONSTANT", "int_expr", "list_elements", "number_of", "python_value", "size_number"]
+ELSEWHERE = "torch.elsewhere."
+"""Before the name of an op that reads or makes a tensor on another device than the graph's, and must be a call."""
 
 
 class _NotConstant:
@@ -25,6 +24,15 @@ class _NotConstant:
 
 NOT_CONSTANT = _NotConstant()
 """What :func:`python_value` returns for a value that is known only at run time."""
+
+
+def op_name(op: ir.Operation) -> str:
+    """The name a rule is found by: the op's own, or what a ``torch.operator`` calls (with ``ELSEWHERE`` before it, so
+    that neither rules nor patterns find it, where its tensors are on another device).
+    """
+    if op.name == "torch.operator":
+        return ir.StringAttr(op.attributes["name"]).value
+    return op.name
 
 
 def list_elements(value: ir.Value) -> list[ir.Value] | None:
@@ -72,48 +80,8 @@ def number_of(value: ir.Value) -> ir.Value | None:
     return op.operands[0] if op is not None and op.name == "torch.prim.NumToTensor.Scalar" else None
 
 
-def int_expr(value: ir.Value, state: "FunctionState") -> Expr | None:
-    """A ``!torch.int`` as an affine expression over the symbols of ``state``, or None."""
-    constant = python_value(value)
-    if isinstance(constant, int):
-        return as_expr(int(constant))
-    op = defining_op(value)
-    if op is None:
-        return None
-    if op.name in ("torch.aten.size.int", "torch.aten.sym_size.int"):
-        dim = python_value(op.operands[1])
-        tensor = state.values.get(op.operands[0])
-        return state.info(tensor).shape[dim] if tensor is not None and isinstance(dim, int) else None
-    if op.name == "torch.aten.numel" or op.name == "torch.aten.sym_numel":
-        tensor = state.values.get(op.operands[0])
-        if tensor is None:
-            return None
-        result = as_expr(1)
-        for size in state.info(tensor).shape:
-            result = result * size
-        return result
-    args = [state.int_expr(operand) for operand in op.operands]
-    if any(arg is None for arg in args):
-        return None
-    return _arithmetic(op.name, [arg for arg in args if arg is not None])
-
-
-def size_number(value: ir.Value, state: "FunctionState") -> SizeNumber | None:
-    """A ``!torch.int`` or ``!torch.float`` that is made of sizes, or None."""
-    expr = state.int_expr(value)
-    if expr is not None:
-        return SizeNumber(expr)
-    op = defining_op(value)
-    if op is None:
-        return None
-    if op.name in ("torch.aten.Float.Scalar", "torch.aten.div.int"):
-        exprs = [state.int_expr(operand) for operand in op.operands]
-        if all(e is not None for e in exprs):
-            return SizeNumber(exprs[0], True, exprs[1] if len(exprs) > 1 else None)  # type: ignore[arg-type] - none of them is None
-    return None
-
-
-def _arithmetic(name: str, args: list[Expr]) -> Expr | None:
+def arithmetic(name: str, args: list[Expr]) -> Expr | None:
+    """The result of a torch op on integers that are affine expressions; None where it is not affine."""
     constants = [constant_of(arg) for arg in args]
     if name in ("torch.aten.neg.int", "torch.aten.neg"):
         return args[0] * -1

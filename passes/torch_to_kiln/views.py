@@ -9,9 +9,10 @@ from torch_mlir import ir
 
 from .context import LoweringContext
 from .emitter import Emitter
-from .registry import lowers, op_name
+from .registry import lowers
 from .reshape import reshape_map
 from .sizes import Expr, as_expr, constant_of, dim
+from .torch_values import op_name
 
 # Ops whose result may share memory with their operand in eager mode.
 ALIASING = frozenset(
