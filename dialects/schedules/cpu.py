@@ -54,13 +54,18 @@ class GemmSchedule(Schedule):
 
 @dataclass(frozen=True, kw_only=True)
 class DotTileSchedule(GemmSchedule):
-    """Tiles of `mr` rows by `nr` columns, vectors along k."""
+    """Tiles of `mr` rows by `nr` columns, vectors along k; the sums of a row are folded to one vector of `nr` lanes."""
 
     mr: Positive
-    nr: Positive
+    nr: PowerOfTwo
     width: PowerOfTwo
     mc: Positive
     nc: Positive
+
+    @override
+    def check(self) -> None:
+        if self.nr > self.width:
+            raise InvalidSchedule("nr", f"at most the lanes of a vector, {self.width}", self.nr)
 
 
 @dataclass(frozen=True, kw_only=True)

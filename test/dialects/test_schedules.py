@@ -151,6 +151,16 @@ def test_what_no_schedule_has_is_an_error(name: str) -> None:
     run()
 
 
+@pytest.mark.parametrize("kernel", ["cpu.gemm.dot", "cpu.gemm.int8_dot"])
+@pytest.mark.parametrize("nr", [3, 16])
+def test_sums_along_k_are_folded_to_lanes_of_one_vector(kernel: str, nr: int) -> None:
+    plain = {"kernel": kernel, "mr": 3, "nr": nr, "width": 8, "mc": 12, "nc": 16}
+    with pytest.raises(
+        InvalidSchedule, match="nr.*: expected (a power of two|at most the lanes of a vector, 8), found"
+    ):
+        from_plain(plain | ({"kc": 64} if kernel == "cpu.gemm.dot" else {}))
+
+
 def test_a_wrong_schedule_is_an_error_of_the_verifier() -> None:
     for name, class_ in kernels().items():
         if name != "parts":
