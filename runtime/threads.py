@@ -28,7 +28,7 @@ def torch_library() -> ctypes.CDLL:
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        raise KilnError("torch is not installed: kernels need its OpenMP runtime; pip install 'torch>=2.11,<2.14'")
+        raise KilnError("torch is not installed: kernels need its OpenMP runtime; pip install 'torch>=2.11,<2.16'")
     folder = Path(next(iter(spec.submodule_search_locations))) / "lib"
     found = sorted(folder.glob("libtorch_cpu.*")) or sorted(folder.glob("libtorch.*"))
     if not found:

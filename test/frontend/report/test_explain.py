@@ -111,8 +111,10 @@ def test_models_that_fail_are_one_line(name, source, message, tmp_path, monkeypa
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     assert main([f"{name}:make"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {message}") and error.count("\n") == 1
+    *logged, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+    # PyTorch itself logs what its fake tensors refuse, from 2.14 or 2.15 on.
+    assert not logged or "torch/_subclasses/fake_tensor.py" in logged[0]
 
 
 def test_patterns_and_near_misses() -> None:
