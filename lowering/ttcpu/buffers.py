@@ -128,7 +128,9 @@ def address_of(b: Builder, memory: ir.Value) -> ir.Value:
 
 
 def symbolic(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index], dims: Sequence[Index] = ()) -> Index:
-    """Emits an affine expression over symbols and dims; what is divided is not negative."""
+    """Emits an affine expression over symbols and dims. Divisions round down where the dividend may be negative, as of
+    the rows that a pad to a multiple of three adds, `(-s0) mod 3`.
+    """
     expr = expr.maybe_downcast()
     known = affine.constant_of(expr)
     if known is not None:
@@ -144,4 +146,8 @@ def symbolic(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index], dims: Se
         return b.muli(lhs, rhs)
     if isinstance(expr, ir.AffineCeilDivExpr):
         return b.ceildivi(lhs, rhs)
-    return b.divi(lhs, rhs) if isinstance(expr, ir.AffineFloorDivExpr) else b.remi(lhs, rhs)
+    is_quotient = isinstance(expr, ir.AffineFloorDivExpr)
+    if affine.nonnegative(expr.lhs):
+        return b.divi(lhs, rhs) if is_quotient else b.remi(lhs, rhs)
+    quotient = arith.floordivsi(b.value(lhs), b.value(rhs))
+    return quotient if is_quotient else b.subi(lhs, b.muli(quotient, rhs))

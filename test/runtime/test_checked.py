@@ -312,3 +312,19 @@ def test_numbers_of_the_ir_meet_tensors_of_another_device() -> None:
     assert [x.value.device.type for x in there] == ["meta", "meta"]
     here = Reference(text).evaluate([torch.tensor([1.0, 2.0, 8.0, 1e30])], [])
     assert [x.value.tolist() for x in here] == [[0, 0, 2, 31], pytest.approx([2.5, 2.5, 2.5, 69.07755])]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_memory_of_sizes_that_a_pad_rounds_up(target: str) -> None:
+    weight = torch.randn(5, 4)
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return (F.pad(x, (0, 0, 0, -x.shape[0] % 3)) @ weight).exp()
+
+    function = torch.compile(padded, backend="kiln", dynamic=True, options={"target": target, "fallback": False})
+    for rows in (8, 7):  # of 7, a remainder without a sign makes 7, which is less than is there
+        x = torch.randn(rows, 5, requires_grad=True)
+        results = function(x), padded(x)
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+        grads = [torch.autograd.grad(result.sum(), x)[0] for result in results]  # of the saved result
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
