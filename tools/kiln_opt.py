@@ -281,6 +281,8 @@ def _code_text(code: "Code", ending: str, debug_info: bool) -> str:
     text = code.texts().get("s" if ending == "asm" else ending)
     if text is None and ending == "asm" and not isinstance(code, GpuCode):
         raise KilnError(f"--emit=asm needs {' or '.join(DISASSEMBLERS)}, as of the packages llvm or binutils")
+    if text is None and ending == "sass" and isinstance(code, GpuCode):
+        raise KilnError("--emit=sass needs nvdisasm, of Triton's package or a CUDA toolkit")
     if text is None:
         raise KilnError(f"--emit={ending}: these kernels are for {'a GPU' if isinstance(code, GpuCode) else 'a CPU'}")
     lines = text.splitlines(keepends=True)

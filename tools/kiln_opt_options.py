@@ -192,8 +192,8 @@ def _make_parser() -> argparse.ArgumentParser:
         "--print-kernels",
         dest="emit",
         **once,
-        choices=["asm", "obj", "ttir", "ttgir", "llir", "ptx"],
-        help="print machine code of each kernel, as it runs: assembly for CPUs, or one of Triton's stages; "
+        choices=["asm", "obj", "ttir", "ttgir", "llir", "ptx", "sass"],
+        help="print machine code of each kernel, as it runs: assembly for CPUs, one of Triton's stages, or SASS; "
         "obj writes objects to the folder that -o names",
     )
     add("--timing", action="store_true", help="print the wall time of each pass")

@@ -18,6 +18,7 @@ from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.compiler_threads import compiler_threads
 from kiln.lowering.gpu.compile import Artifacts, compile_ttir
 from kiln.lowering.gpu.dot.machine import machine
+from kiln.lowering.gpu.sass import sass
 from kiln.lowering.gpu.ttir import to_ttir
 from kiln.lowering.host.elements import item_bytes
 from kiln.lowering.tile.body import FusionBody
@@ -158,9 +159,11 @@ class GpuCode:
         return kernel, made.binary
 
     def texts(self) -> dict[str, str]:
-        """Triton's stages, as text; waits for Triton."""
+        """Triton's stages and, where nvdisasm is there, SASS, as text; waits for Triton."""
         made = self.result.result()
-        return {"ttir": made.ttir, "ttgir": made.ttgir, "llir": made.llir, "ptx": made.assembly}
+        texts = {"ttir": made.ttir, "ttgir": made.ttgir, "llir": made.llir, "ptx": made.assembly}
+        instructions = sass(made.binary) if made.binary is not None and self.arch.startswith("sm_") else None
+        return texts if instructions is None else {**texts, "sass": instructions}
 
     def binary(self) -> tuple[str, bytes]:
         """The cubin, empty where there is none; waits for Triton."""

@@ -23,8 +23,9 @@ __all__ = ["KernelDump"]
 
 class KernelDump(Instrument):
     """Write to ``directory`` the code of each kernel where a step completes a stage of kernels: ``NAME.vector.mlir``,
-    ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``); machine
-    code (``NAME.o`` and its assembly ``NAME.s``, or ``NAME.cubin``); and ``plan.mlir``.
+    ``NAME.llvm.mlir``, ``NAME.ttir``; what Triton made of it (``NAME.ttgir``, ``NAME.llir``, ``NAME.ptx``, and
+    ``NAME.sass`` where nvdisasm is there); machine code (``NAME.o`` and its assembly ``NAME.s``, or ``NAME.cubin``);
+    and ``plan.mlir``.
 
     A comment gives the kind of fusion, which decides how LLVM compiles a kernel, and is not part of its code.
     """

@@ -46,7 +46,21 @@ def _lines(text: str) -> list[Line]:
             known[name] = _NAMES.sub(lambda found: expand(found[0]), bodies.get(name, "unknown"))
         return known[name]
 
-    return [_line(line, expand) for line in lines if not line.startswith("#loc")]
+    return _with_openings([_line(line, expand) for line in lines if not line.startswith("#loc")])
+
+
+def _with_openings(lines: list[Line]) -> list[Line]:
+    """An op with regions has its location behind the last of them: its first line has it as well."""
+    found = list(lines)
+    open_: list[int] = []
+    for i, line in enumerate(lines):
+        text = line.text.strip()
+        start = open_.pop() if text.startswith("}") and open_ else -1
+        if text.endswith("{"):  # "}, {" goes on with the same op
+            open_.append(start if start >= 0 else i)
+        elif start >= 0 and not found[start].location:
+            found[start] = Line(found[start].text, line.location)
+    return found
 
 
 def _line(line: str, expand: Callable[[str], str]) -> Line:

@@ -18,21 +18,27 @@ from kiln.errors import CompileError
 from kiln.frontend.report.trace.locations import located_lines
 from kiln.lowering.cpu import jit
 from kiln.lowering.cpu.disassembly import disassembled
+from kiln.lowering.gpu.sass import PTX_LINE
 
-__all__ = ["Instruction", "assembly", "hot_loop", "ptx", "triton_stage"]
+__all__ = ["Instruction", "assembly", "hot_loop", "ptx", "sass", "triton_stage"]
 
 _LINE = re.compile(r"^(?:; )?-:(\d+)")
 _TOLD = re.compile(r"^; |^[\w.$]+\(\):$")
 """What disassemblers write between instructions where lines are asked for: the function they are in."""
 _ADDRESS = re.compile(r"^\s+([0-9a-f]+):\s+(.*)$")
 _JUMP = re.compile(r"^j\w+\s+(?:0x)?([0-9a-f]+)\b")
-_LABEL = re.compile(r"^(\$?L\w+):")
-_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$?L\w+)")
+_LABEL = re.compile(r"^((?:\$|\.)?L\w+):")
+_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$?L\w+)|\bBRA(?:\.\w+)*\s.*`\((\.L\w+)\)")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
 _PLACE = re.compile(r'":(\d+):\d+')
 _DEBUG = re.compile(r", !dbg !(\d+)$")
 _DEBUG_LINE = re.compile(r"^!(\d+) = !DILocation\(line: (\d+)", re.M)
-_WORK = re.compile(r"^(?:v\w*(?:ps|pd|ss|sd|ph)\b|vp\w*dp\w*|tdp\w+|f\w*ml\w*|fma|mma|wgmma|mul|add|ld|st)")
+_SASS_ADDRESS = re.compile(r"^/\*[0-9a-f]+\*/\s+")
+_WORK = re.compile(
+    r"^(?:v\w*(?:ps|pd|ss|sd|ph)\b|vp\w*dp\w*|tdp\w+"  # x86
+    r"|f\w*ml\w*|fma|mma|wgmma|mul|add|ld|st"  # Arm, PTX
+    r"|(?:@!?U?P\w+ )?(?:[FHD](?:FMA2?|MUL2?|ADD2?|SETP)|MUFU|\w*MMA|LD|ST))"  # SASS
+)
 
 
 @dataclass(frozen=True)
@@ -80,17 +86,44 @@ def assembly(code: str, llvm: str, name: str, level: int) -> tuple[list[Instruct
 
 
 def ptx(code: str) -> list[Instruction]:
-    """The lines of PTX; each instruction has the line of Triton's input that ``.loc`` in front of it names."""
+    """The lines of PTX without ``.loc``; each instruction has the line of Triton's input that the last one names."""
+    return [found for found in _ptx(code) if not _LOC.match(found.text)]
+
+
+def _ptx(code: str) -> list[Instruction]:
+    """All lines of PTX. LLVM counts on behind the line of an inline assembly for each line in it: the first holds."""
     found: list[Instruction] = []
-    line = 0
+    line, is_inline, is_named = 0, False, False
     for text in code.splitlines():
         told = _LOC.match(text)
         if told is not None:
-            line = int(told[1])
-            continue
-        is_instruction = text.startswith("\t") and not text.lstrip().startswith((".", "//"))
+            if not (is_inline and is_named):
+                line = int(told[1])
+            is_named = True
+        elif "// begin inline asm" in text:
+            is_inline, is_named = True, False
+        elif "// end inline asm" in text:
+            is_inline = False
+        is_instruction = told is None and text.startswith("\t") and not text.lstrip().startswith((".", "//"))
         found.append(Instruction(text, line if is_instruction else 0))
     return found
+
+
+def sass(code: str, assembly: str) -> list[Instruction]:
+    """The lines of SASS (`kiln.lowering.gpu.sass`); each instruction has the line (from 1) of what `ptx` returns.
+
+    assembly: the PTX that it was assembled from.
+    """
+    numbers: dict[int, int] = {}
+    for number, found in enumerate(_ptx(assembly), 1):
+        if not _LOC.match(found.text):
+            numbers[number] = len(numbers) + 1
+    lines: list[Instruction] = []
+    for text in code.splitlines():
+        told = PTX_LINE.search(text)
+        line = numbers.get(int(told[1]), 0) if told is not None else 0
+        lines.append(Instruction(PTX_LINE.sub("", text), line))
+    return lines
 
 
 def triton_stage(code: str) -> list[Instruction]:
@@ -125,16 +158,18 @@ def _loops(lines: list[str]) -> list[tuple[int, int]]:
         label, address = _LABEL.match(text), _ADDRESS.match(text)
         if label is not None:
             places[label[1]] = i
-        instruction = text.strip()
+        instruction = _SASS_ADDRESS.sub("", text.strip())
         if address is not None:
             places[address[1]] = i
             instruction = address[2]
         jump = _JUMP.match(instruction) or _BRANCH.search(instruction)
-        if jump is not None and jump[1] in places:
-            found.add((places[jump[1]], i))
+        to = next(filter(None, jump.groups()), "") if jump is not None else ""
+        if to in places:
+            found.add((places[to], i))
     return sorted(found)
 
 
 def _work(lines: list[str]) -> int:
-    texts = (found[2] if (found := _ADDRESS.match(line)) else line.strip() for line in lines)
+    plain = (_SASS_ADDRESS.sub("", line.strip()) for line in lines)
+    texts = (found[2] if (found := _ADDRESS.match(line)) else line for line in plain)
     return sum(1 for text in texts if _WORK.match(text))

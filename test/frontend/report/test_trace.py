@@ -302,6 +302,21 @@ def test_places_in_locations():
     assert third.text == '  "y"() {text = "a loc(b"} : () -> ()'
 
 
+def test_the_first_line_of_an_op_with_regions_has_its_location():
+    text = "\n".join(
+        [
+            '#loc1 = loc("sum"("m.py":3:0))',
+            '  %0 = "if"(%a) ({',
+            '    "x"() : () -> () loc(unknown)',
+            "  }, {",
+            '    "y"() : () -> () loc(unknown)',
+            "  }) : () -> f32 loc(#loc1)",
+        ]
+    )
+    found = [bool(places(line.location)) for line in located_lines(text)]
+    assert found == [True, False, False, False, True]
+
+
 def test_a_new_number_is_no_change():
     old = ["%0 = a(%x)", "%1 = b(%0)", "%2 = c(%1, %0)"]
     assert changed_lines(old, ["%7 = a(%x)", "%8 = b(%7)", "%9 = c(%8, %7)"]) == []
@@ -341,6 +356,50 @@ def test_ptx_refers_to_triton_ir():
     assert blocks and all("tt.store" in line for line in blocks)
     sums = [lines[i.line - 1] for i in triton_stage(made.llir) if " fadd " in i.text and i.line]
     assert sums and all("arith." in line or "tt.dot" in line for line in sums)
+
+
+def for_sm_90(record: Any) -> Any:
+    """The record with what Triton and ptxas make of its kernels for a GPU that need not be here."""
+    from concurrent.futures import Future
+
+    from kiln.lowering.gpu.compile import compile_ttir, triton_problem
+    from kiln.lowering.gpu.sass import disassembler
+    from kiln.lowering.host.gpu_kernels import GpuCode, LaunchForm
+
+    if triton_problem() or disassembler() is None:
+        pytest.skip("needs Triton, and nvdisasm of its package")
+    for name, text in record.ttir.items():
+        lines = [line.text for line in located_lines(text)]
+        made: Future[Any] = Future()
+        made.set_result(compile_ttir("\n".join(lines) + "\n", "sm_90"))
+        record.code[name] = GpuCode(name, "sm_90", 0, 0, LaunchForm(()), made).texts()
+    return record
+
+
+def test_sass_leads_to_ptx_to_triton_ir_and_to_the_model():
+    data = graph_data(for_sm_90(traced("tt-cpu").graphs[0].record))
+    reached: set[str] = set()
+    for kernel in data["kernels"]:
+        levels = kernel["levels"]
+        last = levels[-1]
+        above = levels[last["of"]]
+        assert (last["title"], above["title"], levels[above["of"]]["title"]) == ("SASS", "PTX", "Triton IR")
+        texts = {title: level["text"].split("\n") for level in levels for title in [level["title"]]}
+        for text, line in zip(texts["SASS"], last["refs"], strict=True):
+            if "STG" in text:
+                assert "st.global" in texts["PTX"][line]
+                assert "tt.store" in texts["Triton IR"][above["refs"][line]]
+            if "LDG." in text:  # inline assembly of several lines
+                assert "ld.global" in texts["PTX"][line] and "tt.load" in texts["Triton IR"][above["refs"][line]]
+        nowhere = [t for t, s in zip(texts["SASS"], last["sets"], strict=True) if s < 0 and t.startswith("/*")]
+        assert len(nowhere) < 0.1 * len(texts["SASS"]), nowhere
+        reached |= nodes_of(data, last["sets"])
+    assert {"native_layer_norm", "addmm", "gelu", "add"} <= reached
+
+
+def test_the_hot_loop_of_sass():
+    code = [".L_x_0:", "/*0010*/  FFMA R1, R2, R3, R1 ;", "/*0020*/  @P0 BRA `(.L_x_0) ;", "/*0030*/  EXIT ;"]
+    assert hot_loop(code) == (0, 2)
 
 
 def test_the_option_writes_a_page(tmp_path: Path):

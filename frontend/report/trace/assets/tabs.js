@@ -23,16 +23,36 @@ kiln.pick = function (id, i) {
   kiln.align(id, i);
 };
 
+// A line of a kernel's level, and the lines of the levels that it comes from: pairs of a level and a line.
+kiln.chain = function (kernel, level, line) {
+  const found = [];
+  while (level >= 0 && line >= 0) {
+    found.push([level, line]);
+    const text = kiln.graph.texts.get(`kernel/${kernel}/${level}`);
+    [level, line] = text.refs ? [text.of, text.refs[line]] : [-1, -1];
+  }
+  return found;
+};
+
+// The line of another level that comes from the same line as a line of this one, or that it comes from; -1: none.
+kiln.counterpart = function (kernel, level, line, other) {
+  const mine = new Map(kiln.chain(kernel, level, line));
+  if (mine.has(other)) return mine.get(other);
+  const text = kiln.graph.texts.get(`kernel/${kernel}/${other}`);
+  return text.lines.findIndex((_, j) => {
+    const common = kiln.chain(kernel, other, j).find(([above]) => mine.has(above));
+    return common !== undefined && common[1] === mine.get(common[0]);
+  });
+};
+
 // Other panes of a kernel go to the line of the instruction, or to the first line of the selection.
 kiln.align = function (id, i) {
-  const [kind, kernel] = id.split("/");
-  const text = kiln.graph.texts.get(id);
+  const [kind, kernel, level] = id.split("/");
   for (const view of kiln.views) {
     if (kind !== "kernel" || !view.key_?.startsWith(`kernel/${kernel}/`)) continue;
     view.exact = -1;
     const other = kiln.graph.texts.get(view.key_);
-    const ref = view.key_ === `kernel/${kernel}/${text.of}` ? text.refs[i]
-      : other.refs && id === `kernel/${kernel}/${other.of}` ? other.refs.indexOf(i) : -1;
+    const ref = view.key_ === id ? -1 : kiln.counterpart(kernel, Number(level), i, Number(view.key_.split("/")[2]));
     if (ref >= 0) view.exact = ref;
     if (view.key_ === id) view.refresh();
     else {
@@ -111,7 +131,7 @@ kiln.tabs = {
     const { graph } = kiln;
     if (!graph.kernels.length) return void panel.append(kiln.make("p", {}, "This graph has no kernels of Kiln's."));
     const current = (kiln.at.Kernels ??= 0), kernel = graph.kernels[current];
-    kiln.shownLevels ??= new Set(["linalg", "loops", "Triton IR", "assembly", "PTX"]);
+    kiln.shownLevels ??= new Set(["linalg", "loops", "Triton IR", "assembly", "PTX", "SASS"]);
     const launches = graph.launches.filter((launch) => launch.kernel === current);
     const boxes = kernel.levels.map((level) => {
       const box = kiln.make("input", { type: "checkbox", onchange: () => {
