@@ -8,10 +8,14 @@ from typing import Any
 
 import torch
 
-from kiln.runtime.plan import Expr, Kernel, Launch, Plan
+from kiln.runtime.plan import AtenStep, Expr, Kernel, Launch, Plan
 from kiln.runtime.profile import LaunchTimes
 
-__all__ = ["device_launches", "kernel_events"]
+__all__ = ["called_steps", "device_launches", "kernel_events"]
+
+
+_MEMSET = "Memset (Device)"
+"""In front of a kernel that adds to its result."""
 
 
 def kernel_events(call: Callable[[], object], calls: int) -> list[tuple[str, float]]:
@@ -55,6 +59,41 @@ def device_launches(plans: Iterable[Plan], events: Sequence[tuple[str, float]], 
         each_call = len(seconds) // calls if len(seconds) % calls == 0 else 1
         found += [LaunchTimes(name, "library", seconds=seconds[i::each_call]) for i in range(each_call)]
     return [launch for launch in found if launch.seconds]
+
+
+def called_steps(plans: Sequence[Plan], events: Sequence[tuple[str, float]], calls: int) -> list[LaunchTimes]:
+    """The steps of plans that libraries and PyTorch's operators do, with the times of ``calls`` calls, in order.
+
+    What a GPU does between two of Kiln's own kernels is that of the step between them; where several steps are there,
+    or calls differ, it is nobody's.
+    """
+    count = len(events) // calls if calls else 0
+    parts = [events[i * count : (i + 1) * count] for i in range(calls)]
+    if not count or len(events) % calls or any([n for n, _ in part] != [n for n, _ in parts[0]] for part in parts):
+        return []
+    found: list[LaunchTimes] = []
+    at = 0
+    waiting: list[LaunchTimes] = []
+    for kernels, step in [(plan.kernels, step) for plan in plans for step in plan.steps]:
+        if isinstance(step, AtenStep):
+            waiting.append(LaunchTimes(step.op, "aten"))
+            continue
+        kernel = kernels[step.kernel]
+        if kernel.kind == "library":
+            waiting.append(LaunchTimes(kernel.name, "library"))
+            continue
+        end = next((i for i in range(at, count) if parts[0][i][0] == kernel.entry), None)
+        if end is not None:
+            found += _between(waiting, [part[at:end] for part in parts])
+            at, waiting = end + 1, []
+    return [*found, *_between(waiting, [part[at:] for part in parts])]
+
+
+def _between(steps: Sequence[LaunchTimes], parts: Sequence[Sequence[tuple[str, float]]]) -> Sequence[LaunchTimes]:
+    """Steps with no kernel of Kiln's between them, and what ran there in each call."""
+    if len(steps) == 1:
+        steps[0].seconds.extend(sum(seconds for name, seconds in part if name != _MEMSET) for part in parts)
+    return steps
 
 
 _Launches = dict[str, list[tuple[Plan, Kernel, Launch]]]

@@ -1,6 +1,8 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -86,6 +88,30 @@ def test_events_of_a_gpu_are_the_launches_of_plans() -> None:
     assert GpuRoof(h200, True).seconds(first) == pytest.approx(1e-9 * h200.peak_time(10**9) / h200.tf32_share)
     text = Profile(1e-4, 0, [first, second, other], "cuda", GpuRoof(h200, True)).to_text()
     assert "on NVIDIA H200" in text and "cublas" in text
+
+
+def test_what_runs_between_kernels_of_a_gpu_is_the_step_between_them() -> None:
+    from types import SimpleNamespace
+
+    from kiln.frontend.report.device_times import called_steps
+    from kiln.runtime.plan import Kernel, Launch
+
+    kernels = [Kernel("mm", "", 0, "library", 0, 0), Kernel("exp", "exp_1", 1, "pointwise", 2, 0)]
+    steps = [
+        Launch(0, (), ()),
+        Launch(1, (), ()),
+        Launch(0, (), ()),
+        Launch(0, (), ()),
+        Launch(1, (), ()),
+        Launch(0, (), ()),
+    ]
+    plan: Any = SimpleNamespace(steps=steps, kernels=kernels)
+    one = [("gemm", 1e-6), ("splitK", 2e-6), ("exp_1", 1e-6), ("gemm", 7e-6), ("gemm", 7e-6), ("exp_1", 1e-6)]
+    one += [("Memset (Device)", 5e-6), ("gemm", 4e-6)]
+    found = called_steps([plan], one * 3, 3)
+    assert [(x.name, len(x.seconds)) for x in found] == [("mm", 3), ("mm", 0), ("mm", 0), ("mm", 3)]
+    assert found[0].median == pytest.approx(3e-6) and found[3].median == pytest.approx(4e-6)
+    assert called_steps([plan], one * 3 + [("exp_1", 1e-6)], 3) == []  # calls differ
 
 
 def test_times_of_a_gpus_kernels_on_a_cpu_are_no_gpus() -> None:

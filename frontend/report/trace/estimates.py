@@ -3,11 +3,29 @@
 
 """How long a launch should take by the rates of the machine that decisions are made by."""
 
+import re
+
+from kiln.frontend.report.roof import GpuRoof, Roof, host_roof
+from kiln.frontend.report.trace.records import GraphTrace
 from kiln.lowering.cpu.rates import measured
 from kiln.passes.fusion.tally import Cost, Machine
 from kiln.runtime.statistics import StepMemory
 
-__all__ = ["estimated_seconds"]
+__all__ = ["estimated_seconds", "roof_of"]
+
+_ARCH = re.compile(r"\barch=(sm_\d+)")
+
+
+def roof_of(trace: GraphTrace) -> Roof | GpuRoof | None:
+    """The rates of the machine that a graph's kernels were compiled for; None where none are known."""
+    if trace.target == "cpu":
+        return host_roof()
+    arch = next((found[1] for text, _, _ in trace.pipeline if (found := _ARCH.search(text))), None)
+    if trace.target != "cuda" or arch is None:
+        return None
+    from kiln.lowering.gpu.dot.machine import machine
+
+    return GpuRoof(machine(arch), trace.tf32)
 
 
 def estimated_seconds(target: str, is_product: bool, moved: StepMemory | None, flops: int | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 from kiln.dialects.kiln import opdef_of_kind
 from kiln.frontend.report.explain import Explanation
 from kiln.frontend.report.trace.diffing import changed_lines
-from kiln.frontend.report.trace.estimates import estimated_seconds
+from kiln.frontend.report.trace.estimates import estimated_seconds, roof_of
 from kiln.frontend.report.trace.kernel_data import kernel_data
 from kiln.frontend.report.trace.locations import Line, located_lines
 from kiln.frontend.report.trace.model_source import read_lines
@@ -41,6 +41,7 @@ def graph_data(trace: GraphTrace) -> dict[str, Any]:
         "stages": _stages(trace, known),
         "kernels": [kernel_data(trace, name, known) | _remarks(trace, name) for name in trace.kernels()],
         "launches": _launches(trace, known),
+        "roof": roof.name if (roof := roof_of(trace)) is not None else "",
         "memory": _memory(trace.plan),
         "host": trace.plan.text if trace.plan is not None else "",
         "calls": [[call.op, call.reason] for call in report.aten_calls],
@@ -158,7 +159,7 @@ def _launches(trace: GraphTrace, known: Provenance) -> list[dict[str, Any]]:
     kernels = {name: i for i, name in enumerate(trace.kernels())}
     places = {name: [i for i, other in enumerate(trace.launched) if other == name] for name in kernels}
     calls = _called(trace, known)
-    memory = trace.report.memory
+    memory, roof = trace.report.memory, roof_of(trace)
     found: list[dict[str, Any]] = []
     for i, step in enumerate(plan.steps):
         moved = memory.steps[i] if memory is not None else None
@@ -181,6 +182,7 @@ def _launches(trace: GraphTrace, known: Provenance) -> list[dict[str, Any]]:
                 "flops": flops,
                 "estimate": estimated_seconds(trace.target, _is_product(kind), moved, flops) if is_launch else None,
                 "measured": times.median if times is not None else None,
+                "roof": roof.seconds(times) if roof is not None and times is not None and is_launch else None,
                 "reads": reads,
                 "writes": writes,
             }

@@ -3,6 +3,7 @@
 
 """A kernel at each of its levels, from the fusion to instructions, as JSON."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +96,7 @@ def _of_level(title: str, lines: list[Instruction], levels: Sequence[Level], of:
     texts = [instruction.text for instruction in lines]
     return {
         "title": title,
-        "text": "\n".join(texts).expandtabs(8),
+        "text": "\n".join(re.sub(r" *\t", "  ", text) for text in texts),
         "sets": [sets[i.line - 1] if 0 < i.line <= len(sets) else -1 for i in lines],
         "refs": [i.line - 1 for i in lines],
         "of": of,

@@ -4,7 +4,7 @@
 """``kiln.trace``: the stages of a model to print, compare, rerun, time and check; in a notebook, as the page."""
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from kiln.frontend.backend import kiln as backend
+from kiln.frontend.report.device_times import called_steps, device_launches, kernel_events
 from kiln.frontend.report.profile import Profile
 from kiln.frontend.report.trace.diffing import diff_text
 from kiln.frontend.report.trace.locations import located_lines
@@ -24,7 +25,7 @@ from kiln.frontend.report.trace.reruns import rerun
 from kiln.frontend.report.trace.session import gathering
 from kiln.frontend.report.trace.trials import timed, verified
 from kiln.runtime.plan import AtenStep
-from kiln.runtime.profile import LaunchTimes, Recording, recording
+from kiln.runtime.profile import LaunchTimes, recording
 
 __all__ = ["Stage", "Trace", "TracedGraph", "trace"]
 
@@ -210,7 +211,7 @@ def trace(
         model: a module or a function.
         inputs, kwargs: its arguments.
         mode, options, dynamic: as for ``torch.compile``.
-        calls: how often it is called to measure its kernels, on a CPU; 0: they are not measured.
+        calls: how often it is called to measure its kernels; 0: they are not measured. Times on a GPU are the driver's.
         backward: also run backward from the sum of the results, which adds to the parameters' gradients.
 
     Raises:
@@ -226,13 +227,24 @@ def trace(
 
     with gathering() as traces, recording() as recorded, torch._dynamo.config.patch(caching_precompile=False):
         compiled = torch.compile(model, backend=tracing, dynamic=dynamic)
-        for number in range(1 + calls):
+
+        def call() -> None:
             result = compiled(*inputs, **kwargs)
             if backward:
                 _run_backward(result)
-            if number == 0:
-                recorded.clear()
-    _assign(traces, recorded)
+
+        call()
+        recorded.clear()
+        if not recorded.plans:
+            for _ in range(calls):
+                call()
+    launches = list(recorded.launches)
+    if recorded.plans and calls:
+        call()  # what a GPU runs is loaded and, where it is replayed, recorded
+        events = kernel_events(call, calls)
+        launches += [x for x in device_launches(recorded.plans, events, calls) if x.kind != "library"]
+        launches += called_steps(recorded.plans, events, calls)
+    _assign(traces, launches)
     name = type(model).__name__ if isinstance(model, torch.nn.Module) else getattr(model, "__name__", "model")
     return Trace([TracedGraph(found) for found in traces], f"Kiln trace of {name}")
 
@@ -243,9 +255,9 @@ def _run_backward(result: Any) -> None:
         torch.autograd.backward([x.sum() for x in leaves])
 
 
-def _assign(traces: list[GraphTrace], recorded: Recording) -> None:
+def _assign(traces: list[GraphTrace], launches: Sequence[LaunchTimes]) -> None:
     """Give each step of a plan its times: launches are recorded in the order in which they first ran."""
-    left = list(recorded.launches)
+    left = list(launches)
     for found in traces:
         plan = found.plan
         found.times = []

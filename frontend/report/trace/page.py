@@ -20,7 +20,7 @@ from kiln.frontend.report.trace.records import GraphTrace
 __all__ = ["page", "page_data", "page_of", "write_page"]
 
 _STYLES = ("page.css",)
-_SCRIPTS = ("data.js", "lines.js", "selection.js", "pictures.js", "tabs.js", "main.js")
+_SCRIPTS = ("data.js", "lines.js", "selection.js", "pictures.js", "times.js", "tabs.js", "main.js")
 """In the order in which they are run; each adds to the one object ``kiln``."""
 
 

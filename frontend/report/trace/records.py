@@ -76,7 +76,7 @@ class GraphTrace:
     launch them; ``locations``: of the ops in the fusion of each of these launches, in order. ``ttir``: what Triton is
     given, with locations. ``code``: what compilers made of each kernel, as text, by the ending of its file. ``kinds``,
     ``schedules``, ``levels``: of the kernels' fusions, as text, and LLVM's optimisation level for each. ``times``: of
-    the plan's steps; None where a step was not measured.
+    the plan's steps; None where a step was not measured. ``tf32``: whether products of f32 may use tensor cores.
     """
 
     report: CompileReport
@@ -93,6 +93,7 @@ class GraphTrace:
     schedules: dict[str, str] = field(default_factory=dict[str, str])
     plan: Plan | None = None
     times: list[LaunchTimes | None] = field(default_factory=list[LaunchTimes | None])
+    tf32: bool = False
 
     def part_at(self, part: str, stage: str) -> str | None:
         """The text of a part where a stage is complete; None where there is none."""

@@ -49,7 +49,7 @@ def recorders(options: "Options", report: CompileReport, target: str) -> "list[I
     from kiln.frontend.report.trace.recorder import Recorder
     from kiln.frontend.report.trace.records import GraphTrace
 
-    return [Recorder(GraphTrace(report, target))]
+    return [Recorder(GraphTrace(report, target, tf32=options.tf32))]
 
 
 def tell(recorded: "list[Instrument]", gm: "GraphModule", plan: "Plan", options: "Options") -> None:

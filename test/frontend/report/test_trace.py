@@ -397,6 +397,19 @@ def test_sass_leads_to_ptx_to_triton_ir_and_to_the_model():
     assert {"native_layer_norm", "addmm", "gelu", "add"} <= reached
 
 
+def test_times_stand_beside_the_roof_of_the_machine():
+    from kiln.lowering.gpu.dot.machine import machine
+
+    record = traced("tt-cpu").graphs[0].record
+    assert graph_data(record)["roof"] == ""  # a GPU's kernels on a CPU have none
+    record.target, record.pipeline = "cuda", [*record.pipeline, ("assemble{arch=sm_90}", "", "")]
+    data = graph_data(record)
+    assert data["roof"] == machine("sm_90").name
+    for launch, times in zip(data["launches"], record.times, strict=True):
+        assert launch["roof"] >= 0.99e-9 * times.moved / machine("sm_90").memory_rate > 0
+    assert all(launch["roof"] > 0 for launch in graph_data(traced().graphs[0].record)["launches"])
+
+
 def test_the_hot_loop_of_sass():
     code = [".L_x_0:", "/*0010*/  FFMA R1, R2, R3, R1 ;", "/*0020*/  @P0 BRA `(.L_x_0) ;", "/*0030*/  EXIT ;"]
     assert hot_loop(code) == (0, 2)

@@ -140,6 +140,38 @@ def test_search_and_keys(tmp_path: Path) -> None:
         assert page.errors == []
 
 
+def test_sass_and_back(tmp_path: Path) -> None:
+    """An instruction of a GPU's kernel leads to PTX, Triton IR and the model's line, and that line to the instruction."""
+    from kiln.lowering.gpu.compile import compile_ttir, triton_problem
+    from kiln.lowering.gpu.sass import disassembler, sass
+
+    if triton_problem() or disassembler() is None:
+        pytest.skip("needs Triton, and nvdisasm of its package")
+    torch._dynamo.reset()
+    file = tmp_path / "trace.html"
+    with torch.no_grad():
+        found = kiln.trace(lambda x: x.exp() + 1, torch.randn(4, 200), options={"target": "tt-cpu"})
+    record = found.graphs[0].record
+    for name in record.ttir:
+        made = compile_ttir(found.graphs[0].kernel(name, "ttir"), "sm_90")
+        record.code[name] = {"ptx": made.ptx, "sass": sass(made.cubin or b"") or ""}
+    found.save(file)
+    with browser.chromium(tmp_path) as page:
+        page.open(file)
+        assert "Where the time goes" in page.value("document.getElementById('panel').textContent")
+        page.value("kiln.open('Kernels')")
+        for level, text in [("SASS", "MUFU.EX2"), ("PTX", "ex2.approx"), ("Triton IR", "math.exp")]:
+            page.value(
+                f"(() => {{ const v = kiln.views.find((v) => v.text.title.startsWith('{level}'));"
+                f" v.choose(v.text.lines.findIndex((line) => line.includes('{text}'))); }})()"
+            )
+            shown = page.value("[...document.querySelectorAll('.row.cursor .code')].map((row) => row.textContent)")
+            assert sum("ex2.approx" in line for line in shown) == 1 or level == "Triton IR", shown
+            assert sum("math.exp" in line for line in shown) >= 1, shown
+            assert "test_chromium.py" in page.value("document.getElementById('provenance').textContent")
+        assert page.errors == []
+
+
 def test_the_page_in_a_notebook(tmp_path: Path) -> None:
     torch._dynamo.reset()
     file = tmp_path / "cell.html"

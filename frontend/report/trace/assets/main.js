@@ -19,7 +19,7 @@ kiln.open = function (name, at) {
 kiln.go = function (id, line) {
   const [kind, first, second] = id.split("/");
   const tab = { file: "Model", graph: "Graph", stage: "Stages", pass: "Passes", kernel: "Kernels", host: "Host" }[kind];
-  if (kind === "kernel") (kiln.shownLevels ??= new Set()).add(kiln.graph.kernels[first].levels[second].title);
+  if (kind === "kernel") kiln.shownLevels.add(kiln.graph.kernels[first].levels[second].title);
   kiln.open(tab, first === undefined ? undefined : Number(first));
   const view = kiln.views.find((found) => found.key_ === id);
   if (!view) return;

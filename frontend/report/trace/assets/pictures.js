@@ -58,9 +58,11 @@ kiln.fusionRow = function (picture, launch, i, y, left, scale) {
     kiln.svg("text", { x: 480, y: y + 15 }, kiln.amount(moved, "B")),
     kiln.svg("text", { x: 570, y: y + 15 }, kiln.amount(launch.flops, "op")),
     kiln.svg("rect", { class: "estimated", x: 660, y: y + 4, width: (launch.estimate ?? 0) * scale, height: 6 }),
+    kiln.svg("rect", { class: "roof", x: 660 + (launch.roof ?? 0) * scale, y: y + 2, width: launch.roof ? 2 : 0, height: 18 }),
     kiln.svg("rect", { class: "measured", x: 660, y: y + 12, width: (launch.measured ?? 0) * scale, height: 6 }),
     kiln.svg("text", { x: 665 + scale * Math.max(launch.estimate ?? 0, launch.measured ?? 0), y: y + 15 },
-      [kiln.time(launch.estimate), kiln.time(launch.measured)].filter(Boolean).join(", ")));
+      [kiln.time(launch.estimate), kiln.time(launch.measured)].filter(Boolean).join(", ") +
+      (launch.roof && launch.measured ? `, ${Math.min(100, (100 * launch.roof) / launch.measured).toFixed(0)} % of roof` : "")));
 };
 
 // The workspace: time to the right, addresses downwards. Buffers without a place in it are rows below.

@@ -1,5 +1,6 @@
 // The tabs. Each is drawn when it is opened; `kiln.at` remembers what each shows.
 kiln.at = {};
+kiln.shownLevels = new Set(["linalg", "loops", "Triton IR", "assembly", "PTX", "SASS"]);
 
 kiln.view = function (id, options = {}) {
   const text = kiln.graph.texts.get(id);
@@ -80,7 +81,7 @@ kiln.tabs = {
     panel.append(
       kiln.make("p", {}, `${graph.kind} graph of ${graph.ops} ops for ${graph.target}: ${graph.kernels.length} kernels, ` +
         `${graph.launches.length} steps; compiled in ${graph.seconds.toFixed(2)} s.`),
-      kiln.make("h2", {}, "Passes that changed or noted something"), kiln.make("table", {}, ...rows),
+      ...kiln.timesTable(graph), kiln.make("h2", {}, "Passes that changed or noted something"), kiln.make("table", {}, ...rows),
       kiln.make("h2", {}, "Report"), kiln.make("pre", {}, graph.report));
   },
 
@@ -119,10 +120,11 @@ kiln.tabs = {
   },
 
   Fusions(panel) {
-    const picture = kiln.fusionPicture(kiln.graph);
+    const { graph } = kiln, picture = kiln.fusionPicture(graph);
     const box = kiln.make("div", { class: "detail" });
     box.append(picture);
-    panel.append(kiln.make("p", { class: "dim" }, "Grey: estimated by the cost model, for one core. Red: measured. " +
+    panel.append(kiln.make("p", { class: "dim" }, "Grey: estimated by the cost model, for one core" +
+      (graph.roof ? `; the line: the least by the rates of ${graph.roof}` : "") + ". Red: measured. " +
       "Arcs lead from who writes a buffer to who reads it. Double click opens a kernel."), box);
     kiln.pictureView(picture);
   },
@@ -131,7 +133,6 @@ kiln.tabs = {
     const { graph } = kiln;
     if (!graph.kernels.length) return void panel.append(kiln.make("p", {}, "This graph has no kernels of Kiln's."));
     const current = (kiln.at.Kernels ??= 0), kernel = graph.kernels[current];
-    kiln.shownLevels ??= new Set(["linalg", "loops", "Triton IR", "assembly", "PTX", "SASS"]);
     const launches = graph.launches.filter((launch) => launch.kernel === current);
     const boxes = kernel.levels.map((level) => {
       const box = kiln.make("input", { type: "checkbox", onchange: () => {
