@@ -24,6 +24,7 @@ __all__ = [
     "check",
     "dump_dir",
     "fallback",
+    "nvtx",
     "override_dir",
     "target",
     "trace_html",
@@ -58,6 +59,7 @@ KNOBS = (
         "file or none",
         "rates that `kiln-tune --machine` measured; none: those of no file of the user's",
     ),
+    Knob("KILN_NVTX", "0 or 1", "1: a GPU's kernels are launched one by one, in NVTX ranges with the model's lines"),
     Knob("KILN_OVERRIDE", "folder", "a dump with edited files, which are compiled in place of what passes make"),
     Knob("KILN_TARGET", "cpu, cuda or tt-cpu", "what to compile for; tt-cpu runs the GPU's kernels on the CPU"),
     Knob("KILN_TRACE", "HTML file", "write the trace of every compiled graph there (docs/trace.md)"),
@@ -117,6 +119,11 @@ def dump_dir() -> Path | None:
 
         return Path(get_debug_dir()) / "kiln"
     return Path(text) if text else None
+
+
+def nvtx() -> bool:
+    """``KILN_NVTX``: whether each launch on a GPU is in an NVTX range, for Nsight."""
+    return _flag("KILN_NVTX", False)
 
 
 def override_dir() -> Path | None:

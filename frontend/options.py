@@ -132,6 +132,10 @@ class Options(PipelineOptions):
         default=True,
         metadata={"help": "a GPU's launches at addresses that earlier calls had are replayed as one CUDA graph"},
     )
+    nvtx: bool = field(
+        default_factory=knobs.nvtx,
+        metadata={"help": "a GPU's kernels are launched one by one, in NVTX ranges with the model's lines"},
+    )
 
     verify: str = field(
         default="",

@@ -45,8 +45,8 @@ def make_runner(
     if into is not None:
         into.plans.append(plan)
     checker = _checker(plan, options) if options.check else None
-    run = CudaExecutor(plan, constants, checker=checker, replays=options.replays).run
-    if options.mode not in _GRAPHED or checker is not None:
+    run = CudaExecutor(plan, constants, checker=checker, replays=options.replays, ranges=options.nvtx).run
+    if options.mode not in _GRAPHED or checker is not None or options.nvtx:
         return run
     from kiln.runtime.cuda.graphs import CudaCapture, GraphedRun
 

@@ -16,7 +16,9 @@ from kiln.runtime.binding import Binder, Binding, Segment, StateLayout
 from kiln.runtime.executor import Executor
 from kiln.runtime.plan import Launch
 
-__all__ = ["Groups", "RegionExecutor", "SplitExecutor"]
+__all__ = ["Groups", "RegionExecutor", "SplitExecutor", "short_title"]
+
+_PLACE = re.compile(r"^([^(]*) \((?:.*[/\\])?([^/\\]+?:\d+)(?::\d+)?\)$")
 
 
 class Groups:
@@ -101,14 +103,13 @@ class RegionExecutor(SplitExecutor):
     @override
     def each(self, groups: Groups) -> None:
         for number, group in enumerate(groups.groups):
-            with torch.profiler.record_function(_title(self.launch_of(groups.table, number)[0])):
+            with torch.profiler.record_function(short_title(self.launch_of(groups.table, number)[0].title)):
                 groups.run(group)
 
 
-def _title(launch: Launch) -> str:
-    """A kernel's name, and the line of the model without the folders: ``addmm_relu (model.py:12)``."""
-    where = re.match(r"(?:.*[/\\])?([^/\\]+?:\d+)(?::\d+)?$", launch.source)
-    return f"{launch.name} ({where[1]})" if where else launch.name
+def short_title(title: str) -> str:
+    """A launch's title with the line of the model without folders and column: ``addmm_relu (model.py:12)``."""
+    return _PLACE.sub(r"\1 (\2)", title)
 
 
 def _groups(table: int) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from kiln.runtime.cuda.cublaslt import CublasLt, LibraryError, cublaslt, status_
 from kiln.runtime.cuda.cudnn import Cudnn, cudnn, cudnn_status_text
 from kiln.runtime.cuda.driver import CudaError, driver
 from kiln.runtime.cuda.libraries import LibrarySettings
+from kiln.runtime.cuda.ranges import launched_in_ranges
 from kiln.runtime.cuda.replays import LEAST_LAUNCHES, LaunchReplays
 from kiln.runtime.executor import Checker, Executor
 from kiln.runtime.loader import load
@@ -44,7 +45,8 @@ class CudaExecutor(Executor):
     without these libraries, or where they refuse, these are ATen calls. A call returns before its work is done, as
     PyTorch's own operators do. Workspace is allocated anew at each call, so that calls in different streams never share
     it, and an allocation that fails is PyTorch's OutOfMemoryError. Launches at addresses that calls had before are
-    replayed as one CUDA graph, unless `replays` is False.
+    replayed as one CUDA graph, unless `replays` is False. With `ranges` launches are native calls of their own, each in
+    an NVTX range.
 
     Raises CudaError when there is no driver or it refuses a kernel.
     """
@@ -57,9 +59,11 @@ class CudaExecutor(Executor):
         check: bool = False,
         checker: Checker | None = None,
         replays: bool = True,
+        ranges: bool = False,
     ) -> None:
         self._index = torch.device(plan.device).index or 0
-        self._given, self._wants_replays, self._checker = constants, replays and checker is None, checker
+        self._given, self._wants_replays, self._checker = constants, replays and not ranges and checker is None, checker
+        self._has_ranges = ranges
         self.replays: LaunchReplays | None = None
         torch.cuda.init()
         with torch.cuda.device(self._index):
@@ -125,7 +129,8 @@ class CudaExecutor(Executor):
             guarded = _alone(self._blas.lock, guarded)
         if self._dnn is not None:
             guarded = _alone(self._dnn.lock, guarded)
-        return CudaBinder(plan, parts, layout, functions, entries, blas, dnn), guarded
+        binder = CudaBinder(plan, parts, layout, functions, entries, blas, dnn)
+        return binder, launched_in_ranges(guarded, plan.name, self._names) if self._has_ranges else guarded
 
     def _opened(self, plan: Plan, is_needed: bool, what: str, opened: Callable[[], Any]) -> Any:
         """A library, if the plan needs it and it is there."""
@@ -199,6 +204,7 @@ class CudaExecutor(Executor):
                 check=self._check,
                 checker=self._checker,
                 replays=self._wants_replays,
+                ranges=self._has_ranges,
             ).run
             self._looks_first = False
             return self._written_out(inputs)
@@ -217,6 +223,12 @@ class CudaExecutor(Executor):
                 if address == table:
                     return binding, part
         return None
+
+    def _names(self, table: int) -> list[str]:
+        """What each entry of the table at an address is."""
+        found = self._bound_to(table)
+        launches = found[0].device.get(found[1]) if found is not None else None
+        return launches.names if isinstance(launches, SegmentLaunches) else []
 
     def _owner(self, table: int) -> tuple[int, Binding] | None:
         """How many launches the table at an address is for, and what keeps it."""
