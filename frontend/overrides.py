@@ -27,7 +27,7 @@ __all__ = ["check_unedited", "editable_files", "overridden"]
 log = logging.getLogger("kiln")
 
 _STEP = re.compile(r"(\d+)-(.+?)\.mlir$")
-_KERNEL = re.compile(r"(.+)\.(vector|llvm)\.mlir$")
+_KERNEL = re.compile(r"(.+?)\.(?:(vector|llvm)\.mlir|(ttir|ptx))$")
 _FINAL = ("object", "ptx", "plan")
 """Stages that machine code, which is not in the IR, belongs to."""
 _OF_KERNELS = ("vector", "llvm", "ttir")
@@ -81,7 +81,7 @@ def editable_files(folder: Path) -> dict[str, str]:
             if stage and stage not in (*_FINAL, *_OF_KERNELS):  # kernels have files of their own
                 found[stage] = name
         elif of_kernel is not None:
-            found[f"{of_kernel[1]}.{of_kernel[2]}"] = name
+            found[f"{of_kernel[1]}.{of_kernel[2] or of_kernel[3]}"] = name
     return found
 
 
@@ -106,11 +106,11 @@ def _placed(path: Path, steps: Sequence[PipelineStep]) -> tuple[int, ReplaceModu
             return index, ReplaceModule(str(path), stage=steps[index - 1].stage)
         raise _no_place(path, f"step {index} of the pipeline is not {name}")
     if of_kernel is not None:
-        name, stage = of_kernel.groups()
+        name, stage = of_kernel[1], of_kernel[2] or of_kernel[3]
         last = max((i for i, step in enumerate(steps, 1) if step.stage == stage), default=0)
         if last:
             return last, ReplaceModule(str(path), kernel=name)
-    raise _no_place(path, "it is made of a stage in MLIR: edit that one")
+    raise _no_place(path, "it is made of an earlier stage: edit that one")
 
 
 def _no_place(path: Path, reason: str) -> BackendOptionError:

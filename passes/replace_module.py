@@ -3,6 +3,7 @@
 
 """A module from a file in place of the one that the pipeline has made."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,12 @@ from torch_mlir import ir
 from typing_extensions import override
 
 from kiln.dialects import parse
+from kiln.dialects.kiln import KernelOp
 from kiln.errors import BackendOptionError, KilnError
+from kiln.lowering.gpu.ttir import from_ttir
+from kiln.lowering.host.gpu_kernels import GpuCode, kernel_function
 from kiln.lowering.host.kernels import kernels_of
+from kiln.lowering.host.objects import EDITED, code_of, set_code
 from kiln.passes.core import Pass, register_pass
 from kiln.passes.file_positions import positions
 from kiln.passes.invariants import check_stage
@@ -45,7 +50,7 @@ class ReplaceModule(Pass):
     file: str = ""
     """The file's path."""
     kernel: str = ""
-    """The kernel whose code the file is; empty: the file is the whole module."""
+    """The kernel whose code the file is, in MLIR, as Triton's text (`.ttir`) or as PTX; empty: it is the module."""
     stage: str = ""
     """The stage whose invariant the file has to keep; empty: none."""
 
@@ -58,7 +63,7 @@ class ReplaceModule(Pass):
         except (OSError, UnicodeDecodeError) as error:
             raise BackendOptionError(f"cannot read {self.file}: {error}") from error
         if self.kernel:
-            self._replace_kernel(module, self._parsed(text, ""))
+            self._replace_kernel(self._kernel(module), text)
         else:
             self._replace_module(module, self._parsed(text, self.stage))
         first = next(iter(module.body))
@@ -98,16 +103,49 @@ class ReplaceModule(Pass):
         for key in found.operation.attributes:
             attributes[key] = found.operation.attributes[key]
 
-    def _replace_kernel(self, module: ir.Module, found: ir.Module) -> None:
+    def _kernel(self, module: ir.Module) -> KernelOp:
         kernel = next((k for k in kernels_of(module) if k.symbol == self.kernel), None)
         if kernel is None or kernel.code is None:
             names = [k.symbol for k in kernels_of(module)]
             message = f"{self.file}:1: there is no code of a kernel {self.kernel!r} here"
             raise BackendOptionError(message, self.kernel, names)
+        return kernel
+
+    def _replace_kernel(self, kernel: KernelOp, text: str) -> None:
+        kernel.operation.attributes[EDITED] = ir.StringAttr.get(self.file)
+        if self.file.endswith(".ptx"):
+            self._assemble(kernel, text)
+            return
+        is_triton = self.file.endswith(".ttir")
+        found = self._parsed(from_ttir(text) if is_triton else text, "")
         old, new = _functions(kernel.code), _functions(found)
         if old != new:
             raise BackendOptionError(f"{self.file}:1: the functions are {new}, and have to be {old}")
+        if is_triton:
+            self._describe_launch(kernel_function(kernel.code), kernel_function(found))
         kernel.put_code(found)
+
+    def _describe_launch(self, old: ir.Operation, new: ir.Operation) -> None:
+        """Give Triton IR the attributes that say how it is launched, which Triton is not given."""
+        if "kiln.specialized" in old.attributes:
+            message = "Kiln schedules this kernel itself, as TTGIR of a template: edit an earlier stage"
+            raise BackendOptionError(f"{self.file}:1: {message}")
+        types = [str(function.attributes["function_type"]) for function in (old, new)]
+        if types[0] != types[1]:
+            raise BackendOptionError(f"{self.file}:1: the kernel is {types[1]}, and has to be {types[0]}")
+        for name in old.attributes:
+            if name not in new.attributes:
+                new.attributes[name] = old.attributes[name]
+
+    def _assemble(self, kernel: KernelOp, text: str) -> None:
+        code = code_of(kernel)
+        if not isinstance(code, GpuCode):
+            raise BackendOptionError(f"{self.file}:1: there is no machine code of a GPU here")
+        try:
+            set_code(kernel, code.with_ptx(text))
+        except KilnError as error:
+            found = re.search(r"line (\d+): ", str(error))
+            raise BackendOptionError(f"{self.file}:{found[1] if found else 1}: {error}") from None
 
     def _line_of(self, text: str) -> int:
         lines = Path(self.file).read_text(encoding="utf-8").splitlines()

@@ -3,8 +3,10 @@
 """Triton IR text -> machine code, by Triton, for a target that need not be present."""
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import importlib.util
+import io
 import re
 import sys
 import tempfile
@@ -15,7 +17,7 @@ from typing import Any
 from kiln.errors import CompileError, UnsupportedError
 from kiln.lowering.gpu.packed_integers import has_packed_integers, unpacked
 
-__all__ = ["Artifacts", "compile_ttir", "gpu_target", "triton_problem"]
+__all__ = ["Artifacts", "assembled_ptx", "compile_ttir", "gpu_target", "triton_problem"]
 
 _ASSEMBLY = ("ptx", "amdgcn")
 _BINARY = ("cubin", "hsaco")
@@ -138,6 +140,25 @@ def compile_ttir(text: str, target: str, options: dict[str, Any] | None = None) 
         binary=next((asm[k] for k in _BINARY if k in asm), None),
         metadata=metadata,
     )
+
+
+def assembled_ptx(made: Artifacts, text: str, target: str) -> Artifacts:
+    """A kernel with another text of PTX, which has to be launched in the same way: name, parameters, shared memory.
+
+    Raises CompileError with ptxas' message, or that there is no such kernel in the text.
+    """
+    name = made.metadata["name"]
+    if not re.search(rf"\.entry\s+{re.escape(name)}\b", text):
+        raise CompileError(f"the PTX holds no .entry {name}")
+    options = {"enable_fp_fusion": True, "num_warps": made.metadata["num_warps"]}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # Triton prints all of the text
+            asm = _assembled(text, gpu_target(target), options)
+    except Exception as error:
+        found = re.search(r"line (\d+); error\s*:\s*(.*)", str(error))
+        wrong = f"line {found[1]}: {found[2]}" if found is not None else str(error)
+        raise CompileError(f"ptxas refuses the PTX for {target}: {wrong}") from error
+    return dataclasses.replace(made, assembly=asm["ptx"], binary=asm["cubin"])
 
 
 def _no_kernel(text: str) -> str | None:

@@ -23,13 +23,14 @@ from kiln.errors import InvalidIRError
 from kiln.lowering.gpu.dot.specialized import Specialized
 from kiln.lowering.gpu.dot.specialized_ttgir import specialized_ttgir
 
-__all__ = ["Spelling", "installed_spelling", "to_ttir"]
+__all__ = ["Spelling", "from_ttir", "installed_spelling", "to_ttir"]
 
 _LAUNCH_ATTRIBUTES = ("num_warps", "num_stages")
 _CACHE = {value: name for name, value in tt.CACHE.items()}
 _EVICT = {1: "evict_normal", 2: "evict_first", 3: "evict_last"}
 _REDIRECTING = threading.Lock()
 _HINTED = re.compile(r'"tt\.(?:load|store|descriptor_load|descriptor_store)"\(.*')
+_POLICY = re.compile(r"cachePolicy = #tt\.cache_policy<cache_modifier = (\w+), eviction_policy = (evict_\w+)>")
 _HINT = re.compile(r"\b(cache|evict) = (\d+) : i32(?:, )?")
 
 
@@ -71,6 +72,18 @@ def to_ttir(func: ir.OpView, spelling: Spelling | None = None, *, debug_info: bo
     spelling = spelling or installed_spelling()
     text = _spelled(text, spelling)
     return _HINTED.sub(_with_policy, text) if spelling.cache_policy else text
+
+
+def from_ttir(text: str) -> str:
+    """Text that `to_ttir` made, for any version of Triton, as Kiln's dialect spells it."""
+    text = re.sub(r"!tt\.tensordesc<(?!tensor<)([^<>]*)>", r"!tt.tensordesc<tensor<\1>>", text)
+    return _POLICY.sub(_without_policy, text)
+
+
+def _without_policy(found: re.Match[str]) -> str:
+    cache = next(value for value, name in _CACHE.items() if name == found[1])
+    evict = next(value for value, name in _EVICT.items() if name == found[2])
+    return f"cache = {cache} : i32, evict = {evict} : i32"
 
 
 def _spelled(text: str, spelling: Spelling) -> str:

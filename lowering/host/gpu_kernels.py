@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -16,7 +16,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.compiler_threads import compiler_threads
-from kiln.lowering.gpu.compile import Artifacts, compile_ttir
+from kiln.lowering.gpu.compile import Artifacts, assembled_ptx, compile_ttir
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.sass import sass
 from kiln.lowering.gpu.ttir import to_ttir
@@ -157,6 +157,12 @@ class GpuCode:
             tensor_maps=tuple(_tensor_map(m) for m in data.get("tensordesc_meta") or ()),
         )
         return kernel, made.binary
+
+    def with_ptx(self, text: str) -> "GpuCode":
+        """The kernel with another text of PTX; waits for Triton and ptxas. Raises CompileError."""
+        made: Future[Artifacts] = Future()
+        made.set_result(assembled_ptx(self.result.result(), text, self.arch))
+        return replace(self, result=made)
 
     def texts(self) -> dict[str, str]:
         """Triton's stages and, where nvdisasm is there, SASS, as text; waits for Triton."""

@@ -14,12 +14,13 @@ from torch_mlir import ir
 
 from kiln.dialects.kiln import KernelOp
 from kiln.dialects.memo import PerContext
-from kiln.errors import CompileError, KilnError, UnsupportedError
+from kiln.errors import BackendOptionError, CompileError, KilnError, UnsupportedError
 from kiln.lowering.cpu.codegen import not_lowered
 from kiln.lowering.cpu.kernel_object import KernelObject
 from kiln.runtime.plan import Expr, Kernel, Site
 
 __all__ = [
+    "EDITED",
     "Code",
     "PlannedKernels",
     "code_of",
@@ -29,6 +30,9 @@ __all__ = [
     "set_code",
     "unmark_unsupported",
 ]
+
+EDITED = "edited"
+"""Attribute of a kernel whose code somebody wrote: the path of the file."""
 
 OverPlan = Callable[[str, int], Expr]
 """From the text of a map over a kernel's symbols and the number of a result: that over the plan's symbols."""
@@ -74,8 +78,13 @@ def code_of(kernel: KernelOp) -> Code | None:
 
 
 def mark_unsupported(kernel: KernelOp, error: Exception) -> None:
-    """Says on a kernel why it has no code, in place of what code it has."""
+    """Says on a kernel why it has no code, in place of what code it has.
+
+    Raises BackendOptionError for code that somebody wrote in a file, which is wrong.
+    """
     attributes = kernel.operation.attributes
+    if EDITED in attributes:
+        raise BackendOptionError(f"{ir.StringAttr(attributes[EDITED]).value}:1: {error}") from None
     is_limit = isinstance(error, UnsupportedError)
     text = str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}"
     attributes["unsupported"] = ir.StringAttr.get(error.reason if is_limit else text)

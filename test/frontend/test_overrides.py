@@ -77,6 +77,110 @@ def test_the_code_of_one_kernel(tmp_path):
     torch.testing.assert_close(called(model, x, tmp_path), model(x) / 3 * 5)
 
 
+def test_the_triton_ir_of_one_kernel(tmp_path):
+    model, x = Model(), torch.randn(4, 8)
+    folder = dumped(tmp_path, model, x, target="tt-cpu")
+    edit(folder, "[a-z]*.ttir", r"3\.0+e\+00", "5.0e+00")
+    torch.testing.assert_close(called(model, x, tmp_path, target="tt-cpu"), model(x) / 3 * 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (r'"tt\.return"\(\)', '"tt.retrun"()', r"\.ttir:\d+:\d+: .*tt.retrun"),
+        (r"\^bb0\(%arg0: !tt.ptr<f32>", "^bb0(%arg0: !tt.ptr<f16>", r"\.ttir:\d+"),
+        (r'sym_name = "', 'sym_name = "x', r"\.ttir:1: the functions are .*, and have to be"),
+    ],
+)
+def test_wrong_triton_ir_is_an_error_with_its_line(old, new, message, tmp_path):
+    model, x = Model(), torch.randn(4, 8)
+    folder = dumped(tmp_path, model, x, target="tt-cpu")
+    edit(folder, "[a-z]*.ttir", old, new)
+    with pytest.raises(Exception, match=message):
+        called(model, x, tmp_path, target="tt-cpu")
+
+
+RELU = """
+func.func @main(%a: !torch.vtensor<[4096],f32>) -> !torch.vtensor<[4096],f32> {
+  %two = torch.constant.float 3.0
+  %0 = torch.aten.relu %a : !torch.vtensor<[4096],f32> -> !torch.vtensor<[4096],f32>
+  %1 = torch.aten.mul.Scalar %0, %two : !torch.vtensor<[4096],f32>, !torch.float -> !torch.vtensor<[4096],f32>
+  return %1 : !torch.vtensor<[4096],f32>
+}
+"""
+
+
+def for_a_gpu(dump, override=None):
+    """The files of the one kernel that this is for sm_90, by their endings, without a GPU."""
+    from kiln.dialects import create_context, parse
+    from kiln.frontend.overrides import overridden
+    from kiln.lowering.gpu.compile import triton_problem
+    from kiln.passes import PassManager
+    from kiln.passes.instruments import KernelDump, StageDump
+    from kiln.passes.pipelines import named_pipeline
+    from kiln.passes.plan_host import PlanHost
+
+    if triton_problem():
+        pytest.skip(str(triton_problem()))
+    with create_context(tt=True):
+        module = parse(RELU)
+        steps = named_pipeline("gpu")
+        next(step.pass_ for step in steps if isinstance(step.pass_, PlanHost)).show = False  # kernels stay
+        if override is not None:
+            steps = overridden(steps, module, str(override), "inference")
+        folder = dump / "graph0-inference"
+        PassManager(steps, [StageDump(folder, stages_only=True), KernelDump(folder)]).run(module)
+    return {path.suffix: path.read_bytes() for path in folder.glob("generic*.*")}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "old", "new"), [("*.ptx", "0f40400000", "0f40A00000"), ("[a-z]*.ttir", "3.0+e", "5.0e")]
+)
+def test_code_of_a_gpu(pattern, old, new, tmp_path):
+    """Triton IR, and PTX: what is in the cubin is what was edited."""
+    first = for_a_gpu(tmp_path / "dump")
+    edit(tmp_path / "dump" / "graph0-inference", pattern, old.replace(".", r"\."), new)
+    again = for_a_gpu(tmp_path / "other", tmp_path / "dump")
+    assert b"0f40400000" in first[".ptx"]
+    assert b"0f40400000" not in again[".ptx"] and b"0f40A00000" in again[".ptx"]
+    assert first[".cubin"] != again[".cubin"]
+    if ".sass" in again:
+        assert b", 5 ;" in again[".sass"] and b", 5 ;" not in first[".sass"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\tret;", "\tretrun;", r"\.ptx:\d+: ptxas refuses the PTX for sm_90: line \d+: "),
+        (r"\.entry ", ".entry x", r"\.ptx:1: the PTX holds no \.entry"),
+    ],
+)
+def test_wrong_ptx_is_an_error_with_its_line(old, new, message, tmp_path):
+    for_a_gpu(tmp_path / "dump")
+    edit(tmp_path / "dump" / "graph0-inference", "*.ptx", old, new)
+    with pytest.raises(Exception, match=message):
+        for_a_gpu(tmp_path / "other", tmp_path / "dump")
+
+
+def test_what_triton_refuses_is_an_error_and_no_call(tmp_path):
+    """Edited code is never left out in silence."""
+    for_a_gpu(tmp_path / "dump")
+    edit(tmp_path / "dump" / "graph0-inference", "[a-z]*.ttir", r"end = (\d+) : i32", "end = 96 : i32")
+    with pytest.raises(Exception, match=r"\.ttir:\d+"):
+        for_a_gpu(tmp_path / "other", tmp_path / "dump")
+
+
+def test_every_spelling_of_triton_ir_is_read():
+    from kiln.lowering.gpu.ttir import from_ttir
+
+    old = '"tt.load"(%x) {cache = 1 : i32, evict = 2 : i32} : !tt.tensordesc<tensor<16x16xf32>>'
+    new = (
+        '"tt.load"(%x) {cachePolicy = #tt.cache_policy<cache_modifier = none, eviction_policy = evict_first>}'
+        " : !tt.tensordesc<16x16xf32>"
+    )
+    assert from_ttir(old) == old and from_ttir(new) == old
+
+
 def test_each_graph_finds_its_own_folder(tmp_path):
     """By what was imported, and not by how many graphs a process has compiled before."""
     model, x = Model(), torch.randn(4, 8, requires_grad=True)
@@ -138,7 +242,7 @@ def test_another_graph_is_compiled_as_it_is(tmp_path):
         ),
         ("*.kiln.mlir", "@main(", "@main(%more: tensor<2xf32>, ", r"kiln.mlir:\d+: @main is .*2xf32.*, and has to be"),
         ("*.object.mlir", "module", " module", "machine code is not in the IR: edit an earlier stage"),
-        ("*.s", "\n", "\n\n", "cannot be compiled: it is made of a stage in MLIR"),
+        ("*.s", "\n", "\n\n", "cannot be compiled: it is made of an earlier stage"),
         ("*.llvm.mlir", "\n}\n", "\n  llvm.func @more()\n}\n", "the functions are .*more.*, and have to be"),
     ],
 )

@@ -13,7 +13,7 @@ from kiln.tools.live.jobs import Failure, Job, Outcome
 
 __all__ = ["Edits", "Place"]
 
-_LEVELS = ("vector", "ttir", "llvm", "ptx")
+_LEVELS = ("ttir", "vector", "llvm", "ptx")
 
 
 @dataclass(frozen=True)
