@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Loops that memory walks as one become one loop."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects import affine
 from kiln.lowering.tile.access import Accesses, Loops
 
-__all__ = ["Merged", "merge_groups", "merged_dims", "partial_coefficients"]
+__all__ = ["Merged", "merge_groups", "merged_dims", "partial_coefficients", "repeats", "walks_runs"]
 
 
 @dataclass
@@ -72,16 +72,56 @@ def _nonlinear_dims(expr: ir.AffineExpr) -> frozenset[int]:
 def partial_coefficients(expr: ir.AffineExpr) -> dict[int, ir.AffineExpr]:
     """Coefficients of the dims that occur linearly; the other dims are not merged anyway."""
     found: dict[int, ir.AffineExpr] = {}
+    for e, factor in _terms(expr):
+        if isinstance(e, ir.AffineDimExpr):
+            found[e.position] = found[e.position] + factor if e.position in found else factor
+    return found
+
+
+def walks_runs(offset: ir.AffineExpr, dim: int) -> bool:
+    """Whether neighbours along a dim are neighbours in memory, at least within runs: of loops that were made one, such
+    as images and pixels, those of the innermost.
+    """
+    steps = 0
+    for e, factor in _terms(offset):
+        inner = e.lhs.maybe_downcast() if isinstance(e, ir.AffineModExpr) else e
+        if isinstance(inner, ir.AffineDimExpr) and inner.position == dim:
+            known = affine.constant_of(factor)
+            if known is None:
+                return False
+            steps += known
+    return steps == 1
+
+
+def repeats(offset: ir.AffineExpr, dim: int) -> int:
+    """How many neighbours along a dim read one element: the divisor, where only quotients by known numbers are used."""
+    least: int | None = None
+    for e, _ in _terms(offset):
+        if dim not in affine.dims_in(e):
+            continue
+        while isinstance(e, ir.AffineModExpr):
+            e = e.lhs.maybe_downcast()
+        if not isinstance(e, ir.AffineFloorDivExpr) or not isinstance(e.lhs.maybe_downcast(), ir.AffineDimExpr):
+            return 1
+        divisor = affine.constant_of(e.rhs)
+        if divisor is None:
+            return 1
+        least = divisor if least is None else min(least, divisor)
+    return least or 1
+
+
+def _terms(expr: ir.AffineExpr) -> Iterator[tuple[ir.AffineExpr, ir.AffineExpr]]:
+    """The terms of a sum, each with its factor."""
     work: list[tuple[ir.AffineExpr, ir.AffineExpr]] = [(expr, ir.AffineConstantExpr.get(1))]
     while work:
         e, factor = work.pop()
-        if isinstance(e, ir.AffineDimExpr):
-            found[e.position] = found[e.position] + factor if e.position in found else factor
-        elif isinstance(e, ir.AffineAddExpr):
+        e = e.maybe_downcast()
+        if isinstance(e, ir.AffineAddExpr):
             work += ((e.rhs, factor), (e.lhs, factor))
         elif isinstance(e, ir.AffineMulExpr) and not affine.dims_in(e.rhs):
             work.append((e.lhs, factor * e.rhs))
-    return found
+        else:
+            yield e, factor
 
 
 def merged_dims(groups: list[list[int]], loops: Loops) -> Merged:

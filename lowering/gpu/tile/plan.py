@@ -20,7 +20,7 @@ from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.tile.reduction import UNROLLED, along, matches
 from kiln.lowering.tile.access import Access, Accesses, Indices, Loops
 from kiln.lowering.tile.body import FusionBody, invert, output_map
-from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients
+from kiln.lowering.tile.merging import merge_groups, merged_dims, partial_coefficients, repeats, walks_runs
 
 _TAKEN = paths.group(
     "gpu loops",
@@ -311,7 +311,7 @@ class _Planner:
         return None
 
     def _row_nest(self, accesses: _RowAccesses, outer: list[int], row: int, schedule: NestSchedule | None) -> Nest:
-        along = sum(self._volume(a) for a in accesses.found if contiguous_dims(a.offset, [row]))
+        along = sum(self._volume(a) for a in accesses.found if walks_runs(a.offset, row))
         last = [d for d in outer if any(contiguous_dims(a.offset, [d]) for a in accesses.found)]
         across = sum(
             self._volume(a)
@@ -352,8 +352,11 @@ class _Planner:
         return best if self.loops.count(best) >= rules.LEAST_STRIP else None
 
     def _volume(self, access: Access) -> int:
-        """Bytes that an access touches in all: what a norm's rows have in common is little beside what they hold."""
-        return access.bytes * prod(self.loops.count(d) for d in affine.dims_in(access.offset))
+        """Bytes that an access touches in all: what a norm's rows have in common is little beside what they hold, and
+        so is one element for each image and channel, which all pixels of a row read.
+        """
+        used = affine.dims_in(access.offset)
+        return access.bytes * prod(-(-self.loops.count(d) // repeats(access.offset, d)) for d in used)
 
     def _known(self, dim: int) -> int | None:
         return affine.constant_of(self.loops.extents[dim])

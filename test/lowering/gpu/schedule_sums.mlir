@@ -86,3 +86,25 @@ func.func @empty_rows(%x: tensor<64x0xf32>) -> tensor<64xf32> {
   } -> tensor<64xf32>
   return %0 : tensor<64xf32>
 }
+
+// All images' pixels of a planar channel are its row, in runs that lie in one piece. The gate that the pixels of an image
+// and channel share, whose channels are neighbours, is little beside that.
+// CHECK-LABEL: func.func @gated_images(
+// CHECK: nests = [{num_warps = 8 : i64, row = 4096 : i64, tile = [1]}]
+func.func @gated_images(%x: tensor<8x96x56x56xf32>, %gate: tensor<8x96xf32>, %other: tensor<8x96xf32>) -> tensor<96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (96)>} : () -> tensor<96xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e : tensor<96xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<96xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, c)>, affine_map<(n, c, h, w) -> (n, c)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x, %gate, %other : tensor<8x96x56x56xf32>, tensor<8x96xf32>, tensor<8x96xf32>) outs(%i : tensor<96xf32>) {
+  ^bb0(%a: f32, %g: f32, %h: f32, %o: f32):
+    %m = arith.mulf %a, %g : f32
+    %p = arith.addf %m, %h : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<96xf32>
+  return %0 : tensor<96xf32>
+}
