@@ -49,8 +49,8 @@ def is_channels_last(shape: Exprs, strides: Exprs) -> bool:
 
 
 def is_made_channels_last(value: ir.Value) -> bool:
-    """Whether an image, before there are kernels, will be channels-last: as arguments and convolutions say, and as
-    loops, calls and slices have it that read such images.
+    """Whether an image, before there are kernels, will be channels-last: as arguments and convolutions say, as loops,
+    calls and slices have it that read such images, and as a view of a tensor with the channels as its last dim is.
     """
     pending, seen = [value], set[ir.Value]()
     while pending:
@@ -69,6 +69,8 @@ def is_made_channels_last(value: ir.Value) -> bool:
             pending += [op.operands[k] for k in _images(op)[1]]
         elif name_of(op) == "kiln.view" and _keeps_dims(op):
             pending.append(op.operands[0])
+        elif name_of(op) == "kiln.view" and _moves_channels_forward(op) and not is_made_channels_last(op.operands[0]):
+            return True
         elif op.name == "linalg.generic":
             tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
             pending += [v for v in tensors if ir.RankedTensorType(v.type).shape == type_.shape]
@@ -80,6 +82,13 @@ def _keeps_dims(view: ir.Operation) -> bool:
     walked = enumerate(ir.AffineMapAttr(view.attributes["map"]).value.results)
     rank = ir.RankedTensorType(view.results[0].type).rank
     return ir.RankedTensorType(view.operands[0].type).rank == rank and all(affine.dims_in(e) <= {d} for d, e in walked)
+
+
+def _moves_channels_forward(view: ir.Operation) -> bool:
+    """Whether a view `[N, C, *spatial]` is of a tensor `[N, *spatial, C]`, as `permute(0, 3, 1, 2)` makes it."""
+    found = list(ir.AffineMapAttr(view.attributes["map"]).value.results)
+    dims = [ir.AffineExpr.get_dim(d) for d in range(len(found))]
+    return found == [dims[0], *dims[2:], dims[1]]
 
 
 def _strides_before_kernels(value: ir.Value) -> Sequence[ir.AffineExpr] | None:
