@@ -171,9 +171,10 @@ def _convolves(node: Node) -> bool:
 
 
 def _is_library_faster(node: Node) -> bool:
-    """Whether the library's kernels of a convolution work on channels last: those of 16 bits without groups."""
-    groups = node.args[8] if node.target is aten.convolution.default else node.args[9]
-    return _value(cast(Node, node.args[1])).dtype in _NARROW and bool(groups == 1)
+    """Whether the library's kernels of a convolution work on channels last: those of 16 bits, in groups as well. Planar
+    images of groups would be turned for each call, and those of single channels get ATen's own kernels.
+    """
+    return _value(cast(Node, node.args[1])).dtype in _NARROW
 
 
 def _is_image(node: Node) -> bool:

@@ -101,22 +101,23 @@ def images(size: int = 24, channels: int = 3) -> torch.Tensor:
     return torch.randn(2, channels, size, size)
 
 
+@pytest.mark.parametrize("groups", [1, 2, 8])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_what_is_saved(kept: Kept, dtype: torch.dtype) -> None:
-    forward, backward = check(Net(), images().to(dtype), fallback=False)
+def test_what_is_saved(kept: Kept, dtype: torch.dtype, groups: int) -> None:
+    forward, backward = check(Net(groups), images().to(dtype), fallback=False)
     given = [n for n in kept if n.meta["val"].shape[1] != 3 and n.meta["val"].shape[2] > 3]
     assert len(given) == 5  # not the input of the pooling: its gradient reads sizes alone
     assert all(is_channels_last(n) for n in given)
     # No kernel reorders what convolutions make for each other: copied is what the caller has, or gets, planar.
     assert not [k for k in forward.kernels if k.name.startswith("copy")]
-    copied = {"image": 1, "its gradient": 1, "weights": 2}
+    copied = {"image": 1, "its gradient": 1, "weights": 2 if groups < 8 else 1}
     assert sum(k.launches for k in backward.kernels if k.name.startswith("copy")) == sum(copied.values())
 
 
-@pytest.mark.parametrize("case", ["f32", "groups", "cpu"])
+@pytest.mark.parametrize("case", ["f32", "cpu"])
 def test_what_stays_planar(kept: Kept, case: str) -> None:
     dtype = torch.float32 if case == "f32" else torch.bfloat16
-    check(Net(groups=2 if case == "groups" else 1), images().to(dtype), "cpu" if case == "cpu" else "tt-cpu")
+    check(Net(), images().to(dtype), "cpu" if case == "cpu" else "tt-cpu")
     assert not any(is_channels_last(n) and n.meta["val"].shape[1] > 1 and n.meta["val"].shape[2] > 3 for n in kept)
     assert case == "cpu" or kept
 
