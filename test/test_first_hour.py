@@ -3,11 +3,18 @@
 
 """The page docs/first-hour.md works as written: a package outside of Kiln's tree, which every tool sees."""
 
+import base64
+import gzip
+import importlib.util
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -128,3 +135,98 @@ def test_a_wrong_rewrite_is_found(installed, tmp_path):
     done = run(installed, sys.executable, "-m", "kiln.tools.kiln_bisect", *arguments.split())
     path.write_text(text)
     assert "first pass: sum-before-product" in done.stdout, done.stdout + done.stderr
+
+
+def data_of(page):
+    """What the page of a trace shows."""
+    packed = re.search(r'<script id="data"[^>]*>([\w+/=\s]+)</script>', page)
+    assert packed, page[-500:]
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))
+
+
+def shows_the_package(graph):
+    """The pass with its note and place, the pattern's rewrite and the conversion, in a recorded graph."""
+    mine = [p for p in graph["passes"] if p["name"] == "sum-before-product"]
+    assert mine and mine[0]["own"] and "rows are summed before the product" in [why for _, why, _ in mine[0]["notes"]]
+    assert mine[0]["diffs"] and mine[0]["counts"] == {"matched": 1}
+    patterns = next(p for p in graph["passes"] if p["name"] == "rewrite-patterns")
+    assert "one-product" in json.dumps(patterns["notes"]) + json.dumps(patterns["counts"])
+    ways = {node["op"]: node["way"] for node in graph["nodes"]}
+    assert ways["aten.special_hermite_polynomial_he.n_scalar"] == "kiln"
+
+
+def test_the_trace_shows_it(installed, tmp_path):
+    page = tmp_path / "trace.html"
+    done = run(installed, sys.executable, "-m", "kiln.tools.kiln_trace", "model:make", "-o", str(page))
+    assert done.returncode == 0, done.stderr
+    shows_the_package(data_of(page.read_text())["graphs"][0])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("watchfiles") is None, reason="needs pip install kiln-mlir[live]")
+def test_the_live_server_sees_it_and_an_edit_of_it(installed):
+    path = installed / "faster" / "passes.py"
+    text = path.read_text()
+    paths = os.pathsep.join([str(ROOT), str(installed), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "kiln.tools.kiln_trace", "model:make", "--serve", "--calls=1"]
+    server = subprocess.Popen(
+        command, cwd=installed, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True
+    )
+
+    def until(seen):
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            with urllib.request.urlopen(f"{url}/data?token={token}", timeout=120) as answer:
+                data = json.loads(answer.read())
+            if data["graphs"] and seen in json.dumps(data["graphs"][0]["passes"]):
+                return data["graphs"][0]
+            time.sleep(0.3)
+        raise AssertionError(f"no {seen!r} after two minutes")
+
+    try:
+        url, token = re.fullmatch(r"(.*)/\?token=(\S+)\n", server.stdout.readline()).groups()
+        shows_the_package(until("rows are summed before the product"))
+        path.write_text(text.replace("rows are summed before", "rows are added up before"))
+        until("rows are added up before")
+    finally:
+        path.write_text(text)
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+
+
+def test_agents_and_editors_see_it(installed):
+    program = """
+from kiln.tools.editors import documents, workbench
+ir = open("test/sum_before_product.mlir").read()
+print(documents.problems(ir, "test/sum_before_product.mlir"))
+print(workbench.run_pass(ir, "sum-before-product"))
+print(workbench.check(ir))
+print(workbench.explain("model:make"))
+"""
+    done = run(installed, sys.executable, "-c", program)
+    assert done.stdout.startswith("[]\n"), done.stderr
+    assert "rows are summed before the product [sum-before-product]" in done.stdout
+    assert "each pass computes the same" in done.stdout and "one-product" in done.stdout
+
+
+def test_its_edited_stage_is_compiled(installed, tmp_path):
+    """KILN_DUMP and KILN_OVERRIDE: the dump has what the package's pass left."""
+    program = f"""
+import pathlib, re, sys, torch
+from model import make
+torch.manual_seed(0)
+model, inputs = make()
+def call(**options):
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(model, backend="kiln", options=dict(fallback=False, **options))(*inputs)
+first = call(debug_dir={str(tmp_path)!r})
+(stage,) = pathlib.Path({str(tmp_path)!r}).glob("*/*sum-before-product.mlir")
+text = stage.read_text()
+assert "torch.vtensor<[1,512],f32>, !torch.vtensor<[512,512],f32> -> " in text, text
+torch.testing.assert_close(call(override={str(tmp_path)!r}), first)
+stage.write_text(text.replace("torch.constant.int 2 ", "torch.constant.int 4 "))
+assert (call(override={str(tmp_path)!r}) - first).abs().max() > 1
+print("edited")
+"""
+    done = run(installed, sys.executable, "-c", program)
+    assert done.stdout == "edited\n", done.stderr
