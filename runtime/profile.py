@@ -4,7 +4,6 @@
 """How long each launch of a plan and each of its ATen calls takes, on the CPU."""
 
 import contextlib
-import contextvars
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,23 +62,25 @@ class Recording:
             launch.seconds.clear()
 
 
-_current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("kiln_recording", default=None)
+_current: Recording | None = None
+"""Of the process: autograd compiles and runs backward graphs of a GPU in a thread of its own."""
 
 
 def current_recording() -> Recording | None:
     """What graphs that are loaded now should record to."""
-    return _current.get()
+    return _current
 
 
 @contextlib.contextmanager
 def recording(clock: Callable[[], float] = time.perf_counter) -> Generator[Recording, None, None]:
     """Graphs for the CPU that are loaded inside run their launches one by one, and record how long each takes."""
+    global _current
     made = Recording(clock)
-    token = _current.set(made)
+    before, _current = _current, made
     try:
         yield made
     finally:
-        _current.reset(token)
+        _current = before
 
 
 class ProfilingExecutor(SplitExecutor):

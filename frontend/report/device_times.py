@@ -4,6 +4,7 @@
 """Times of a GPU's kernels, as PyTorch's profiler has them from the driver, by the launches of plans."""
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from kiln.runtime.plan import AtenStep, Expr, Kernel, Launch, Plan
 from kiln.runtime.profile import LaunchTimes
 
-__all__ = ["called_steps", "device_launches", "kernel_events"]
+__all__ = ["called_steps", "device_launches", "kernel_events", "work_of"]
 
 
 _MEMSET = "Memset (Device)"
@@ -21,7 +22,7 @@ _MEMSET = "Memset (Device)"
 def kernel_events(call: Callable[[], object], calls: int) -> list[tuple[str, float]]:
     """Names and seconds of all that a GPU does in some calls, in the order in which it does it."""
     activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profiler:
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         for _ in range(calls):
             call()
         torch.cuda.synchronize()
@@ -74,13 +75,13 @@ def called_steps(plans: Sequence[Plan], events: Sequence[tuple[str, float]], cal
     found: list[LaunchTimes] = []
     at = 0
     waiting: list[LaunchTimes] = []
-    for kernels, step in [(plan.kernels, step) for plan in plans for step in plan.steps]:
+    for each, step in [(plan, step) for plan in plans for step in plan.steps]:
         if isinstance(step, AtenStep):
             waiting.append(LaunchTimes(step.op, "aten"))
             continue
-        kernel = kernels[step.kernel]
+        kernel = each.kernels[step.kernel]
         if kernel.kind == "library":
-            waiting.append(LaunchTimes(kernel.name, "library"))
+            waiting.append(_times(each, kernel, step, []))
             continue
         end = next((i for i in range(at, count) if parts[0][i][0] == kernel.entry), None)
         if end is not None:
@@ -119,7 +120,16 @@ def _times(plan: Plan, kernel: Kernel, launch: Launch, seconds: list[float]) -> 
     shapes = tuple(tuple(map(_known, plan.buffers[p.buffer].shape)) for p in written)
     moved = sum(size for _, _, size in {(p.buffer, p.bytes, _known(p.size)) for p in launch.pointers})
     dtype = plan.buffers[launch.pointers[0].buffer].dtype if launch.pointers else ""
-    return LaunchTimes(kernel.name, kernel.kind, 0, shapes, _known(launch.work), moved, dtype, seconds)
+    return LaunchTimes(kernel.name, kernel.kind, 0, shapes, work_of(launch), moved, dtype, seconds)
+
+
+def work_of(launch: Launch) -> int:
+    """Multiplications with an addition of a launch's products; at most 0 where it has none, or sizes are not known."""
+    if launch.product is not None:
+        return prod(map(_known, launch.product.sizes))
+    if launch.convolution is not None:
+        return prod(map(_known, (*launch.convolution.result, *launch.convolution.weight[1:])))
+    return _known(launch.work)
 
 
 def _known(size: Expr) -> int:

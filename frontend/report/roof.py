@@ -50,26 +50,33 @@ class Roof:
 
 @dataclass(frozen=True)
 class GpuRoof:
-    """A GPU's memory, and its tensor cores. tf32: whether products of f32 may use them."""
+    """A GPU's memory, and its tensor cores.
+
+    tf32: whether products of f32 may use them. device: the GPU at hand; another one of its architecture was measured.
+    """
 
     machine: "Machine"
     tf32: bool
+    device: str = ""
 
     @property
     def name(self) -> str:
         """The machine, for a title."""
-        return self.machine.name
+        measured = self.machine.name
+        return (
+            measured if self.device.startswith(measured) or not self.device else f"{self.device} by rates of {measured}"
+        )
 
     def seconds(self, launch: LaunchTimes) -> float:
         """As `Roof.seconds`; small tensors may come from the second-level cache faster than this says."""
         dtype = _SHORT.get(launch.dtype, "bf16")
         rate = self.machine.rate_of("tf32" if dtype == "f32" and self.tf32 else dtype) * self.machine.sms
-        products = launch.work / rate if _is_product(launch) else 0.0
+        products = max(0, launch.work) / rate if _is_product(launch) else 0.0
         return 1e-9 * max(launch.moved / self.machine.memory_rate, products, 0.0)
 
 
 def _is_product(launch: LaunchTimes) -> bool:
-    return opdef_of_kind(launch.kind).flops is not None
+    return launch.kind == "library" or opdef_of_kind(launch.kind).flops is not None
 
 
 def gpu_roof(*, tf32: bool) -> GpuRoof:
@@ -77,7 +84,7 @@ def gpu_roof(*, tf32: bool) -> GpuRoof:
     from kiln.lowering.gpu.dot.machine import machine
 
     major, minor = torch.cuda.get_device_capability()
-    return GpuRoof(machine(f"sm_{major}{minor}"), tf32)
+    return GpuRoof(machine(f"sm_{major}{minor}"), tf32, torch.cuda.get_device_name())
 
 
 def host_roof() -> Roof:

@@ -14,6 +14,8 @@ import torch
 from torch_mlir import ir
 
 from kiln.dialects import affine
+from kiln.dialects.kiln import opdef, static_flops
+from kiln.dialects.walk import ops_inside
 from kiln.errors import CompileError, InvalidIRError, UnsupportedError
 from kiln.lowering.compiler_threads import compiler_threads
 from kiln.lowering.gpu.compile import Artifacts, assembled_ptx, compile_ttir
@@ -72,14 +74,27 @@ def cleared_results(fusion: ir.OpView, function: ir.Operation) -> list[tuple[int
     return found
 
 
+def _multiply_adds(fusion: ir.OpView) -> int:
+    """Of the products in a fusion, if all sizes are known; else -1."""
+    products = [op for op in ops_inside(fusion.operation) if opdef(op).flops is not None]
+    types = [ir.RankedTensorType(value.type) for op in products for value in (*op.operands, *op.results)]
+    if not products or not all(type_.has_static_shape for type_ in types):
+        return -1
+    return sum(map(static_flops, products)) // 2
+
+
 @dataclass(frozen=True)
 class LaunchForm:
-    """How a kernel is launched: texts of affine maps over its symbols, numbers of pointers."""
+    """How a kernel is launched: texts of affine maps over its symbols, numbers of pointers.
+
+    work: multiplications with an addition of its products, for reports; -1 where it has none, or not of known sizes.
+    """
 
     grid: tuple[str, ...]
     scratch: str | None = None
     clear: tuple[tuple[int, str], ...] = ()
     descriptors: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], ...] = ()  # (pointer, sizes, strides)
+    work: int = -1
 
     @classmethod
     def of(cls, fusion: ir.OpView, function: ir.Operation, symbols: int) -> "LaunchForm":
@@ -105,6 +120,7 @@ class LaunchForm:
             str(attributes["kiln.scratch_bytes"]) if "kiln.scratch_bytes" in attributes else None,
             tuple((number, text(size)) for number, size in cleared_results(fusion, function)),
             tuple(sorted(described)),  # in the order of the arguments, as Triton's metadata has them
+            _multiply_adds(fusion),
         )
 
 
@@ -126,6 +142,7 @@ class GpuCode:
             "grid": tuple(over_plan(e, 0) for e in form.grid),
             "clear": tuple((number, over_plan(size, 0)) for number, size in form.clear),
             "has_scratch": form.scratch is not None,
+            "work": form.work,
         }
         if form.scratch is not None:
             fields["scratch"] = over_plan(form.scratch, 0)

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import kiln
-from kiln.runtime.profile import current_recording
+from kiln.runtime.plan import Launch
+from kiln.runtime.profile import LaunchTimes, current_recording
 
 
 def model(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -94,7 +95,7 @@ def test_what_runs_between_kernels_of_a_gpu_is_the_step_between_them() -> None:
     from types import SimpleNamespace
 
     from kiln.frontend.report.device_times import called_steps
-    from kiln.runtime.plan import Kernel, Launch
+    from kiln.runtime.plan import Kernel
 
     kernels = [Kernel("mm", "", 0, "library", 0, 0), Kernel("exp", "exp_1", 1, "pointwise", 2, 0)]
     steps = [
@@ -112,6 +113,43 @@ def test_what_runs_between_kernels_of_a_gpu_is_the_step_between_them() -> None:
     assert [(x.name, len(x.seconds)) for x in found] == [("mm", 3), ("mm", 0), ("mm", 0), ("mm", 3)]
     assert found[0].median == pytest.approx(3e-6) and found[3].median == pytest.approx(4e-6)
     assert called_steps([plan], one * 3 + [("exp_1", 1e-6)], 3) == []  # calls differ
+
+
+def test_a_library_s_products_have_a_roof() -> None:
+    from types import SimpleNamespace
+
+    from kiln.frontend.report.device_times import work_of
+    from kiln.frontend.report.roof import GpuRoof
+    from kiln.lowering.gpu.dot.machine import machine
+
+    sizes: Any = SimpleNamespace(sizes=(2, 64, 32, 128))
+    assert work_of(Launch(0, (), (), product=sizes)) == 2 * 64 * 32 * 128
+    image: Any = SimpleNamespace(result=(2, 8, 5, 5), weight=(8, 4, 3, 3))
+    assert work_of(Launch(0, (), (), convolution=image)) == 2 * 8 * 25 * 36
+    assert work_of(Launch(0, (), (), product=SimpleNamespace(sizes=("s0", 4, 4, 4)))) == 0
+    h200 = machine("sm_90")
+    launch = LaunchTimes("mm", "library", work=10**9, dtype="bfloat16")
+    assert GpuRoof(h200, True).seconds(launch) == pytest.approx(1e-9 * h200.peak_time(10**9))
+    assert GpuRoof(h200, True, "NVIDIA H200 SXM").name == "NVIDIA H200"
+    assert GpuRoof(h200, True, "NVIDIA H100 PCIe").name == "NVIDIA H100 PCIe, by the rates of NVIDIA H200"
+
+
+def test_a_graph_that_another_thread_compiles_is_recorded() -> None:
+    """As autograd does, in whose threads backward graphs of a GPU are compiled."""
+    import threading
+
+    from kiln.runtime.profile import recording
+
+    def call() -> None:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(lambda x: x.exp() + 1, backend="kiln", options={"cache": False})(torch.randn(64))
+
+    with recording() as recorded:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    assert [launch.name.startswith("exp") for launch in recorded.launches] == [True]
 
 
 def test_times_of_a_gpus_kernels_on_a_cpu_are_no_gpus() -> None:

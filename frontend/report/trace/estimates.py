@@ -5,6 +5,8 @@
 
 import re
 
+import torch
+
 from kiln.frontend.report.roof import GpuRoof, Roof, host_roof
 from kiln.frontend.report.trace.records import GraphTrace
 from kiln.lowering.cpu.rates import measured
@@ -25,7 +27,8 @@ def roof_of(trace: GraphTrace) -> Roof | GpuRoof | None:
         return None
     from kiln.lowering.gpu.dot.machine import machine
 
-    return GpuRoof(machine(arch), trace.tf32)
+    here = torch.cuda.is_available() and arch == "sm_{}{}".format(*torch.cuda.get_device_capability())
+    return GpuRoof(machine(arch), trace.tf32, torch.cuda.get_device_name() if here else "")
 
 
 def estimated_seconds(target: str, is_product: bool, moved: StepMemory | None, flops: int | None) -> float | None:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from kiln.dialects.kiln import opdef_of_kind
+from kiln.frontend.report.device_times import work_of
 from kiln.frontend.report.explain import Explanation
 from kiln.frontend.report.trace.diffing import changed_lines
 from kiln.frontend.report.trace.estimates import estimated_seconds, roof_of
@@ -168,7 +169,7 @@ def _launches(trace: GraphTrace, known: Provenance) -> list[dict[str, Any]]:
         place = places[name].pop(0) if places.get(name) else None
         times = trace.times[i] if i < len(trace.times) else None
         kind = plan.kernels[step.kernel].kind if isinstance(step, Launch) else "aten"
-        flops = _flops(kind, step.work) if isinstance(step, Launch) else None
+        flops = _flops(kind, work_of(step)) if isinstance(step, Launch) else None
         reads, writes = _buffers(step)
         found.append(
             {
@@ -206,11 +207,11 @@ def _taken(calls: dict[str, list[int]], name: str) -> int:
     return calls[name].pop(0) if calls.get(name) else -1
 
 
-def _flops(kind: str, work: int | str) -> int | None:
-    """Operations of a launch, where sizes are known; products count a multiplication and its addition as one."""
-    if not isinstance(work, int) or work < 0:
+def _flops(kind: str, work: int) -> int | None:
+    """Operations of a launch, where they are known; products count a multiplication and its addition as one."""
+    if work <= 0:
         return None
-    return 2 * work if _is_product(kind) else work
+    return 2 * work if kind == "library" or _is_product(kind) else work
 
 
 def _is_product(kind: str) -> bool:

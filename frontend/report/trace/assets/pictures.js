@@ -12,7 +12,7 @@ kiln.svg = function (name, attributes, text) {
 kiln.amount = function (value, unit) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return `${value} ${unit}`;
-  for (const [factor, prefix] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [factor, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (value >= factor) return `${(value / factor).toPrecision(3)} ${prefix}${unit}`;
   }
   return `${value} ${unit}`;
