@@ -52,6 +52,8 @@ class Pass:
     """
 
     name: ClassVar[str]
+    changes_roundings: ClassVar[bool] = False
+    """Whether it may leave out or add roundings to 16 bits: those are then not compared (docs/checking.md)."""
 
     @classmethod
     def made(cls, options: Mapping[str, Any], compilation: Compilation) -> Self:

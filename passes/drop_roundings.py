@@ -97,6 +97,7 @@ class DropRoundings(Pass):
     """
 
     name = "drop-roundings"
+    changes_roundings = True
     sums_only: bool = field(
         default=False, metadata={"help": "only those that eager has not: between a product and its bias"}
     )

@@ -250,6 +250,24 @@ def test_a_graph_is_checked(target: str, tmp_path: Path):
         graph.check()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layers_of_16_bits_are_right(target: str, dtype: torch.dtype):
+    """Roundings that are left out on purpose are no wrong numbers, wide as the layers are."""
+
+    class Wide(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(512, 512)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (nn.functional.gelu(self.linear(x)) + x) * 3.0
+
+    torch.manual_seed(0)
+    options = {"target": target, "fallback": False}
+    kiln.trace(Wide().to(dtype).eval(), torch.randn(32, 512, dtype=dtype), options=options, calls=0).graphs[0].check()
+
+
 def test_kernels_have_the_notes_of_their_schedules():
     data = graph_data(traced().graphs[0].record)
     product = next(kernel for kernel in data["kernels"] if kernel["kind"] == "matmul")
