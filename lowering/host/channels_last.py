@@ -85,10 +85,13 @@ def _keeps_dims(view: ir.Operation) -> bool:
 
 
 def _moves_channels_forward(view: ir.Operation) -> bool:
-    """Whether a view `[N, C, *spatial]` is of a tensor `[N, *spatial, C]`, as `permute(0, 3, 1, 2)` makes it."""
-    found = list(ir.AffineMapAttr(view.attributes["map"]).value.results)
-    dims = [ir.AffineExpr.get_dim(d) for d in range(len(found))]
-    return found == [dims[0], *dims[2:], dims[1]]
+    """Whether a view `[N, C, *spatial]` is of a tensor `[N, *spatial, C]`, as `permute(0, 3, 1, 2)` makes it.
+
+    The view has three dims or more; its operand may have any number, as that of a number that is expanded has none.
+    """
+    walked = ir.AffineMapAttr(view.attributes["map"]).value
+    first, channels, *spatial = (ir.AffineExpr.get_dim(d) for d in range(walked.n_dims))
+    return list(walked.results) == [first, *spatial, channels]
 
 
 def _strides_before_kernels(value: ir.Value) -> Sequence[ir.AffineExpr] | None:

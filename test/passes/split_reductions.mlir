@@ -180,6 +180,10 @@ func.func @two_dims(%x: tensor<6x1024x3072xf32>) -> tensor<3072xf32> {
 // GPU-NOT: tensor<256x64x
 // GPU-LABEL: func.func @moved_channels
 // GPU: outs(%{{.*}} : tensor<256x64x2xf32>)
+// GPU-LABEL: func.func @number
+// GPU-NOT: tensor<256x64x
+// GPU-LABEL: func.func @row_of_channels
+// GPU-NOT: tensor<256x64x
 func.func @channels(%x: tensor<64x256x56x56xf32> {kiln.strides = affine_map<() -> (802816, 1, 14336, 256)>}) -> tensor<256xf32> {
   %f = "kiln.empty"() {shape = affine_map<() -> (64, 256, 56, 56)>} : () -> tensor<64x256x56x56xf32>
   %y = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (n, c, h, w)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<64x256x56x56xf32>) outs(%f : tensor<64x256x56x56xf32>) {
@@ -207,6 +211,26 @@ func.func @planar_channels(%x: tensor<64x256x56x56xf32>) -> tensor<256xf32> {
 }
 func.func @moved_channels(%x: tensor<64x56x56x256xf32>) -> tensor<256xf32> {
   %v = "kiln.view"(%x) {map = affine_map<(n, c, h, w) -> (n, h, w, c)>, shape = affine_map<() -> (64, 256, 56, 56)>} : (tensor<64x56x56x256xf32>) -> tensor<64x256x56x56xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%v : tensor<64x256x56x56xf32>) outs(%e : tensor<256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<256xf32>
+  return %r : tensor<256xf32>
+}
+func.func @number(%s: tensor<f32>) -> tensor<256xf32> {
+  %v = "kiln.view"(%s) {map = affine_map<(n, c, h, w) -> ()>, shape = affine_map<() -> (64, 256, 56, 56)>} : (tensor<f32>) -> tensor<64x256x56x56xf32>
+  %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%v : tensor<64x256x56x56xf32>) outs(%e : tensor<256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<256xf32>
+  return %r : tensor<256xf32>
+}
+func.func @row_of_channels(%s: tensor<256xf32>) -> tensor<256xf32> {
+  %v = "kiln.view"(%s) {map = affine_map<(n, c, h, w) -> (c)>, shape = affine_map<() -> (64, 256, 56, 56)>} : (tensor<256xf32>) -> tensor<64x256x56x56xf32>
   %e = "kiln.empty"() {shape = affine_map<() -> (256)>} : () -> tensor<256xf32>
   %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>], iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%v : tensor<64x256x56x56xf32>) outs(%e : tensor<256xf32>) {
   ^bb0(%a: f32, %o: f32):
