@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""ATen calls that write with indices as an op that has a kernel of its own on a GPU."""
+"""ATen calls that write with indices as an op that has a kernel of its own."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from kiln.passes.rewrites import may_rewrite
 __all__ = ["ConvertScatters"]
 
 
-_TAKEN = paths.group("gpu convert-scatters", "converted", "kept")
+_TAKEN = paths.group("any convert-scatters", "converted", "kept")
 
 
 @register_pass
@@ -26,8 +26,8 @@ class ConvertScatters(Pass):
 
     Indices are checked and clamped as those of gathers are; values are converted and broadcast by pointwise ops, which
     fusion puts into the same kernel. 16-bit floats are combined in f32. What is added to zeros starts in memory that
-    the launch clears. A call stays one, with the reason in the report, where there is no atomic op for its elements,
-    and where `deterministic` asks for what ATen does (atomics add in any order).
+    the launch or the kernel clears. A call stays one, with the reason in the report, where no kernel combines its
+    elements, and on a GPU where `deterministic` asks for what ATen does (atomics add in any order).
 
     Before::
 
@@ -65,6 +65,10 @@ class ConvertScatters(Pass):
     name = "convert-scatters"
     deterministic: bool = False
     """Results must not depend on the order of programs (torch.use_deterministic_algorithms): ATen's calls stay."""
+    atomics: bool = True
+    """Kernels combine elements by atomic ops, in any order. Without them elements of all widths can be combined, and
+    results do not depend on how many threads there are.
+    """
     keep: tuple[str, ...] = ()
     """Ops that stay calls, by name (``torch.aten.index_add``): to bisect a wrong result."""
 
@@ -86,7 +90,7 @@ class ConvertScatters(Pass):
                     continue
                 if reason is None:
                     try:
-                        convert(function, op.operation, name)
+                        convert(function, op.operation, name, self.atomics)
                         self.count("converted")
                         _TAKEN("converted")
                         continue

@@ -24,8 +24,8 @@ from kiln.passes.scatters.memory import base_operand, copy_bases
 
 __all__ = ["ReuseBuffers"]
 
-_TAKEN = paths.group("any reuse-buffers", "over an operand", "over a donated argument", "over what eager mutates")
-_TAKEN_ON_GPU = paths.group("gpu reuse-buffers", "base of indices")
+_TAKEN = paths.group("any reuse-buffers", "over an operand", "over a donated argument", "over what eager mutates",
+                     "base of indices")  # fmt: skip
 
 _FRESH = ("aten.convolution.default", "aten.mm.default", "aten.addmm.default", "aten.bmm.default",
           "aten.baddbmm.default", "aten.linear.default", "aten._addmm_activation.default")  # fmt: skip
@@ -251,7 +251,7 @@ class _Function:
         plain = memory.is_plain and first.shape == mine.shape and first.strides == mine.strides
         self.memory[result] = _Memory(memory.first, memory.is_owned or result in self.owned, plain)
         op.attributes["in_place"] = ir.DenseI64ArrayAttr.get([base, 0])
-        _TAKEN_ON_GPU("base of indices")
+        _TAKEN("base of indices")
         self.owner.count("results in place")
         self.last.pop(root)
 

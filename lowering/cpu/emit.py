@@ -12,7 +12,7 @@ from kiln.dialects import kiln
 from kiln.dialects.schedules import PartsSchedule, Schedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
-from kiln.lowering.cpu.tile import attention, conv, rows, scan  # noqa: F401 - their emitters register themselves
+from kiln.lowering.cpu.tile import attention, conv, rows, scan, scatter  # noqa: F401 - their emitters register themselves
 from kiln.lowering.cpu.tile.kernel import Kernel
 from kiln.lowering.cpu.tile.nest import plan_nest, work
 from kiln.lowering.cpu.tile.nest_loops import NestEmitter

@@ -65,6 +65,7 @@ class CpuTarget(Target):
             Step("choose-vendor", "what a library does faster is called, before it is expanded", stage="kiln"),
             Step("convert-integer-products", "calls that are products: their kernels take what follows"),
             Step("fold-dequantization", "products read weights of 8 bits as they are, before kernels are cut"),
+            Step("convert-scatters{atomics=false}", "writes with indices are kernels that compute what they write"),
         ]
 
     @override

@@ -113,7 +113,7 @@ class GpuTarget(Target):
             ),
             Step(
                 f"convert-scatters{{deterministic={_text(options.deterministic)}}}",
-                "writes with indices have kernels here: a CPU's are ATen's",
+                "writes with indices are kernels that compute what they write",
             ),
         ]
 

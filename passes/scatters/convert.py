@@ -23,8 +23,8 @@ _REDUCE = {"sum": "sum", "add": "sum", "amax": "amax", "amin": "amin"}
 class Call:
     """A `kiln.aten` under conversion: its arguments by position or name."""
 
-    def __init__(self, function: ir.OpView, op: ir.Operation, name: str) -> None:
-        self.op, self.name = op, name
+    def __init__(self, function: ir.OpView, op: ir.Operation, name: str, atomics: bool) -> None:
+        self.op, self.name, self.atomics = op, name, atomics
         self.args = json.loads(ir.StringAttr(op.attributes["args"]).value)
         self.kwargs = json.loads(ir.StringAttr(op.attributes["kwargs"]).value)
         self.shapes = SymbolicShapes(function)
@@ -79,7 +79,7 @@ class Call:
         wide = ir.F32Type.get() if reduce != "none" and isinstance(element, ir.BF16Type | ir.F16Type) else element
         from_zero = reduce in ("sum", "none") and self.values.is_zero(x)
         start = self.b.empty(wide, sizes) if from_zero else self.b.cast(x, wide)
-        if not from_zero and reduce in ("amax", "amin") and scalar.is_float(wide):
+        if self.atomics and not from_zero and reduce in ("amax", "amin") and scalar.is_float(wide):
             start = self.values.one_nan(start, reduce)
         result = kiln.scatter_nd(start, self.b.cast(src, wide), named, at, loops, reduce, from_zero)
         return self.b.cast(result, element)
@@ -92,8 +92,10 @@ class Call:
             self.unsupported(f"elements of type {element}")
         if ir.RankedTensorType(src.type).element_type != element:
             self.unsupported("values of another type than what they are written to")
-        if reduce != "none" and not isinstance(element, ir.BF16Type | ir.F16Type) and element.width < 32:
-            self.unsupported(f"there is no atomic op for elements of type {element}")
+        narrow = not isinstance(element, ir.BF16Type | ir.F16Type) and element.width < (32 if self.atomics else 8)
+        if reduce != "none" and narrow:
+            which = "atomic op for" if self.atomics else "sum of"
+            self.unsupported(f"there is no {which} elements of type {element}")
         for index in indices:
             kind = ir.RankedTensorType(index.type).element_type
             if not isinstance(kind, ir.IntegerType) or kind.width < 32:
@@ -105,9 +107,11 @@ class Call:
             self.unsupported("the indexed dimension is empty")
 
 
-def convert(function: ir.OpView, op: ir.Operation, name: str) -> None:
-    """Replace a call of an op in `CONVERSIONS`. Raises UnsupportedError, with the reason, where it stays a call."""
-    call = Call(function, op, name)
+def convert(function: ir.OpView, op: ir.Operation, name: str, atomics: bool = True) -> None:
+    """Replace a call of an op in `CONVERSIONS`; `atomics` as in the pass. Raises UnsupportedError, with the reason,
+    where it stays a call.
+    """
+    call = Call(function, op, name, atomics)
     before = op.block
     known = len(list(before.operations))
     with ir.InsertionPoint(op), op.location:
@@ -158,7 +162,7 @@ def _scatter_add(call: Call) -> ir.Value:
 
 def _reduction(call: Call, text: Any) -> str:
     if text not in _REDUCE:
-        call.unsupported(f"there is no atomic op for {text}")
+        call.unsupported(f"no kernel combines by {text}" if not call.atomics else f"there is no atomic op for {text}")
     return _REDUCE[text]
 
 

@@ -147,10 +147,12 @@ func.func @gathered(%arg0: !torch.vtensor<[32,100],f32>, %arg1: !torch.vtensor<[
 
 // -----
 
-// A sum into rows that indices name: ATen on the CPU, atomics on a GPU.
+// A sum into rows that indices name: of a thread's rows on the CPU, atomics on a GPU.
 
+// CPU: vector.load
+// CPU: arith.addf
+// CPU: vector.store
 // CPU: func.func @added_where_indices_say(
-// CPU: "kiln.aten"{{.*}}op = "aten.index_add
 
 // GPU: "tt.assert"{{.*}} {message = "index out of range in aten.index_add"}
 // GPU: "tt.atomic_rmw"{{.*}} {atomic_rmw_op = 5 : i32

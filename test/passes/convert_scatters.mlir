@@ -4,6 +4,7 @@
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="convert-scatters" | filecheck %s
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="convert-scatters{deterministic=true}" | filecheck %s --check-prefix=ORDER
 // RUN: kiln-opt %s --split-input-file --pass-pipeline="convert-scatters{keep=torch.aten.index_put}" | filecheck %s --check-prefix=KEEP
+// RUN: kiln-opt %s --split-input-file --pass-pipeline="convert-scatters{atomics=false}" | filecheck %s --check-prefix=PLAIN
 
 // Rows of a gradient are added up in zeros; the row of the padding adds nothing. 16 bits are added in 32.
 
@@ -99,6 +100,8 @@ func.func @without_self(%x: tensor<8x4xf32>, %i: tensor<7x4xi64>, %y: tensor<7x4
 // CHECK-LABEL: func.func @bytes(
 // CHECK: "kiln.aten"
 // CHECK-SAME: reason = "there is no atomic op for elements of type i8"
+// PLAIN-LABEL: func.func @bytes(
+// PLAIN: "kiln.scatter_nd"
 func.func @bytes(%x: tensor<8x4xi8>, %i: tensor<7x4xi64>, %y: tensor<7x4xi8>) -> tensor<8x4xi8> {
   %0 = "kiln.aten"(%x, %i, %y) {args = "[{\22operand\22: 0}, 0, {\22operand\22: 1}, {\22operand\22: 2}]", kwargs = "{}",
     op = "aten.scatter_add.default", pure = true, shapes = [affine_map<() -> (8, 4)>], strides = [unit]}

@@ -187,6 +187,15 @@ class Memory(Scopes):
         self, buffer: ir.Value, layout: ir.AffineMap, at: Sequence[Any], guard: Guard | None
     ) -> ir.Value | None:
         """Lanes that lie on a line of a layout, in one load; None where they do not."""
+        line = self.line(layout, at)
+        if line is None:
+            return None
+        return self.b.gather(buffer, line[0], line[1], self.lane.width, self.mask(guard))
+
+    def line(self, layout: ir.AffineMap, at: Sequence[Any]) -> tuple[Index, Index] | None:
+        """Where the first lane is in memory and how far the next one is from it, at indices of which some are values
+        found at run time; None where lanes do not lie on a line.
+        """
         linear = affine.linear_coefficients(layout.results[0])
         if linear is None or self.lane.dim is None:
             return None
@@ -202,8 +211,7 @@ class Memory(Scopes):
         line = self.lane.line(self.loops.simplify(along))
         if line is None or self.is_uniform([along]):
             return None
-        start = self.b.addi(base, self.index(line[1]))
-        return self.b.gather(buffer, start, self.index(line[0]), self.lane.width, self.mask(guard))
+        return self.b.addi(base, self.index(line[1])), self.index(line[0])
 
 
 def _phase(base: ir.AffineExpr, stride: ir.AffineExpr) -> int:

@@ -13,7 +13,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from kiln.dialects import affine, kiln
-from kiln.dialects.kiln import name_of
 from kiln.dialects.schedules.gpu import ScatterSchedule
 from kiln.errors import UnsupportedError
 from kiln.lowering import paths
@@ -24,9 +23,10 @@ from kiln.lowering.gpu.dot.fusions import DEFAULTS, DotOptions
 from kiln.lowering.gpu.dot.machine import machine
 from kiln.lowering.gpu.tile.evaluator import Evaluator
 from kiln.lowering.gpu.tile.scopes import Axis
-from kiln.lowering.tile.access import Accesses, Indices, Loops
+from kiln.lowering.tile.access import Accesses, Loops
 from kiln.lowering.tile.body import FusionBody
 from kiln.lowering.tile.merging import merge_groups, merged_dims
+from kiln.lowering.tile.scatters import scatter_of, target_index
 
 __all__ = ["emit_scatter", "plan_scatter"]
 
@@ -47,7 +47,7 @@ _TAKEN = paths.group(
 def plan_scatter(body: FusionBody, _: object = None, options: DotOptions = DEFAULTS) -> ScatterSchedule:
     """Elements of a program, warps."""
     elements: int | None = 1
-    for size in body.dims(_scatter(body).operands[1]):
+    for size in body.dims(scatter_of(body).operands[1]):
         known = affine.constant_of(size)
         elements = None if known is None or elements is None else elements * known
     chosen = rules.choose_pointwise(elements, chip=machine(options.arch))
@@ -58,7 +58,7 @@ def plan_scatter(body: FusionBody, _: object = None, options: DotOptions = DEFAU
 def emit_scatter(kernel: Any, schedule: ScatterSchedule | None) -> None:
     """Add the kernel of a fusion around one kiln.scatter_nd, whose values and indices may be computed on the way."""
     body: FusionBody = kernel.body
-    op = _scatter(body)
+    op = scatter_of(body)
     schedule = schedule or plan_scatter(body)
     if ir.BoolAttr(op.operation.attributes["from_zero"]).value:
         kernel.zero.add(body.mine[0])
@@ -82,13 +82,6 @@ def emit_scatter(kernel: Any, schedule: ScatterSchedule | None) -> None:
     kernel.section(programs, emit, schedule.num_warps)
 
 
-def _scatter(body: FusionBody) -> ir.OpView:
-    op = next(op for op in body.operations if name_of(op) == "kiln.scatter_nd")
-    if [body.roots[i] for i in body.mine] != list(op.results):
-        raise UnsupportedError("kiln.scatter_nd", str(op.location), "more than one result")
-    return op
-
-
 def _one_loop(
     body: FusionBody, layouts: list[ir.AffineMap], op: ir.OpView, loops: Loops
 ) -> tuple[list[ir.AffineExpr], int]:
@@ -100,7 +93,7 @@ def _one_loop(
     for value in list(op.operands)[1:]:
         found.visit(value, tuple(dims), around)
     layout = layouts[len(body.tensors) + body.mine[0]]
-    found.store(layout, op.results[0], _target(op, list(dims)), around)
+    found.store(layout, op.results[0], target_index(op, list(dims)), around)
     point: list[ir.AffineExpr] = list(dims)
     for groups in (merge_groups(found, positions, loops, [0] * len(positions)), None):
         merged = merged_dims(groups if groups is not None else [positions], loops)
@@ -110,19 +103,10 @@ def _one_loop(
     return point, positions[0] if positions else loops.new(ir.AffineConstantExpr.get(1)).position
 
 
-def _target(op: ir.OpView, point: list[ir.AffineExpr]) -> Indices:
-    """Where the result is written, 0 along the dims that indices tell."""
-    named = list(ir.DenseI64ArrayAttr(op.operation.attributes["dims"]))
-    loops = iter(ir.DenseI64ArrayAttr(op.operation.attributes["loops"]))
-    zero = ir.AffineConstantExpr.get(0)
-    rank = ir.RankedTensorType(op.results[0].type).rank
-    return tuple(zero if d in named else point[next(loops)] for d in range(rank))
-
-
 def _write(e: Evaluator, op: ir.OpView, point: list[ir.AffineExpr]) -> None:
     b = e.b
     value = e.eval(op.operands[1], tuple(point))
-    at: list[Any] = list(_target(op, point))
+    at: list[Any] = list(target_index(op, point))
     for d, index in zip(ir.DenseI64ArrayAttr(op.operation.attributes["dims"]), list(op.operands)[2:], strict=True):
         at[d] = b.cast_int(e.eval(index, tuple(point)), b.index)
     number = len(e.body.tensors) + e.body.mine[0]

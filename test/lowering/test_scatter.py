@@ -1,7 +1,7 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Writes with indices as kernels for the GPU: against eager in float64, as loops on the CPU, and compiled by Triton."""
+"""Writes with indices as kernels: of a CPU, and those of a GPU as loops on the CPU, against eager in float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +71,20 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
         lambda x, i, y: torch.zeros_like(x).scatter_add(1, i, torch.sin(x).cumsum(1) * y).relu(),
         lambda: (r(8, 10), _at(10, 8, 10), r(8, 10)),
     ),
+    "slices in front": (
+        lambda x, i, y: x.scatter_add(2, i, y.sin()),
+        lambda: (r(20, 3, 11), _at(11, 17, 2, 33), r(17, 2, 33)),
+    ),
+    "blocks of rows": (
+        lambda x, j, y: torch.zeros_like(x).index_add(0, j, y.exp()) + x,
+        lambda: (r(40, 4, 17), _at(40, 100), r(100, 4, 17)),
+    ),
+    "columns": (lambda x, j, y: x.index_add(1, j, y.t()), lambda: (r(33, 10), _at(10, 70), r(70, 33))),
+    "single elements": (lambda x, j, y: x.index_add(0, j, y.cos()), lambda: (r(50), _at(50, 1000), r(1000))),
+    "the last of several": (
+        lambda x, j, y: x.index_put((j,), y.sin()),
+        lambda: (r(50), torch.arange(1000) % 7, r(7).repeat(143)[:1000]),
+    ),
     "largest": (lambda x, i, y: x.scatter_reduce(1, i, y, "amax"), lambda: (r(8, 10), _at(10, 8, 70), r(8, 70))),
     "smallest": (lambda x, i, y: x.scatter_reduce(1, i, y, "amin"), lambda: (r(8, 10), _at(10, 8, 70), r(8, 70))),
     "embedding gradient": (lambda g, i: _embedding_gradient(g, i, -1) * 2, lambda: (r(4, 30, 16), _at(50, 4, 30))),
@@ -78,10 +92,17 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
 }
 
 
+@pytest.fixture(params=["cpu", "tt-cpu"], autouse=True)
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the kernels of a test are for."""
+    monkeypatch.setenv("KILN_TARGET", request.param)
+    return request.param
+
+
 def _run(fn: Callable[..., Any], inputs: tuple[torch.Tensor, ...], dynamic: bool = False) -> tuple[Any, Any]:
     """What Kiln computes, without a call of ATen, and eager in float64."""
     torch._dynamo.reset()
-    options = {"target": "tt-cpu", "fallback": False, "cache": False}
+    options = {"fallback": False, "cache": False}
     expected = fn(*[x.double() if x.is_floating_point() else x.clone() for x in inputs])
     with collect() as reports:
         found = torch.compile(fn, backend="kiln", dynamic=dynamic, options=options)(*inputs)
@@ -133,7 +154,10 @@ def test_plain_writes_of_any_type(dtype: torch.dtype) -> None:
     _check(lambda x, i, y: x.scatter(1, i, y), (x, torch.argsort(r(8, 10), 1)[:, :7].contiguous(), y), 0)
 
 
-@pytest.mark.parametrize("name", ["scatter_add", "two indices", "embedding gradient", "largest", "index_add"])
+@pytest.mark.parametrize(
+    "name",
+    ["scatter_add", "two indices", "embedding gradient", "largest", "index_add", "blocks of rows", "slices in front"],
+)
 def test_dynamic_sizes(name: str) -> None:
     fn, inputs = CASES[name]
     _check(fn, inputs(), 1e-6, dynamic=True)
@@ -163,20 +187,64 @@ def test_an_argument_that_is_mutated() -> None:
 def _calls(fn: Callable[..., Any], *inputs: torch.Tensor) -> list[tuple[str, str]]:
     torch._dynamo.reset()
     with collect() as reports:
-        found = torch.compile(fn, backend="kiln", options={"target": "tt-cpu", "fallback": False, "cache": False})(
-            *inputs
-        )
+        found = torch.compile(fn, backend="kiln", options={"fallback": False, "cache": False})(*inputs)
     assert torch.allclose(found.double(), fn(*inputs).double(), rtol=1e-2)
     return [(call.op, call.reason) for report in reports for call in report.aten_calls]
 
 
-def test_deterministic_algorithms_are_calls_and_the_setting_is_watched() -> None:
+def test_deterministic_algorithms_are_calls_and_the_setting_is_watched(target: str) -> None:
+    """A CPU's kernels add in one order."""
     fn = CASES["scatter_add"][0]
     x, i, y = CASES["scatter_add"][1]()
     assert not _calls(fn, x, i, y)
     torch.use_deterministic_algorithms(True)
     try:
-        ((_, reason),) = _calls(fn, x, i, y)
+        calls = _calls(fn, x, i, y)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert reason == "torch.use_deterministic_algorithms: atomics add in any order"
+    reasons = ["torch.use_deterministic_algorithms: atomics add in any order"] if target == "tt-cpu" else []
+    assert [reason for _, reason in calls] == reasons
+
+
+@pytest.mark.parametrize("target", ["cpu"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        ("blocks of rows", 0),
+        ("single elements", 0),
+        ("slices in front", -1),
+        ("largest", -1),
+        ("the last of several", 0),
+    ],
+)
+def test_results_do_not_depend_on_threads(name: str, dim: int) -> None:
+    """Bit for bit. There is work for all threads: what is written is repeated along a dim that indices run along."""
+    fn, inputs = CASES[name]
+    x, *written = inputs()
+    given = (x, *(torch.cat([v] * 30, dim) for v in written))
+    before, found = torch.get_num_threads(), list[torch.Tensor]()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            found.append(torch.compile(fn, backend="kiln", options={"fallback": False, "cache": False})(*given))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("target", ["cpu"], indirect=True)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16])
+def test_sums_of_short_integers(dtype: torch.dtype) -> None:
+    x, y = torch.randint(-9, 9, (8, 10), dtype=dtype), torch.randint(-9, 9, (8, 70), dtype=dtype)
+    _check(CASES["scatter_add"][0], (x, _at(10, 8, 70), y), 0)
+
+
+@pytest.mark.parametrize("target", ["cpu"], indirect=True)
+def test_an_index_out_of_range_is_an_error() -> None:
+    x, j, y = r(8, 10), _at(8, 30), r(30, 10)
+    compiled = torch.compile(lambda x, j, y: x.index_add(0, j, y), backend="kiln", options={"cache": False})
+    compiled(x, j, y)
+    j[7] = 8
+    with pytest.raises(IndexError):
+        compiled(x, j, y)
