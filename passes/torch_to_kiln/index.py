@@ -8,7 +8,8 @@ clamp's last op has the attribute ``kiln.checked``, the op's name: kernels of th
 an index, and the call raises (``lowering/cpu/tile/bounds.py``); those of a GPU end with an assertion, as eager's do. A
 table with no elements along an indexed dim has nothing to clamp to: that stays ATen's.
 
-Writing with indices (``index_put``, ``scatter`` and their kin) has an order of writes to keep and stays ATen's too.
+Writing with indices (``index_put``, ``scatter`` and their kin) is left to ``convert-scatters``, masks to
+``mask_writes.py``.
 """
 
 from collections.abc import Sequence

@@ -159,6 +159,23 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
     "integers": (special.integers, "cpu", ("cpu product: int8", "cpu product: int8_dot")),
     "deep": (training.deep, "cuda", ("cuda cuts: a run of launches",)),
     "views": (training.views, "tt-cpu", ("any aliases: two views of a copy",)),
+    "scatters": (
+        special.onto_zeros,
+        "cpu",
+        tuple(
+            f"cpu scatter: {path}"
+            for path in (
+                *("rows", "vectors, one by one", "scattered vectors", "one by one"),
+                "threads by index",
+                "onto zeros",
+            )
+        ),
+    ),
+    "samples": (
+        special.samples,
+        "cpu",
+        tuple(f"any grid-samples: {path}" for path in ("bilinear", "nearest", "zeros", "border", "reflection")),
+    ),
     "beside": (special.beside_products, "cpu", ("any results beside products: no dim of a single column",)),
 }
 

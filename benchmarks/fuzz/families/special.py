@@ -199,7 +199,39 @@ def onto_zeros(g: Grower) -> None:
     dtype = g.one_of((torch.float32, *_NARROW))
     x = g.input((4 * count, width), dtype)
     zeros = f"torch.zeros(({count}, {width}), dtype={x.name}.dtype, device={x.name}.device)"
-    g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
+    kind = g.number(0, 3)
+    if kind == 0:  # elements, of values that take long to compute
+        g.add(f"{zeros}.select(1, 0).index_add(0, {at.name}, torch.sin({x.name}).select(1, 0))")
+    elif kind == 1:  # of several to one place, all with one value
+        g.add(f"{zeros}.select(1, 0).index_put(({at.name},), ({at.name} * 0.25).to({x.name}.dtype))")
+    else:
+        g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
+
+
+def samples(g: Grower) -> None:
+    """Elements of an image at points of a grid, of which some lie outside of it."""
+    dtype = g.one_of((torch.float32, torch.float32, *_NARROW))
+    height, width = g.one_of((1, 5, 16)), g.one_of((1, 7, 33))
+    image = g.input((2, g.one_of((1, 3, 17)), height, width), dtype)
+    points = g.input((2, g.one_of((1, 4)), g.one_of((1, 9, 30)), 2), torch.int64, high=33)
+    how = (g.one_of(("bilinear", "nearest")), g.one_of(("zeros", "border", "reflection")), g.chance(2))
+    grid = f"(({points.name} - 16) * 0.125).to({image.name}.dtype)"
+    g.add(f"F.grid_sample({image.name}, {grid}, {how[0]!r}, {how[1]!r}, {how[2]})")
+
+
+def masked_writes(g: Grower) -> None:
+    """One value, or one row, where a mask is true."""
+    dtype = g.one_of((torch.float32, torch.int64, *_NARROW))
+    shape = (g.one_of((1, 3, 40)), g.one_of((1, 17)), g.one_of((1, 8, 33)))
+    more = {"high": 9} if dtype == torch.int64 else {}
+    x, row, mask = g.input(shape, dtype, **more), g.input(shape[2:], dtype, **more), g.input(shape, torch.bool)
+    options = (
+        (f"({mask.name},)", f"{row.name}[0]"),
+        (f"({mask.name}[:, :, 0],)", f"{row.name}"),
+        (f"({mask.name}[:, 0, 0],)", f"{x.name}[:1]"),
+    )
+    at, value = g.one_of(options)
+    g.add(f"torch.index_put({x.name}, {at}, {value}, accumulate={g.chance(2)})", dtype == torch.int64)
 
 
 def short_sums(g: Grower) -> None:
@@ -281,5 +313,5 @@ FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
-    powers_less_one, reordered_rows, reordered_rows,
+    powers_less_one, reordered_rows, reordered_rows, samples, masked_writes,
 )  # fmt: skip

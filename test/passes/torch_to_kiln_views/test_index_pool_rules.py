@@ -36,6 +36,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x, i: torch.ops.aten._unsafe_masked_index(x, i > 0, [None, i + 1], 2.0),
         (TABLE, torch.tensor([[0, 5, 2, -3]])),
     ),
+    "masked_write": (
+        lambda x, i: (
+            torch.index_put(x, (x > 0,), torch.tensor(2.0)),
+            torch.index_put(x, (i[0] > 0,), x[:1] * 2),
+            torch.index_put(x, (i[0] > 1,), x[0], accumulate=True),
+            torch.ops.aten.index_put(x, [None, x[0] > 0], x[:, :1] * 3),
+        ),
+        (noise(3, 4), torch.tensor([[0, 5, 2], [1, 1, 1]])),
+    ),
     "take": (lambda x, i: torch.take(x, i), (TABLE, I)),
     "max_pool2d": (lambda x: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 2, 1, 0, 2)), (IMAGE,)),
     "max_pool_ceil": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (IMAGE,)),
