@@ -6,9 +6,10 @@
 import re
 from dataclasses import dataclass
 
-__all__ = ["Note", "lines_in_location", "names_in_location"]
+__all__ = ["Note", "lines_in_location", "names_in_location", "shown_location"]
 
 _NAME = re.compile(r'"([A-Za-z_]\w*)"\(')
+_FOLDERS = re.compile(r".*[/\\]")
 _LINE = re.compile(r'"([^"]+)":(\d+):\d+')
 
 
@@ -20,6 +21,14 @@ def names_in_location(location: str) -> list[str]:
 def lines_in_location(location: str) -> list[tuple[str, int]]:
     """Files and lines in the text of a location."""
     return [(file, int(line)) for file, line in _LINE.findall(location)]
+
+
+def shown_location(location: str) -> str:
+    """A location for people: the FX nodes and the model's lines, without folders: ``relu, add (model.py:12)``."""
+    names = ", ".join(dict.fromkeys(names_in_location(location)))
+    lines = dict.fromkeys(f"{_FOLDERS.sub('', file)}:{line}" for file, line in lines_in_location(location))
+    places = f"({', '.join(lines)})" if lines else ""
+    return f"{names} {places}".strip() or location
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from kiln.frontend.backend import kiln as backend
 from kiln.frontend.report import CompileReport, collect
-from kiln.notes import names_in_location
+from kiln.notes import names_in_location, shown_location
 
 __all__ = ["Explanation", "explain"]
 
@@ -120,7 +120,8 @@ def _show_graph(console: Console, number: int, graph: CompileReport, verbose: bo
     for note in graph.notes:
         if verbose or note.pass_name in ("rewrite-patterns", "autotune-cpu", "autotune-gpu"):
             # The FX node's name is what the other tables show as well.
-            where = ", ".join(names_in_location(note.location)) or note.location
+            where = shown_location(note.location) if verbose else ", ".join(names_in_location(note.location))
+            where = where or note.location
             console.print(f"{note.pass_name}: {where}: {note.op}: {note.reason}", markup=False)
     if graph.proved is not None:
         console.print(f"proofs of {graph.proved}", markup=False)
@@ -168,7 +169,7 @@ def _decision_table(graph: CompileReport, verbose: bool) -> Table:
     if verbose:
         table = Table("torch op", "way", "where", "why", title=title, title_justify="left")
         for decision in graph.decisions:
-            table.add_row(decision.op, decision.way, decision.location, decision.reason)
+            table.add_row(decision.op, decision.way, shown_location(decision.location), decision.reason)
         return table
     table = Table("torch op", "times", "way", "why", title=title, title_justify="left")
     for (op, way, reason), times in Counter((d.op, d.way, d.reason) for d in graph.decisions).items():

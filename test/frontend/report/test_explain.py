@@ -142,3 +142,13 @@ def test_reports_of_other_threads():
     publish(CompileReport("inference"))
     assert [report.graph for report in own] == ["forward"]
     assert [report.graph for report in all_] == ["backward", "forward"]
+
+
+def test_places_in_reports_are_short() -> None:
+    from kiln.notes import shown_location
+
+    assert shown_location('loc("relu"("/a b/tl.py":2:0))') == "relu (tl.py:2)"
+    assert shown_location('loc(fused["mm"("/x/tl.py":2:0), "relu"("/x/tl.py":3:0)])') == "mm, relu (tl.py:2, tl.py:3)"
+    assert shown_location("loc(unknown)") == "loc(unknown)"
+    text = kiln.explain(lambda x: torch.relu(x) + 1, torch.randn(4)).to_text(verbose=True)
+    assert "loc(" not in text and "relu (test_explain.py:" in text

@@ -123,8 +123,9 @@ kiln.tabs = {
     const { graph } = kiln, picture = kiln.fusionPicture(graph);
     const box = kiln.make("div", { class: "detail" });
     box.append(picture);
-    panel.append(kiln.make("p", { class: "dim" }, "Grey: estimated by the cost model, for one core" +
-      (graph.roof ? `; the line: the least by the rates of ${graph.roof}` : "") + ". Red: measured. " +
+    panel.append(kiln.make("p", { class: "dim" }, "Red: measured. " +
+      (graph.launches.some((launch) => launch.estimate) ? "Grey: estimated by the cost model, for one core. " : "") +
+      (graph.roof ? `Blue line: the least by the rates of ${graph.roof}. ` : "") +
       "Arcs lead from who writes a buffer to who reads it. Double click opens a kernel."), box);
     kiln.pictureView(picture);
   },
