@@ -18,6 +18,7 @@ from kiln.lowering.host.channels_last import (
     needs_channels_last,
     views_of,
 )
+from kiln.lowering.host.depthwise_weights import channels_innermost, weights_of_kernel
 from kiln.lowering.host.draws import follow_draws
 from kiln.lowering.host.followers import follow_operands
 from kiln.lowering.host.layout import Exprs, HostGraph, Layout, add, constant, is_constant, mul
@@ -151,7 +152,23 @@ class AssignLayouts(Pass):
     def _place_images(self, function: ir.OpView, graph: HostGraph) -> HostGraph:
         """Copies what convolutions need channels-last and nobody could write so."""
         copies = self._copy_images(graph, _images_of_kernel)
+        copies |= self._copy_weights(graph)
         return _with_strides(function, {**graph.assigned, **copies}) if copies else graph
+
+    def _copy_weights(self, graph: HostGraph) -> dict[ir.Value, Exprs]:
+        """Copies of the weights `[C, ...]` whose channels a kernel needs as neighbours, with their strides."""
+        assigned: dict[ir.Value, Exprs] = {}
+        for op in graph.operations:
+            for number in weights_of_kernel(graph, op.operation):
+                layout = graph.layout(op.operation.operands[number])
+                if layout is None or is_constant(layout.strides[0], 1):
+                    continue
+                copy = _copy_fusion(graph, op.operation.operands[number], [], op.operation)
+                assigned[copy] = channels_innermost(layout.shape)
+                self.note(op, "its weight is copied to have neighbouring channels")
+                self.count("weight copies")
+                op.operation.operands[number] = copy
+        return assigned
 
     def _copy_images_of_calls(self, function: ir.OpView) -> None:
         """The same for calls, whose results lie as what they read does."""

@@ -50,7 +50,7 @@ _ROWS: tuple[Family, ...] = (
     any_rank.unary, *_MOVES,
 )  # fmt: skip
 _IMAGES: tuple[Family, ...] = (
-    *[images.convolve] * 8, images.learned, images.channel_norm, images.channel_norm, images.pool,
+    *[images.convolve] * 8, images.learned, images.slide, images.channel_norm, images.channel_norm, images.pool,
     images.squeeze_and_excite,
     images.rearrange, images.rearrange, images.rearrange, rows.residual, rows.residual, rows.softmax, rows.linear,
     attention.heads_of_rows, any_rank.unary, movement.mutate, rows.reduce_rows, movement.part, movement.part,

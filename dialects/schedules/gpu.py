@@ -23,6 +23,7 @@ __all__ = [
     "NestSchedule",
     "Precision",
     "ScanSchedule",
+    "SlidingConvSchedule",
     "ScatterSchedule",
     "TileSchedule",
     "TmaConvSchedule",
@@ -144,6 +145,14 @@ class DepthwiseConvSchedule(DotSchedule, kernel="gpu.conv.depthwise"):
     """A convolution with one input channel a group: `block_m` positions by `block_n` channels."""
 
     group_m: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingConvSchedule(DepthwiseConvSchedule, kernel="gpu.conv.sliding"):
+    """The same where windows move by one position: `block_m` tiles of `rows` x `columns` positions."""
+
+    rows: Positive
+    columns: Positive
 
 
 @dataclass(frozen=True, kw_only=True)

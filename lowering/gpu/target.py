@@ -15,8 +15,11 @@ from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
 from kiln.lowering.gpu.dot.choice import product_reason
 from kiln.lowering.gpu.dot.conv_choice import convolution_reason
+from kiln.lowering.gpu.dot.conv_window import slides
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
+from kiln.lowering.host.channels_last import IMAGE
+from kiln.lowering.host.depthwise_weights import CHANNELS_INNERMOST
 from kiln.lowering.options import PipelineOptions
 from kiln.lowering.target import ALONE, Library, Step, Steps, Target, braced, strict
 from kiln.lowering.tune.trials import Judge, Trials
@@ -58,7 +61,8 @@ class GpuTarget(Target):
     @override
     def library(self, op: ir.Operation, *, tensor_maps: bool) -> Library | None:
         if isinstance(op.opview, ConvOp):
-            return Library(convolution_reason(op, arch=self.arch))
+            marks = (CHANNELS_INNERMOST, IMAGE) if slides(op) else ()
+            return Library(convolution_reason(op, arch=self.arch), marks=marks)
         if isinstance(op.opview, MatmulOp):
             return Library(product_reason(op, tensor_maps=tensor_maps, arch=self.arch))
         if not isinstance(op.opview, AttentionOp):

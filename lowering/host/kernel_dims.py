@@ -26,11 +26,18 @@ class KernelDims:
 
     def image_of(self, operand: int) -> ir.Operation | None:
         """The convolution that has an operand as its image."""
+        return self._convolution_of(operand, 0)
+
+    def weight_of(self, operand: int) -> ir.Operation | None:
+        """The convolution that has an operand as its weight."""
+        return self._convolution_of(operand, 1)
+
+    def _convolution_of(self, operand: int, number: int) -> ir.Operation | None:
         argument = None
         for op in self.named:
             if name_of(op) == "kiln.conv":
                 argument = self._block.arguments[operand] if argument is None else argument
-                if op.operands[0] == argument:
+                if op.operands[number] == argument:
                     return op
         return None
 

@@ -87,3 +87,24 @@ func.func @single_channels(%x: tensor<32x96x56x56xbf16>, %w: tensor<96x1x3x3xbf1
     : (tensor<32x96x56x56xbf16>, tensor<96x1x5x5xbf16>) -> tensor<32x96x56x56xbf16>
   return %0, %1, %2 : tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>, tensor<32x96x56x56xbf16>
 }
+
+// -----
+
+// Windows of single channels that move by one position: own where there is work enough, with a weight and an image whose
+// channels are neighbours.
+
+// CHECK-LABEL: func.func @sliding
+// CHECK: "kiln.conv"
+// CHECK-SAME: channels_last_image
+// CHECK-SAME: weight_channels_innermost
+// CHECK: "kiln.aten"
+func.func @sliding(%x: tensor<4x96x56x56xbf16>, %y: tensor<1x96x14x14xbf16>, %w: tensor<96x1x7x7xbf16>)
+    -> (tensor<4x96x56x56xbf16>, tensor<1x96x14x14xbf16>) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 3, 3>, dilation = array<i64: 1, 1>, groups = 96,
+    transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (301056, 1, 5376, 96)>}
+    : (tensor<4x96x56x56xbf16>, tensor<96x1x7x7xbf16>) -> tensor<4x96x56x56xbf16>
+  %1 = "kiln.conv"(%y, %w) {stride = array<i64: 1, 1>, padding = array<i64: 3, 3>, dilation = array<i64: 1, 1>, groups = 96,
+    transposed = false, output_padding = array<i64: 0, 0>, strides = affine_map<() -> (18816, 1, 1344, 96)>}
+    : (tensor<1x96x14x14xbf16>, tensor<96x1x7x7xbf16>) -> tensor<1x96x14x14xbf16>
+  return %0, %1 : tensor<4x96x56x56xbf16>, tensor<1x96x14x14xbf16>
+}

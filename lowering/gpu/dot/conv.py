@@ -13,10 +13,8 @@ from torch_mlir import ir
 from kiln.dialects import tt
 from kiln.dialects.schedules.gpu import DepthwiseConvSchedule, ImplicitConvSchedule
 from kiln.lowering.gpu.builder import Builder, Condition, Index
+from kiln.lowering.gpu.dot.conv_window import WRITTEN_OUT
 from kiln.lowering.gpu.dot.operands import Epilogue, Line, dot_offset, line, split_batch, tile_position
-
-_WRITTEN_OUT = 9
-"""Taps of windows of single channels that are no loop."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def _depthwise(window: _Window, n: Line, schedule: DepthwiseConvSchedule) -> ir.
         return b.addf(sums, b.mulf(x, w))
 
     sums = b.constant(0.0, tt.with_shape([schedule.block_m, schedule.block_n], p.sums))
-    if p.taps <= _WRITTEN_OUT:
+    if p.taps <= WRITTEN_OUT:
         for tap in range(p.taps):
             sums = add(tap, sums)
         return sums

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
+from kiln.lowering.gpu.dot.conv_window import slides
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 
@@ -24,8 +25,9 @@ class ConvolutionCase:
     kind: "narrow" (16 bits) or "wide". windows: it is no product of matrices: windows of several elements, padding,
     groups, and for other types than 16 bits strides. channels, taps: of one group, and elements of the window; terms:
     their product. apart: windows that neither overlap nor reach into padding. rows_as_channels: see `rows_are_taps`.
-    channels_last: they are neighbours in memory. followed: by ops that a kernel takes in. known_weight, known_result:
-    sizes that are known. work: nanoseconds of the multiply-adds at the peak of the machine's tensor cores.
+    slides: see `conv_window.slides`. channels_last: they are neighbours in memory. followed: by ops that a kernel
+    takes in. known_weight, known_result: sizes that are known. work: nanoseconds of the multiply-adds at the peak of
+    the machine's tensor cores.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class ConvolutionCase:
     terms: int | None = None
     apart: bool = False
     rows_as_channels: bool = False
+    slides: bool = False
     channels_last: bool = False
     followed: bool = False
     known_result: bool = False
@@ -81,6 +84,7 @@ def _case(op: ir.Operation, arch: str) -> ConvolutionCase:
         terms=taps * channels,
         apart=near and stride == kernel,
         rows_as_channels=near and rows_are_taps(channels, kernel[-1]),
+        slides=slides(op),
         channels_last=_channels_last(op),
         followed=_is_followed(op),
         known_result=is_known,

@@ -28,9 +28,11 @@ from kiln.dialects.schedules.gpu import (
     ConvSchedule,
     DepthwiseConvSchedule,
     ImplicitConvSchedule,
+    SlidingConvSchedule,
     TmaConvSchedule,
     TmaSchedule,
 )
+from kiln.lowering.gpu.dot.conv_window import WRITTEN_OUT
 from kiln.lowering.gpu.dot.machine import Machine
 from kiln.lowering.gpu.dot.schedule import (
     Known,
@@ -49,6 +51,10 @@ _NARROW = (64, 32)
 """The model's tile for up to 32 outputs. With windows, whose addresses each step computes, one of twice the rows is
 faster (us; batch norm and ReLU behind): 3x3, stride 2, 3 -> 32 @ 224, 64 images 28.0 (45.0), 3x3, 32 -> 32 @ 112, 64
 images 86 (113, cuDNN 104), 5x5, stride 2, 3 -> 32 @ 224, 32 images, by pixels as channels 45.1 (57.7, cuDNN 58.2)."""
+_COLUMNS = (8, 7, 6, 5, 4)
+"""Neighbouring positions of a lane."""
+_ELEMENTS = 512
+"""Lanes of a program whose windows slide: four channels a thread, which one load fetches."""
 _WAVES = 4
 """Programs for each multiprocessor that are enough."""
 
@@ -63,7 +69,7 @@ def rows_are_taps(channels: int, columns: int) -> bool:
 @dataclass(frozen=True)
 class ConvShape:
     """rows: output positions of all images. channels, out: of one group. taps: elements of the window.
-    dtype as in ProductShape.
+    dtype as in ProductShape. sliding: images, height and width of the result, where `SlidingConvSchedule` is for it.
     """
 
     rows: Known
@@ -72,10 +78,13 @@ class ConvShape:
     out: int
     taps: int
     dtype: str
+    sliding: tuple[int, int, int] | None = None
 
 
 def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) -> ConvSchedule:
     """The schedule; through tensor maps only with `through_maps`: the operands are matrices that these describe."""
+    if shape.sliding is not None:
+        return _sliding(shape, shape.sliding, machine)
     if shape.channels == 1 and shape.groups > 1:
         return _depthwise(shape, machine)
     k = shape.taps * shape.channels
@@ -100,6 +109,25 @@ def choose_conv(shape: ConvShape, machine: Machine, through_maps: bool = False) 
     schedule = replace(schedule, num_stages=min(schedule.num_stages, resident_stages(product, machine, schedule)))
     kernel = TmaConvSchedule if isinstance(schedule, TmaSchedule) else ImplicitConvSchedule
     return kernel(**asdict(schedule))
+
+
+def _sliding(shape: ConvShape, result: tuple[int, int, int], machine: Machine) -> SlidingConvSchedule:
+    """As many neighbouring positions as registers hold: sums, and a row of the image, in f32. Small windows are written
+    out, so that two rows of results share rows of the image. Where that leaves multiprocessors idle, programs are half
+    as large.
+    """
+    images, height, width = result
+    rows = 2 if shape.taps <= WRITTEN_OUT and height > 1 else 1
+    columns = min(_COLUMNS, key=lambda k: (-(-width // k) * k, -k))
+    channels = min(64, max(16, pow2(shape.groups)))
+    tiles, warps = _ELEMENTS // channels, _ELEMENTS // 128
+    across = -(-shape.groups // channels)
+    if -(-images * -(-height // rows) * -(-width // columns) // tiles) * across < _WAVES * machine.sms:
+        channels, warps = max(16, channels // 2), warps // 2
+        tiles = _ELEMENTS // 2 // channels
+    return SlidingConvSchedule(
+        block_m=tiles, block_n=channels, group_m=1, num_warps=warps, num_stages=2, rows=rows, columns=columns
+    )
 
 
 def _depthwise(shape: ConvShape, machine: Machine) -> DepthwiseConvSchedule:

@@ -67,19 +67,21 @@ class ConvolutionEpilogue:
 
     def apply(self, b: Builder, batch: Sequence[Index], rows: Line, columns: Line, sums: Sequence[ir.Value]) -> None:
         """Evaluate and store every root for one tile."""
-        positions = [self.dims[0], *self.dims[2:]]
         sizes = [self.e.index(x) for x in (self.sizes[0], *self.sizes[2:])]
-        lines = {
-            d.position: (0, Line(rows.start, index, rows.mask))
-            for d, index in zip(positions, split_batch(b, rows.index, sizes), strict=True)
-        }
+        self.apply_at(b, split_batch(b, rows.index, sizes), rows.mask, columns, sums[0])
+
+    def apply_at(self, b: Builder, position: Sequence[Index], mask: Condition, columns: Line, sums: ir.Value) -> None:
+        """The same where the images and positions of the rows, blocks [R, 1], are known. mask: which exist."""
+        rows = [Line(0, index, mask) for index in position]
+        dims = [self.dims[0], *self.dims[2:]]
+        lines = {d.position: (0, along) for d, along in zip(dims, rows, strict=True)}
         lines[self.dims[1].position] = (1, columns)
         count = self.sizes[0]
         for size in self.sizes[2:]:
             count = count * size
-        condition = _single(b, (count, rows), (self.sizes[1], columns))
-        with_tile(self.e, {}, lines, tt.shape_of(sums[0].type))
-        store_roots(b, self.e, [(self.result, self.at(self.result), sums[0])], self.at, condition)
+        condition = _single(b, (count, rows[0]), (self.sizes[1], columns))
+        with_tile(self.e, {}, lines, tt.shape_of(sums.type))
+        store_roots(b, self.e, [(self.result, self.at(self.result), sums)], self.at, condition)
 
 
 def with_tile(

@@ -18,6 +18,7 @@ from kiln.dialects.schedules.gpu import (
     GemmSchedule,
     GemvSchedule,
     Precision,
+    SlidingConvSchedule,
     TileSchedule,
     TmaConvSchedule,
     TmaSchedule,
@@ -39,6 +40,7 @@ from kiln.lowering.gpu.dot.operands import Described, Matrix
 from kiln.lowering.gpu.dot.problem import Operand, Product, find_products
 from kiln.lowering.gpu.dot.reached import ATTENTION, CONV, PRODUCT, mark_attention, mark_conv, mark_product
 from kiln.lowering.gpu.dot.schedule import FLOAT8, ProductShape, choose_product, pow2
+from kiln.lowering.gpu.dot.sliding import emit_sliding
 from kiln.lowering.gpu.dot.specialized_fusion import emit_specialized_fusion, plan_specialized
 from kiln.lowering.gpu.dot.tensor_map import DescribedOperand, DescribedProblem, emit_tensor_map
 from kiln.lowering.gpu.dot.tile import DotProblem, emit_tile
@@ -322,8 +324,9 @@ def emit_conv_fusion(kernel: "GpuKernel", schedule: ConvSchedule | None) -> None
     mark_conv(conv, s)
     depthwise = isinstance(s, DepthwiseConvSchedule)
     width, groups = (conv.groups * conv.out, 1) if depthwise else (conv.out, conv.groups)
-    rows = _count([conv.result_sizes[0], *conv.result_sizes[2:]])
-    programs = _ceil(rows, s.block_m) * (groups * -(-width // s.block_n))
+    tile = (s.rows, s.columns) if isinstance(s, SlidingConvSchedule) else (1,) * len(conv.kernel)
+    tiles = [_ceil(size, step) for size, step in zip(conv.result_sizes[2:], tile, strict=True)]
+    programs = _ceil(_count([conv.result_sizes[0], *tiles]), s.block_m) * (groups * -(-width // s.block_n))
 
     def emit(program: Index) -> None:
         e = _evaluator(kernel, body)
@@ -346,7 +349,11 @@ def emit_conv_fusion(kernel: "GpuKernel", schedule: ConvSchedule | None) -> None
             sums=ir.Type.parse("f64" if conv.element == "f64" else "f32"),
             precision=s.precision,
         )
-        emit_conv(kernel.b, problem, s, program, ConvolutionEpilogue(e, conv.op.results[0]))
+        epilogue = ConvolutionEpilogue(e, conv.op.results[0])
+        if isinstance(s, SlidingConvSchedule):
+            emit_sliding(kernel.b, problem, s, program, epilogue)
+        else:
+            emit_conv(kernel.b, problem, s, program, epilogue)
 
     kernel.section(affine.simplify(programs), emit, s.num_warps, s.num_stages)
 

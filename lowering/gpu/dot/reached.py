@@ -24,7 +24,17 @@ PRODUCT = paths.group(
 TILE = paths.group("gpu tile", (f"{rows} x {columns}" for rows, columns in TILES))
 CONV = paths.group(
     "gpu convolution",
-    *("implicit", "depthwise", "tma", "unaligned operands", "groups", "padding", "dilation", "rows as channels"),
+    *(
+        "implicit",
+        "depthwise",
+        "sliding",
+        "tma",
+        "unaligned operands",
+        "groups",
+        "padding",
+        "dilation",
+        "rows as channels",
+    ),
 )
 ATTENTION = paths.group(
     "gpu attention",

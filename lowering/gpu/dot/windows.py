@@ -14,6 +14,7 @@ from kiln.lowering.gpu.dot.attention_schedule import AttentionShape
 from kiln.lowering.gpu.dot.conv_schedule import ConvShape, rows_are_taps
 from kiln.lowering.gpu.dot.problem import Operand, element_name, find_operand
 from kiln.lowering.gpu.dot.schedule import known_product
+from kiln.lowering.host.depthwise_weights import CHANNELS_INNERMOST
 from kiln.lowering.tile.body import FusionBody
 
 
@@ -111,7 +112,14 @@ class Convolution:
         known = [affine.constant_of(x) for x in (self.result_sizes[0], *self.result_sizes[2:])]
         taps = known_product(self.kernel) or 1
         dtype = "tf32" if tf32 and self.element == "f32" else self.element
-        return ConvShape(known_product(known), self.groups, self.channels, self.out, taps, dtype)
+        sliding = tuple(n for n in known if n is not None) if self.slides() else ()
+        images = (sliding[0], sliding[1], sliding[2]) if len(sliding) == 3 else None
+        return ConvShape(known_product(known), self.groups, self.channels, self.out, taps, dtype, images)
+
+    def slides(self) -> bool:
+        """Whether the kernel for windows that slide is for it: channels are neighbours in both operands."""
+        is_marked = CHANNELS_INNERMOST in self.op.operation.attributes
+        return is_marked and all(affine.constant_of(s) == 1 for s in (self.x.strides[1], self.weight.strides[0]))
 
     def with_rows(self) -> "Convolution":
         """The same convolution with the rows of its window as channels: fewer taps, whose elements lie next to each

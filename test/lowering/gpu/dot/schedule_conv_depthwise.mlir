@@ -57,3 +57,27 @@ func.func @any_number(%n: index {kiln.symbol = "s0"},
     groups = 96, transposed = false, output_padding = array<i64: 0, 0>} : (tensor<?x96x56x56xbf16>, tensor<96x1x3x3xbf16>) -> tensor<?x96x56x56xbf16>
   return %0 : tensor<?x96x56x56xbf16>
 }
+
+// Windows that slide: a lane has eight neighbouring positions, or as many as waste none; rows of small windows share rows
+// of the image. The weight is copied to have neighbouring channels.
+// CHECK-LABEL: func.func @sliding(
+// CHECK: "kiln.fusion"(%{{.*}}) ({
+// CHECK: name = "copy"
+// CHECK: block_m = 8 : i64, block_n = 64 : i64, columns = 7 : i64, {{.*}}kernel = "gpu.conv.sliding", {{.*}}rows = 1 : i64
+func.func @sliding(%x: tensor<64x192x14x14xbf16> {kiln.strides = affine_map<() -> (37632, 1, 2688, 192)>},
+    %w: tensor<192x1x7x7xbf16>)
+    -> (tensor<64x192x14x14xbf16> {kiln.strides = affine_map<() -> (37632, 1, 2688, 192)>}) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 3, 3>, dilation = array<i64: 1, 1>,
+    groups = 192, transposed = false, output_padding = array<i64: 0, 0>, weight_channels_innermost} : (tensor<64x192x14x14xbf16>, tensor<192x1x7x7xbf16>) -> tensor<64x192x14x14xbf16>
+  return %0 : tensor<64x192x14x14xbf16>
+}
+
+// CHECK-LABEL: func.func @sliding_rows(
+// CHECK: block_m = 16 : i64, block_n = 32 : i64, columns = 8 : i64, {{.*}}kernel = "gpu.conv.sliding", {{.*}}rows = 2 : i64
+func.func @sliding_rows(%x: tensor<64x32x56x56xbf16> {kiln.strides = affine_map<() -> (100352, 1, 1792, 32)>},
+    %w: tensor<32x1x3x3xbf16>)
+    -> (tensor<64x32x56x56xbf16> {kiln.strides = affine_map<() -> (100352, 1, 1792, 32)>}) {
+  %0 = "kiln.conv"(%x, %w) {stride = array<i64: 1, 1>, padding = array<i64: 1, 1>, dilation = array<i64: 1, 1>,
+    groups = 32, transposed = false, output_padding = array<i64: 0, 0>, weight_channels_innermost} : (tensor<64x32x56x56xbf16>, tensor<32x1x3x3xbf16>) -> tensor<64x32x56x56xbf16>
+  return %0 : tensor<64x32x56x56xbf16>
+}
