@@ -35,6 +35,7 @@ from kiln.frontend.donated import donated_arguments, mark_donated, mark_made
 from kiln.frontend.formulas import traced_formulas
 from kiln.frontend.freezing.frozen_graph import FrozenGraph, frozen_inputs
 from kiln.frontend.import_.argument_names import NAMES, Names, argument_names
+from kiln.frontend.input_gradients import convolve_input_gradients, has_input_gradients
 from kiln.frontend.kept_statistics import keep_statistics
 from kiln.frontend.losses import write_no_log_softmax
 from kiln.frontend.norms import write_out_norms
@@ -112,7 +113,7 @@ def _partition(
         keep_statistics(joint, settings["num_fwd_outputs"])
     keep_offsets(joint)
     share_size_operands(joint)
-    _sum_bias_gradients(joint, options)
+    _split_gradients(joint, options)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
     forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]
     mark_made(forward, backward)
@@ -123,12 +124,14 @@ def _partition(
     return forward, backward
 
 
-def _sum_bias_gradients(gm: GraphModule, options: Options) -> None:
-    if has_bias_gradients(gm):
+def _split_gradients(gm: GraphModule, options: Options) -> None:
+    """Takes out of calls for convolutions' gradients what kernels of GPUs make faster."""
+    if has_bias_gradients(gm) or has_input_gradients(gm):
         from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
         if has_triton_kernels(gm, options):
             sum_bias_gradients(gm)
+            convolve_input_gradients(gm)
 
 
 def _dispatch(gm: GraphModule, example_inputs: Sequence[Any], settings: dict[str, Any]) -> Callable[..., Any]:
@@ -176,7 +179,7 @@ def _compile(
         write_powers_less_one(gm)
         write_no_log_softmax(gm)
         mark_distances(gm)
-        _sum_bias_gradients(gm, options)
+        _split_gradients(gm, options)
     freezing = Freezing("not frozen: grad mode is on; call under torch.no_grad()") if options.freezing else None
     return compile_graph(gm, options, kind, freezing)
 

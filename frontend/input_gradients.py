@@ -1,0 +1,90 @@
+# Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Gradients of depthwise convolutions' images as convolutions, for kernels of GPUs.
+
+Where windows move by one position, the gradient of the image is the convolution of the result's gradient with the
+window turned around, and padding that is as much smaller than the window as that of the convolution was larger than
+none. `aten.convolution_backward` makes it with kernels that take up to twice as long as those of convolutions.
+"""
+
+import operator
+from math import prod
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+
+from kiln.frontend.graph_ops import call, value_of
+from kiln.lowering import paths
+
+__all__ = ["convolve_input_gradients", "has_input_gradients"]
+
+aten = torch.ops.aten
+
+_TAKEN = paths.group("gpu input-gradients", "convolution")
+
+_MASK = 10
+"""Position of the argument that says which gradients are wanted: of the image, the weight, the bias."""
+_MOST_TAPS = 49
+_LEAST_WORK = 10 << 20
+"""As the kernel for windows that slide (`lowering/gpu/dot/conv_window.py`)."""
+
+
+def has_input_gradients(gm: GraphModule) -> bool:
+    """Whether a call makes such a gradient."""
+    return any(map(_makes_one, gm.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)))
+
+
+def convolve_input_gradients(gm: GraphModule) -> int:
+    """Take these gradients out of calls, in place; returns how many.
+
+    A gradient [N, C, H, W] of the result, a weight [C, 1, *window] -> the gradient of the image, in the same type.
+    """
+    graph, taken = gm.graph, 0
+    for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        if not _makes_one(node):
+            continue
+        gradient, weight = cast(Node, node.args[0]), cast(Node, node.args[2])
+        window = list(value_of(weight).shape[2:])
+        padding = [k - 1 - p for k, p in zip(window, cast(list[int], node.args[5]), strict=True)]
+        groups = cast(int, node.args[9])
+        with graph.inserting_before(node):
+            turned = call(graph, aten.flip.default, weight, [2, 3])
+            settings = ([1, 1], padding, [1, 1], False, [0, 0], groups)
+            found = call(graph, aten.convolution.default, gradient, turned, None, *settings)
+        for user in list(node.users):
+            if user.args[1] == 0:
+                user.replace_all_uses_with(found)
+                graph.erase_node(user)
+        mask = [bool(wanted) for wanted in cast(list[Any], node.args[_MASK])[1:]]
+        if any(mask):
+            node.update_arg(_MASK, [False, *mask])
+            node.meta["val"] = (None, *node.meta["val"][1:])
+        elif not node.users:
+            graph.erase_node(node)
+        _TAKEN("convolution")
+        taken += 1
+    if taken:
+        gm.recompile()
+    return taken
+
+
+def _makes_one(node: Node) -> bool:
+    """Whether a call's gradient of the image is wanted and read, by `getitem` alone, and a convolution makes it."""
+    wanted = cast(list[Any], node.args[_MASK])
+    if not wanted[0] or not all(u.target is operator.getitem for u in node.users):
+        return False
+    if not any(u.args[1] == 0 for u in node.users):
+        return False
+    weight, image = (value_of(cast(Node, node.args[k])) for k in (2, 1))
+    _, _, _, _, stride, padding, dilation, is_transposed, _, groups, _ = cast(tuple[Any, ...], node.args)
+    sizes = [*weight.shape, *image.shape]
+    if is_transposed or weight.dim() != 4 or not all(isinstance(n, int) for n in sizes):
+        return False
+    depthwise = weight.shape[1] == 1 and groups == weight.shape[0] > 1
+    window = list(weight.shape[2:])
+    fits = 1 < prod(window) <= _MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
+    slides = all(n == 1 for n in (*stride, *dilation))
+    is_narrow = weight.dtype in (torch.bfloat16, torch.float16)
+    return depthwise and fits and slides and is_narrow and prod(image.shape) * prod(window) >= _LEAST_WORK
