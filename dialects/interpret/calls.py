@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch_mlir import ir
 
+from kiln.dialects.interpret.torch_ops import check_places
 from kiln.dialects.interpret.types import element_of, is_float
 from kiln.errors import UnsupportedError
 
@@ -38,6 +39,7 @@ def run_aten(interpreter: "Interpreter", op: Any) -> list[Any]:
     name = ir.StringAttr(op.attributes["op"]).value
     wide = numbers.precision.wide
     args, kwargs = (_widened(ir.StringAttr(op.attributes[key]).value, wide) for key in ("args", "kwargs"))
+    check_places(name, tensors)
     found = decode_call(name, args, kwargs, len(op.results) - 1)(tensors, symbols)
     return [_result(interpreter, op, k, found) for k in range(len(op.results))]
 

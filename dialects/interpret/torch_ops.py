@@ -7,6 +7,8 @@ The dialect has no types for dtypes, layouts and memory formats: they are number
 argument tells apart.
 """
 
+import re
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,7 +21,7 @@ from kiln.functions import Fn
 if TYPE_CHECKING:
     from kiln.dialects.interpret.interpreter import Interpreter
 
-__all__ = ["argument", "run"]
+__all__ = ["argument", "check_places", "run"]
 
 _DTYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
@@ -156,9 +158,27 @@ def _call(interpreter: "Interpreter", op: Any, name: str, operands: list[Any]) -
             kwargs[parameter.name] = decoded
         else:
             args.append(decoded)
+    check_places(name, args)
     with torch.no_grad():
         results = _flat(target(*_same_floats(interpreter, args), **kwargs), op)
     return [_widened(interpreter, x) for x in results]
+
+
+_POOLING_GRADIENT = re.compile(r"max_pool([23])d\w*_backward")
+
+
+def check_places(name: str, args: list[Any]) -> None:
+    """Raises IndexError for indices outside of an image, where ATen's gradients of poolings write without a look.
+
+    args: of a call, the image second and the indices last.
+    """
+    pooling = _POOLING_GRADIENT.search(name)
+    if pooling is None:
+        return
+    image, indices = args[1], args[-1]
+    size = prod(image.shape[-int(pooling[1]) :])
+    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= size):
+        raise IndexError(f"{name}: an index is not between 0 and {size - 1}")
 
 
 def _decoded(interpreter: "Interpreter", x: Any, kind: str) -> Any:

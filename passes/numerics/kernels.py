@@ -32,13 +32,21 @@ Steps = Callable[[], "list[PipelineStep]"]
 """Makes the passes from scheduled fusions to machine code."""
 
 
-def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = (), *, steps: Steps | None = None) -> None:
+def verify_kernels(
+    module: ir.Module,
+    target: str,
+    given: Sequence[Sample] = (),
+    *,
+    steps: Steps | None = None,
+    source: ir.Module | None = None,
+) -> None:
     """Compiles the kernels of a module behind the stage ``sched``, runs them, and compares results.
 
     Args:
         target: "cpu", "tt-cpu" or "cuda", whose pipeline the module has passed.
         given: inputs to compare on beside random ones.
         steps: makes the passes that make the kernels; by default the target's.
+        source: what the module was made of, as in `usable_samples`.
 
     Raises:
         NumericsError: a result is wrong.
@@ -47,7 +55,7 @@ def verify_kernels(module: ir.Module, target: str, given: Sequence[Sample] = (),
     with module.context, ir.Location.unknown():
         terms = longest_sum(module)
         # Negative numbers alone show what a maximum starts with, wide ones how functions reduce their argument.
-        for sample in usable_samples(module, given, (*KINDS, "negative", "wide")):
+        for sample in usable_samples(module, given, (*KINDS, "negative", "wide"), source):
             exact, declared = evaluate(module, sample, exact=True), evaluate(module, sample)
             found = run_compiled(module, sample, target, steps=steps)
             # Kernels keep more digits between ops than their types say, and approximate functions.
@@ -73,8 +81,13 @@ def _verify_shipped(module: ir.Module, sample: Sample) -> None:
         raise NumericsError("; ".join(error.differences)) from error
 
 
-def usable_samples(module: ir.Module, given: Sequence[Sample] = (), kinds: Sequence[str] = KINDS) -> list[Sample]:
+def usable_samples(
+    module: ir.Module, given: Sequence[Sample] = (), kinds: Sequence[str] = KINDS, source: ir.Module | None = None
+) -> list[Sample]:
     """``given``, and a random sample of each kind, that the module runs on by its meaning.
+
+    source: what the module was made of, which has to run on them as well: ATen's ops look at their indices, of which
+    kernels ask as well, and the module in between does not.
 
     Raises KilnError where there is none: each has an index out of bounds, or sizes that do not fit.
     """
@@ -83,6 +96,8 @@ def usable_samples(module: ir.Module, given: Sequence[Sample] = (), kinds: Seque
         try:
             chosen = [*given, *drawn]
             for sample in chosen:
+                if source is not None:
+                    evaluate(source, sample)
                 evaluate(module, sample)
             return chosen
         except Exception as error:

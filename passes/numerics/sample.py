@@ -78,13 +78,18 @@ def random_samples(
     """Ever tamer draws of one sample per kind: a caller takes the first that the module runs on.
 
     Indices of the first draw count from the end as well, where the module's ops take that; those of later ones are
-    smaller, and sizes are equal to each other: what a module asserts is not in its IR.
+    smaller, and sizes are equal to each other: what a module asserts is not in its IR. Numbers of 8 bits may be values,
+    which are drawn with both signs at first, or places in the windows of a pooling.
     """
     first = [(-4, 4, _different)] if any(a.may_count_from_end for a in signature.tensors) else []
-    for low, bound, sizes in (*first, (0, 4, _different), (0, 2, _different), (0, 4, _equal), (0, 1, _equal)):
+    tries = [*first, (0, 4, _different)]
+    tamer = [(0, 4, _different), (0, 2, _different), (0, 4, _equal), (0, 1, _equal)]
+    has_bytes = any(a.dtype == "int8" for a in signature.tensors)
+    draws = [*((*each, True) for each in tries), *((*each, False) for each in tamer[0 if has_bytes else 1 :])]
+    for low, bound, sizes, signed in draws:
         symbols = _symbols(signature, sizes)
         if symbols is not None:
-            yield [_sample(signature, kind, symbols, range(low, bound), seed) for kind in kinds]
+            yield [_sample(signature, kind, symbols, range(low, bound), seed, signed) for kind in kinds]
 
 
 def _different(number: int) -> int:
@@ -117,10 +122,12 @@ def _derived(text: str, values: Mapping[str, int]) -> int:
     return int(expr)
 
 
-def _sample(signature: Signature, kind: str, symbols: dict[str, int], integers: range, seed: int) -> Sample:
+def _sample(
+    signature: Signature, kind: str, symbols: dict[str, int], integers: range, seed: int, signed: bool
+) -> Sample:
     generator = torch.Generator().manual_seed(seed)
     numbers = [symbols[name] for name in signature.symbols]
-    tensors = [_tensor(argument, kind, numbers, integers, generator) for argument in signature.tensors]
+    tensors = [_tensor(argument, kind, numbers, integers, generator, signed) for argument in signature.tensors]
     return Sample(kind, tensors, dict(symbols))
 
 
@@ -131,14 +138,14 @@ def _evaluated(expr: ir.AffineExpr | int | None, numbers: Sequence[int]) -> int:
 
 
 def _tensor(
-    argument: Argument, kind: str, numbers: Sequence[int], integers: range, generator: torch.Generator
+    argument: Argument, kind: str, numbers: Sequence[int], integers: range, generator: torch.Generator, signed: bool
 ) -> torch.Tensor:
     shape = [_evaluated(e, numbers) for e in argument.shape]
     if math.prod(shape) > _ELEMENTS:
         raise KilnError(f"an input of {math.prod(shape)} elements is too large to compare numbers on")
     if not argument.may_count_from_end:
         integers = range(0, integers.stop)
-    values = _values(getattr(torch, argument.dtype), shape, kind, integers, generator)
+    values = _values(getattr(torch, argument.dtype), shape, kind, integers, generator, signed)
     if argument.strides is None:
         return values
     strides = [_evaluated(e, numbers) for e in argument.strides]
@@ -146,12 +153,12 @@ def _tensor(
 
 
 def _values(
-    dtype: torch.dtype, shape: Sequence[int], kind: str, integers: range, generator: torch.Generator
+    dtype: torch.dtype, shape: Sequence[int], kind: str, integers: range, generator: torch.Generator, signed: bool
 ) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).to(dtype)
     if not dtype.is_floating_point and not dtype.is_complex:
-        low = -integers.stop if dtype == torch.int8 else integers.start
+        low = -integers.stop if signed and dtype == torch.int8 else integers.start
         return torch.randint(low, integers.stop, shape, generator=generator).to(dtype)
     if dtype.is_complex:
         return torch.randn(shape, dtype=dtype, generator=generator)

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from kiln.dialects import create_context, parse
 from kiln.frontend.options import Options
 from kiln.frontend.report.profile import Profile, profile_of
-from kiln.frontend.report.trace.records import GraphTrace
+from kiln.frontend.report.trace.records import HOST, GraphTrace
 from kiln.lowering.options import KernelsAlone
 from kiln.lowering.target import find_target
 from kiln.passes import PipelineStep
@@ -40,7 +40,7 @@ def timed(record: GraphTrace, done: int, source: str, calls: int, *, cpu_time: b
     """
     with create_context(tt=True), ir.Location.unknown():
         module = parse(source)
-        (sample,) = usable_samples(module, kinds=("normal",))
+        (sample,) = usable_samples(module, kinds=("normal",), source=_imported(record))
         plan = compiled_plan(parse(source), _kernels(record, done), _device(record))
 
         def loaded() -> Callable[[], list[Any]]:
@@ -60,7 +60,12 @@ def verified(record: GraphTrace, done: int, source: str) -> None:
         KilnError: the module cannot be run or compiled.
     """
     with create_context(tt=True), ir.Location.unknown():
-        verify_kernels(parse(source), record.target, steps=lambda: _kernels(record, done))
+        verify_kernels(parse(source), record.target, steps=lambda: _kernels(record, done), source=_imported(record))
+
+
+def _imported(record: GraphTrace) -> ir.Module:
+    """The graph in front of all passes."""
+    return parse(record.steps[0].parts[HOST])
 
 
 def _device(record: GraphTrace) -> str:

@@ -268,6 +268,42 @@ def test_layers_of_16_bits_are_right(target: str, dtype: torch.dtype):
     kiln.trace(Wide().to(dtype).eval(), torch.randn(32, 512, dtype=dtype), options=options, calls=0).graphs[0].check()
 
 
+def test_indices_of_random_inputs_are_within_bounds():
+    """Of embeddings with few rows, and of poolings, whose gradients ATen writes wherever they say: the heap was lost."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(2, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.words(x).sin() * 2
+
+    for target in TARGETS:
+        graph = kiln.trace(Words().eval(), torch.tensor([[0, 1, 1]]), options={"target": target}, calls=0).graphs[0]
+        graph.check()
+        assert graph.time(calls=1).launches
+        torch._dynamo.reset()
+    with torch.enable_grad():
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2))
+        graphs = kiln.trace(
+            model, torch.randn(2, 3, 10, 10), options={"fallback": False}, calls=0, backward=True
+        ).graphs
+    graphs[1].check()
+    assert graphs[1].time(calls=1).launches
+
+
+def test_gradients_of_poolings_are_asked_for_their_indices():
+    from kiln.dialects.interpret.torch_ops import check_places
+
+    image, name = torch.randn(1, 2, 4, 4), "aten.max_pool2d_with_indices_backward"
+    check_places(name, [image, image, torch.tensor([0, 15])])
+    check_places("aten.max_pool2d_with_indices", [image, image, torch.tensor([99])])
+    for wrong in (-1, 16):
+        with pytest.raises(IndexError, match="not between 0 and 15"):
+            check_places(name, [image, image, torch.tensor([wrong])])
+
+
 def test_kernels_have_the_notes_of_their_schedules():
     data = graph_data(traced().graphs[0].record)
     product = next(kernel for kernel in data["kernels"] if kernel["kind"] == "matmul")
