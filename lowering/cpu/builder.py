@@ -89,6 +89,10 @@ class Builder(KnownIntegers):
         """An integer constant of the type (scalar, or splat for a vector type)."""
         return self._splat_constant(type_, lambda t: ir.IntegerAttr.get(t, x))
 
+    def integer_of(self, x: Index, type_: ir.IntegerType) -> ir.Value:
+        """An index as an integer of the type."""
+        return self.int_(x, type_) if isinstance(x, int) else arith.index_cast(type_, x)
+
     def float_(self, x: float, type_: ir.Type) -> ir.Value:
         """A float constant of the type (scalar, or splat for a vector type)."""
         return self._splat_constant(type_, lambda t: ir.FloatAttr.get(t, x))
@@ -147,7 +151,7 @@ class Builder(KnownIntegers):
         if isinstance(type_.element_type, ir.BF16Type):
             bits = self.vec(width, self.i16)
             rest = vector.bitcast(bits, off) if off is not None else self.zero(bits)
-            lanes = llvm.intr_masked_load(bits, self._address(buffer, index, 2), mask, 2, pass_thru=rest)
+            lanes = llvm.intr_masked_load(bits, self.address(buffer, index), mask, 2, pass_thru=rest)
             return vector.bitcast(type_, lanes)
         return vector.maskedload(type_, buffer, [self.value(index)], mask, off or self.zero(type_))
 
@@ -157,15 +161,15 @@ class Builder(KnownIntegers):
             vector.store(value, buffer, [self.value(index)])
         elif isinstance(ir.VectorType(value.type).element_type, ir.BF16Type):
             bits = vector.bitcast(self.vec(value.type.shape[0], self.i16), value)
-            llvm.intr_masked_store(bits, self._address(buffer, index, 2), mask, 2)
+            llvm.intr_masked_store(bits, self.address(buffer, index), mask, 2)
         else:
             vector.maskedstore(buffer, [self.value(index)], mask, value)
 
-    def _address(self, buffer: ir.Value, index: Index, size: int) -> ir.Value:
+    def address(self, buffer: ir.Value, index: Index) -> ir.Value:
         """The element's address. Masked accesses of bf16 go through it as i16: LLVM takes them apart into single
         elements, which for bf16 it converts by calls of a library function that is not there.
         """
-        base = memref.extract_aligned_pointer_as_index(buffer)
+        base, size = memref.extract_aligned_pointer_as_index(buffer), ir.MemRefType(buffer.type).element_type.width // 8
         address = arith.index_cast(self.i64, self.value(self.addi(base, self.muli(index, size))))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
 

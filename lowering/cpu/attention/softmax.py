@@ -53,7 +53,7 @@ class Softmax:
             mask_at = b.addi(mask_at, b.muli(row, known(p.mask_strides[-2])))
         everything = isinstance(visible, int) and visible >= lay["keys"]
         lanes = self.lanes() if not everything else None
-        bound = b.broadcast(self.int32(visible), width) if not everything else None
+        bound = b.broadcast(b.integer_of(visible, b.i32), width) if not everything else None
 
         scores: list[ir.Value] = []
         for j in range(0, lay["keys"], width):
@@ -141,10 +141,6 @@ class Softmax:
         type_ = self.b.vec(self.width, self.b.i32)
         lanes = [ir.IntegerAttr.get(self.b.i32, n) for n in range(self.width)]
         return self.b.constant(ir.DenseElementsAttr.get(lanes, type_), type_)
-
-    def int32(self, x: Index) -> ir.Value:
-        """A position as i32, for comparisons of lanes."""
-        return self.b.int_(x, self.b.i32) if isinstance(x, int) else arith.index_cast(self.b.i32, x)
 
     @staticmethod
     def tree(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:

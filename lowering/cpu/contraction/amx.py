@@ -23,7 +23,7 @@ given, so that `has_amx` is the one question to ask.
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, memref
+from torch_mlir.dialects import arith, llvm
 
 from kiln.lowering.cpu.builder import Builder
 from kiln.lowering.cpu.contraction.intrinsics import call_void
@@ -123,16 +123,8 @@ def _number(b: Builder, tile: Tile) -> ir.Value:
 def _rows(b: Builder, place: Place) -> tuple[ir.Value, ir.Value]:
     """Where the first row begins, and the bytes to the next."""
     buffer, at, stride = place[:3]
-    element = ir.MemRefType(buffer.type).element_type
-    size = 2 if isinstance(element, ir.BF16Type | ir.F16Type) else _width(element) // 8
-    base = memref.extract_aligned_pointer_as_index(buffer)
-    address = arith.index_cast(b.i64, b.value(b.addi(base, b.muli(at, size))))
-    pointer = llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
-    return pointer, arith.index_cast(b.i64, b.value(b.muli(stride, size)))
-
-
-def _width(element: ir.Type) -> int:
-    return 32 if isinstance(element, ir.F32Type) else ir.IntegerType(element).width
+    size = ir.MemRefType(buffer.type).element_type.width // 8
+    return b.address(buffer, at), arith.index_cast(b.i64, b.value(b.muli(stride, size)))
 
 
 def _instruction(b: Builder, name: str, *operands: ir.Value) -> None:

@@ -48,7 +48,7 @@ class IntegerUnit(VectorUnit):
         x = b.extract(vector.bitcast(b.vec(1, b.i32), steps), 0)
         if place.missing != 0:  # nothing behind the row is read
             bits = b.muli(place.missing, 8)
-            x = arith.shrui(x, b.int_(bits, b.i32) if isinstance(bits, int) else arith.index_cast(b.i32, bits))
+            x = arith.shrui(x, b.integer_of(bits, b.i32))
         return vector.bitcast(b.vec(self.width * self.group, kind), b.broadcast(x, self.width))
 
     def columns_at(self, b: Builder, place: Place) -> ir.Value:

@@ -8,7 +8,7 @@ is inside of a parallel region, runs sequentially.
 """
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm, memref
+from torch_mlir.dialects import func
 
 from kiln.dialects.schedules.cpu import VendorSchedule
 from kiln.dialects.walk import enclosing
@@ -114,7 +114,7 @@ class Gemm:
         stride: Index,
     ) -> None:
         """Writes the sums of the block of `size` rows and columns from `origin` on to `sums`, from element `at` on."""
-        b, p, k, one = self.b, self.p, known(self.p.k), self.p.sum_bytes
+        b, p, k = self.b, self.p, known(self.p.k)
         (m0, n0), (rows, cols) = origin, size
         lhs = offset_of(b, self.operands.lhs_offset, batch, p.lhs_strides[:-2])
         rhs = offset_of(b, self.operands.rhs_offset, batch, p.rhs_strides[:-2])
@@ -122,24 +122,13 @@ class Gemm:
         lda = b.maxi(self.lhs_row, b.maxi(k, 1)) if self.lhs_k == 1 else b.maxi(self.lhs_k, b.maxi(known(p.m), 1))
         ldb = b.maxi(self.rhs_k, b.maxi(known(p.n), 1)) if self.rhs_col == 1 else b.maxi(self.rhs_col, b.maxi(k, 1))
         for i, x in enumerate((cols, rows, k, ldb, lda, b.maxi(stride, b.maxi(cols, 1)))):
-            b.store(_int32(b, x), self.sizes, i)
+            b.store(b.integer_of(x, b.i32), self.sizes, i)
         places = (*(4 * i for i in range(6)), 64, 72, 96, 97)
-        pointers = [_pointer(b, self.scratch, b.addi(self.offset, place), 1) for place in places]
+        pointers = [b.address(self.scratch, b.addi(self.offset, place)) for place in places]
         n_at, m_at, k_at, ldb_at, lda_at, ldc_at, alpha, beta, trans_b, trans_a = pointers
-        a, c = _pointer(b, self.operands.lhs, lhs, one), _pointer(b, sums, at, one)
-        right = _pointer(b, self.operands.rhs, rhs, one)
+        a, c, right = b.address(self.operands.lhs, lhs), b.address(sums, at), b.address(self.operands.rhs, rhs)
         arguments = [trans_b, trans_a, n_at, m_at, k_at, alpha, right, ldb_at, a, lda_at, beta, c, ldc_at]
         func.call([], self.name, arguments)
-
-
-def _int32(b: Builder, x: Index) -> ir.Value:
-    return b.int_(x, b.i32) if isinstance(x, int) else arith.index_cast(b.i32, x)
-
-
-def _pointer(b: Builder, buffer: ir.Value, offset: Index, size: int) -> ir.Value:
-    address = memref.extract_aligned_pointer_as_index(buffer)
-    address = b.value(b.addi(address, b.muli(offset, size)))
-    return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(b.i64, address))
 
 
 def _declare(b: Builder, name: str) -> None:
