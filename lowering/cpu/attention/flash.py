@@ -91,11 +91,11 @@ class Attention(Softmax):
         self.mr, self.nv, self.width = schedule.mr, schedule.nv, schedule.width
         self.dot_scores = isinstance(schedule, FlashSchedule) and schedule.dot_scores
         self.vector = b.vec(self.width, b.f32)
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["elements"], b.f32)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, self.lay["end"], b.f32)
         self.queries, self.keys = known(problem.queries), known(problem.keys)
         self.low = b.float_(-math.inf, b.f32)
         # `words` has the elements that are multiplied, `per` to one of the layout; `packed` has words of `per` steps.
-        self.unit, self.per, count = unit, unit.group, self.lay["elements"]
+        self.unit, self.per, count = unit, unit.group, self.lay["end"]
         self.pairs = unit.group == 2
         self.words = self.packed = self.scratch
         if self.pairs:

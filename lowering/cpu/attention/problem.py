@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, areas, round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import Size
 
@@ -96,30 +96,20 @@ def attention_layout(problem: AttentionProblem, s: AttentionSchedule) -> dict[st
     width, mr, rows = s.width, s.mr, round_up(s.queries, s.mr)
     keys = round_up(s.keys, TILE_KEYS if isinstance(s, AmxFlashSchedule) else width)
     line = LINE // 4
-    v_padded = round_up(problem.v_size, width)
-    layout: dict[str, int] = {"rows": rows, "keys": keys, "v_padded": v_padded}
-    top = 0
-
-    def area(name: str, size: int) -> None:
-        nonlocal top
-        layout[name] = top
-        top += round_up(size, line)
-
-    strips = rows // mr
-    layout["q_stride"] = round_up(problem.qk_size, width) + line
-    layout["p_stride"] = keys + line
-    area("q", round_up(rows, width) * layout["q_stride"])  # whole vectors of rows are written
-    area("out", rows * v_padded)
-    area("p", mr * layout["p_stride"])
-    area("k", round_up(problem.qk_size, width) * keys)
-    area("v", keys * v_padded)
-    area("top", strips * width)  # running maximum of each row's scores, in units of log2
-    area("sum", strips * width)  # running sum of its exponentials
-    area("drop", width)  # of one strip: old maximum less new, then the factor 2^drop
-    area("part", width)  # of one strip: this key block's sums
-    layout["elements"] = top
-    layout["bytes"] = top * 4
-    return layout
+    v_padded, q_size, strips = round_up(problem.v_size, width), round_up(problem.qk_size, width), rows // mr
+    sizes = {
+        "q": round_up(rows, width) * (q_size + line),  # whole vectors of rows are written
+        "out": rows * v_padded,
+        "p": mr * (keys + line),
+        "k": q_size * keys,
+        "v": keys * v_padded,
+        "top": strips * width,  # running maximum of each row's scores, in units of log2
+        "sum": strips * width,  # running sum of its exponentials
+        "drop": width,  # of one strip: old maximum less new, then the factor 2^drop
+        "part": width,  # of one strip: this key block's sums
+    }
+    layout = areas(sizes, line) | {"rows": rows, "keys": keys, "v_padded": v_padded, "p_stride": keys + line}
+    return layout | {"bytes": 4 * layout["end"]}
 
 
 def attention_scratch_bytes(problem: AttentionProblem, schedule: AttentionSchedule) -> int:

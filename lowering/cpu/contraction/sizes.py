@@ -3,7 +3,9 @@
 
 """Sizes of areas in scratch memory."""
 
-__all__ = ["LINE", "apart", "round_up"]
+from collections.abc import Mapping
+
+__all__ = ["LINE", "apart", "areas", "round_up"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -12,6 +14,15 @@ LINE = 64
 def round_up(x: int, unit: int) -> int:
     """The least multiple of `unit` that is not below x."""
     return -(-x // unit) * unit
+
+
+def areas(sizes: Mapping[str, int], unit: int) -> dict[str, int]:
+    """Where areas of some sizes begin, one behind the other, each at a multiple of `unit`; `end`: what they take."""
+    places, top = dict[str, int](), 0
+    for name, size in sizes.items():
+        places[name] = top
+        top += round_up(size, unit)
+    return places | {"end": top}
 
 
 def apart(row: int, line: int) -> int:

@@ -24,10 +24,10 @@ from typing_extensions import override
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.borders import Span, Valid
-from kiln.lowering.cpu.conv.finish import BlockKernel
+from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.kernel import RowKernel
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import order_of
@@ -38,24 +38,10 @@ _UNROLLED = 12  # products in one row of a window up to here are written out: th
 
 
 def direct_layout(p: ConvProblem, s: DirectConvSchedule) -> dict[str, int]:
-    """Scratch areas in elements of the sum dtype, and the total `bytes`.
-
-    The packed weights of a block at `weights`, the sums of a row at `sums`; for a planar result the same again with
-    lanes along columns at `turned`, `pitch` elements a channel.
-    """
-    order = order_of(p, s)
-    line = LINE // p.sum_bytes
-    sums = 0 if p.packed else round_up(order.words, line)
+    """Scratch: see `block_layout`; the sums are those of a part of a row, in all phases."""
     phases = p.column.stride if p.transposed else 1  # of which each has as many tiles
-    pitch = round_up(s.mr * s.tiles * phases, s.width)
-    turned = sums + round_up(pitch * order.lanes, line)
-    # A page apart, rows of 1024 columns would fall into the same cache sets.
-    pitch += line
-    elements = turned + (pitch * order.lanes if p.planar else 0)
-    return {
-        "weights": 0, "sums": sums, "turned": turned, "pitch": pitch, "elements": elements,
-        "bytes": elements * p.sum_bytes,
-    }  # fmt: skip
+    pixels = round_up(s.mr * s.tiles * phases, s.width)
+    return block_layout(p, order_of(p, s), pixels, pixels)
 
 
 class Direct(RowKernel, BlockKernel):

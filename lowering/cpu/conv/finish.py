@@ -10,32 +10,48 @@ from torch_mlir import ir
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Place
 from kiln.lowering.cpu.contraction.pack import transpose_block
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, areas
 from kiln.lowering.cpu.conv.kernel import ConvKernel
+from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.weights import Order, Pack
 from kiln.lowering.cpu.matmul.problem import known
 
-__all__ = ["BlockKernel"]
+__all__ = ["BlockKernel", "block_layout"]
+
+
+def block_layout(p: ConvProblem, order: Order, pixels: int, line: int, image: int = 0) -> dict[str, int]:
+    """Areas of scratch in elements of the sum, and the total `bytes`.
+
+    A block's weights, unless they are packed already, the sums of `pixels` pixels, and a copy of `image` elements. For
+    a planar result, sums of a line again at `turned`, with lanes along columns, `pitch` elements a channel.
+    """
+    unit = LINE // p.sum_bytes
+    pitch = apart(line, unit)
+    sizes = {"weights": 0 if p.packed else order.words, "sums": pixels * order.lanes}
+    sizes |= {"turned": pitch * order.lanes if p.planar else 0, "image": image}
+    layout = areas(sizes, unit) | {"pitch": pitch}
+    return layout | {"bytes": layout["end"] * p.sum_bytes}
 
 
 class BlockKernel(ConvKernel):
     """A kernel that computes blocks of `lanes` outputs, whose weights it packs first, and sums in scratch.
 
-    In `scratch`, from `sums` on, are `lanes` channels of each pixel. For a planar result they have lanes along columns
-    from `layout["turned"]` on, `layout["pitch"]` elements apart. The weights of a block begin with word `panel`.
+    In `scratch`, from `sums` on, are `lanes` channels of each pixel. The weights of a block begin with word `panel`.
     """
 
     packing: Pack
     panel: Index = 0
 
     def prepare(self, layout: dict[str, int], order: Order) -> None:
-        """The areas of scratch: `elements` of the sum type, and bytes from `weights` on, unless they are packed."""
+        """The areas of scratch, as `block_layout` has them."""
         b, p, ctx = self.b, self.p, self.ctx
         self.layout, self.order, self.lanes, self.nv = layout, order, order.lanes, self.s.nv
-        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["elements"], self.sum_type)
+        self.scratch = b.view(ctx.scratch, ctx.scratch_offset, layout["end"], self.sum_type)
         self.sums: Index = layout["sums"]
         self.weights, self.per_word = self.operands.weight, order.group
         if not p.packed:
-            at, word = b.addi(ctx.scratch_offset, layout["weights"]), b.i32 if order.group > 1 else self.sum_type
+            at = b.addi(ctx.scratch_offset, layout["weights"] * p.sum_bytes)
+            word = b.i32 if order.group > 1 else self.sum_type
             self.weights, self.per_word = b.view(ctx.scratch, at, order.words, word), 1
             self.packing = Pack(b, p, order, self.width, self.operands.weight, self.weights)
 

@@ -18,7 +18,7 @@ from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place, add_products
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.sizes import round_up
-from kiln.lowering.cpu.conv.finish import BlockKernel
+from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_image import CopyImage
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, ROWS, copy_sizes, depth_of, is_flat, phases_of, pitch_of
@@ -28,30 +28,16 @@ from kiln.lowering.cpu.matmul.problem import element_type, known
 __all__ = ["Tiles", "tiles_layout"]
 
 _WORDS = ROWS * BLOCK // 2  # of a tile of weights
+_HEAD = ROWS  # pixels before the first: a last tile may begin there
 
 
 def tiles_layout(p: ConvProblem, s: AmxConvSchedule) -> dict[str, int]:
-    """Scratch: f32 sums at `sums`, turned ones at `turned`, `pitch` elements a channel (in units of 4 bytes), then
-    offsets in bytes: the copies of the image at `image`, a block's weights at `weights`; total `bytes`.
-    """
-    order = order_of(p, s)
-    lanes = order.lanes
-    if is_flat(p):
-        pixels = line = s.rows
-    else:
-        line = pitch_of(p, s.order)[0]
-        pixels = s.chunk * line
-    head = ROWS * lanes  # a last tile may begin before the first pixel (see tiles.py)
-    turned = head + (round_up(pixels, 2 * ROWS) + 2 * ROWS) * lanes
-    pitch = round_up(line, ROWS) + ROWS
-    elements = round_up(turned + (pitch * lanes if p.planar else 0), ROWS)
-    image = 4 * elements
-    weights = image + (0 if s.in_place else round_up(2 * s.units * copy_sizes(p, s.order, s.rows)["slot"], 64))
-    end = weights + (0 if p.packed else 4 * order.words)
-    return {
-        "sums": head, "turned": turned, "pitch": pitch, "elements": elements, "image": image, "weights": weights,
-        "bytes": end,
-    }  # fmt: skip
+    """Scratch: see `block_layout`; the sums are those of a chunk."""
+    flat = is_flat(p)
+    line = s.rows if flat else pitch_of(p, s.order)[0]
+    pixels = round_up(s.rows if flat else s.chunk * line, 2 * ROWS) + 2 * ROWS
+    image = 0 if s.in_place else s.units * copy_sizes(p, s.order, s.rows)["slot"] // 2
+    return block_layout(p, order_of(p, s), _HEAD + pixels, round_up(line, ROWS), image)
 
 
 class Tiles(BlockKernel):
@@ -61,6 +47,7 @@ class Tiles(BlockKernel):
         super().__init__(*arguments)
         b, p, s, operands, ctx = self.b, self.p, self.s, self.operands, self.ctx
         self.prepare(tiles_layout(p, s), order_of(p, s))
+        self.sums = self.layout["sums"] + _HEAD * self.lanes
         self.depth = depth_of(p, s.order)
         self.sizes = copy_sizes(p, s.order, s.rows)
         self.flat = is_flat(p)
@@ -68,7 +55,7 @@ class Tiles(BlockKernel):
         if s.in_place:
             self.image = operands.x
         else:
-            at = b.addi(ctx.scratch_offset, self.layout["image"])
+            at = b.addi(ctx.scratch_offset, self.layout["image"] * p.sum_bytes)
             count = s.units * self.sizes["slot"]
             self.image, image_pairs = b.view(ctx.scratch, at, count, bf16), b.view(ctx.scratch, at, count // 2, b.i32)
             self.copies = CopyImage(b, p, s, self.depth, operands.x, self.image, image_pairs)

@@ -22,7 +22,7 @@ from kiln.lowering.cpu.contraction.amx import AMX_BF16, AMX_BF16X3, AMX_INT8
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
 from kiln.lowering.cpu.contraction.integers import IntegerUnit, integer_unit
 from kiln.lowering.cpu.contraction.parts import RANGE_BYTES
-from kiln.lowering.cpu.contraction.sizes import LINE, apart, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, apart, areas, round_up
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, float_unit
 from kiln.lowering.cpu.isa import target
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
@@ -147,17 +147,13 @@ def tiles_layout(problem: MatmulProblem, schedule: TileSchedule) -> dict[str, in
     )
     layout["right_part"] = lines["right"] * layout["right_line"]
     size = problem.sum_bytes * mc * nc
-    areas = {"sums": size, "turned": size * plan.transposed, "over": 4 * mc * plan.is_shifted}
-    areas |= {side: word[side] * plan.parts * layout[f"{side}_part"] for side in lines}
-    areas |= {"cells": LINE}
+    sizes = {"sums": size, "turned": size * plan.transposed, "over": 4 * mc * plan.is_shifted}
+    sizes |= {side: word[side] * plan.parts * layout[f"{side}_part"] for side in lines}
+    sizes |= {"cells": LINE}
     if plan.strips:
-        areas |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
-    top = 0
-    for name, size in areas.items():
-        layout[name] = top
-        top += round_up(size, LINE)
-    layout["bytes"] = top
-    return layout
+        sizes |= {"left_range": RANGE_BYTES, "right_range": RANGE_BYTES, "call": ARGUMENT_BYTES}
+    layout |= areas(sizes, LINE)
+    return layout | {"bytes": layout["end"]}
 
 
 def transposed(problem: MatmulProblem) -> MatmulProblem:
