@@ -10,7 +10,7 @@ from torch_mlir import ir
 from kiln.dialects.schedules.cpu import AmxFlashSchedule, AttentionSchedule, FlashSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.sizes import LINE, areas, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, areas, even_part, round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import Size
 
@@ -82,7 +82,7 @@ def choose_attention_schedule(problem: AttentionProblem, isa: Isa) -> AttentionS
     mr = min(mr, width)
     queries = round_up(128, mr)
     if isinstance(problem.queries, int) and problem.queries:
-        queries = round_up(-(-problem.queries // -(-problem.queries // 128)), mr)  # equal blocks
+        queries = round_up(even_part(problem.queries, 128), mr)
     keys = _TILES_KEYS if tiles else 64 if problem.causal else 128
     if isinstance(problem.keys, int):
         keys = min(keys, round_up(max(problem.keys, 1), TILE_KEYS if tiles else width))

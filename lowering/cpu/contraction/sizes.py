@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 
-__all__ = ["LINE", "apart", "areas", "round_up"]
+__all__ = ["LINE", "apart", "areas", "even_part", "round_up"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -14,6 +14,12 @@ LINE = 64
 def round_up(x: int, unit: int) -> int:
     """The least multiple of `unit` that is not below x."""
     return -(-x // unit) * unit
+
+
+def even_part(x: int, most: int) -> int:
+    """The size of equal parts of x, as few as there can be of at most `most`; the last may be smaller. 1 of nothing."""
+    x = max(x, 1)
+    return -(-x // -(-x // most))
 
 
 def areas(sizes: Mapping[str, int], unit: int) -> dict[str, int]:

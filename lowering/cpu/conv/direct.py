@@ -24,7 +24,7 @@ from typing_extensions import override
 from kiln.dialects.schedules.cpu import DirectConvSchedule
 from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction import Grid, Place
-from kiln.lowering.cpu.contraction.sizes import round_up
+from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.contraction.vectors import float_unit
 from kiln.lowering.cpu.conv.borders import Span, Valid
 from kiln.lowering.cpu.conv.finish import BlockKernel, block_layout
@@ -123,8 +123,7 @@ class Direct(RowKernel, BlockKernel):
             return
         for place in places:
             b.vstore(zeros[0], self.scratch, place)
-        depth = max(1, piece // p.column.kernel)
-        depth = -(-p.channels // -(-p.channels // depth))
+        depth = even_part(p.channels, max(1, piece // p.column.kernel))
 
         def chunk(line: Index, y: Sequence[Index], low: Index) -> None:
             acc = sums(line, y, low, b.mini(b.addi(low, depth), p.channels), zeros)

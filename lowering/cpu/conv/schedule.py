@@ -15,6 +15,7 @@ from kiln.dialects.schedules.cpu import (
 )
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction.bf16 import has_pairs
+from kiln.lowering.cpu.contraction.sizes import even_part
 from kiln.lowering.cpu.conv.borders import find_phases, tile_runs
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.product import choose_product
@@ -78,8 +79,7 @@ def takes_column_pairs(p: ConvProblem, width: int, cpu: Isa) -> bool:
 def _depthwise(p: ConvProblem, width: int) -> DepthwiseConvSchedule:
     mr = 8
     if isinstance(p.column.results, int):
-        # Even tiles; the fewest.
-        mr = -(-p.column.results // -(-max(1, p.column.results) // 8)) or 1
+        mr = even_part(p.column.results, 8)
     span = -(-p.groups // width) * width
     if isinstance(p.images, int) and isinstance(p.row.results, int) and p.images * p.row.results < _DEPTHWISE_TASKS:
         parts = -(-_DEPTHWISE_TASKS // max(1, p.images * p.row.results))

@@ -19,7 +19,7 @@ from math import prod
 from kiln.dialects.schedules.cpu import AmxConvSchedule, Order
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction import amx
-from kiln.lowering.cpu.contraction.sizes import round_up
+from kiln.lowering.cpu.contraction.sizes import even_part, round_up
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import Size
@@ -142,7 +142,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
     if is_flat(p):
         rows = chunk = _PIXELS
         if isinstance(p.column.results, int):  # even parts
-            rows = chunk = round_up(-(-max(p.column.results, 1) // -(-max(p.column.results, 1) // _PIXELS)), ROWS)
+            rows = chunk = round_up(even_part(p.column.results, _PIXELS), ROWS)
         lines: Size = p.column.results
     else:
         pitch, extra = pitch_of(p, order)
@@ -150,7 +150,7 @@ def choose_tiles(p: ConvProblem, isa: Isa) -> AmxConvSchedule:
         while rows > 1 and _unit_bytes(p, order, rows, in_place) > budget:
             rows -= 1
         if isinstance(p.row.results, int):
-            rows = max(1, -(-max(p.row.results, 1) // -(-max(p.row.results, 1) // rows)))
+            rows = even_part(p.row.results, rows)
 
         def cost(r: int) -> float:
             """Of a row's products, where r rows are a chunk: a tile alone takes longer than one of two."""

@@ -13,7 +13,7 @@ from kiln.dialects.schedules.cpu import BlockedSchedule, Int8Schedule, VnniBf16S
 from kiln.lowering.considered import cheapest
 from kiln.lowering.cpu.contraction.bf16 import LANES
 from kiln.lowering.cpu.contraction.integers import integer_unit
-from kiln.lowering.cpu.contraction.sizes import LINE, round_up
+from kiln.lowering.cpu.contraction.sizes import LINE, even_part, round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
 
@@ -125,7 +125,7 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
         steps = _PACKED_STEPS
         if m > _MANY_ROWS:  # which are read again for each block of columns, from a far cache
             steps, panels = _MANY_STEPS, max(1, _MANY_COLUMNS // (nv * width))
-    mr = -(-m // -(-m // heights[nv]))
+    mr = even_part(m, heights[nv])
     return BlockedSchedule(
         mr=mr,
         nv=nv,
