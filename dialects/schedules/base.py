@@ -89,10 +89,12 @@ class Schedule:
 
     kernel: ClassVar[str] = ""
     """The kernel's name in text: target, what it computes, how."""
+    how: ClassVar[str] = ""
+    """The last part of that name."""
 
     def __init_subclass__(cls, kernel: str = "") -> None:
         super().__init_subclass__()
-        cls.kernel = kernel
+        cls.kernel, cls.how = kernel, kernel.split(".")[-1]
         if kernel:
             _BY_KERNEL[kernel] = cls
 

@@ -45,15 +45,10 @@ _TRANSPOSED = (DirectConvSchedule, VnniBf16ConvSchedule)
 """Those that take transposed convolutions."""
 
 
-def _path(schedule: ConvSchedule | type[ConvSchedule]) -> str:
-    """The last part of a kernel's name."""
-    return schedule.kernel.split(".")[-1]
-
-
 _TAKEN = paths.group(
     "cpu convolution",
-    map(_path, _KERNELS),
-    (f"{_path(kernel)}, transposed" for kernel in _TRANSPOSED),
+    (kernel.how for kernel in _KERNELS),
+    (f"{kernel.how}, transposed" for kernel in _TRANSPOSED),
     *("groups", "dilation", "three dims", "planar image"),
     needs={"amx_bf16": "amx-bf16"}
     | dict.fromkeys(("vnni_bf16", "vnni_bf16_columns", "vnni_bf16, transposed"), "avx512bf16"),
@@ -77,7 +72,7 @@ def emit_conv(
     missing = _missing(problem, schedule)
     if missing is not None:
         raise ValueError(f"convolution kernel {schedule.kernel!r} needs {missing}")
-    _TAKEN(f"{_path(schedule)}, transposed" if problem.transposed else _path(schedule))
+    _TAKEN(f"{schedule.how}, transposed" if problem.transposed else schedule.how)
     for path, is_so in (
         ("groups", problem.groups > 1),
         ("dilation", any(axis.dilation > 1 for axis in problem.axes)),

@@ -46,14 +46,9 @@ KERNELS: dict[type[GemmSchedule], tuple[_Emit, _Layout]] = {
 """Of each schedule, what emits its kernel, and the areas of scratch that it needs."""
 
 
-def _path(schedule: GemmSchedule | type[GemmSchedule]) -> str:
-    """The last part of a kernel's name."""
-    return schedule.kernel.split(".")[-1]
-
-
 _TAKEN = paths.group(
     "cpu product",
-    (_path(kernel) for kernel in (*KERNELS, ByRowsSchedule)),
+    (kernel.how for kernel in (*KERNELS, ByRowsSchedule)),
     *("packed rhs", "packed by threads", "batch", "sums in steps of k"),
     needs={"vnni_bf16": "avx512bf16", "amx_bf16": "amx-bf16", "amx_bf16x3": "amx-bf16", "amx_int8": "amx-int8"},
 )
@@ -107,7 +102,7 @@ def _missing(problem: MatmulProblem, schedule: GemmSchedule) -> str | None:
 
 def _mark(problem: MatmulProblem, schedule: GemmSchedule) -> None:
     """Tell which special paths a product takes."""
-    _TAKEN(_path(schedule))
+    _TAKEN(schedule.how)
     kc = getattr(schedule, "kc", None)
     for path, is_so in (
         ("packed rhs", getattr(schedule, "packed", False)),

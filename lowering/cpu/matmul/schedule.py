@@ -88,11 +88,10 @@ def describe_schedule(schedule: GemmSchedule, isa: Isa) -> str:
         rhs = f", rhs {'packed by each thread' if schedule.pack_rhs else 'in place'}"
     if isinstance(schedule, AmxBf16Schedule):
         return f"tiles of AMX{tile}{rhs or (', rhs as it is' if schedule.transposed else ', rhs packed')}"
-    kernel = schedule.kernel.split(".")[-1]
     is_blocked = isinstance(schedule, BlockedSchedule)
     slower = is_blocked and isa.library_bytes < isa.vector_bytes and vendor_gemm_available()
     why = f" (the library would use {isa.library_bytes} of the {isa.vector_bytes} bytes of a vector)" if slower else ""
-    return f"{kernel}{tile}{rhs}{why}"
+    return f"{schedule.how}{tile}{rhs}{why}"
 
 
 _PACKED_ROWS = 4

@@ -49,7 +49,7 @@ def mark_product(products: Sequence[Product], schedule: GemmSchedule) -> None:
         PRODUCT("gemv, transposed" if schedule.transposed else "gemv")
     else:
         is_persistent = isinstance(schedule, TmaSchedule) and schedule.persistent
-        PRODUCT("tma, persistent" if is_persistent else _kernel(schedule))
+        PRODUCT("tma, persistent" if is_persistent else schedule.how)
         TILE(f"{schedule.block_m} x {schedule.block_n}")
         if schedule.epilogue_pieces > 1:
             PRODUCT(f"{schedule.epilogue_pieces} pieces")
@@ -78,7 +78,7 @@ def mark_attention(attention: Attention, schedule: FlashSchedule, is_described: 
 
 def mark_conv(conv: Convolution, schedule: ConvSchedule) -> None:
     """Tell which special paths a convolution takes."""
-    CONV(_kernel(schedule))
+    CONV(schedule.how)
     weight = ir.RankedTensorType(conv.op.operands[1].type).shape
     for path, is_so in (
         ("groups", conv.groups > 1),
@@ -88,8 +88,3 @@ def mark_conv(conv: Convolution, schedule: ConvSchedule) -> None:
     ):
         if is_so:
             CONV(path)
-
-
-def _kernel(schedule: GemmSchedule | ConvSchedule) -> str:
-    """The last part of a kernel's name."""
-    return schedule.kernel.split(".")[-1]
