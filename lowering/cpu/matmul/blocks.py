@@ -27,12 +27,18 @@ __all__ = [
     "is_large",
     "piece_steps",
     "stream_schedule",
+    "vector_class",
 ]
 
 _ROWS = 256
 """Rows of a block at most."""
 
 # ------------------------------------------------------------------------------------------------ what units have alike
+
+
+def vector_class(isa: Isa) -> int:
+    """The vector bytes that thresholds are known for: 64, or 32 of fewer."""
+    return 64 if isa.vector_bytes >= 64 else 32
 
 
 def block_rows(problem: MatmulProblem, m: int, most: int = _ROWS) -> int:
@@ -143,7 +149,7 @@ def choose_panels(problem: MatmulProblem, isa: Isa, packed: bool = False) -> Blo
 
 def blocked_schedule(problem: MatmulProblem, isa: Isa, m: int) -> BlockedSchedule:
     """The kernel of register tiles for about m rows, whatever the rule says of other kernels."""
-    width, bytes_ = isa.vector_bytes // problem.sum_bytes, 64 if isa.vector_bytes >= 64 else 32
+    width, bytes_ = isa.vector_bytes // problem.sum_bytes, vector_class(isa)
     half = problem.dtype in ("bf16", "f16")
     lhs_k, rhs_n = problem.lhs_strides[-1], problem.rhs_strides[-1]
     small_n = isinstance(problem.n, int) and problem.n * problem.sum_bytes <= _IN_PLACE_BYTES

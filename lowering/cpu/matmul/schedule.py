@@ -32,6 +32,7 @@ from kiln.lowering.cpu.matmul.blocks import (
     choose_panels,
     integer_blocks,
     stream_schedule,
+    vector_class,
 )
 from kiln.lowering.cpu.matmul.emit import normalise
 from kiln.lowering.cpu.matmul.problem import MatmulProblem
@@ -133,16 +134,12 @@ def choose_packed_schedule(problem: MatmulProblem, isa: Isa) -> PanelSchedule | 
     return choose_panels(problem, isa, packed=True)
 
 
-def _bytes(isa: Isa) -> int:
-    return 64 if isa.vector_bytes >= 64 else 32
-
-
 def _dot_rows(problem: MatmulProblem, isa: Isa) -> int:
     """Up to how many rows products with a rhs [n, k] are dot products."""
     if problem.dtype == "i8":
         return _DOT_ROWS_INTEGERS
     if not has_pairs(problem.dtype, isa.vector_bytes // problem.sum_bytes, isa):
-        return _DOT_ROWS[_bytes(isa)]
+        return _DOT_ROWS[vector_class(isa)]
     return next((m for m in range(_DOT_ROWS_BF16) if choose_tiles(problem, m + 1, isa)), _DOT_ROWS_BF16)
 
 
@@ -163,7 +160,7 @@ def _for_rows(problem: MatmulProblem, isa: Isa, vendor: bool, m: int) -> GemmSch
     if problem.m == 1 and rhs_n == 1:
         return stream_schedule(problem, isa)
     small = isinstance(problem.n, int) and (problem.n <= _SMALL_N or problem.n < 256 and m < 256)
-    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[_bytes(isa)] and not small:
+    if vendor and vendor_fits(problem) and m >= _VENDOR_ROWS[vector_class(isa)] and not small:
         width = isa.vector_bytes // problem.sum_bytes
         return VendorSchedule(mc=1024, nc=512, width=width)
     return blocked_schedule(problem, isa, m)

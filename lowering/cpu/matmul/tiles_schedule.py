@@ -12,7 +12,7 @@ from kiln.lowering.cpu.contraction.parts import PARTS
 from kiln.lowering.cpu.contraction.sizes import LINE, round_up
 from kiln.lowering.cpu.isa import Isa
 from kiln.lowering.cpu.matmul.blocks import block_columns, block_rows, is_large, piece_steps
-from kiln.lowering.cpu.matmul.problem import MatmulProblem
+from kiln.lowering.cpu.matmul.problem import MatmulProblem, Size
 from kiln.lowering.cpu.matmul.vendor import vendor_fits, vendor_gemm_available
 
 __all__ = [
@@ -60,9 +60,7 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
     aligned = isinstance(k, int) and k % DEPTH == 0
     transposed = not packed and problem.rhs_strides[-2] == 1 and problem.rhs_dtype is None
     transposed = transposed and isinstance(k, int) and aligned and (few or _TRANSPOSED * m <= k or _is_far(m, k))
-    mr, nv = (ROWS, 4) if few else (2 * ROWS, 2)
-    if isinstance(n, int):
-        nv = min(nv, -(-n // LANES))
+    mr, nv = _register_tile(m, n)
     kc = piece_steps(k, _KC if isinstance(k, int) else _FAR_KS, DEPTH)
     block = max(_BLOCK_BYTES // (2 * kc) // (2 * ROWS), 2) * 2 * ROWS
     near = 2 * m * kc <= _NEAR_BYTES
@@ -81,6 +79,12 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
         transposed=transposed,
         fetch=fetched,
     )
+
+
+def _register_tile(m: int, n: Size) -> tuple[int, int]:
+    """Rows and vectors of sums in registers: two by two tiles, of few rows one by four, no more than there are columns."""
+    mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
+    return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
 
 def is_better_in_place(problem: MatmulProblem, m: int, isa: Isa) -> bool:
@@ -156,9 +160,7 @@ def choose_integer_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool 
     """
     if not amx.has_amx("i8", isa) or isa.vector_bytes != amx.BYTES or m < _INTEGER_ROWS:
         return None
-    mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
-    if isinstance(problem.n, int):
-        nv = min(nv, max(1, -(-problem.n // LANES)))
+    mr, nv = _register_tile(m, problem.n)
     mc, nc = block_rows(problem, m), block_columns(nv * LANES, _INTEGER_COLUMNS)
     kc = piece_steps(problem.k, _INTEGER_STEPS, LINE)
     return AmxInt8Schedule(mr=mr, nv=nv, width=LANES, mc=mc, nc=nc, kc=kc, packed=packed)
