@@ -3,7 +3,7 @@
 
 """What kernels of convolutions in vectors begin with, and the walk along a row where lanes are channels."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -132,41 +132,28 @@ class RowKernel(ConvKernel):
 
         high: the end of the columns whose window ends inside of the input. Returns the columns that are left.
         """
-        b, p, mr, half = self.b, self.p, self.mr, -(-self.mr // 2)
-        begin, end = start, stop
+        b, p, mr, phase, half = self.b, self.p, self.mr, self.phase, -(-self.mr // 2)
+        begin, end, columns = start, stop, known(p.column.results)
         if p.transposed or p.column.padding == 0 or mr == 1:
             return begin, end
         counts: list[tuple[int, Condition]] = [(mr, True)]
-        if self.phase.stride == 1:  # with strides, there is no tile at the right border for the other half
-            columns = known(p.column.results)
+        if phase.stride == 1:  # with strides, there is no tile at the right border for the other half
             counts = [(half, b.cmpi("sle", columns, 2 * half)), (mr, b.cmpi("sgt", columns, 2 * half))]
         for count, is_size in counts:
-            for is_left, column, valid, has_room in self.edge_tiles(count, start, stop, high):
-                fits = b.andc(is_size, has_room)
-                b.if_(fits, lambda n=count, v=valid, at=column: self.tile(n, v, window, at, start))
-                if is_left:
-                    begin = b.select_index(fits, count, begin)
-                else:
-                    end = b.select_index(fits, column, end)
+            if phase.left:
+                has_room = b.cmpi("sge", high, max(count, phase.left + 1))
+                fits = b.andc(is_size, b.andc(b.cmpi("eq", start, 0), has_room))
+                b.if_(fits, lambda n=count: self.tile(n, phase.left_tile(n), window, 0, start))
+                begin = b.select_index(fits, count, begin)
+            right = phase.right_tile(count, p.column.padding)
+            if right is not None:
+                column = b.subi(columns, count)
+                has_room = b.cmpi("sge", column, b.maxi(start, phase.left))
+                is_border = b.cmpi("eq", high, b.subi(columns, p.column.padding))
+                fits = b.andc(is_size, b.andc(b.cmpi("eq", stop, columns), b.andc(is_border, has_room)))
+                b.if_(fits, lambda n=count, v=right, at=column: self.tile(n, v, window, at, start))
+                end = b.select_index(fits, column, end)
         return begin, end
-
-    def edge_tiles(
-        self, count: int, start: Index, stop: Index, high: Index
-    ) -> Iterator[tuple[bool, Index, Valid, Condition]]:
-        """Tiles of `count` pixels at the borders: whether it is the left one, the first column, what has input, and
-        whether that is what a row from `start` to `stop` has there.
-        """
-        b, p, phase = self.b, self.p, self.phase
-        if phase.left:
-            has_room = b.cmpi("sge", high, max(count, phase.left + 1))
-            yield True, 0, phase.left_tile(count), b.andc(b.cmpi("eq", start, 0), has_room)
-        right = phase.right_tile(count, p.column.padding)
-        if right is not None:
-            columns = known(p.column.results)
-            column = b.subi(columns, count)
-            has_room = b.cmpi("sge", column, b.maxi(start, phase.left))
-            is_border = b.cmpi("eq", high, b.subi(columns, p.column.padding))
-            yield False, column, right, b.andc(b.cmpi("eq", stop, columns), b.andc(is_border, has_room))
 
     def at(self, column: Index) -> Index:
         """The distance in the input of what a column of the phase meets first, padding and all, from its row."""

@@ -82,7 +82,7 @@ def choose_tiles(problem: MatmulProblem, m: int, isa: Isa, packed: bool = False)
 
 
 def _register_tile(m: int, n: Size) -> tuple[int, int]:
-    """Rows and vectors of sums in registers: two by two tiles, of few rows one by four, no more than there are columns."""
+    """Rows and vectors of sums in registers: two by two tiles, of few rows one by four; no more than the columns."""
     mr, nv = (ROWS, 4) if m <= ROWS else (2 * ROWS, 2)
     return mr, min(nv, max(1, -(-n // LANES))) if isinstance(n, int) else nv
 
