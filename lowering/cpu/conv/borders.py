@@ -82,7 +82,7 @@ class Phase:
         """Columns [low, high) of the phase, at most `last`, whose whole window lies inside of the input."""
         if not self.count or axis.padding == 0 and self.period == 1:
             return 0, last
-        low = b.mini(max(0, -(min(self.reaches) // self.stride)), last)
+        low = b.mini(self.left, last)
         high = b.ceildivi(b.maxi(b.subi(known(axis.size), max(self.reaches)), 0), self.stride)
         return low, b.maxi(b.mini(high, last), low)
 
@@ -153,7 +153,7 @@ def tile_runs(p: ConvProblem, phase: Phase, mr: int) -> list[Run] | None:
     columns = max(0, -(-(p.column.results - phase.remainder) // phase.period))
     low, high = 0, columns
     if phase.count:
-        low = max(0, -(min(phase.reaches) // phase.stride))
+        low = phase.left
         high = max(0, min(columns, -((max(phase.reaches) - p.column.size) // phase.stride)))
     first, last = -(-low // mr), high // mr  # whole tiles inside
     runs: list[Run] = []

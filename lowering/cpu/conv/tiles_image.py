@@ -17,6 +17,7 @@ from kiln.dialects.schedules.cpu import AmxConvSchedule
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.amx import AMX_BF16
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
+from kiln.lowering.cpu.conv.borders import Phase
 from kiln.lowering.cpu.conv.problem import ConvProblem
 from kiln.lowering.cpu.conv.tiles_plan import BLOCK, Depth, copy_sizes, is_flat, phases_of
 from kiln.lowering.cpu.matmul.problem import known
@@ -56,8 +57,11 @@ class CopyImage:
                 return
 
             def row(source_row: Index, phase: int, at: Index) -> None:
-                low, high, origin = self.inside(self.phases[phase][1])
-                start = b.sum_(source, source_row, b.muli(origin, self.x_column))
+                column = self.p.column
+                assert isinstance(column.size, int)
+                first = Phase(1, column.stride, self.phases[phase][1] - column.padding, 1)
+                ((low, high),) = first.valid(column.size, 0, self.sizes["pitch"])
+                start = b.sum_(source, source_row, b.muli(first.offset, self.x_column))
                 self.line(start, b.addi(plane, at), (low, high), self.sizes["pitch"], channels)
 
             self.rows(band, row, plane, i)
@@ -88,14 +92,6 @@ class CopyImage:
                 b.if_(inside, lambda: row(b.muli(h, self.x_row), number, at), nothing)
 
             b.for_(0, self.sizes["rows"], 1, one)
-
-    def inside(self, phase: int) -> tuple[int, int, int]:
-        """Positions [low, high) of a row of a phase that lie inside of the image, and the column of position 0."""
-        p, pitch = self.p, self.sizes["pitch"]
-        assert isinstance(p.column.size, int)
-        origin, stride = phase - p.column.padding, p.column.stride
-        low = min(pitch, max(0, -(origin // stride)))
-        return low, max(low, min(pitch, -((origin - p.column.size) // stride))), origin
 
     def clear(self, target: Index, low: Index, high: Index) -> None:
         """Zeros at positions [low, high)."""
