@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from kiln.lowering.cpu.builder import Builder, Index
 from kiln.lowering.cpu.contraction.integers import OFFSET, IntegerUnit
-from kiln.lowering.cpu.contraction.parts import Range
+from kiln.lowering.cpu.contraction.parts import FloatWords, Range
 from kiln.lowering.cpu.contraction.sums import Grid, Operand, add_products
 from kiln.lowering.cpu.contraction.unit import MatrixUnit, Place, Tile
 from kiln.lowering.cpu.contraction.words import Lines, Words, pack
@@ -43,11 +43,12 @@ class Provider:
 
     filled: zeros fill k up to a multiple of the unit's depth. cell: memory and the element of it that says what was
     made of the operand, by where that begins in memory (-1: nothing); None: a piece is not all of k, or nothing is
-    made. and_then: made of each piece, given its lines and steps.
+    made. seen: what is seen of the numbers that are packed. and_then: made of each piece, given its lines and steps.
     """
 
     filled = True
     makes = False
+    seen: Range | None = None
 
     def __init__(
         self, b: Builder, unit: MatrixUnit, lines: Lines, count: int, cell: tuple[ir.Value, int] | None = None
@@ -175,11 +176,11 @@ class InScratch(InPanels):
     def __init__(
         self, b: Builder, unit: MatrixUnit, words: Words, scratch: Scratch, count: int, *, side: str,
         turned: bool = False, exact: bool = False, strips: bool = False, cell: tuple[ir.Value, int] | None = None,
-        seen: Range | None = None,
     ):  # fmt: skip
         cell = None if strips else cell
         super().__init__(b, unit, words.lines, scratch, count, side=side, exact=exact, cell=cell)
-        self.words, self.turned, self.seen = words, turned, seen
+        self.words, self.turned = words, turned
+        self.seen = words.range if isinstance(words, FloatWords) else None
         self.makes, self.strips = not strips, strips
         self.is_padded = side == "left" and not unit.is_numbered  # whole runs hold numbers, so that none is slow
 

@@ -13,11 +13,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 from typing_extensions import override
 
-from kiln.dialects.schedules.cpu import AmxBf16x3Schedule
-from kiln.lowering.cpu.builder import Builder, Index
+from kiln.lowering.cpu.builder import Index
 from kiln.lowering.cpu.contraction.parts import FloatWords, Range
 from kiln.lowering.cpu.contraction.words import Lines, Words
-from kiln.lowering.cpu.matmul.problem import Buffers, Epilogue, KernelContext, MatmulProblem
 from kiln.lowering.cpu.matmul.tiles import Tiles
 from kiln.lowering.cpu.matmul.vendor import Gemm
 
@@ -27,19 +25,14 @@ __all__ = ["FloatTiles"]
 class FloatTiles(Tiles):
     """The kernel for f32 in parts, which watches what it splits."""
 
-    def __init__(
-        self, b: Builder, problem: MatmulProblem, schedule: AmxBf16x3Schedule, operands: Buffers, epilogue: Epilogue,
-        ctx: KernelContext,
-    ):  # fmt: skip
-        self.ranges: list[Range] = []
-        super().__init__(b, problem, schedule, operands, epilogue, ctx)
-        self.gemm = Gemm(b, problem, operands, ctx.scratch, self.at("call"))
+    @override
+    def words(self, lines: Lines, side: str) -> Words:
+        return FloatWords(self.b, lines, self.unit, Range(self.b, self.ctx.scratch, self.at(f"{side}_range")))
 
     @override
-    def words(self, lines: Lines, side: str) -> tuple[Words, Range | None]:
-        seen = Range(self.b, self.ctx.scratch, self.at(f"{side}_range"))
-        self.ranges.append(seen)
-        return FloatWords(self.b, lines, self.unit, seen), seen
+    def emit(self) -> None:
+        self.gemm = Gemm(self.b, self.problem, self.operands, self.ctx.scratch, self.at("call"))
+        super().emit()
 
     @override
     def mend(
@@ -51,4 +44,4 @@ class FloatTiles(Tiles):
             self.gemm.call(batch, origin, size, sums, 0, stride)
             self.unit.begin(b)  # what the library does with tiles is its own matter
 
-        b.if_(arith.ori(*(seen.is_beyond() for seen in self.ranges)), by_library)
+        b.if_(arith.ori(*(side.seen.is_beyond() for side in (self.left, self.right) if side.seen)), by_library)

@@ -34,7 +34,6 @@ from kiln.lowering.cpu.contraction.operands import (
     sum_rows,
 )
 from kiln.lowering.cpu.contraction.pack import transpose_block
-from kiln.lowering.cpu.contraction.parts import Range
 from kiln.lowering.cpu.contraction.sizes import LINE
 from kiln.lowering.cpu.contraction.sums import Operand
 from kiln.lowering.cpu.contraction.vectors import VectorUnit, fold
@@ -63,7 +62,7 @@ class Tiles:
         self, b: Builder, problem: MatmulProblem, schedule: TileSchedule, operands: Buffers, epilogue: Epilogue,
         ctx: KernelContext,
     ):  # fmt: skip
-        self.b, self.epilogue, self.ctx = b, epilogue, ctx
+        self.b, self.problem, self.operands, self.epilogue, self.ctx = b, problem, operands, epilogue, ctx
         self.plan, self.layout = plan_of(schedule, problem), tiles_layout(problem, schedule)
         self.unit, self.high = self.plan.unit, self.plan.high * self.plan.unit.rows
         self.wide = self.plan.wide * self.unit.columns
@@ -104,9 +103,9 @@ class Tiles:
 
     # -- operands ----------------------------------------------------------------------------------
 
-    def words(self, lines: Lines, side: str) -> tuple[Words, Range | None]:
-        """How an operand is read, and what is seen of its numbers."""
-        return Words(self.b, lines, self.unit, side), None
+    def words(self, lines: Lines, side: str) -> Words:
+        """How an operand is read."""
+        return Words(self.b, lines, self.unit, side)
 
     def provider(self, side: str) -> Provider:
         """Where the tiles of an operand come from."""
@@ -121,7 +120,7 @@ class Tiles:
         if place == "place" and not (is_left and unit.is_numbered):
             kind = RowsInPlace if is_left else ColumnsAlongK if plan.along_k else ColumnsInPlace
             return kind(self.b, unit, lines, count)
-        words, seen = self.words(lines, side)
+        words = self.words(lines, side)
         part = lay[f"{side}_part"]
         word, elements = words.vector.element_type, plan.parts * part
         kind = word if unit.group == 1 else ir.BF16Type.get()
@@ -141,7 +140,7 @@ class Tiles:
         if not is_left:
             scratch = Scratch(*views, part, lay["right_line"], panel, panel, panel)
         cell = None if strips else self.cell(int(not is_left))
-        how: dict[str, Any] = {"exact": exact, "strips": strips, "cell": cell, "seen": seen}
+        how: dict[str, Any] = {"exact": exact, "strips": strips, "cell": cell}
         return InScratch(self.b, unit, words, scratch, count, side=side, turned=turned, **how)
 
     def cell(self, n: int) -> tuple[ir.Value, int] | None:
