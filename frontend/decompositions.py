@@ -79,9 +79,11 @@ _STATISTICS = (
 #: Compounds of pointwise, view and reduction ops.
 _COMPOUNDS = (
     aten.addr,
+    aten.affine_grid_generator,
     aten.aminmax,
     aten.count_nonzero,
     aten.deg2rad,
+    aten._euclidean_dist,
     aten.expand_as,
     aten.fill,
     aten.floor_divide,

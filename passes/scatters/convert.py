@@ -190,6 +190,19 @@ def _slices(call: Call, reduce: str) -> ir.Value:
     return call.write(x, src, [(index, [dim(at)])], [at], [k for k in range(rank) if k != at], reduce)
 
 
+def _fill_slices(call: Call) -> ir.Value:
+    """index_fill: one number in slices along one dim, one per index."""
+    x, index = (call.tensor(call.given(k, n)) for k, n in ((0, "self"), (2, "index")))
+    at = call.dim(x)
+    if ir.RankedTensorType(index.type).rank != 1:
+        call.unsupported("values or indices without dims")
+    sizes = list(call.b.sizes(x))
+    sizes[at] = call.b.sizes(index)[0]
+    src = call.b.fill(ir.RankedTensorType(x.type).element_type, sizes, call.number(call.given(3, "value")))
+    loops = [k for k in range(len(sizes)) if k != at]
+    return call.write(x, src, [(index, [dim(at)])], [at], loops, "none", wrap=True)
+
+
 def _index_put(call: Call) -> ir.Value:
     """`x[i, :, j] = values`: loops run along the broadcast indices, then along the dims that are not indexed."""
     x, values = call.tensor(call.given(0, "self")), call.tensor(call.given(2, "values"))
@@ -258,6 +271,7 @@ CONVERSIONS: dict[str, Callable[[Call], ir.Value]] = {
     "aten.scatter.reduce": _scatter_and,
     "aten.index_add.default": lambda call: _slices(call, "sum"),
     "aten.index_copy.default": lambda call: _slices(call, "none"),
+    "aten.index_fill.int_Scalar": _fill_slices,
     "aten.index_put.default": _index_put,
     "aten._unsafe_index_put.default": _index_put,
     "aten.embedding_dense_backward.default": _embedding_gradient,

@@ -67,6 +67,16 @@ def test_training_with_a_long_cumprod(dynamic):
     assert max(len(report.decisions) for report in reports) < 40
 
 
+def test_distances_of_many_points():
+    """Of more than 25 points by a product, as eager's; without a call of ATen."""
+    x, y = torch.randn(3, 60, 8), torch.randn(3, 40, 8)
+    with collect() as reports:
+        found = torch.compile(torch.cdist, backend="kiln", options={"cache": False})(x, y)
+    exact = torch.cdist(x.double(), y.double())
+    assert (found - exact).norm() < 3e-7 * exact.norm()
+    assert not [call.op for report in reports for call in report.aten_calls]
+
+
 SCATTERS = {
     "slice": lambda x: torch.slice_scatter(x, x[:, :2] * 2, 1, 2, 4),
     "select": lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, 2),

@@ -59,3 +59,16 @@ def test_points_that_are_no_numbers(padding: str) -> None:
     image, grid = torch.randn(1, 2, 4, 4), torch.tensor([[[[float("nan"), 0.0], [0.25, float("inf")]]]])
     compiled = torch.compile(F.grid_sample, backend="kiln", options=OPTIONS)
     compiled(image, grid, "bilinear", padding)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("sizes", [(4, 3, 9, 11), (2, 3, 5, 6, 7)], ids=str)
+def test_affine_grids(sizes: tuple[int, ...], align_corners: bool) -> None:
+    rows = len(sizes) - 2
+    theta = torch.randn(sizes[0], rows, rows + 1)
+    with collect() as reports:
+        found = torch.compile(F.affine_grid, backend="kiln", options=OPTIONS)(theta, sizes, align_corners)
+    assert not [call.op for report in reports for call in report.aten_calls]
+    exact = F.affine_grid(theta.double(), sizes, align_corners)
+    assert (found - exact).norm() < 3e-7 * exact.norm()
+    assert found.stride() == F.affine_grid(theta, sizes, align_corners).stride()

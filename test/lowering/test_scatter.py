@@ -61,6 +61,10 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
     "indices of 32 bits": (lambda x, j, y: x.index_add(0, j.int(), y), lambda: (r(8, 10), _at(8, 30), r(30, 10))),
     "no indices": (lambda x, j, y: x.index_add(0, j, y), lambda: (r(8, 10), _at(8, 0), r(0, 10))),
     "index_copy": (lambda x, j, y: x.index_copy(0, j, y), lambda: (r(8, 10), torch.randperm(8)[:5], r(5, 10))),
+    "a number in slices": (
+        lambda x, j: x.index_fill(1, j, 1.5) * 2,
+        lambda: (r(8, 10, 3), _at(10, 4, low=-10)),
+    ),
     "a number": (lambda x, i: x.scatter(1, i, 1.5), lambda: (r(8, 10), _at(10, 8, 7))),
     "a transposed tensor": (lambda x, i, y: x.t().scatter_add(1, i, y), lambda: (r(10, 8), _at(10, 8, 7), r(8, 7))),
     "strided values": (
