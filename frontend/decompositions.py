@@ -18,7 +18,6 @@ from torch import _decomp
 from kiln.frontend.encoder_layers import encoder_decompositions
 from kiln.frontend.foreach import foreach_decompositions
 from kiln.frontend.formulas import corrections
-from kiln.frontend.grid_samples import grid_sample_decompositions
 from kiln.frontend.losses import loss_decompositions
 
 __all__ = ["decomposition_table"]
@@ -117,6 +116,5 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
         **foreach_decompositions(),
         **loss_decompositions(),
         **encoder_decompositions(),
-        **grid_sample_decompositions(),
         **corrections(),
     }

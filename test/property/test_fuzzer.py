@@ -171,11 +171,6 @@ FAMILIES: dict[str, tuple[Family, str, tuple[str, ...]]] = {
             )
         ),
     ),
-    "samples": (
-        special.samples,
-        "cpu",
-        tuple(f"any grid-samples: {path}" for path in ("bilinear", "nearest", "zeros", "border", "reflection")),
-    ),
     "beside": (special.beside_products, "cpu", ("any results beside products: no dim of a single column",)),
 }
 

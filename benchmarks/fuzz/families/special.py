@@ -208,17 +208,6 @@ def onto_zeros(g: Grower) -> None:
         g.add(f"{zeros}.index_add(0, {at.name}, {x.name})")
 
 
-def samples(g: Grower) -> None:
-    """Elements of an image at points of a grid, of which some lie outside of it."""
-    dtype = g.one_of((torch.float32, torch.float32, *_NARROW))
-    height, width = g.one_of((1, 5, 16)), g.one_of((1, 7, 33))
-    image = g.input((2, g.one_of((1, 3, 17)), height, width), dtype)
-    points = g.input((2, g.one_of((1, 4)), g.one_of((1, 9, 30)), 2), torch.int64, high=33)
-    how = (g.one_of(("bilinear", "nearest")), g.one_of(("zeros", "border", "reflection")), g.chance(2))
-    grid = f"(({points.name} - 16) * 0.125).to({image.name}.dtype)"
-    g.add(f"F.grid_sample({image.name}, {grid}, {how[0]!r}, {how[1]!r}, {how[2]})")
-
-
 def masked_writes(g: Grower) -> None:
     """One value, or one row, where a mask is true."""
     dtype = g.one_of((torch.float32, torch.int64, *_NARROW))
@@ -313,5 +302,5 @@ FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
-    powers_less_one, reordered_rows, reordered_rows, samples, masked_writes,
+    powers_less_one, reordered_rows, reordered_rows, masked_writes,
 )  # fmt: skip
