@@ -15,7 +15,7 @@ from kiln.passes.core import Pass, register_pass
 from kiln.passes.fusion.graph import FusionGraph
 from kiln.passes.fusion.groups import Grouping
 from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_small
-from kiln.passes.fusion.order import Schedule
+from kiln.passes.fusion.order import SPARE, Schedule
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.reach import Reach
 from kiln.passes.fusion.recompute import copy_for_readers, estimate, worth_repeating
@@ -25,6 +25,9 @@ from kiln.passes.fusion.search import search
 from kiln.passes.fusion.statistics import join_statistics
 from kiln.passes.fusion.tally import Machine
 from kiln.passes.fusion.walk import walk
+
+_MOST_ROUNDS = 3
+"""Groupings that are made to compute values in several kernels; most functions have nothing left behind the first."""
 
 
 @register_pass
@@ -150,19 +153,40 @@ class Fuse(Pass):
     def _repeat(
         self, function: ir.OpView, grouping: Grouping, held: int
     ) -> tuple[Grouping, Mapping[ir.Value, ir.Value]]:
-        """A grouping whose kernels compute cheap values for themselves, if that is faster; what is a copy of what."""
+        """A grouping whose kernels compute cheap values for themselves, if that is faster; what is a copy of what.
+
+        What a kernel computes for itself it reads elsewhere: a cast that only the exponential behind it read has
+        several readers when these compute the exponential. So there are rounds, each of them faster than the last one.
+        """
+        origin: dict[ir.Value, ir.Value] = {}
+        for _ in range(_MOST_ROUNDS):
+            found = self._repeat_once(function, grouping, held)
+            if found is None:
+                break
+            grouping, copies = found
+            origin |= {copy: origin.get(value, value) for copy, value in copies.items()}
+        return grouping, origin
+
+    def _repeat_once(
+        self, function: ir.OpView, grouping: Grouping, held: int
+    ) -> tuple[Grouping, Mapping[ir.Value, ir.Value]] | None:
+        """One round of `_repeat`; None, and the function as it was, if there is nothing to gain.
+
+        Memory may grow by 1 / `SPARE`: what is computed again is not held, but the few bytes of a mean may be.
+        """
         repeated = worth_repeating(grouping)
         if not repeated:
-            return grouping, {}
+            return None
         seconds, moved = estimate(grouping)  # asked now: what knows ops by their operands is wrong behind a copy
         room = max(held, Schedule.of(grouping).peak(grouping))
+        room += room // SPARE
         copies = copy_for_readers(repeated)
         candidate = self._greedy(FusionGraph(function), held)
         time, bytes_ = estimate(candidate)
         if time >= seconds or bytes_ > moved or Schedule.of(candidate).peak(candidate, enough=room) > room:
             copies.undo()
             self.count("values stored after all", len(repeated))
-            return grouping, {}
+            return None
         for entry in repeated:
             self.note(entry.ops[-1], entry.why)
         self.count("values computed in several kernels", len(repeated))
