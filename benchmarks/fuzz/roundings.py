@@ -22,6 +22,8 @@ from benchmarks.fuzz.program import Program
 
 HALF_ULP = {dtype: torch.finfo(dtype).eps / 2 for dtype in (torch.bfloat16, torch.float16, torch.float32)}
 """The largest relative error of a rounding, by dtype."""
+_HALF_LEAST = {dtype: torch.finfo(dtype).smallest_normal * half for dtype, half in HALF_ULP.items()}
+"""The largest error of a rounding to a subnormal number: half of their spacing."""
 _INSIDE = 2.0**-18
 """Relative error of the terms of a sum in float32: what thousands of roundings, one after the other, come to."""
 _TF32 = 2.0**-10
@@ -47,6 +49,7 @@ class Runs:
         self._results: list[Any] = []
         self._errors: list[float] = []
         self._roundings: list[float] = []
+        self._spacings: list[float] = []
 
     def eager(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """All values as eager computes them."""
@@ -56,6 +59,7 @@ class Runs:
             is_float = isinstance(found, torch.Tensor) and found.is_floating_point()
             is_view = is_float and not _is_write(call) and any(_shares(found, x) for x in tree_leaves((args, kwargs)))
             self._roundings.append(HALF_ULP.get(found.dtype, 2.0**-53) if is_float else 0.0)
+            self._spacings.append(_HALF_LEAST.get(found.dtype, 0.0) if is_float else 0.0)
             self._errors.append(0.0 if is_view else self._roundings[-1])
             self._results.append(found.detach().clone() if self._errors[-1] else None)
             return found
@@ -82,25 +86,32 @@ class Runs:
         random = torch.Generator(inputs[0].device).manual_seed(seed)
         readers: dict[int, list[int]] = {}  # by a result's id: how many calls have read it
 
-        def changed(x: torch.Tensor, size: float) -> torch.Tensor:
+        def changed(x: torch.Tensor, size: float, spacing: float = 0.0) -> torch.Tensor:
+            """x with errors of a relative `size`; of subnormal numbers at least `spacing`, or all of them."""
             if x.dtype != torch.float64:
                 return x
-            drawn = torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64)
-            return x * (1 + size * (2 * drawn - 1))
+            drawn = 2 * torch.rand(x.shape, generator=random, device=random.device, dtype=torch.float64) - 1
+            found = x * (1 + size * drawn)
+            if spacing:
+                sizes = x.detach().abs()
+                found = found + drawn * (sizes.clamp(max=spacing) - size * sizes).clamp(min=0)
+            return found
 
         def watched(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
-            found, size = disturb(call, args, kwargs, number), self._roundings[number]
+            found = disturb(call, args, kwargs, number)
+            size, spacing = self._roundings[number], self._spacings[number]
             if any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(found)):
                 for x in {id(x) for x in tree_leaves((args, kwargs))} & readers.keys():
                     readers[x][0] += 1
             readers.pop(id(found), None)  # of a tensor that is gone
             if size and isinstance(found, torch.Tensor) and found.requires_grad:
                 count = readers[id(found)] = [0]
-                found.register_hook(lambda gradient: changed(gradient, size) if count[0] > 1 else gradient)
+                found.register_hook(lambda gradient: changed(gradient, size, spacing) if count[0] > 1 else gradient)
             return found
 
         def disturb(call: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
             size = self._errors[number]
+            spacing = self._spacings[number] if size == self._roundings[number] else 0.0  # exact by chance: none
             inside = _TF32 if "conv" in _name(call) and random.device.type == "cuda" else _INSIDE
             if not size and _CONTRACTED.search(_name(call)):
                 size, inside = 2.0**-53, 2.0**-24
@@ -108,20 +119,20 @@ class Runs:
                 return call(*args, **kwargs)
             if _is_write(call):
                 found = call(*args, **kwargs)
-                return found.copy_(changed(found, size))
+                return found.copy_(changed(found, size, spacing))
             args, kwargs = tree_map_only(torch.Tensor, lambda x: changed(x, inside), (args, kwargs))
             bias = _bias(call, args) if self._for_gpu else None
             if bias is None:
-                found = changed(call(*args, **kwargs), size)
+                found = changed(call(*args, **kwargs), size, spacing)
             else:
                 found = call(args[0], args[1], None, *args[3:], **kwargs)
-                found = changed(changed(found, size) + bias, size)
+                found = changed(changed(found, size, spacing) + bias, size, spacing)
             if _LOGARITHMS.search(_name(call)) and found.dtype == torch.float64:
                 found = found + 2.0**-24 * _largest(args) * (changed(torch.ones_like(found), 1.0) - 1)
             if self._for_gpu and seed % 2 and found.dtype == torch.float64:
                 found = found - torch.where(found.abs() < _LEAST_NORMAL, found, 0.0).detach()
             if found.requires_grad:  # what comes back has been rounded as well, and is added up in sums like those
-                found.register_hook(lambda gradient: changed(changed(gradient, size), inside))
+                found.register_hook(lambda gradient: changed(changed(gradient, size, spacing), inside))
             return found
 
         with _Calls(watched):

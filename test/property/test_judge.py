@@ -142,6 +142,18 @@ def test_denormal_results_of_a_gpu_may_be_zero_and_what_follows_from_them() -> N
         check(reference(program, "cpu"), program.make("cpu"), [flushed])
 
 
+def test_subnormal_numbers_round_by_their_spacing_inside_of_a_program() -> None:
+    """Of f16 near 2^-21 eager keeps three bits; what is computed of them may keep more, which eager rounds by chance
+    towards the right number."""
+    given = [Input((64, 64), torch.float16, 1)]
+    program = Program(given, ["torch.exp(-400 * v0.abs()) * 5e-7", "torch.erf(v1)", "v2.to(torch.float64)"], [3])
+    kept = torch.erf(program.trace(program.make("cpu"))[1].float()).double()
+    check(reference(program, "cpu"), program.make("cpu"), [kept])
+    kept[27, 9] += 2.0**-19
+    with pytest.raises(WrongResult):
+        check(reference(program, "cpu"), program.make("cpu"), [kept])
+
+
 def test_strides_of_either_trace_are_right() -> None:
     """Of one channel nobody can tell where it lies: a graph of dynamic sizes has the result of a convolution row-major,
     eager has it channels-last."""
