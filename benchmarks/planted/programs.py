@@ -139,8 +139,8 @@ def row_sum() -> Made:
 
 
 def long_rows() -> Made:
-    """Sums of rows that no program holds as a whole."""
-    return lambda x: torch.cos(x).sum(1), (randn(5, 100_003),)
+    """Sums of rows that no program holds as a whole, and that are so many that none is reduced in parts."""
+    return lambda x: torch.cos(x).sum(1), (randn(150, 20_011),)
 
 
 def softmax() -> Made:
