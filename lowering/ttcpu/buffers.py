@@ -128,8 +128,8 @@ def address_of(b: Builder, memory: ir.Value) -> ir.Value:
 
 
 def symbolic(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index], dims: Sequence[Index] = ()) -> Index:
-    """Emits an affine expression over symbols and dims. Divisions round down where the dividend may be negative, as of
-    the rows that a pad to a multiple of three adds, `(-s0) mod 3`.
+    """Emits an affine expression over symbols and dims. The dividend of a division may be negative, as of the rows that
+    a pad to a multiple of three adds, `(-s0) mod 3`.
     """
     expr = expr.maybe_downcast()
     known = affine.constant_of(expr)
@@ -144,10 +144,11 @@ def symbolic(b: Builder, expr: ir.AffineExpr, symbols: Sequence[Index], dims: Se
         return b.addi(lhs, rhs)
     if isinstance(expr, ir.AffineMulExpr):
         return b.muli(lhs, rhs)
+    is_natural = affine.nonnegative(expr.lhs)
     if isinstance(expr, ir.AffineCeilDivExpr):
-        return b.ceildivi(lhs, rhs)
+        return b.ceildivi(lhs, rhs) if is_natural else arith.ceildivsi(b.value(lhs), b.value(rhs))
     is_quotient = isinstance(expr, ir.AffineFloorDivExpr)
-    if affine.nonnegative(expr.lhs):
+    if is_natural:
         return b.divi(lhs, rhs) if is_quotient else b.remi(lhs, rhs)
     quotient = arith.floordivsi(b.value(lhs), b.value(rhs))
     return quotient if is_quotient else b.subi(lhs, b.muli(quotient, rhs))

@@ -298,9 +298,36 @@ def reordered_rows(g: Grower) -> None:
     g.add(g.one_of(("{}", "torch.relu({})", "{}.transpose(0, 1)", "F.gelu({}).flatten(0, 1)")).format(text))
 
 
+def padded_to_multiples(g: Grower) -> None:
+    """Rows, or pixels, up to a multiple of a window or block, as many as are missing at run time: `(-n) mod k`."""
+    g.is_dynamic, g.is_for_training = True, g.chance(2)
+    dtype, unit, width = g.one_of((torch.float32, *_NARROW)), g.one_of((2, 3, 4, 7, 8, 16)), g.one_of((5, 16, 33))
+    count = g.one_of((3, 7, 17, 33, 65, 100))
+    if g.chance(3):
+        x = g.input((g.one_of((1, 2)), 3, count, g.one_of((7, 17, 30))), dtype)
+        pads = f"(0, -{x.name}.shape[3] % {unit}, 0, -{x.name}.shape[2] % {unit})"
+        behind = ("F.avg_pool2d({}, {unit})", "F.max_pool2d({}, {unit})", "F.pixel_unshuffle({}, {unit})", "F.silu({})")
+    else:
+        batch, w = g.one_of(((), (), (2,))), g.weight((width, 8), dtype, width)
+        x = g.input((*batch, count, width), dtype)
+        pads = f"(0, 0, {g.one_of((0, 0, 0, 1))}, -{x.name}.shape[-2] % {unit})"
+        behind = (
+            f"torch.tanh({{}} @ {w.name})",
+            f"F.relu({{}} @ {w.name})",
+            "{}.unflatten(-2, (-1, {unit})).softmax(-2)",
+            "{}.unflatten(-2, (-1, {unit})).sum(-2)",
+            "torch.sigmoid({})",
+            "{}.cumsum(-2)",
+        )
+    made = g.add(f"F.pad({x.name}, {pads})")
+    if made is not None:
+        for text in g.random.sample(behind, g.number(1, 2)):
+            g.add(text.format(made.name, unit=unit))
+
+
 FAMILIES = (
     large_products, large_products, large_batches, large_batches, long_sums, large_weights, ragged_rows, many_tiles,
     many_tiles, many_tiles, large_heads, large_heads, written_attention, written_attention, stem, stem, three_dims,
     integers, onto_zeros, long_reductions, long_reductions, beside_products, beside_products, short_sums,
-    powers_less_one, reordered_rows, reordered_rows, masked_writes,
+    powers_less_one, reordered_rows, reordered_rows, masked_writes, padded_to_multiples,
 )  # fmt: skip

@@ -313,6 +313,23 @@ def test_a_remainder_by_a_size_known_at_run_time():
     assert (out[600:] == 0).all()
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 50])
+def test_sizes_of_a_negative_dividend_round_up(size):
+    """As affine maps mean `ceildiv`: a quotient of numbers without a sign is far too large."""
+    out = torch.zeros(16, dtype=torch.int32)
+    body = """
+      %n = "tt.get_num_programs"() {axis = 0 : i32} : () -> i32
+      %p = "tt.get_program_id"() {axis = 0 : i32} : () -> i32
+      %o = "tt.addptr"(%a0, %p) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
+      "tt.store"(%o, %n) : (!tt.ptr<i32>, i32) -> ()
+    """
+    run("!tt.ptr<i32>; i32", body, [out], [size], grid="()[s0] -> (s0 ceildiv 7 + (3 - s0) ceildiv 5 + 5)")
+    count = -(-size // 7) - (size - 3) // 5 + 5
+    expected = torch.zeros(16, dtype=torch.int32)
+    expected[:count] = count
+    assert torch.equal(out, expected)
+
+
 def test_a_sample_of_the_grid_writes_its_part_alone():
     size = 64 * 9 + 5
     x, out = torch.randn(size), torch.full((size + 64,), 7.0)
