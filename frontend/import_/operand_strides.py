@@ -30,9 +30,11 @@ _READ_MEMORY = (
     "aten::as_strided_scatter",
     "aten::native_group_norm",
     "aten::native_group_norm_backward",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 )
-"""Ops of ATen that take their operands for contiguous (group norms: for channels last as eager's are) without looking,
-or with an error where they are not, or count elements in memory."""
+"""Ops of ATen that take their operands for contiguous (group norms: for channels last as eager's are; attention: their
+last dim) without looking, or with an error where they are not, or count elements in memory."""
 _ATTENTION_GRADIENTS = tuple(
     f"aten::{prefix}{name}_attention_backward"
     for prefix in ("_scaled_dot_product_", "_")

@@ -55,6 +55,27 @@ def test_custom_op(check, case):
         check(_CASES[case], torch.randn(4, 6, 10))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_reads_a_dense_copy(causal):
+    """PyTorch's kernel for CPUs steps through its operands' last dim by one element, whatever their strides say."""
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone(memory_format=torch.contiguous_format)
+        return F.scaled_dot_product_attention(y, y, y, is_causal=causal)
+
+    compiled = torch.compile(attend, backend="kiln", dynamic=True, options={"fallback": False})
+    for width in (4, 6):
+        x = torch.randn(4, 8, 5, 2 * width)[..., ::2]
+        given, wanted = x.clone().requires_grad_(), x.double().requires_grad_()
+        found, exact = compiled(torch.repeat_interleave(given, 2, -1)[..., ::2]), attend(wanted)
+        (gradient,) = torch.autograd.grad(found.square().sum(), given)
+        (reference,) = torch.autograd.grad(exact.square().sum(), wanted)
+        torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(gradient.double(), reference, rtol=1e-5, atol=1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x).double(), attend(x.double()), rtol=1e-5, atol=1e-5)
+
+
 def test_dynamic_sizes(check):
     compiled = torch.compile(_CASES["lists"], backend="kiln", dynamic=True, options={"fallback": False})
     for shape in [(4, 6, 10), (3, 5, 7), (2, 1, 9), (1, 3, 1)]:
