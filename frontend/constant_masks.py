@@ -33,7 +33,7 @@ HIDDEN = -1e8
 aten = torch.ops.aten
 
 _ATTENTION = (F.scaled_dot_product_attention, aten.scaled_dot_product_attention.default)
-_MASK, _CAUSAL = (3, "attn_mask"), (5, "is_causal")
+_MASK, _CAUSAL, _SCALE = (3, "attn_mask"), (5, "is_causal"), (6, "scale")
 """Position and name of the arguments."""
 _MOST_ELEMENTS = 1 << 27
 """Of all tensors that a mask is computed from: about a quarter of a second."""
@@ -50,7 +50,8 @@ def fold_constant_masks(gm: GraphModule) -> int:
     """Drop masks that hide nothing, and write causal ones as ``is_causal``, in a graph and the graphs inside of it.
 
     A mask of [..., L, L] is causal where it hides exactly the keys behind each query. Masks that depend on an input,
-    on a symbolic size or on random numbers stay, as do those that the graph writes into. Returns how many went.
+    on a symbolic size or on random numbers stay, as do those that the graph writes into, and those of scores with a
+    scale below zero: PyTorch's flash attention scales what it has hidden, and -inf becomes inf. Returns how many went.
     """
     return sum(_fold(module) for module in gm.modules() if isinstance(module, GraphModule))
 
@@ -61,6 +62,9 @@ def _fold(gm: GraphModule) -> int:
     for node in [n for n in gm.graph.nodes if n.op == "call_function" and n.target in _ATTENTION]:
         mask = _argument(node, _MASK)
         if not isinstance(mask, Node) or _argument(node, _CAUSAL) not in (None, False) or not _fits(node, mask):
+            continue
+        scale = _argument(node, _SCALE)
+        if isinstance(scale, (int, float)) and scale < 0:
             continue
         if mask not in known:
             known[mask] = _meaning_of(mask)

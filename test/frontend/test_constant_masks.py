@@ -57,6 +57,14 @@ def by_position(q):
     return F.scaled_dot_product_attention(q, q, q, torch.ones(TOKENS, 1, dtype=torch.bool), 0.0, False)
 
 
+def below_zero(q):
+    return attend(torch.ones(TOKENS, TOKENS, dtype=torch.bool), q, scale=-0.1)
+
+
+def causal_below_zero(q):
+    return attend(torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril(), q, scale=-0.1)
+
+
 def strictly_below(q):
     return attend(torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril(-1), q)
 
@@ -146,6 +154,8 @@ def test_what_else_reads_the_mask_still_has_it():
 @pytest.mark.parametrize(
     "model",
     [
+        below_zero,
+        causal_below_zero,
         strictly_below,
         at_the_bottom_right,
         written_into,
