@@ -201,6 +201,9 @@ class _Writer:
         operands = [self._tensor(o, f"b{e}.views[{k}][{i}]") for i, o in enumerate(step.operands)]
         if self.is_device and step.op.startswith("aten.") and "_attention" in step.op:
             operands = [f"for_attention({text})" for text in operands]
+        elif self.is_device and step.op.startswith("aten.convolution"):
+            # cuDNN's kernels for depthwise convolutions load 16 bytes at once; PyTorch hands a weight on as it lies.
+            operands = [f"aligned({text})" for text in operands]
         symbols = [self._number(s, e) for s in step.symbols]
         in_place = step.check is not None and not step.results
         self._before(k, part, is_there=in_place)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 import kiln
 import kiln.lowering.gpu.dot.conv_choice as conv_choice
+import kiln.runtime.aten_call as aten_call
 import kiln.runtime.cuda.executor as cuda_executor
 from kiln.frontend.report import collect
 from kiln.lowering.host import gpu_kernels
@@ -67,6 +68,32 @@ def test_types_and_layouts(gpu, dtype, last):
     if is_called:
         assert gpu.dnn_library.strides[0] == list(x.stride())
         assert gpu.dnn_library.streams == [77, 77]
+
+
+def test_depthwise_weights_that_lie_anywhere(gpu, monkeypatch):
+    """cuDNN's kernels for them read 16 bytes at once, and PyTorch copies no weight that is dense already."""
+    starts: list[int] = []
+    resolve = aten_call.resolve_op
+
+    class Watched:
+        """An op; keeps where its operands begin."""
+
+        def __init__(self, name: str) -> None:
+            self.op = resolve(name)
+            self._op = self
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.op, name)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            starts.extend(x.data_ptr() for x in args if isinstance(x, torch.Tensor))
+            return self.op(*args, **kwargs)
+
+    monkeypatch.setattr(aten_call, "resolve_op", Watched)
+    x, w = random(2, 24, 20, 20), random(24 * 49 + 1)[1:].view(24, 1, 7, 7)
+    found = compiled(lambda x, w: F.conv2d(x, w, groups=24).relu())(x, w)
+    assert starts and not any(n % 16 for n in starts)
+    assert error(found, F.conv2d(x.double(), w.double(), groups=24).relu()) < 4e-3
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
