@@ -37,7 +37,14 @@ def size_of(graph: Graph, x: Node, dim: int) -> Argument:
     """A size of a tensor: a number, or a node that reads it where it is a symbol."""
     value = value_of(x)
     size = value.shape[dim]
-    return size if isinstance(size, int) else call(graph, torch.ops.aten.sym_size.int, x, dim % value.dim())
+    if isinstance(size, int):
+        return size
+    node = call(graph, torch.ops.aten.sym_size.int, x, dim % value.dim())
+    found = node.meta["val"]
+    if not isinstance(found, int):
+        return node
+    graph.erase_node(node)  # a guard has fixed the symbol since the tensor was made
+    return found
 
 
 def value_of(node: Node) -> torch.Tensor:

@@ -95,3 +95,11 @@ def test_channels_last(saved: list[Node], target: str) -> None:
 def test_windows_too_large_for_offsets(saved: list[Node]) -> None:
     check(lambda x: F.max_pool2d(x, 12), torch.randn(1, 2, 24, 24), "cpu")
     assert torch.int64 in types(saved)
+
+
+@pytest.mark.parametrize("target", ["cpu", "tt-cpu"])
+def test_one_window_for_an_image_of_dynamic_size(target: str) -> None:
+    """The window fixes the size of the result at 1 while the graph is traced: it is no symbol any more."""
+    x = torch.randn(5, 5, 3, 3)
+    check(lambda x: F.max_pool2d(x, 3, 1, 0), x, target, dynamic=True)
+    check(lambda x: F.max_pool2d(x, 3), torch.randn(2, 3, 3, 3), target, dynamic=True)
