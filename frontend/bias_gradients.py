@@ -8,12 +8,12 @@ are neighbours in memory. As `aten.sum` they are computed beside what reads the 
 a CPU have them for next to nothing: there the call keeps them.
 """
 
-import operator
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch.fx import GraphModule, Node
 
+from kiln.frontend.convolution_gradients import is_wanted, take_out
 from kiln.frontend.graph_ops import call, value_of
 from kiln.lowering import paths
 
@@ -23,13 +23,11 @@ aten = torch.ops.aten
 
 _TAKEN = paths.group("gpu bias-gradients", "sum")
 
-_MASK = 10
-"""Position of the argument that says which gradients are wanted: of the image, the weight, the bias."""
-
 
 def has_bias_gradients(gm: GraphModule) -> bool:
     """Whether a call makes the gradient of a bias."""
-    return any(map(_makes_one, gm.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)))
+    calls = gm.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
+    return any(is_wanted(node, 2) for node in calls)
 
 
 def sum_bias_gradients(gm: GraphModule) -> int:
@@ -40,39 +38,15 @@ def sum_bias_gradients(gm: GraphModule) -> int:
     """
     graph, taken = gm.graph, 0
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        if not _makes_one(node):
+        if not is_wanted(node, 2):
             continue
-        gradient, found = cast(Node, node.args[0]), _results(node)
+        gradient = cast(Node, node.args[0])
         with graph.inserting_before(node):
             others = [d for d in range(value_of(gradient).dim()) if d != 1]
             total = call(graph, aten.sum.dim_IntList, gradient, others)
-        for result in found.get(2, []):
-            result.replace_all_uses_with(total)
-            graph.erase_node(result)
-        mask = [bool(wanted) for wanted in cast(list[Any], node.args[_MASK])[:2]]
-        if any(mask):
-            node.update_arg(_MASK, [*mask, False])
-            value = node.meta["val"]
-            node.meta["val"] = (*value[:2], None)
-        elif not node.users:
-            graph.erase_node(node)
+        take_out(node, 2, total)
         _TAKEN("sum")
         taken += 1
     if taken:
         gm.recompile()
     return taken
-
-
-def _makes_one(node: Node) -> bool:
-    """Whether a call's bias gradient is wanted and read, by `getitem` alone."""
-    wanted = cast(list[Any], node.args[_MASK])
-    return bool(wanted[2]) and bool(_results(node).get(2)) and all(u.target is operator.getitem for u in node.users)
-
-
-def _results(node: Node) -> dict[int, list[Node]]:
-    """The nodes that read each result of a call."""
-    found: dict[int, list[Node]] = {}
-    for user in node.users:
-        if user.target is operator.getitem:
-            found.setdefault(cast(int, user.args[1]), []).append(user)
-    return found

@@ -8,13 +8,13 @@ window turned around, and padding that is as much smaller than the window as tha
 none. `aten.convolution_backward` makes it with kernels that take up to twice as long as those of convolutions.
 """
 
-import operator
 from math import prod
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
 
+from kiln.frontend.convolution_gradients import is_wanted, take_out
 from kiln.frontend.graph_ops import call, value_of
 from kiln.lowering import paths
 
@@ -24,8 +24,6 @@ aten = torch.ops.aten
 
 _TAKEN = paths.group("gpu input-gradients", "convolution")
 
-_MASK = 10
-"""Position of the argument that says which gradients are wanted: of the image, the weight, the bias."""
 _MOST_TAPS = 49
 _LEAST_WORK = 10 << 20
 """As the kernel for windows that slide (`lowering/gpu/dot/conv_window.py`)."""
@@ -53,16 +51,7 @@ def convolve_input_gradients(gm: GraphModule) -> int:
             turned = call(graph, aten.flip.default, weight, [2, 3])
             settings = ([1, 1], padding, [1, 1], False, [0, 0], groups)
             found = call(graph, aten.convolution.default, gradient, turned, None, *settings)
-        for user in list(node.users):
-            if user.args[1] == 0:
-                user.replace_all_uses_with(found)
-                graph.erase_node(user)
-        mask = [bool(wanted) for wanted in cast(list[Any], node.args[_MASK])[1:]]
-        if any(mask):
-            node.update_arg(_MASK, [False, *mask])
-            node.meta["val"] = (None, *node.meta["val"][1:])
-        elif not node.users:
-            graph.erase_node(node)
+        take_out(node, 0, found)
         _TAKEN("convolution")
         taken += 1
     if taken:
@@ -72,10 +61,7 @@ def convolve_input_gradients(gm: GraphModule) -> int:
 
 def _makes_one(node: Node) -> bool:
     """Whether a call's gradient of the image is wanted and read, by `getitem` alone, and a convolution makes it."""
-    wanted = cast(list[Any], node.args[_MASK])
-    if not wanted[0] or not all(u.target is operator.getitem for u in node.users):
-        return False
-    if not any(u.args[1] == 0 for u in node.users):
+    if not is_wanted(node, 0):
         return False
     weight, image = (value_of(cast(Node, node.args[k])) for k in (2, 1))
     _, _, _, _, stride, padding, dilation, is_transposed, _, groups, _ = cast(tuple[Any, ...], node.args)
