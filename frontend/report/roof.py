@@ -64,7 +64,9 @@ class GpuRoof:
         """The machine, for a title."""
         measured = self.machine.name
         return (
-            measured if self.device.startswith(measured) or not self.device else f"{self.device} by rates of {measured}"
+            measured
+            if self.device.startswith(measured) or not self.device
+            else f"{self.device}, by the rates of {measured}"
         )
 
     def seconds(self, launch: LaunchTimes) -> float:
