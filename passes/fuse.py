@@ -18,7 +18,7 @@ from kiln.passes.fusion.horizontal import Room, fuse_nests, fuse_products, fuse_
 from kiln.passes.fusion.order import SPARE, Schedule
 from kiln.passes.fusion.outline import Outliner
 from kiln.passes.fusion.reach import Reach
-from kiln.passes.fusion.recompute import copy_for_readers, estimate, worth_repeating
+from kiln.passes.fusion.recompute import Repeated, copy_for_readers, estimate, worth_repeating
 from kiln.passes.fusion.relief import relieve
 from kiln.passes.fusion.rows import keep_shared_rows
 from kiln.passes.fusion.search import search
@@ -155,12 +155,19 @@ class Fuse(Pass):
     ) -> tuple[Grouping, Mapping[ir.Value, ir.Value]]:
         """A grouping whose kernels compute cheap values for themselves, if that is faster; what is a copy of what.
 
-        What a kernel computes for itself it reads elsewhere: a cast that only the exponential behind it read has
-        several readers when these compute the exponential. So there are rounds, each of them faster than the last one.
+        Rounds, because one changes who reads what: when several kernels compute an exponential, each of them reads the
+        cast in front of it. Memory may grow by 1 / `SPARE` in all rounds together: room for a row of maxima.
         """
         origin: dict[ir.Value, ir.Value] = {}
+        room = 0
         for _ in range(_MOST_ROUNDS):
-            found = self._repeat_once(function, grouping, held)
+            repeated = worth_repeating(grouping)
+            if not repeated:
+                break
+            if not origin:
+                room = max(held, Schedule.of(grouping).peak(grouping))
+                room += room // SPARE
+            found = self._repeat_once(function, grouping, repeated, held, room)
             if found is None:
                 break
             grouping, copies = found
@@ -168,18 +175,10 @@ class Fuse(Pass):
         return grouping, origin
 
     def _repeat_once(
-        self, function: ir.OpView, grouping: Grouping, held: int
+        self, function: ir.OpView, grouping: Grouping, repeated: list[Repeated], held: int, room: int
     ) -> tuple[Grouping, Mapping[ir.Value, ir.Value]] | None:
-        """One round of `_repeat`; None, and the function as it was, if there is nothing to gain.
-
-        Memory may grow by 1 / `SPARE`: what is computed again is not held, but the few bytes of a mean may be.
-        """
-        repeated = worth_repeating(grouping)
-        if not repeated:
-            return None
+        """One round of `_repeat`; None, and the function as it was, if it gains nothing or holds more than `room`."""
         seconds, moved = estimate(grouping)  # asked now: what knows ops by their operands is wrong behind a copy
-        room = max(held, Schedule.of(grouping).peak(grouping))
-        room += room // SPARE
         copies = copy_for_readers(repeated)
         candidate = self._greedy(FusionGraph(function), held)
         time, bytes_ = estimate(candidate)
