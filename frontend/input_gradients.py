@@ -17,16 +17,13 @@ from torch.fx import GraphModule, Node
 from kiln.frontend.convolution_gradients import is_wanted, take_out
 from kiln.frontend.graph_ops import call, value_of
 from kiln.lowering import paths
+from kiln.lowering.gpu.dot.conv_window import LEAST_WORK, MOST_TAPS
 
 __all__ = ["convolve_input_gradients", "has_input_gradients"]
 
 aten = torch.ops.aten
 
 _TAKEN = paths.group("gpu input-gradients", "convolution")
-
-_MOST_TAPS = 49
-_LEAST_WORK = 10 << 20
-"""As the kernel for windows that slide (`lowering/gpu/dot/conv_window.py`)."""
 
 
 def has_input_gradients(gm: GraphModule) -> bool:
@@ -70,7 +67,7 @@ def _makes_one(node: Node) -> bool:
         return False
     depthwise = weight.shape[1] == 1 and groups == weight.shape[0] > 1
     window = list(weight.shape[2:])
-    fits = 1 < prod(window) <= _MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
+    fits = 1 < prod(window) <= MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
     slides = all(n == 1 for n in (*stride, *dilation))
     is_narrow = weight.dtype in (torch.bfloat16, torch.float16)
-    return depthwise and fits and slides and is_narrow and prod(image.shape) * prod(window) >= _LEAST_WORK
+    return depthwise and fits and slides and is_narrow and prod(image.shape) * prod(window) >= LEAST_WORK

@@ -7,12 +7,12 @@ from math import prod
 
 from torch_mlir import ir
 
-__all__ = ["WRITTEN_OUT", "slides"]
+__all__ = ["LEAST_WORK", "MOST_TAPS", "WRITTEN_OUT", "slides"]
 
 WRITTEN_OUT = 9
 """Taps of windows of single channels that are no loop."""
-_MOST_TAPS = 49
-_LEAST_WORK = 10 << 20
+MOST_TAPS = 49
+LEAST_WORK = 10 << 20
 """Multiplications from which on the kernel that turns the weight is little beside it: those of the smallest case that
 was measured (`choices/convolution.toml`)."""
 
@@ -29,6 +29,6 @@ def slides(op: ir.Operation) -> bool:
     if ir.IntegerAttr(attributes["transposed"]).value or not depthwise or any(n != 1 for n in ones):
         return False
     taps = prod(weight.shape[2:])
-    fits = 1 < taps <= _MOST_TAPS and all(0 <= p < k for p, k in zip(padding, weight.shape[2:], strict=True))
+    fits = 1 < taps <= MOST_TAPS and all(0 <= p < k for p, k in zip(padding, weight.shape[2:], strict=True))
     is_last = ir.AffineMapAttr(attributes["strides"]).value.results[1] == ir.AffineConstantExpr.get(1)
-    return fits and is_last and prod(result.shape) * taps >= _LEAST_WORK
+    return fits and is_last and prod(result.shape) * taps >= LEAST_WORK

@@ -32,8 +32,8 @@ CASES = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CompileReport]]:
     """Small convolutions take the kernel; the reports of what is compiled."""
-    monkeypatch.setattr(conv_window, "_LEAST_WORK", 1)
-    monkeypatch.setattr(input_gradients, "_LEAST_WORK", 1)
+    monkeypatch.setattr(conv_window, "LEAST_WORK", 1)
+    monkeypatch.setattr(input_gradients, "LEAST_WORK", 1)
     torch._dynamo.reset()
     torch.manual_seed(0)
     with collect() as reports:
