@@ -8,7 +8,6 @@ window turned around, and padding that is as much smaller than the window as tha
 none. `aten.convolution_backward` makes it with kernels that take up to twice as long as those of convolutions.
 """
 
-from math import prod
 from typing import Any, cast
 
 import torch
@@ -17,7 +16,7 @@ from torch.fx import GraphModule, Node
 from kiln.frontend.convolution_gradients import is_wanted, take_out
 from kiln.frontend.graph_ops import call, value_of
 from kiln.lowering import paths
-from kiln.lowering.gpu.dot.conv_window import LEAST_WORK, MOST_TAPS
+from kiln.lowering.gpu.dot.conv_window import is_sliding
 
 __all__ = ["convolve_input_gradients", "has_input_gradients"]
 
@@ -62,12 +61,8 @@ def _makes_one(node: Node) -> bool:
         return False
     weight, image = (value_of(cast(Node, node.args[k])) for k in (2, 1))
     _, _, _, _, stride, padding, dilation, is_transposed, _, groups, _ = cast(tuple[Any, ...], node.args)
-    sizes = [*weight.shape, *image.shape]
-    if is_transposed or weight.dim() != 4 or not all(isinstance(n, int) for n in sizes):
-        return False
-    depthwise = weight.shape[1] == 1 and groups == weight.shape[0] > 1
-    window = list(weight.shape[2:])
-    fits = 1 < prod(window) <= MOST_TAPS and all(0 <= p < k for p, k in zip(padding, window, strict=True))
-    slides = all(n == 1 for n in (*stride, *dilation))
     is_narrow = weight.dtype in (torch.bfloat16, torch.float16)
-    return depthwise and fits and slides and is_narrow and prod(image.shape) * prod(window) >= LEAST_WORK
+    if is_transposed or not is_narrow or not all(isinstance(n, int) for n in (*weight.shape, *image.shape)):
+        return False
+    turned = [k - 1 - p for k, p in zip(weight.shape[2:], padding, strict=True)]
+    return is_sliding(weight.shape, image.shape, steps=(*stride, *dilation), padding=turned, groups=groups)

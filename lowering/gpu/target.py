@@ -14,8 +14,7 @@ from kiln.dialects.kiln import AttentionOp, ConvOp, MatmulOp, by_name
 from kiln.lowering.emitters import kernel_kinds
 from kiln.lowering.gpu.dot.attention_choice import attention_alone, attention_reason
 from kiln.lowering.gpu.dot.choice import product_reason
-from kiln.lowering.gpu.dot.conv_choice import convolution_reason
-from kiln.lowering.gpu.dot.conv_window import slides
+from kiln.lowering.gpu.dot.conv_choice import convolution_reason, slides
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, Machine, machine
 from kiln.lowering.gpu.named_kernels import no_kernel
 from kiln.lowering.host.channels_last import IMAGE

@@ -11,11 +11,11 @@ from torch_mlir import ir
 from kiln.dialects import kiln
 from kiln.lowering import paths
 from kiln.lowering.gpu.dot.conv_schedule import rows_are_taps
-from kiln.lowering.gpu.dot.conv_window import slides
+from kiln.lowering.gpu.dot.conv_window import is_sliding
 from kiln.lowering.gpu.dot.machine import DEFAULT_ARCH, machine
 from kiln.lowering.gpu.dot.measured import decide, table
 
-__all__ = ["ConvolutionCase", "convolution_reason"]
+__all__ = ["ConvolutionCase", "convolution_reason", "slides"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ConvolutionCase:
     kind: "narrow" (16 bits) or "wide". windows: it is no product of matrices: windows of several elements, padding,
     groups, and for other types than 16 bits strides. channels, taps: of one group, and elements of the window; terms:
     their product. apart: windows that neither overlap nor reach into padding. rows_as_channels: see `rows_are_taps`.
-    slides: see `conv_window.slides`. channels_last: they are neighbours in memory. followed: by ops that a kernel
+    slides: see `slides`. channels_last: they are neighbours in memory. followed: by ops that a kernel
     takes in. known_weight, known_result: sizes that are known. work: nanoseconds of the multiply-adds at the peak of
     the machine's tensor cores.
     """
@@ -50,6 +50,21 @@ class ConvolutionCase:
 TABLE = table("convolution", ConvolutionCase)
 _LIBRARY = paths.group("cuda cuDNN", *TABLE.names("library"))
 _OWN = paths.group("cuda no cuDNN", *TABLE.names("own"))
+
+
+def slides(op: ir.Operation) -> bool:
+    """Whether a convolution, at the kiln stage, has a kernel that shares what windows over single channels read."""
+    attributes = op.attributes
+    weight, result = (ir.RankedTensorType(v.type) for v in (op.operands[1], op.results[0]))
+    if not weight.has_static_shape or not result.has_static_shape or "strides" not in attributes:
+        return False
+    steps = (n for name in ("stride", "dilation") for n in ir.DenseI64ArrayAttr(attributes[name]))
+    padding = list(ir.DenseI64ArrayAttr(attributes["padding"]))
+    groups = ir.IntegerAttr(attributes["groups"]).value
+    if ir.IntegerAttr(attributes["transposed"]).value:
+        return False
+    is_last = ir.AffineMapAttr(attributes["strides"]).value.results[1] == ir.AffineConstantExpr.get(1)
+    return is_last and is_sliding(weight.shape, result.shape, steps=steps, padding=padding, groups=groups)
 
 
 def convolution_reason(op: ir.Operation, arch: str = DEFAULT_ARCH) -> str | None:

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 
 import kiln
 from benchmarks.gpu.measure import relative_error
-from kiln.frontend import input_gradients
 from kiln.frontend.report import CompileReport, collect
 from kiln.lowering.gpu.dot import conv_window
 
@@ -33,7 +32,6 @@ CASES = {
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CompileReport]]:
     """Small convolutions take the kernel; the reports of what is compiled."""
     monkeypatch.setattr(conv_window, "LEAST_WORK", 1)
-    monkeypatch.setattr(input_gradients, "LEAST_WORK", 1)
     torch._dynamo.reset()
     torch.manual_seed(0)
     with collect() as reports:
