@@ -57,7 +57,8 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     """Functionalise, take apart, split forward from backward, and compile each graph with ``compile_graph``.
 
     Input mutations of an inference graph stay in it as a final ``aten.copy_``; the import turns them into results that
-    are written back. What fails in PyTorch's cache of traces is traced and compiled without that cache.
+    are written back. What fails in PyTorch's cache of traces is traced and compiled without that cache, and what fails
+    in the rewrites of this frontend without those too.
     """
     replace_prims_views(gm)
     fold_constant_masks(gm)
@@ -72,20 +73,25 @@ def compile_dynamo_graph(gm: GraphModule, example_inputs: Sequence[Any], options
     except Exception as error:  # noqa: BLE001 - of PyTorch's cache, if it does not come again without
         if is_saving_asked_for():
             raise
-        with collect() as reports, keeping_no_traces(), traced_formulas():
-            try:
-                compiled = _dispatch(gm, example_inputs, _settings(options, names, lambda compiler: compiler))
-            except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history
-                raise error from None
-        not_kept(reports, error)
-        return compiled
+        for rewritten in (True, False) if options.fallback else (True,):
+            with collect() as reports, keeping_no_traces(), traced_formulas():
+                try:
+                    settings = _settings(options, names, lambda compiler: compiler, rewritten=rewritten)
+                    compiled = _dispatch(gm, example_inputs, settings)
+                except Exception:  # noqa: BLE001 - the graph's own: the first is the one without a history
+                    continue
+            not_kept(reports, error, rewritten=rewritten)
+            return compiled
+        raise error from None
 
 
 def _settings(
-    options: Options, names: Names, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+    options: Options, names: Names, wrap: Callable[[Callable[..., Any]], Callable[..., Any]], *, rewritten: bool = True
 ) -> dict[str, Any]:
-    """What AOTAutograd is called with; ``wrap`` is applied to each compiler."""
-    compiler = partial(_compile, options=options, names=names)
+    """What AOTAutograd is called with; ``wrap`` is applied to each compiler. Only rewritten graphs are optimised before
+    they are imported.
+    """
+    compiler = partial(_compile, options=options, names=names, rewritten=rewritten)
     inference = partial(compiler, kind="inference")
     if options.freezing and not torch.is_grad_enabled():
         inference = partial(_freezing, options=options)
@@ -93,16 +99,20 @@ def _settings(
         fw_compiler=wrap(_reporting_strides(partial(compiler, kind="forward"))),
         bw_compiler=wrap(partial(compiler, kind="backward")),
         inference_compiler=wrap(inference),
-        partition_fn=partial(_partition, options=options),
+        partition_fn=partial(_partition, options=options, rewritten=rewritten),
         decompositions=decomposition_table(),
         keep_inference_input_mutations=True,
     )
 
 
 def _partition(
-    joint: GraphModule, inputs: Sequence[Any], *, options: Options, **settings: Any
+    joint: GraphModule, inputs: Sequence[Any], *, options: Options, rewritten: bool, **settings: Any
 ) -> tuple[GraphModule, GraphModule]:
     """Forward and backward graphs: of what the gradient reads, the cheaper of keeping and computing again."""
+    if not rewritten:
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, **settings)
+        forward.meta[USER_OUTPUTS] = settings["num_fwd_outputs"]
+        return forward, backward
     from kiln.frontend.targets import has_triton_kernels  # MLIR: not where the cache has both graphs
 
     drop_detaches(joint)
@@ -170,12 +180,12 @@ def _untraced(compiler: Any) -> Any:
 
 
 def _compile(
-    gm: GraphModule, inputs: Sequence[Any], *, options: Options, names: Names, kind: str
+    gm: GraphModule, inputs: Sequence[Any], *, options: Options, names: Names, kind: str, rewritten: bool
 ) -> Callable[..., Any]:
     gm.meta[NAMES] = names
-    if kind == "backward":
+    if kind == "backward" and rewritten:
         mark_donated(gm, donated_arguments())
-    if kind == "inference":
+    if kind == "inference" and rewritten:
         write_powers_less_one(gm)
         write_no_log_softmax(gm)
         mark_distances(gm)

@@ -8,6 +8,7 @@ window turned around, and padding that is as much smaller than the window as tha
 none. `aten.convolution_backward` makes it with kernels that take up to twice as long as those of convolutions.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -41,7 +42,7 @@ def convolve_input_gradients(gm: GraphModule) -> int:
             continue
         gradient, weight = cast(Node, node.args[0]), cast(Node, node.args[2])
         window = list(value_of(weight).shape[2:])
-        padding = [k - 1 - p for k, p in zip(window, cast(list[int], node.args[5]), strict=True)]
+        padding = _turned(window, cast(list[int], node.args[5]))
         groups = cast(int, node.args[9])
         with graph.inserting_before(node):
             turned = call(graph, aten.flip.default, weight, [2, 3])
@@ -64,5 +65,11 @@ def _makes_one(node: Node) -> bool:
     is_narrow = weight.dtype in (torch.bfloat16, torch.float16)
     if is_transposed or not is_narrow or not all(isinstance(n, int) for n in (*weight.shape, *image.shape)):
         return False
-    turned = [k - 1 - p for k, p in zip(weight.shape[2:], padding, strict=True)]
+    turned = _turned(weight.shape[2:], padding)
     return is_sliding(weight.shape, image.shape, steps=(*stride, *dilation), padding=turned, groups=groups)
+
+
+def _turned(window: Sequence[int], padding: Sequence[int]) -> list[int]:
+    """The padding of the gradient's convolution; one number of the call's is that of each dimension."""
+    of_each = padding if len(padding) == len(window) else [*padding] * len(window)
+    return [k - 1 - p for k, p in zip(window, of_each, strict=True)]

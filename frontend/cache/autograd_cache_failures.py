@@ -12,6 +12,7 @@ Source: torch/_functorch/_aot_autograd/graph_compile.py.
 import contextlib
 import functools
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -52,10 +53,14 @@ def guards(reports: list[CompileReport]) -> Sequence[Place]:
     return places
 
 
-def not_kept(reports: list[CompileReport], error: BaseException) -> None:
-    """Say in the reports that the traces of these graphs are not kept."""
+def not_kept(reports: list[CompileReport], error: BaseException, *, rewritten: bool = True) -> None:
+    """Say in the reports that traces of these graphs are not kept, and warn where the frontend did not rewrite them."""
     reason = f"not kept: {type(error).__name__}: {error}"
-    log.warning("kiln: AOTAutograd's trace of a graph is %s", reason)
+    if rewritten:
+        log.warning("kiln: AOTAutograd's trace of a graph is %s", reason)
+    else:
+        text = f"kiln: a graph is compiled as PyTorch traced it: a rewrite of it failed: {reason[10:]}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
     for report in reports:
         report.trace = reason
 

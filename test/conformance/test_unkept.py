@@ -144,3 +144,30 @@ def test_code_that_is_asked_for_is_not_left_out(monkeypatch):
         pytest.raises(Exception, match="a cache of another PyTorch"),
     ):
         torch.compile(loss, backend="kiln", fullgraph=True).aot_compile(((torch.randn(4, 6),), {}))
+
+
+def test_rewrite_that_fails(monkeypatch):
+    """A defect of a rewrite ahead of the import costs speed alone, or is an error where the user asked for errors."""
+
+    def fails(*args):
+        raise ValueError("no such window")
+
+    monkeypatch.setattr(aot, "share_size_operands", fails)
+    monkeypatch.setattr(aot, "write_no_log_softmax", fails)
+    w, x = torch.randn(3, 6, requires_grad=True), torch.randn(4, 6)
+
+    def loss(x, w):
+        return torch.nn.functional.cross_entropy(x @ w.T, torch.tensor([0, 2, 1, 1]))
+
+    with pytest.warns(RuntimeWarning, match="a rewrite of it failed: ValueError: no such window"):
+        (report,) = reports_of(lambda x: torch.softmax(x, -1), x)[:1]
+    assert report.executor == "kiln"
+    torch._dynamo.reset()
+    with pytest.warns(RuntimeWarning, match="no such window"):
+        torch.compile(loss, backend="kiln")(x, w).backward()
+    found, w.grad = w.grad, None
+    loss(x, w).backward()
+    torch.testing.assert_close(found, w.grad)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="no such window"):
+        torch.compile(loss, backend="kiln", options={"fallback": False})(x, w)

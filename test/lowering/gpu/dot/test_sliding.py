@@ -77,3 +77,17 @@ def test_gradients(small: list[CompileReport], window: int) -> None:
     for mine, theirs, right in zip(found, eager, exact, strict=True):
         assert relative_error(mine, right) < max(5e-3, 1.5 * relative_error(theirs, right))
     assert sum(k.kind == "conv" for report in small for k in report.kernels) == 2
+
+
+def test_one_number_for_both_dimensions(small: list[CompileReport]) -> None:
+    """`torch.convolution` takes settings of one number, which PyTorch's own functions never pass on."""
+    x = torch.randn(2, 8, 9, 9).bfloat16().requires_grad_()
+    w = torch.randn(8, 1, 3, 3).bfloat16()
+
+    def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.convolution(x, w, None, [1], [1], [1], False, [0], 8)
+
+    (found,) = torch.autograd.grad(compiled(run)(x, w).square().sum(), x)
+    exact = x.detach().double().requires_grad_()
+    (right,) = torch.autograd.grad(run(exact, w.double()).square().sum(), exact)
+    assert relative_error(found, right) < 1e-2
