@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a program is compiled. `options`: the backend's; `freezing` makes all inputs but the first constants."""
+    """How a program is compiled. `options`: the backend's; `freezing` makes all inputs but the first constants.
+
+    dynamic: sizes are known at run time only, and it is called with others, too. partly: those of one number are, where
+    eager takes another one in their place, as that of a batch; the others are constants.
+    """
 
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
     dynamic: bool = False
+    partly: bool = False
     training: bool = False
     device: str = "cpu"
     threads: int = 1
@@ -39,6 +44,10 @@ class Setting:
         return self.device == "cuda" or self.options.get("target") == "tt-cpu"
 
 
+Marks = Sequence[Sequence[int]]
+GROWTH = 2
+PARTS = slice(1), slice(1, None)
+"""Dimensions of tensors in whose sizes one is looked for that grows alone: a batch's first."""
 STATIC, DYNAMIC = Setting("static"), Setting("dynamic", dynamic=True)
 
 
@@ -96,7 +105,9 @@ def fails_in_pytorch(program: Program, setting: Setting) -> str:
 
 def attempt(program: Program, setting: Setting, backend: Any, options: dict[str, Any] | None) -> None:
     """One compilation by `backend`, compared with eager; at two sizes if they are dynamic."""
-    inputs = program.make(setting.device)
+    marks, grown = growth(program, setting)
+    dynamic = None if marks else setting.dynamic
+    inputs = made(program, setting, marks)
     torch._dynamo.reset()
     torch.set_num_threads(setting.threads)
     model, given = program.function(), inputs
@@ -105,16 +116,40 @@ def attempt(program: Program, setting: Setting, backend: Any, options: dict[str,
     is_serial = options is not None and setting.device == "cpu" and not setting.for_gpu and setting.threads == 1
     with warnings.catch_warnings(), _serial_threads() if is_serial else nullcontext() as threads:
         warnings.simplefilter("ignore")
-        compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=setting.dynamic, options=options)
+        compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic, options=options)
         judge_call(program, compiled, given, inputs, setting)
         if threads is not None:
-            check_shares(program, compiled, setting, threads)
-        grown = larger(program, setting.device == "cuda") if setting.dynamic else None
+            check_shares(program, compiled, setting, threads, marks)
         if grown is not None:
-            inputs = grown.make(setting.device)
+            inputs = made(grown, setting, marks)
             judge_call(grown, compiled, inputs, inputs, setting)
             if threads is not None:
-                check_shares(grown, compiled, setting, threads)
+                check_shares(grown, compiled, setting, threads, marks)
+
+
+def growth(program: Program, setting: Setting) -> tuple[Marks, Program | None]:
+    """The dimensions of each input that alone are dynamic, if they are, and the program at other sizes, if eager takes
+    that.
+    """
+    if not setting.dynamic:
+        return [], None
+    for_gpu = setting.device == "cuda"
+    if setting.partly:
+        first, other = ({n for x in program.inputs for n in x.shape[part] if n > 1} for part in PARTS)
+        for size in [*sorted(first), *sorted(other - first)]:
+            grown = larger(program, for_gpu, size)
+            if grown is not None:
+                return [[dim for dim, n in enumerate(x.shape) if n == size] for x in program.inputs], grown
+    return [], larger(program, for_gpu)
+
+
+def made(program: Program, setting: Setting, marks: Marks = ()) -> list[torch.Tensor]:
+    """The inputs, with the dimensions of each marked as dynamic."""
+    inputs = program.make(setting.device)
+    for tensor, dims in zip(inputs, marks, strict=False):
+        for dim in dims:
+            torch._dynamo.maybe_mark_dynamic(tensor, dim)
+    return inputs
 
 
 def judge_call(
@@ -149,7 +184,9 @@ SHARES = (2, 3, 7)
 """Numbers of threads that share the kernels, one after the other."""
 
 
-def check_shares(program: Program, compiled: Callable[..., Any], setting: Setting, threads: "SerialThreads") -> None:
+def check_shares(
+    program: Program, compiled: Callable[..., Any], setting: Setting, threads: "SerialThreads", marks: Marks = ()
+) -> None:
     """Compare what several threads make, one after the other, in both orders, and with what one thread makes.
 
     The order changes no bit. Blocks, and with them roundings, may depend on the number of threads: where bits differ
@@ -160,7 +197,7 @@ def check_shares(program: Program, compiled: Callable[..., Any], setting: Settin
         return  # what the module holds has changed
 
     def values() -> list[torch.Tensor | None]:
-        given = program.make()[:count]
+        given = made(program, setting, marks)[:count]
         if not setting.training:
             with torch.no_grad():
                 return [*compiled(*given), *given]
@@ -169,7 +206,7 @@ def check_shares(program: Program, compiled: Callable[..., Any], setting: Settin
         return [*(x.detach() for x in results), *derive(program, given, results)]
 
     def judged() -> None:
-        inputs = program.make()
+        inputs = made(program, setting, marks)
         judge_call(program, compiled, inputs[:count], inputs, setting)
 
     alone = threads.call(values)
@@ -197,12 +234,13 @@ def _same_bits(name: str, found: Sequence[torch.Tensor | None], other: Sequence[
             )
 
 
-def larger(program: Program, for_gpu: bool = False) -> Program | None:
-    """The same program at other sizes: each size above 1 is larger by 2, if eager takes that (and breaks no GPU)."""
-    sizes = {n for x in program.inputs for n in x.shape if n > 1}
-    if any(not x.dtype.is_floating_point for x in program.inputs):
+def larger(program: Program, for_gpu: bool = False, size: int | None = None) -> Program | None:
+    """The same program at other sizes: `size`, or each above 1, is larger, if eager takes that (and breaks no GPU)."""
+    sizes = {n for x in program.inputs for n in x.shape if n > 1} if size is None else {size}
+    indices = [x for x in program.inputs if not x.dtype.is_floating_point]
+    if indices and (size is None or size in {x.high for x in indices}):
         return None  # indices may be out of bounds or in other relations to the sizes
-    inputs = [replace(x, shape=tuple(n + 2 if n in sizes else n for n in x.shape)) for x in program.inputs]
+    inputs = [replace(x, shape=tuple(n + GROWTH if n in sizes else n for n in x.shape)) for x in program.inputs]
     grown = Program(inputs, program.lines, program.results)
     try:
         with LikeOnGpu() if for_gpu else nullcontext():

@@ -139,6 +139,7 @@ def setting(random: Random, theme: str, target: str, is_for_training: bool = Fal
         training=kind == "training",
         device="cuda" if target == "cuda" else "cpu",
         threads=random.choice((1, 1, 2, 3)) if target == "cpu" else 1,
+        partly=random.randrange(2) == 0,
     )
 
 

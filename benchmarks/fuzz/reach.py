@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 from torch_mlir import ir
 
-from benchmarks.fuzz.execute import Setting
+from benchmarks.fuzz.execute import Setting, growth, made
 from benchmarks.fuzz.generate import generate
 from benchmarks.fuzz.gradients import derive, has_gradients
 from benchmarks.fuzz.program import Program
@@ -56,17 +56,17 @@ def reached(program: Program, setting: Setting, target: str = "cuda", kernels: b
     # The frontend's target: graphs are on the CPU.
     options = {**setting.options, "target": "tt-cpu" if target == "cuda" else target, "fallback": False}
     torch._dynamo.reset()
+    marks, _ = growth(program, setting)
+    dynamic, inputs = None if marks else setting.dynamic, made(program, setting, marks)
     with _passes_of(target, kernels), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = torch.compile(
-            program.function(), backend="kiln", fullgraph=True, dynamic=setting.dynamic, options=options
-        )
+        run = torch.compile(program.function(), backend="kiln", fullgraph=True, dynamic=dynamic, options=options)
         if setting.training and has_gradients(program):
-            inputs = [x.requires_grad_() if x.is_floating_point() else x for x in program.make()]
+            inputs = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
             derive(program, inputs, run(*inputs))
         else:
             with torch.no_grad():
-                run(*program.make())
+                run(*inputs)
     return paths.taken()
 
 

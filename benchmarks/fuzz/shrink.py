@@ -43,6 +43,7 @@ def _candidates(case: Case) -> Iterator[Case]:
         plain,
         replace(setting, training=False),
         replace(setting, dynamic=False),
+        replace(setting, partly=False),
         replace(setting, threads=1),
     ):
         if simpler != setting:

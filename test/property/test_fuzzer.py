@@ -26,6 +26,7 @@ from benchmarks.fuzz.growing import Budget, Grower
 from benchmarks.fuzz.program import Input, Program
 from benchmarks.fuzz.reach import reached
 from benchmarks.fuzz.worker import Outcome, Worker
+from kiln.frontend.report import collect
 from kiln.lowering import paths
 from kiln.lowering.cpu.tile.nest_loops import NestEmitter
 
@@ -212,3 +213,16 @@ def test_a_row_of_results_has_causes_and_paths(tmp_path: Path) -> None:
     ]
     assert (first["failed"], first["graphs"], first["unreached"]) == (3, 4, ["cpu scan: along memory"])
     assert (second["target"], second["failed"], second["causes"]) == ("tt-cpu", 0, [])
+
+
+def test_sizes_of_one_number_alone_are_dynamic() -> None:
+    """Those of first dimensions before others, where eager takes that: one compilation, and the weight keeps its sizes."""
+    inputs = [Input((5, 3, 7), torch.float32, 0), Input((9, 7), torch.float32, 1)]
+    program = Program(inputs, ["F.linear(v0.view(-1, 3, 7), v1)"], [2])
+    setting = Setting("dynamic", {"target": "cpu"}, dynamic=True, partly=True)
+    marks, grown = execute.growth(program, setting)
+    assert marks == [[0], []] and grown is not None and [x.shape for x in grown.inputs] == [(7, 3, 7), (9, 7)]
+    with collect() as reports:
+        assert not why_skipped(program, setting)
+    (report,) = reports
+    assert report.executor == "kiln"
