@@ -10,6 +10,7 @@ from torch._logging._internal import trace_log, trace_structured
 
 from kiln.frontend.options import Options
 from kiln.frontend.report.compile_report import CompileReport, publish
+from kiln.frontend.report.log_topics import log_of
 
 __all__ = ["announce", "is_traced"]
 
@@ -17,8 +18,8 @@ __all__ = ["announce", "is_traced"]
 def announce(report: CompileReport, options: Options) -> None:
     """Called once for each graph, when its code is there.
 
-    TORCH_LOGS="+kiln" logs a line, and what each pass has noted with the logger of the pass's module, so that
-    TORCH_LOGS="+kiln.passes.fuse" tells of fusion alone. TORCH_TRACE gets the report as tlparse's artifact.
+    TORCH_LOGS="+kiln" logs a line, and what each pass has noted with the logger of the pass's module or of its topic:
+    TORCH_LOGS="kiln_fusion" tells of fusion alone. TORCH_TRACE gets the report as tlparse's artifact.
     """
     publish(report)
     if options.trace:
@@ -26,9 +27,11 @@ def announce(report: CompileReport, options: Options) -> None:
     log = logging.getLogger("kiln.frontend.report.announce")
     if log.isEnabledFor(logging.INFO):
         log.info("%s", one_line(report))
-    loggers = {name: logging.getLogger(f"kiln.passes.{name.replace('-', '_')}") for name in _passes(report)}
-    for note in report.notes if any(log.isEnabledFor(logging.DEBUG) for log in loggers.values()) else ():
-        loggers[note.pass_name].debug("%s", note)
+    logs = {name: log_of(name) for name in {note.pass_name for note in report.notes}}
+    for note in report.notes if any(logs.values()) else ():
+        note_log = logs[note.pass_name]
+        if note_log is not None:
+            note_log("%s", note)
     if is_traced():
         trace_structured(
             "artifact",
@@ -36,10 +39,6 @@ def announce(report: CompileReport, options: Options) -> None:
             payload_fn=lambda: _text(report),
             expect_trace_id=False,
         )
-
-
-def _passes(report: CompileReport) -> set[str]:
-    return {note.pass_name for note in report.notes}
 
 
 def is_traced() -> bool:

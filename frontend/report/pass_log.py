@@ -1,18 +1,14 @@
 # Part of the Kiln Project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Schedules and code of kernels in PyTorch's logs: ``TORCH_LOGS="+kiln.passes.schedule_cpu"``, say.
+"""Schedules and code of kernels in PyTorch's logs."""
 
-Python's loggers have no topics, and TORCH_LOGS takes names of modules alone: a topic has the name of the pass that ends
-it. ``+kiln`` alone shows neither, which would hide its other lines.
-"""
-
-import logging
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from kiln.dialects.kiln import FusionOp
+from kiln.frontend.report.log_topics import CODE, SCHEDULES, log_of
 from kiln.lowering.host.kernels import kernels_of
 from kiln.passes.instruments import Instrument
 
@@ -23,14 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PassLog", "is_logged"]
 
-_SCHEDULES = ("schedule-cpu", "schedule-gpu")
-_CODE = ("emit-kernels", "lower-to-llvm")
-"""Passes behind which kernels are code that is worth reading: loops of vectors or Triton IR, and LLVM's dialect."""
-
 
 def is_logged() -> bool:
     """Whether somebody wants to see schedules or code."""
-    return any(map(_wants, (*_SCHEDULES, *_CODE)))
+    return any(log_of(name, is_long=True) for name in (*SCHEDULES, *CODE))
 
 
 class PassLog(Instrument):
@@ -39,26 +31,18 @@ class PassLog(Instrument):
     @override
     def after_pass(self, step: "PipelineStep", module: "ir.Module") -> None:
         name = step.name.partition("{")[0]
-        if name not in (*_SCHEDULES, *_CODE) or not _wants(name):
+        log = log_of(name, is_long=True) if name in (*SCHEDULES, *CODE) else None
+        if log is None:
             return
-        log = _logger(name)
-        if name in _SCHEDULES:
+        if name in SCHEDULES:
             for fusion in _fusions(module):
                 attributes = fusion.operation.attributes
                 schedule = attributes["schedule"] if "schedule" in attributes else "by the rules of its kind"
-                log.debug("%s (%s): %s", str(attributes["name"]), str(attributes["kind"]), str(schedule))
+                log("%s (%s): %s", str(attributes["name"]), str(attributes["kind"]), str(schedule))
             return
         for kernel in kernels_of(module):
             code = kernel.code or "that of an earlier graph"
-            log.debug("code of %s behind %s:\n%s", kernel.symbol, name, str(code))  # text now: ops do not live on
-
-
-def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(f"kiln.passes.{name.replace('-', '_')}")
-
-
-def _wants(name: str) -> bool:
-    return _logger(name).isEnabledFor(logging.DEBUG) and not logging.getLogger("kiln").isEnabledFor(logging.DEBUG)
+            log("code of %s behind %s:\n%s", kernel.symbol, name, str(code))  # text now: ops do not live on
 
 
 def _fusions(module: "ir.Module") -> "list[ir.OpView]":

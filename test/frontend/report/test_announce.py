@@ -66,6 +66,28 @@ def test_schedules_and_code_are_logged_where_they_are_asked_for(caplog, tmp_path
     assert "behind lower-to-llvm:\n" in code and "llvm.func" in code
 
 
+def test_topics_of_torch_logs(tmp_path):
+    """As users write them: each shows its own, at the level that a name alone stands for."""
+    program = """
+import sys, torch
+with torch.no_grad():
+    torch.compile(lambda x: torch.softmax(x * 2, -1), backend="kiln")(torch.ones(4, 8))
+"""
+    shown = {"kiln_fusion": "fused into the kernel of", "kiln_schedule": '("reduction"): ', "kiln_code": "llvm.func"}
+    for topic, text in shown.items():
+        environment = {**os.environ, "TORCH_LOGS": topic, "KILN_CACHE": "0"}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+        assert [name for name, other in shown.items() if other in done.stderr] == [topic]
+        assert text in done.stderr
+
+
+def test_an_application_that_shows_everything_did_not_ask_for_code(caplog):
+    caplog.set_level(logging.INFO)
+    compiled()
+    assert "llvm.func" not in caplog.text and '("reduction")' not in caplog.text
+
+
 def test_all_of_kiln_is_logged_without_code(caplog):
     caplog.set_level(logging.DEBUG, "kiln")
     compiled()
