@@ -75,7 +75,8 @@ with torch.no_grad():
 """
     shown = {"kiln_fusion": "fused into the kernel of", "kiln_schedule": '("reduction"): ', "kiln_code": "llvm.func"}
     for topic, text in shown.items():
-        environment = {**os.environ, "TORCH_LOGS": topic, "KILN_CACHE": "0"}
+        path = os.pathsep.join([str(ROOT), str(ROOT / "frontend" / "report" / "topics")])
+        environment = {**os.environ, "TORCH_LOGS": topic, "KILN_CACHE": "0", "PYTHONPATH": path}
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
         assert [name for name, other in shown.items() if other in done.stderr] == [topic]
