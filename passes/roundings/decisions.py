@@ -76,6 +76,8 @@ def _decisions(flow: Dataflow) -> list[ir.Value]:
     for op in flow.ops:
         if name_of(op) == "kiln.scan" and str(op.attributes["kind"]).strip('"') in ("max", "min"):
             found.append(op.operands[0])
+        elif name_of(op) == "kiln.recurrence" and any(o.name == "arith.cmpf" for o in scalar_ops(op)):
+            found += op.operands
     for generic in flow.generics:
         for op in scalar_ops(generic):
             if any(is_float(v.type) for v in op.operands) and _decides(flow, op):

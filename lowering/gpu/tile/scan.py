@@ -119,10 +119,14 @@ def _emit(e: Evaluator, scan: Scan, dims: list[int], rows: ir.AffineExpr, tile: 
     extent = e.index(e.loops.extents[dims[at]])
     if scan.start is not None:
         b.for_(0, extent, step, block, [b.broadcast(b.constant(scan.start, _computed(e, scan, 0)), shape)])
-    elif isinstance(extent, int) and extent <= step:
-        block(0, [])
-    else:
-        b.for_(step, extent, step, block, block(0, []))
+        return
+
+    def first() -> None:
+        carried = block(0, [])
+        if not isinstance(extent, int) or extent > step:
+            b.for_(step, extent, step, block, carried)
+
+    b.if_(b.cmpi("sgt", extent, 0), first)  # an empty row has no first element to begin with
 
 
 def _computed(e: Evaluator, scan: Scan, k: int) -> ir.Type:
