@@ -96,7 +96,12 @@ def choose_lane(accesses: Accesses, candidates: Sequence[int], loops: Loops) -> 
             if lane is not None and lane in dims:
                 lanes = max(1, min(16, loops.count(lane)))
                 turn = not accesses.reduced and any(takes_turns(a, lane, d, loops) for d in candidates)
-                total += a.bytes * access_cost(a.offset, count, lane, lanes, a.stored, turn)
+                cost = access_cost(a.offset, count, lane, lanes, a.stored, turn)
+                if cost > count:
+                    # A gather: other loads that come again find a vector in the cache, this one its elements each.
+                    for d in a.loops - dims:
+                        cost *= loops.count(d)
+                total += a.bytes * cost
             elif inner and (lane is None or lane not in a.loops):
                 # Inside a reduction that is free to vectorise along one of its own dims.
                 total += a.bytes * min(access_cost(a.offset, count, d, max(1, min(16, loops.count(d)))) for d in inner)

@@ -167,3 +167,33 @@ func.func @argmax(%x: tensor<16x10xf32>) -> tensor<16xi64> {
   } -> (tensor<16xf32>, tensor<16xi64>)
   return %r#1 : tensor<16xi64>
 }
+
+// -----
+
+// Sums for all pairs of two rows: each is a row of its own. Lanes that were rows of the second operand would gather its
+// elements again for each row of the first.
+
+// CHECK-LABEL: func.func @generic
+// CHECK-NOT: vector.gather
+// CHECK: vector.load %arg0
+// CHECK: vector.load %arg1
+// CHECK-NOT: vector.gather
+// CHECK: vector.reduction <add>
+// CHECK-NOT: vector.gather
+// CHECK: return
+func.func @pairs(%a: tensor<300x64xf32>, %b: tensor<200x64xf32>) -> tensor<300x200xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = "kiln.empty"() {shape = affine_map<() -> (300, 200)>} : () -> tensor<300x200xf32>
+  %i = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<300x200xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<300x200xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<300x64xf32>, tensor<200x64xf32>) outs(%i : tensor<300x200xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %0 = arith.subf %x, %y : f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<300x200xf32>
+  return %r : tensor<300x200xf32>
+}
